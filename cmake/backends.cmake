@@ -1,0 +1,32 @@
+# The list of back ends is generated: a back end registers itself here and is then in AllBackends(), the tests, the
+# benchmarks and GetServerInfo.
+include_guard()
+set_property(GLOBAL PROPERTY SPARSEAGG_BACKENDS "")
+
+# sparseagg_add_backend(NAME cpu TARGET sparseagg_cpu HEADER cpu/cpu_backend.h FACTORY MakeCpuBackend)
+# Registered later means preferred: a GPU folder comes after the CPU's.
+function(sparseagg_add_backend)
+  cmake_parse_arguments(arg "" "NAME;TARGET;HEADER;FACTORY" "" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY SPARSEAGG_BACKENDS "${arg_NAME}|${arg_TARGET}|${arg_HEADER}|${arg_FACTORY}")
+endfunction()
+
+function(sparseagg_write_backend_list)
+  get_property(backends GLOBAL PROPERTY SPARSEAGG_BACKENDS)
+  list(REVERSE backends)
+  set(includes "")
+  set(rows "")
+  set(targets "")
+  foreach(backend IN LISTS backends)
+    string(REPLACE "|" ";" fields "${backend}")
+    list(GET fields 0 name)
+    list(GET fields 1 target)
+    list(GET fields 2 header)
+    list(GET fields 3 factory)
+    string(APPEND includes "#include \"${header}\"\n")
+    string(APPEND rows "    {\"${name}\", &${factory}},\n")
+    list(APPEND targets ${target})
+  endforeach()
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/all_backends.cc.in ${CMAKE_BINARY_DIR}/all_backends.cc @ONLY)
+  add_library(sparseagg_backends STATIC ${CMAKE_BINARY_DIR}/all_backends.cc)
+  target_link_libraries(sparseagg_backends PUBLIC sparseagg_core PRIVATE ${targets})
+endfunction()

@@ -1,0 +1,12 @@
+# Libraries, all from the distribution (docs/decisions/0001-dependencies.md says why each).
+include_guard()
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(TBB REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(libzip CONFIG REQUIRED)

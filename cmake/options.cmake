@@ -1,0 +1,61 @@
+# Build options, and the compile options of every target.
+include_guard()
+include(CheckLanguage)
+
+set(SPARSEAGG_CUDA AUTO CACHE STRING "Build the CUDA folder: AUTO (when nvcc is found), ON, OFF")
+set_property(CACHE SPARSEAGG_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(SPARSEAGG_SANITIZE "" CACHE STRING "Sanitizers: empty, address (with undefined), thread")
+option(SPARSEAGG_TESTS "Build the tests" ON)
+option(SPARSEAGG_BENCH "Build the benchmarks" ON)
+option(SPARSEAGG_WERROR "Treat warnings as errors" ON)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(SPARSEAGG_CCACHE ccache)
+if(SPARSEAGG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The cache stays inside the checkout: build/ is all that a build leaves behind.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DIR=${CMAKE_SOURCE_DIR}/build/ccache
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SPARSEAGG_CCACHE})
+endif()
+
+add_library(sparseagg_options INTERFACE)
+target_include_directories(sparseagg_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+# The numerics contract forbids contraction of a*b+c (docs/numerics.md).
+target_compile_options(sparseagg_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-ffp-contract=off>)
+if(SPARSEAGG_WERROR)
+  target_compile_options(sparseagg_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(SPARSEAGG_SANITIZE STREQUAL "address")
+  set(_sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+elseif(SPARSEAGG_SANITIZE STREQUAL "thread")
+  set(_sanitize -fsanitize=thread -fno-omit-frame-pointer)
+elseif(SPARSEAGG_SANITIZE)
+  message(FATAL_ERROR "SPARSEAGG_SANITIZE is '${SPARSEAGG_SANITIZE}'; use address or thread")
+endif()
+if(SPARSEAGG_SANITIZE)
+  target_compile_options(sparseagg_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${_sanitize}>)
+  target_link_options(sparseagg_options INTERFACE ${_sanitize})
+endif()
+
+set(SPARSEAGG_HAVE_CUDA OFF)
+if(NOT SPARSEAGG_CUDA STREQUAL "OFF")
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      # Hopper as machine code, everything else through PTX. Release images add 80, 86, 89, 100.
+      set(CMAKE_CUDA_ARCHITECTURES "90-real;75-virtual")
+    endif()
+    enable_language(CUDA)
+    set(SPARSEAGG_HAVE_CUDA ON)
+  elseif(SPARSEAGG_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "SPARSEAGG_CUDA=ON, but no CUDA compiler was found. Put nvcc on PATH or set CUDACXX.")
+  endif()
+endif()

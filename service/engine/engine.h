@@ -1,0 +1,183 @@
+// The engine runs rounds: it knows when an update may come, for whom it counts, and when a result is ready. It speaks
+// no network protocol; service/rpc/ translates. It does no arithmetic; sparse/ and the back end do.
+//
+// Life of an update:  received -> admitted (sizes from its headers) -> staged (decoded, validated) -> stored ->
+// counted -> receipt. An error at any step leaves the round as it was.
+#ifndef SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
+#define SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/engine/limits.h"
+#include "service/engine/round_state.h"
+#include "service/store/store.h"
+#include "sparse/backend.h"
+#include "sparse/encoding.h"
+
+namespace sparseagg {
+
+struct RoundSpec {
+  std::vector<TensorSpec> tensors;
+  Durability durability = Durability::kMemory;
+};
+
+// Bytes of one tensor of an update; the header's sizes equal the chains' lengths.
+struct EncodedTensor {
+  EncodedHeader header;
+  ByteChain indices;
+  ByteChain values;
+};
+
+struct UpdateHeader {
+  std::string round;  // "rounds/{id}"; empty in a Reduction
+  std::string contributor;
+  std::string update_id;
+  float weight = 1.0f;
+};
+
+struct Receipt {
+  std::string round;
+  std::string contributor;
+  std::string update_id;
+  bool duplicate = false;
+  uint64_t sequence = 0;  // from 1
+  std::string digest;     // SHA-256, 32 bytes
+  Durability durability = Durability::kMemory;
+};
+
+struct Manifest {
+  uint64_t contributors = 0;
+  double total_weight = 0;                   // exact sum, rounded once
+  std::map<std::string, uint64_t> rejected;  // by reason
+  uint64_t duplicates = 0;
+  std::string updates_digest;
+  std::string result_digest;
+  uint64_t infinite_values = 0;
+  std::chrono::system_clock::time_point publish_time;
+};
+
+struct TensorStatus {
+  std::string name;
+  std::string backend;
+  std::string plan;
+  std::string plan_reason;
+  uint64_t nnz_received = 0;
+  uint64_t nnz_result = 0;
+};
+
+// What the outside sees of a round at one moment.
+struct RoundSnapshot {
+  std::string name;
+  RoundState state = RoundState::kOpen;
+  RoundSpec spec;
+  std::chrono::system_clock::time_point create_time;
+  std::optional<std::chrono::system_clock::time_point> seal_time;
+  std::optional<std::chrono::system_clock::time_point> publish_time;
+  uint64_t contributors = 0;
+  uint64_t bytes_received = 0;
+  std::vector<TensorStatus> tensors;
+  std::optional<Manifest> manifest;
+  std::string failure;
+  uint64_t revision = 0;
+};
+
+// A published result; immutable, shared with every reader, outlives the deletion of its round.
+struct PublishedResult {
+  RoundSpec spec;
+  std::vector<SparseTensor> tensors;        // in the order of spec.tensors
+  std::vector<TensorSpec> result_specs;     // shape and type of each result (differs from spec for "count")
+  Manifest manifest;
+};
+
+// An update that arrives in chunks of its byte string (for each tensor: indices, then values). Thread-compatible.
+class Upload {
+ public:
+  virtual ~Upload() = default;
+  virtual uint64_t committed_offset() const = 0;
+  virtual uint64_t total_bytes() const = 0;
+  // Appends bytes at `offset`, which must equal committed_offset() (OFFSET_MISMATCH names both), checks the CRC32C
+  // when given (CHECKSUM_MISMATCH).
+  virtual absl::Status Append(uint64_t offset, std::string_view data, std::optional<uint32_t> crc32c) = 0;
+  // REQUIRES: committed_offset() == total_bytes(). Counts the update.
+  virtual absl::StatusOr<Receipt> Finish() = 0;
+};
+
+// The stateless operator: a round without a name, a store or an end other than Report().
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+  virtual absl::Status Add(const UpdateHeader& header, const std::vector<EncodedTensor>& tensors) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(const UpdateHeader& header,
+                                                              std::vector<EncodedHeader> tensors) = 0;
+  virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() = 0;
+};
+
+struct CreateRoundArgs {
+  std::string round_id;    // empty: generated
+  std::string request_id;  // empty: not idempotent
+  RoundSpec spec;
+};
+
+// Cancels its subscription when destroyed.
+using WatchHandle = std::shared_ptr<void>;
+
+// Thread-safe. Every error carries a reason (sparse/status.h).
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) = 0;
+  virtual absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) = 0;
+  // Rounds with a name above `after`, ascending, at most `limit`.
+  virtual std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) = 0;
+  virtual absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) = 0;
+  virtual absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) = 0;
+  virtual absl::Status DeleteRound(std::string_view name) = 0;
+
+  // Calls `on_change` after every change of the round (from any thread, without locks held, never after the handle is
+  // gone), and once with nullopt when the round is deleted.
+  virtual absl::StatusOr<WatchHandle> Watch(std::string_view name,
+                                            std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
+
+  // Counts one contributor's update. ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) for another update_id of a counted
+  // contributor; INVALID_ARGUMENT (DIGEST_CONFLICT) for the same id with other bytes.
+  virtual absl::StatusOr<Receipt> Submit(const UpdateHeader& header, const std::vector<EncodedTensor>& tensors) = 0;
+  // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first receipt.
+  virtual absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
+                                                              std::vector<EncodedHeader> tensors) = 0;
+
+  // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
+  virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec) = 0;
+
+  virtual const BackendInfo& backend_info() const = 0;
+  virtual const Limits& limits() const = 0;
+
+  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and finishes the reductions that are under way.
+  virtual void Drain() = 0;
+};
+
+struct EngineOptions {
+  Limits limits;
+  Durability default_durability = Durability::kMemory;
+  uint32_t worker_threads = 2;  // fold and publish
+  std::function<std::chrono::system_clock::time_point()> now = [] { return std::chrono::system_clock::now(); };
+};
+
+// `backend` and `store` must outlive the engine.
+std::unique_ptr<Engine> MakeEngine(EngineOptions options, Backend& backend, UpdateStore& store);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
