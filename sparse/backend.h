@@ -26,6 +26,9 @@ struct StagedUpdate {
   uint64_t bytes = 0;  // size of `memory`
 };
 
+// Stages in ordinary host memory: for back ends that read it where it is.
+absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz);
+
 struct Aggregate {
   SparseTensor tensor;           // layout ResultLayout(spec), canonical
   uint64_t infinite_values = 0;  // values whose exact result is beyond the range of the value type

@@ -1,0 +1,31 @@
+#include "sparse/backend.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+
+absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz) {
+  const unsigned __int128 wanted =
+      static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());
+  StagedUpdate staged;
+  staged.entries = {layout, nnz, nullptr, nullptr};
+  if (nnz == 0) return staged;
+  if (wanted <= SIZE_MAX / 2) {
+    staged.bytes = static_cast<uint64_t>(wanted);
+    staged.memory = {std::malloc(staged.bytes), &std::free};
+  }
+  if (staged.memory == nullptr) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                     absl::StrCat("no memory for ", nnz, " entries of ", sizeof(uint64_t) + layout.row_bytes(),
+                                  " bytes"));
+  }
+  staged.entries.indices = static_cast<uint64_t*>(staged.memory.get());
+  staged.entries.values = staged.entries.indices + nnz;
+  return staged;
+}
+
+}  // namespace sparseagg

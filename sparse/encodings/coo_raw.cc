@@ -1,0 +1,135 @@
+#include "sparse/encodings/coo_raw.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "coo.raw is copied, not converted");
+
+absl::Status SizeError(const EncodedHeader& header, const char* what, const std::string& expected, uint64_t got) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH",
+                   absl::StrCat("tensor \"", header.name, "\": nnz ", header.nnz, " needs ", expected, " bytes of ",
+                                what, ", the update has ", got));
+}
+
+void CopyChain(ByteChain chain, void* out) {
+  auto* to = static_cast<char*>(out);
+  for (std::string_view piece : chain) {
+    if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+  }
+}
+
+absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t dim, int64_t index) {
+  const int64_t limit = header.dense_shape[dim];
+  const std::string where = header.sparse_dim == 1 ? "" : absl::StrCat(" of dimension ", dim);
+  const std::string what = index < 0 ? "is negative" : absl::StrCat("is not below ", limit);
+  return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
+                   absl::StrCat("tensor \"", header.name, "\": index ", index, where, " at entry ", entry, " ", what));
+}
+
+// Flattens [nnz, sparse_dim] indices to rows, row-major.
+template <class Index>
+absl::Status Flatten(const EncodedHeader& header, const Index* from, uint64_t* rows) {
+  const uint32_t dims = header.sparse_dim;
+  for (uint64_t e = 0; e < header.nnz; ++e) {
+    uint64_t row = 0;
+    for (uint32_t d = 0; d < dims; ++d) {
+      const int64_t index = from[e * dims + d];
+      if (index < 0 || index >= header.dense_shape[d]) return IndexError(header, e, d, index);
+      row = row * static_cast<uint64_t>(header.dense_shape[d]) + static_cast<uint64_t>(index);
+    }
+    rows[e] = row;
+  }
+  return absl::OkStatus();
+}
+
+template <class Index>
+absl::Status CopyAndFlatten(const EncodedHeader& header, ByteChain indices, uint64_t* rows) {
+  std::vector<Index> buffer(header.nnz * header.sparse_dim);
+  CopyChain(indices, buffer.data());
+  return Flatten(header, buffer.data(), rows);
+}
+
+// rows -> [nnz, sparse_dim] indices.
+template <class Index>
+void AppendIndices(const CooView& entries, const EncodedHeader& header, std::string& out) {
+  const uint32_t dims = header.sparse_dim;
+  std::vector<Index> index(dims);
+  for (uint64_t e = 0; e < entries.nnz; ++e) {
+    uint64_t row = entries.indices[e];
+    for (uint32_t d = dims; d-- > 0;) {
+      const auto dim = static_cast<uint64_t>(header.dense_shape[d]);
+      index[d] = static_cast<Index>(row % dim);
+      row /= dim;
+    }
+    out.append(reinterpret_cast<const char*>(index.data()), dims * sizeof(Index));
+  }
+}
+
+}  // namespace
+
+absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
+  if (header.sparse_dim == 0 && header.nnz > 1) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH",
+                     absl::StrCat("tensor \"", header.name, "\": nnz is ", header.nnz,
+                                  "; a dense tensor (sparse_dim 0) has nnz 1, or 0 for nothing"));
+  }
+  // 128 bits hold every product here: nnz is below 2^64, the factors below 2^35.
+  using Wide = unsigned __int128;
+  const Wide indices = Wide{header.nnz} * header.sparse_dim * SizeOf(header.index_type);
+  const Wide values = Wide{header.nnz} * layout.row_bytes();
+  const auto text = [](Wide bytes) {
+    return bytes > std::numeric_limits<uint64_t>::max() ? std::string("over 2^64")
+                                                        : absl::StrCat(static_cast<uint64_t>(bytes));
+  };
+  if (indices != header.indices_bytes) return SizeError(header, "indices", text(indices), header.indices_bytes);
+  if (values != header.values_bytes) return SizeError(header, "values", text(values), header.values_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteChain indices, ByteChain values,
+                          const MutableCooView& out) {
+  CopyChain(values, out.values);
+  if (header.sparse_dim == 0) {
+    if (header.nnz == 1) out.indices[0] = 0;
+    return absl::OkStatus();
+  }
+  if (header.index_type == IndexType::kI32) return CopyAndFlatten<int32_t>(header, indices, out.indices);
+  if (header.sparse_dim > 1) return CopyAndFlatten<int64_t>(header, indices, out.indices);
+  // One indexed dimension of i64: the array is the rows, copied once and checked in place.
+  CopyChain(indices, out.indices);
+  return Flatten(header, reinterpret_cast<const int64_t*>(out.indices), out.indices);
+}
+
+absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices, std::string& values) {
+  const size_t indices_before = indices.size();
+  const size_t values_before = values.size();
+  header.encoding = "coo.raw";
+  header.nnz = entries.nnz;
+  if (header.index_type == IndexType::kI32) {
+    for (uint32_t d = 0; d < header.sparse_dim; ++d) {
+      if (header.dense_shape[d] > int64_t{1} << 31) {
+        return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+                         absl::StrCat("tensor \"", header.name, "\": dimension ", d, " of ", header.dense_shape[d],
+                                      " does not fit in i32 indices"));
+      }
+    }
+    AppendIndices<int32_t>(entries, header, indices);
+  } else {
+    AppendIndices<int64_t>(entries, header, indices);
+  }
+  values.append(static_cast<const char*>(entries.values), entries.nnz * entries.layout.row_bytes());
+  header.indices_bytes = indices.size() - indices_before;
+  header.values_bytes = values.size() - values_before;
+  return absl::OkStatus();
+}
+
+}  // namespace sparseagg

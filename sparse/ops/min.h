@@ -1,0 +1,36 @@
+// min: the smallest value among the contributors that hold the coordinate. Weights play no part.
+//
+//   absent coordinate       does not take part; not in the sparse result, 0 in the dense one
+//   duplicates in an update summed first, exactly, and rounded once to the value type; a checked integer that leaves
+//                           its type this way is refused with its update
+//   zero weight             takes part like any other
+//   empty update            takes no part
+//   empty round             an empty tensor
+//
+// The result is one of the contributors' values; -0 is read as +0.
+#ifndef SPARSEAGG_SPARSE_OPS_MIN_H_
+#define SPARSEAGG_SPARSE_OPS_MIN_H_
+
+#include "sparse/ops/op.h"
+
+namespace sparseagg {
+
+struct Min {
+  static constexpr std::string_view kName = "min";
+  static constexpr ValueSlots kValues = ValueSlots::kMin;
+  static constexpr RowSlot kRowSlot = RowSlot::kNone;
+  static constexpr bool kIsMean = false;
+
+  template <class Exact>
+  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double, FloatFormat) {
+    return FromOrderKey(static_cast<int64_t>(value.ToInteger()));
+  }
+  template <class Exact>
+  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double) {
+    return value.ToInteger();
+  }
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SPARSE_OPS_MIN_H_

@@ -1,0 +1,39 @@
+// weighted_mean: S / W with S as in sum and W the total weight of the round. A contributor that does not hold a
+// coordinate counts there as zero: this is federated averaging of updates whose untouched rows are zero.
+// To divide by the weight of those that hold the coordinate, use mean_of_contributors.
+//
+//   absent coordinate       not in the sparse result; 0 in the dense one
+//   duplicates in an update added, as one contribution
+//   zero weight             adds nothing to S or W; the coordinate is present. All weights zero: +0
+//   empty update            its weight counts in W
+//   empty round             an empty tensor
+//
+// S and W are each rounded once to f64, divided in IEEE f64, and rounded to the value type (integers: nearest, ties to
+// even).
+#ifndef SPARSEAGG_SPARSE_OPS_WEIGHTED_MEAN_H_
+#define SPARSEAGG_SPARSE_OPS_WEIGHTED_MEAN_H_
+
+#include "sparse/ops/op.h"
+
+namespace sparseagg {
+
+struct WeightedMean {
+  static constexpr std::string_view kName = "weighted_mean";
+  static constexpr ValueSlots kValues = ValueSlots::kExactSum;
+  static constexpr RowSlot kRowSlot = RowSlot::kNone;
+  static constexpr bool kIsMean = true;
+
+  template <class Exact>
+  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double total_weight,
+                                           FloatFormat format) {
+    return RoundDouble(Quotient(value.Round(kFormatF64), total_weight), format);
+  }
+  template <class Exact>
+  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double total_weight) {
+    return NearestWhole(Quotient(value.Round(kFormatF64), total_weight));
+  }
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SPARSE_OPS_WEIGHTED_MEAN_H_

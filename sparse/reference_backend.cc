@@ -1,0 +1,232 @@
+#include "sparse/reference_backend.h"
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/ops/all.h"
+#include "sparse/slot_math.h"
+#include "sparse/status.h"
+#include "sparse/values.h"
+#include "sparse/window.h"
+
+namespace sparseagg {
+namespace {
+
+// One coordinate row. Which members an operator uses is written in sparse/ops/op.h.
+struct Row {
+  std::vector<WideInteger> sums;  // exact sums of w * x
+  std::vector<Int128> keys;       // extremes, as order keys
+  WideInteger holders;            // exact weight, or number, of the contributors that hold the row
+};
+
+template <class V>
+void AddValue(WideInteger& sum, WideValue<V> addend) {
+  if constexpr (ValueTraits<V>::kFloating) {
+    sum.Add(addend);
+  } else {
+    sum.AddScaled(addend, 0);
+  }
+}
+
+template <class Op, class V>
+class ReferenceAggregator : public Aggregator {
+ public:
+  explicit ReferenceAggregator(const ReduceSpec& spec) : spec_(spec) {}
+
+  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override { return StageOnHeap(spec_.layout, nnz); }
+
+  absl::Status Accumulate(StagedUpdate update, float weight) override {
+    const CooView entries = update.entries.view();
+    if (addends_ + entries.nnz > kAddendsMax) {
+      return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
+                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax, " entries in one round"));
+    }
+    ++contributors_;
+    addends_ += entries.nnz;
+    total_weight_.Add(weight);
+    for (uint64_t e = 0; e < entries.nnz; ++e) rows_.try_emplace(entries.indices[e], MakeRow());
+    AddHolders(entries, weight);
+    if constexpr (Op::kValues == ValueSlots::kExactSum) AddSums(entries, weight);
+    if constexpr (kPerUpdate<Op>) AddExtremes(entries);
+    return absl::OkStatus();
+  }
+
+  absl::Status Merge(const Partial& partial) override {
+    SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(Header(), partial));
+    contributors_ += partial.contributors;
+    addends_ += partial.addends;
+    total_weight_.Add(partial.total_weight);
+    const uint32_t width = SlotsPerRow(spec_);
+    for (size_t i = 0; i < partial.rows.size(); ++i) {
+      Row& row = rows_.try_emplace(partial.rows[i], MakeRow()).first->second;
+      for (uint32_t c = 0; c < width; ++c) MergeSlot(row, c, partial.slots[i * width + c], partial.lsb);
+    }
+    for (const SideEntry& s : partial.side) Wide(rows_.at(s.row), s.column).AddScaled(s.significand, s.exponent);
+    return absl::OkStatus();
+  }
+
+  // Writes every exact value as side entries; the slots hold only what is an integer by nature.
+  absl::StatusOr<Partial> Snapshot() override {
+    Partial partial = Header();
+    const uint32_t width = SlotsPerRow(spec_);
+    for (const auto& [index, row] : rows_) {
+      partial.rows.push_back(index);
+      for (uint32_t c = 0; c < width; ++c) {
+        if (kPerUpdate<Op>) {
+          partial.slots.push_back(row.keys[c]);
+          continue;
+        }
+        partial.slots.push_back(0);
+        AppendDigits(Wide(row, c), index, c, partial.side);
+      }
+    }
+    return partial;
+  }
+
+  absl::StatusOr<Aggregate> Report() && override {
+    using R = ResultValue<Op, V>;
+    Aggregate result;
+    SparseTensor& tensor = result.tensor;
+    tensor.layout = ResultLayout(spec_);
+    const double total_weight = total_weight_.ToDouble();
+    for (const auto& [index, row] : rows_) {
+      tensor.indices.push_back(index);
+      for (uint32_t c = 0; c < tensor.layout.row_width; ++c) {
+        R value{};
+        const Lowered lowered = Lower(row, c, total_weight, &value);
+        if (lowered == Lowered::kOverflow) return IntegerOverflowError(spec_, index, c);
+        result.infinite_values += lowered == Lowered::kInfinite ? 1 : 0;
+        const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+        tensor.values.insert(tensor.values.end(), bytes, bytes + sizeof(R));
+      }
+    }
+    return result;
+  }
+
+ private:
+  Row MakeRow() const {
+    Row row;
+    if constexpr (Op::kValues == ValueSlots::kExactSum) row.sums.resize(spec_.layout.row_width);
+    if constexpr (kPerUpdate<Op>) row.keys.resize(spec_.layout.row_width, EmptySlot<Op>());
+    return row;
+  }
+
+  // The state without its rows.
+  Partial Header() const {
+    Partial partial;
+    partial.spec = spec_;
+    partial.contributors = contributors_;
+    partial.total_weight = total_weight_;
+    partial.addends = addends_;
+    return partial;
+  }
+
+  // The wide integer behind slot `c`: the values come first, then the row slot.
+  template <class R>
+  static auto& Wide(R& row, uint32_t c) {
+    return c < row.sums.size() ? row.sums[c] : row.holders;
+  }
+
+  void AddHolders(const CooView& entries, float weight) {
+    if constexpr (Op::kRowSlot != RowSlot::kNone) {
+      const std::set<uint64_t> held(entries.indices, entries.indices + entries.nnz);
+      for (uint64_t row : held) rows_.at(row).holders.Add(Op::kRowSlot == RowSlot::kWeight ? weight : 1.0);
+    }
+  }
+
+  void AddSums(const CooView& entries, float weight) {
+    const auto* values = static_cast<const V*>(entries.values);
+    const uint32_t width = spec_.layout.row_width;
+    for (uint64_t e = 0; e < entries.nnz; ++e) {
+      Row& row = rows_.at(entries.indices[e]);
+      for (uint32_t c = 0; c < width; ++c) AddValue<V>(row.sums[c], Lift(values[e * width + c], weight));
+    }
+  }
+
+  // Sums the update's duplicates first, then takes the extreme.
+  void AddExtremes(const CooView& entries) {
+    const auto* values = static_cast<const V*>(entries.values);
+    const uint32_t width = spec_.layout.row_width;
+    std::map<uint64_t, std::vector<WideInteger>> own;
+    for (uint64_t e = 0; e < entries.nnz; ++e) {
+      auto& sums = own.try_emplace(entries.indices[e], width).first->second;
+      for (uint32_t c = 0; c < width; ++c) AddValue<V>(sums[c], ToWide(values[e * width + c]));
+    }
+    for (const auto& [index, sums] : own) {
+      Row& row = rows_.at(index);
+      for (uint32_t c = 0; c < width; ++c) row.keys[c] = CombineSlots<Op>(row.keys[c], Key(sums[c]));
+    }
+  }
+
+  Int128 Key(const WideInteger& sum) const {
+    if constexpr (ValueTraits<V>::kFloating) {
+      return ContributionKey(sum.Round(ValueTraits<V>::kFormat));
+    } else {
+      return ContributionKey<V>(sum.ToInteger(), spec_.integer_overflow);
+    }
+  }
+
+  void MergeSlot(Row& row, uint32_t c, Int128 slot, int32_t lsb) {
+    if constexpr (kPerUpdate<Op>) {
+      row.keys[c] = CombineSlots<Op>(row.keys[c], slot);
+    } else {
+      Wide(row, c).AddScaled(slot, lsb);
+    }
+  }
+
+  Lowered Lower(const Row& row, uint32_t c, double total_weight, ResultValue<Op, V>* value) const {
+    if constexpr (kPerUpdate<Op>) {
+      const SlotValue key{row.keys[c], 0};
+      return LowerValue<Op, V>(key, key, total_weight, spec_.integer_overflow, value);
+    } else {
+      return LowerValue<Op, V>(Wide(row, c), row.holders, total_weight, spec_.integer_overflow, value);
+    }
+  }
+
+  ReduceSpec spec_;
+  uint64_t contributors_ = 0;
+  uint64_t addends_ = 0;
+  WideInteger total_weight_;
+  std::map<uint64_t, Row> rows_;
+};
+
+class ReferenceBackend : public Backend {
+ public:
+  ReferenceBackend() {
+    info_.name = "reference";
+    info_.description = "one wide integer for each coordinate; the definition, slow";
+    info_.memory_bytes = ~uint64_t{0};
+    info_.plans = {"wide"};
+  }
+
+  const BackendInfo& info() const override { return info_; }
+
+  absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
+    std::unique_ptr<Aggregator> aggregator;
+    AllOps::With(plan.spec.op, [&](auto op) {
+      WithValueType(plan.spec.layout.value_type, [&](auto tag) {
+        aggregator = std::make_unique<ReferenceAggregator<decltype(op), typename decltype(tag)::type>>(plan.spec);
+      });
+    });
+    if (aggregator == nullptr) {
+      return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR",
+                       absl::StrCat("there is no operator \"", plan.spec.op, "\""));
+    }
+    return aggregator;
+  }
+
+ private:
+  BackendInfo info_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeReferenceBackend(const BackendOptions&) {
+  return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace sparseagg
