@@ -1,0 +1,1 @@
+"""Messages of the protocol, generated from proto/sparseagg/v1 by python/generate."""

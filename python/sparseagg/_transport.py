@@ -1,0 +1,314 @@
+"""The channel to the server: unary calls with deadlines and retries, and streams that are read in the background.
+
+Methods are called by their path ("/sparseagg.v1.AggregationService/GetRound"), so no generated stubs are needed.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, TypeVar
+
+import grpc
+from google.protobuf import empty_pb2
+
+from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg.errors import (
+    DeadlineExceededError,
+    NotFoundError,
+    ResourceExhaustedError,
+    SparseAggError,
+    UnavailableError,
+    from_rpc_error,
+)
+
+_T = TypeVar("_T")
+_SERVICE = "/sparseagg.v1.AggregationService/"
+# Method -> (its kind in grpc's Python, type of the answer).
+_METHODS = {
+    "CreateRound": ("unary_unary", types_pb2.Round),
+    "GetRound": ("unary_unary", types_pb2.Round),
+    "ListRounds": ("unary_unary", aggregation_pb2.ListRoundsResponse),
+    "SealRound": ("unary_unary", types_pb2.Round),
+    "AbortRound": ("unary_unary", types_pb2.Round),
+    "DeleteRound": ("unary_unary", empty_pb2.Empty),
+    "WatchRound": ("unary_stream", types_pb2.Round),
+    "WaitRound": ("unary_unary", types_pb2.Round),
+    "SubmitUpdate": ("unary_unary", types_pb2.Receipt),
+    "StreamUpdates": ("stream_stream", aggregation_pb2.StreamUpdatesResponse),
+    "GetAggregate": ("unary_stream", aggregation_pb2.GetAggregateResponse),
+    "Reduce": ("stream_stream", aggregation_pb2.ReduceResponse),
+    "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
+}
+# gRPC's own pause between two attempts to connect grows to two minutes; a server that restarts is back in seconds.
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """When a failed call is made again. Every call is safe to repeat: updates and new rounds carry an id.
+
+    attempts: calls at most while the server is unavailable; 1 never retries. An overloaded server that says when to
+        come back (RESOURCE_EXHAUSTED with RetryInfo) is asked again until the timeout is over.
+    initial_delay, max_delay: seconds before the second call, and at most; doubling, with jitter.
+    """
+
+    attempts: int = 6
+    initial_delay: float = 0.1
+    max_delay: float = 5.0
+
+
+class Backoff:
+    """The pauses of one operation. `wait` raises the error instead where another attempt makes no sense."""
+
+    def __init__(self, policy: RetryPolicy, timeout: float | None) -> None:
+        self._policy = policy
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._failures = 0
+
+    def remaining(self) -> float | None:
+        """Seconds left, None for no limit. Never negative."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def progress(self) -> None:
+        """Something went well: the next failure is a first one."""
+        self._failures = 0
+
+    def wait(self, error: SparseAggError) -> None:
+        """Sleeps before the next attempt, or raises `error`."""
+        self._failures += 1
+        if not is_retryable(error) or self._policy.attempts <= 1:
+            raise error
+        if isinstance(error, UnavailableError) and self._failures >= self._policy.attempts:
+            raise error
+        delay = min(self._policy.max_delay, self._policy.initial_delay * 2 ** (self._failures - 1))
+        delay = max(delay * random.uniform(0.5, 1.0), error.retry_after or 0.0)
+        left = self.remaining()
+        if left is not None and delay >= left:
+            raise error
+        time.sleep(delay)
+
+
+def is_retryable(error: SparseAggError) -> bool:
+    """True for a server that is unavailable, or overloaded and tells when to come back."""
+    if isinstance(error, ResourceExhaustedError):
+        return error.retry_after is not None
+    return isinstance(error, UnavailableError)
+
+
+class Transport:
+    """One channel and what every call over it shares. Thread-safe."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        credentials: grpc.ChannelCredentials | None,
+        options: Sequence[tuple[str, Any]],
+        metadata: Sequence[tuple[str, str]],
+        timeout: float,
+        retry: RetryPolicy,
+    ) -> None:
+        all_options = [*_CHANNEL_OPTIONS, *options]
+        if credentials is None:
+            self._channel = grpc.insecure_channel(target, all_options)
+        else:
+            self._channel = grpc.secure_channel(target, credentials, all_options)
+        self._metadata = tuple(metadata)
+        self.timeout = timeout
+        self.retry = retry
+        self._methods = {
+            name: getattr(self._channel, kind)(
+                _SERVICE + name,
+                request_serializer=_serialize,
+                response_deserializer=answer.FromString,
+            )
+            for name, (kind, answer) in _METHODS.items()
+        }
+
+    def close(self) -> None:
+        """Ends the channel and every call on it."""
+        self._channel.close()
+
+    def unary(
+        self,
+        method: str,
+        request: Any,
+        *,
+        timeout: float | None = None,
+        for_update: bool = False,
+    ) -> Any:
+        """Calls `method` until it answers, refuses, or `timeout` seconds (default: the client's) are over."""
+        backoff = Backoff(self.retry, self.timeout if timeout is None else timeout)
+        repeated = False
+        while True:
+            try:
+                return self._methods[method](request, timeout=backoff.remaining(), metadata=self._metadata)
+            except grpc.RpcError as failure:
+                error = from_rpc_error(failure, for_update=for_update)
+            if repeated and method == "DeleteRound" and isinstance(error, NotFoundError):
+                return empty_pb2.Empty()  # the attempt whose answer was lost had done it
+            backoff.wait(error)
+            repeated = True
+
+    def new_backoff(self) -> Backoff:
+        """For an operation without a deadline of its own."""
+        return Backoff(self.retry, None)
+
+    def repeat(self, action: Callable[[], _T]) -> _T:
+        """What `action` returns, which is done again while the server is unavailable."""
+        backoff = self.new_backoff()
+        while True:
+            try:
+                return action()
+            except SparseAggError as failure:
+                backoff.wait(failure)
+
+    def stream(
+        self,
+        method: str,
+        request: Any = None,
+        *,
+        idle_timeout: float | None,
+        answers_max: int | None = None,
+        for_update: bool = False,
+    ) -> StreamCall:
+        """Starts a stream; `request` for a server stream, None for one that the caller sends on."""
+        function = self._methods[method]
+
+        def start(requests: Iterator[Any]) -> Any:
+            return function(requests if request is None else request, metadata=self._metadata)
+
+        return StreamCall(start, idle_timeout, answers_max, for_update)
+
+
+class StreamCall:
+    """One stream. A background thread takes the answers, so that sending never waits for reading.
+
+    One thread may use it. Instead of a deadline for the whole, which depends on the size, there is one for standing
+    still: DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds (None: wait for
+    ever). At most `answers_max` answers are kept unread (None: no limit); then the server is slowed down.
+    """
+
+    _UNSENT_MAX = 2  # messages handed to the stream and not yet taken by gRPC
+
+    def __init__(
+        self,
+        start: Callable[[Iterator[Any]], Any],
+        idle_timeout: float | None,
+        answers_max: int | None,
+        for_update: bool,
+    ) -> None:
+        self._idle_timeout = idle_timeout
+        self._answers_max = answers_max
+        self._for_update = for_update
+        self._changed = threading.Condition()
+        self._unsent: deque[Any] = deque()
+        self._answers: deque[Any] = deque()
+        self._sending_done = False
+        self._ended = False
+        self._error: SparseAggError | None = None
+        self._moves = 0
+        self._call = start(self._requests())
+        threading.Thread(target=self._read, name="sparseagg-stream", daemon=True).start()
+
+    def send(self, message: Any) -> None:
+        """Hands `message` over; blocks while the connection is busy. Raises when the stream has ended."""
+        with self._changed:
+            self._wait(lambda: self._ended or len(self._unsent) < self._UNSENT_MAX)
+            if self._ended:
+                raise self._error or UnavailableError("the server ended the stream early")
+            self._unsent.append(message)
+            self._changed.notify_all()
+
+    def sent_all(self) -> None:
+        """Nothing more will be sent."""
+        with self._changed:
+            self._sending_done = True
+            self._changed.notify_all()
+
+    def receive(self) -> Any:
+        """The next answer, or None at the end of the stream. Blocks. Raises when the stream has failed."""
+        with self._changed:
+            self._wait(lambda: self._ended or bool(self._answers))
+            if self._answers:
+                self._changed.notify_all()
+                return self._answers.popleft()
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def poll(self) -> Any:
+        """An answer that is here already, or None. Never blocks, never raises."""
+        with self._changed:
+            return self._answers.popleft() if self._answers else None
+
+    def cancel(self) -> None:
+        """Ends the stream, wherever it is. May be called from any thread and more than once."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._call.cancel()
+
+    def __enter__(self) -> StreamCall:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        moves, since = self._moves, time.monotonic()
+        while not ready():
+            self._changed.wait(self._idle_timeout)
+            now = time.monotonic()
+            if self._moves != moves:
+                moves, since = self._moves, now
+            elif self._idle_timeout is not None and now - since >= self._idle_timeout and not ready():
+                self._call.cancel()
+                raise DeadlineExceededError(f"no progress for {self._idle_timeout:g} s")
+
+    def _requests(self) -> Iterator[Any]:
+        while True:
+            with self._changed:
+                while not (self._unsent or self._sending_done or self._ended):
+                    self._changed.wait()
+                if self._ended or not self._unsent:
+                    return
+                message = self._unsent.popleft()
+                self._moves += 1
+                self._changed.notify_all()
+            yield message
+
+    def _read(self) -> None:
+        error: SparseAggError | None = None
+        try:
+            for answer in self._call:
+                with self._changed:
+                    while not self._ended and self._is_full():
+                        self._changed.wait()
+                    self._answers.append(answer)
+                    self._moves += 1
+                    self._changed.notify_all()
+        except grpc.RpcError as failure:
+            error = from_rpc_error(failure, for_update=self._for_update)
+        with self._changed:
+            self._error = self._error or error
+            self._ended = True
+            self._changed.notify_all()
+
+    def _is_full(self) -> bool:
+        return self._answers_max is not None and len(self._answers) >= self._answers_max
+
+
+def _serialize(message: Any) -> bytes:
+    return bytes(message.SerializeToString())

@@ -1,0 +1,248 @@
+"""Tensors <-> messages of the protocol. Arrays travel as raw little-endian bytes, never as repeated numbers.
+
+An update (and an answer) is one byte string: for each tensor its indices `[nnz, sparse_dim]`, then its values
+`[nnz, row_width]`. Small ones travel as whole `Tensor` messages, large ones as chunks of that byte string.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg.convert import AnyTensor, DenseValues
+from sparseagg.errors import InvalidArgumentError, SparseAggError
+from sparseagg.records import value_type_name
+from sparseagg.tensors import VALUE_DTYPES, ResultTensor, SparseTensor, TensorSpec
+
+_VALUE_TYPES = {name: types_pb2.ValueType.Value(f"VALUE_TYPE_{name.upper()}") for name in VALUE_DTYPES}
+_INDEX_DTYPES: dict[int, np.dtype[Any]] = {
+    types_pb2.INDEX_TYPE_UNSPECIFIED: np.dtype("<i8"),
+    types_pb2.INDEX_TYPE_I64: np.dtype("<i8"),
+    types_pb2.INDEX_TYPE_I32: np.dtype("<i4"),
+}
+# Room for the fields around a tensor's bytes in a message: tags and lengths.
+_FRAMING_BYTES = 32
+
+
+class ByteString:
+    """Arrays seen as one string of bytes, which is read or written piece by piece."""
+
+    def __init__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        self._parts = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays if array.size]
+        self._starts: list[int] = []
+        self.size = 0
+        for part in self._parts:
+            self._starts.append(self.size)
+            self.size += len(part)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset`; fewer only at the end."""
+        pieces = []
+        for part, begin, end in self._pieces(offset, size):
+            pieces.append(part[begin:end])
+        return b"".join(pieces)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Puts `data` at `offset`. Raises ValueError where it does not fit."""
+        if offset + len(data) > self.size:
+            raise ValueError(f"{len(data)} bytes at {offset} do not fit in {self.size}")
+        done = 0
+        for part, begin, end in self._pieces(offset, len(data)):
+            part[begin:end] = data[done : done + end - begin]
+            done += end - begin
+
+    def _pieces(self, offset: int, size: int) -> Any:
+        number = bisect.bisect_right(self._starts, offset) - 1
+        while size > 0 and 0 <= number < len(self._parts):
+            part = self._parts[number]
+            begin = offset - self._starts[number]
+            end = min(len(part), begin + size)
+            yield part, begin, end
+            offset += end - begin
+            size -= end - begin
+            number += 1
+
+
+class EncodedUpdate:
+    """One contributor's update, ready to be sent whole or in chunks, as often as it takes."""
+
+    def __init__(
+        self,
+        tensors: Mapping[str, AnyTensor],
+        *,
+        round_name: str = "",
+        contributor: str = "",
+        update_id: str = "",
+        weight: float | None = None,
+    ) -> None:
+        self.header = types_pb2.UpdateHeader(round=round_name, contributor=contributor, update_id=update_id)
+        if weight is not None:
+            self.header.weight = weight
+        self._tensors = [(_header_of(name, tensor), *_arrays_of(tensor)) for name, tensor in tensors.items()]
+        arrays = [array for _, *arrays in self._tensors for array in arrays]
+        self.payload = ByteString(arrays)
+        # An upper bound of the serialised SubmitUpdateRequest.
+        self.message_bytes = self.payload.size + self.header.ByteSize() + _FRAMING_BYTES
+        self.message_bytes += sum(header.ByteSize() + _FRAMING_BYTES for header, _, _ in self._tensors)
+
+    @property
+    def update_id(self) -> str:
+        """The id that makes resending safe."""
+        return str(self.header.update_id)
+
+    def whole(self) -> aggregation_pb2.SubmitUpdateRequest:
+        """The update in one message."""
+        tensors = [
+            types_pb2.Tensor(header=header, indices=indices.tobytes(), values=values.tobytes())
+            for header, indices, values in self._tensors
+        ]
+        return aggregation_pb2.SubmitUpdateRequest(header=self.header, tensors=tensors)
+
+    def begin(self) -> aggregation_pb2.BeginUpdate:
+        """What comes before the chunks."""
+        headers = [header for header, _, _ in self._tensors]
+        return aggregation_pb2.BeginUpdate(header=self.header, tensors=headers)
+
+    def chunk(self, offset: int, size: int) -> aggregation_pb2.UpdateChunk:
+        """The chunk of at most `size` bytes at `offset`."""
+        data = self.payload.read(offset, size)
+        return aggregation_pb2.UpdateChunk(update_id=self.update_id, offset=offset, data=data)
+
+
+def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
+    """A record as `sparseagg.v1.TensorSpec`."""
+    if spec.integer_overflow not in ("checked", "modular"):
+        raise InvalidArgumentError(
+            f'tensor "{spec.name}": no integer_overflow "{spec.integer_overflow}", only "checked" and "modular"'
+        )
+    overflow = f"INTEGER_OVERFLOW_{spec.integer_overflow.upper()}"
+    return types_pb2.TensorSpec(
+        name=spec.name,
+        value_type=_VALUE_TYPES[spec.value_type],
+        dense_shape=spec.dense_shape,
+        sparse_dim=spec.sparse_dim,
+        op=spec.op,
+        integer_overflow=types_pb2.IntegerOverflow.Value(overflow),
+        plan=spec.plan,
+    )
+
+
+def empty_tensor(spec: TensorSpec) -> AnyTensor:
+    """The tensor of a contributor that touched nothing of it."""
+    dtype = VALUE_DTYPES[spec.value_type]
+    if spec.sparse_dim == 0:
+        return _Untouched(spec)
+    indices = np.empty((0, spec.sparse_dim), "<i8")
+    return SparseTensor(indices, np.empty((0, *spec.row_shape), dtype), spec.dense_shape, spec.value_type)
+
+
+class _Untouched(DenseValues):
+    """A dense tensor with nothing to add: nnz 0."""
+
+    __slots__ = ("_shape",)
+
+    def __init__(self, spec: TensorSpec) -> None:
+        super().__init__(np.empty(0, VALUE_DTYPES[spec.value_type]), spec.value_type)
+        self._shape = tuple(spec.dense_shape)
+
+    @property
+    def dense_shape(self) -> tuple[int, ...]:
+        return self._shape
+
+
+def selection_to_proto(tensor: str, indices: Any) -> aggregation_pb2.IndexSelection:
+    """Indices `[n, sparse_dim]` (or `[n]`) as `sparseagg.v1.IndexSelection`."""
+    array = np.asarray(indices)
+    narrow = array.dtype == np.int32
+    return aggregation_pb2.IndexSelection(
+        tensor=tensor,
+        index_type=types_pb2.INDEX_TYPE_I32 if narrow else types_pb2.INDEX_TYPE_I64,
+        indices=np.ascontiguousarray(array, "<i4" if narrow else "<i8").tobytes(),
+    )
+
+
+class Answer:
+    """An aggregate being received: allocated from its header, filled by its chunks."""
+
+    def __init__(self, header: aggregation_pb2.AggregateHeader) -> None:
+        self.header = header
+        self._arrays = []
+        for tensor in header.tensors:
+            self._arrays.append(np.empty(tensor.indices_bytes, np.uint8))
+            self._arrays.append(np.empty(tensor.values_bytes, np.uint8))
+        self._bytes = ByteString(self._arrays)
+        self._received = 0
+
+    def add(self, chunk: aggregation_pb2.AggregateChunk) -> None:
+        """Takes the next chunk."""
+        if chunk.offset != self._received or chunk.offset + len(chunk.data) > self._bytes.size:
+            raise SparseAggError(
+                f"the server sent {len(chunk.data)} bytes at {chunk.offset}, {self._received} of "
+                f"{self._bytes.size} bytes were here",
+                reason="OFFSET_MISMATCH",
+            )
+        self._bytes.write(chunk.offset, chunk.data)
+        self._received += len(chunk.data)
+
+    def tensors(self, *, dense: bool, selected: Sequence[str] = ()) -> dict[str, ResultTensor]:
+        """The tensors by name, once everything is here."""
+        if self._received != self._bytes.size:
+            raise SparseAggError(
+                f"the answer ended after {self._received} of {self._bytes.size} bytes",
+                reason="TRUNCATED",
+            )
+        result: dict[str, ResultTensor] = {}
+        for number, header in enumerate(self.header.tensors):
+            indices, values = self._arrays[2 * number : 2 * number + 2]
+            result[header.name] = _decode(header, indices, values, dense, header.name in selected)
+        return result
+
+
+def _decode(
+    header: Any,
+    index_bytes: np.ndarray[Any, Any],
+    value_bytes: np.ndarray[Any, Any],
+    dense: bool,
+    selected: bool,
+) -> ResultTensor:
+    shape, sparse_dim = tuple(header.dense_shape), header.sparse_dim
+    value_type = value_type_name(header.value_type)
+    values = value_bytes.view(VALUE_DTYPES[value_type])
+    if sparse_dim == 0:
+        # Nobody had anything to add: nnz 0, and the sum of nothing is 0.
+        return values.reshape(shape) if values.size else np.zeros(shape, values.dtype)
+    if dense:
+        return values.reshape((-1, *shape[sparse_dim:]) if selected else shape)
+    indices = index_bytes.view(_INDEX_DTYPES[header.index_type])
+    row_shape = shape[sparse_dim:]
+    return SparseTensor(
+        indices.reshape(header.nnz, sparse_dim),
+        values.reshape(header.nnz, *row_shape),
+        shape,
+        value_type,
+    )
+
+
+def _header_of(name: str, tensor: AnyTensor) -> types_pb2.TensorHeader:
+    indices, values = _arrays_of(tensor)
+    sparse = isinstance(tensor, SparseTensor)
+    return types_pb2.TensorHeader(
+        name=name,
+        value_type=_VALUE_TYPES[tensor.value_type],
+        dense_shape=tensor.dense_shape,
+        sparse_dim=indices.shape[1] if sparse else 0,
+        index_type=types_pb2.INDEX_TYPE_I32 if indices.itemsize == 4 else types_pb2.INDEX_TYPE_I64,
+        nnz=indices.shape[0] if sparse else int(values.size > 0),
+        indices_bytes=indices.nbytes,
+        values_bytes=values.nbytes,
+    )
+
+
+def _arrays_of(tensor: AnyTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    if isinstance(tensor, SparseTensor):
+        return tensor.indices, tensor.values
+    return np.empty(0, "<i8"), tensor.values

@@ -1,0 +1,222 @@
+"""What the server tells about rounds, updates and itself, as plain immutable records."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg.tensors import TensorSpec
+
+
+class RoundState(str, enum.Enum):
+    """Where a round stands: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    OPEN = "OPEN"
+    SEALED = "SEALED"
+    PUBLISHED = "PUBLISHED"
+    RETIRED = "RETIRED"
+    ABORTED = "ABORTED"
+
+    @property
+    def final(self) -> bool:
+        """True where nothing changes any more but by deletion."""
+        return self in (RoundState.PUBLISHED, RoundState.RETIRED, RoundState.ABORTED)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The acknowledgement: the update is counted exactly once.
+
+    duplicate: this was a resend; the update had been counted before.
+    sequence: position in the order of acceptance of the round, from 1.
+    digest: SHA-256 over the update, 32 bytes.
+    durability: "memory" or "durable": what the acknowledgement survives.
+    """
+
+    round: str
+    contributor: str
+    update_id: str
+    duplicate: bool
+    sequence: int
+    digest: bytes
+    durability: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a published result was computed from."""
+
+    contributors: int
+    total_weight: float
+    rejected: dict[str, int]  # refused submissions by reason
+    duplicates: int
+    updates_digest: bytes
+    result_digest: bytes
+    infinite_values: int
+    publish_time: datetime | None
+
+
+@dataclass(frozen=True)
+class TensorStatus:
+    """How one tensor of a round is being reduced."""
+
+    name: str
+    backend: str
+    plan: str
+    plan_reason: str
+    nnz_received: int
+    nnz_result: int
+
+
+@dataclass(frozen=True)
+class RoundInfo:
+    """A round at one moment. Times are in UTC; None: not yet."""
+
+    name: str
+    state: RoundState
+    tensors: tuple[TensorSpec, ...]
+    durability: str
+    create_time: datetime | None
+    seal_time: datetime | None
+    publish_time: datetime | None
+    contributors: int
+    bytes_received: int
+    tensor_status: tuple[TensorStatus, ...]
+    manifest: Manifest | None
+    failure: str
+    revision: int
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """An implementation on one kind of processor."""
+
+    name: str
+    description: str
+    available: bool
+    unavailable_reason: str
+    plans: tuple[str, ...]
+    selected: bool
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """Version, capabilities and limits (by name, in the unit that `sparseagg info` shows) of the server."""
+
+    version: str
+    backends: tuple[BackendInfo, ...]
+    operators: tuple[str, ...]
+    encodings: tuple[str, ...]
+    value_types: tuple[str, ...]
+    limits: dict[str, int]
+    default_durability: str
+    durabilities: tuple[str, ...]
+
+
+def value_type_name(number: int) -> str:
+    """1 -> "f16"; a number of a newer server -> "type 99"."""
+    return _enum_name(types_pb2.ValueType, number, "VALUE_TYPE_").lower()
+
+
+def durability_name(number: int) -> str:
+    """1 -> "memory"."""
+    return _enum_name(types_pb2.Durability, number, "DURABILITY_").lower()
+
+
+def receipt_from_proto(message: Any) -> Receipt:
+    """`sparseagg.v1.Receipt` as a record."""
+    return Receipt(
+        round=message.round,
+        contributor=message.contributor,
+        update_id=message.update_id,
+        duplicate=message.duplicate,
+        sequence=message.sequence,
+        digest=message.digest,
+        durability=durability_name(message.durability),
+    )
+
+
+def manifest_from_proto(message: Any) -> Manifest:
+    """`sparseagg.v1.Manifest` as a record."""
+    return Manifest(
+        contributors=message.contributors,
+        total_weight=message.total_weight,
+        rejected=dict(message.rejected),
+        duplicates=message.duplicates,
+        updates_digest=message.updates_digest,
+        result_digest=message.result_digest,
+        infinite_values=message.infinite_values,
+        publish_time=_time(message, "publish_time"),
+    )
+
+
+def spec_from_proto(message: Any) -> TensorSpec:
+    """`sparseagg.v1.TensorSpec` as a record."""
+    return TensorSpec(
+        name=message.name,
+        dense_shape=tuple(message.dense_shape),
+        value_type=value_type_name(message.value_type),
+        sparse_dim=message.sparse_dim,
+        op=message.op or "sum",
+        integer_overflow=_enum_name(
+            types_pb2.IntegerOverflow, message.integer_overflow or 1, "INTEGER_OVERFLOW_"
+        ).lower(),
+        plan=message.plan,
+    )
+
+
+def round_from_proto(message: Any) -> RoundInfo:
+    """`sparseagg.v1.Round` as a record."""
+    return RoundInfo(
+        name=message.name,
+        state=RoundState(_enum_name(types_pb2.RoundState, message.state, "ROUND_STATE_")),
+        tensors=tuple(spec_from_proto(tensor) for tensor in message.spec.tensors),
+        durability=durability_name(message.spec.durability),
+        create_time=_time(message, "create_time"),
+        seal_time=_time(message, "seal_time"),
+        publish_time=_time(message, "publish_time"),
+        contributors=message.contributors,
+        bytes_received=message.bytes_received,
+        tensor_status=tuple(
+            TensorStatus(t.name, t.backend, t.plan, t.plan_reason, t.nnz_received, t.nnz_result)
+            for t in message.tensors
+        ),
+        manifest=manifest_from_proto(message.manifest) if message.HasField("manifest") else None,
+        failure=message.failure,
+        revision=message.revision,
+    )
+
+
+def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
+    """`sparseagg.v1.ServerInfo` as a record."""
+    return ServerInfo(
+        version=message.version,
+        backends=tuple(
+            BackendInfo(b.name, b.description, b.available, b.unavailable_reason, tuple(b.plans), b.selected)
+            for b in message.backends
+        ),
+        operators=tuple(message.operators),
+        encodings=tuple(message.encodings),
+        value_types=tuple(value_type_name(number) for number in message.value_types),
+        limits={limit.name: limit.value for limit in message.limits},
+        default_durability=durability_name(message.default_durability),
+        durabilities=tuple(durability_name(number) for number in message.durabilities),
+    )
+
+
+def _enum_name(enum_type: Any, number: int, prefix: str) -> str:
+    try:
+        return str(enum_type.Name(number))[len(prefix) :]
+    except ValueError:
+        return f"{prefix[:-1]} {number}"  # a word of a newer server
+
+
+def _time(message: Any, field: str) -> datetime | None:
+    if not message.HasField(field):
+        return None
+    stamp = getattr(message, field)
+    return datetime.fromtimestamp(stamp.seconds + stamp.nanos / 1e9, tz=timezone.utc)

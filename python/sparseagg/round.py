@@ -1,0 +1,258 @@
+"""`Round`: one aggregation, from open to published."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from sparseagg._proto import aggregation_pb2
+from sparseagg._transport import Transport
+from sparseagg._uploads import Outcome, UpdateStream
+from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto
+from sparseagg.convert import as_tensor_of
+from sparseagg.errors import (
+    DeadlineExceededError,
+    RoundAbortedError,
+    SparseAggError,
+    UnavailableError,
+)
+from sparseagg.records import (
+    Receipt,
+    RoundInfo,
+    RoundState,
+    receipt_from_proto,
+    round_from_proto,
+)
+from sparseagg.result import ANSWERS_MAX, Result, layout_number, receive_result
+from sparseagg.tensors import TensorSpec
+
+# Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
+_WAIT_SLICE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Update:
+    """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
+
+    tensors: Mapping[str, Any]
+    contributor: str
+    weight: float | None = None
+    update_id: str | None = None
+
+
+class Round:
+    """A handle of one round; made by `Client.create_round` and `Client.round`. Thread-safe.
+
+    Every method raises a SparseAggError: NotFoundError when there is no such round, UnavailableError when the server
+    stays unreachable through all retries, DeadlineExceededError when `timeout` is over.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        message_bytes_max: Callable[[], int],
+        name: str,
+        info: RoundInfo | None = None,
+    ) -> None:
+        self._transport = transport
+        self._message_bytes_max = message_bytes_max  # of the server; asked when first needed
+        self.name = name
+        self._specs: dict[str, TensorSpec] | None = None
+        if info is not None:
+            self._specs = {spec.name: spec for spec in info.tensors}
+
+    def info(self) -> RoundInfo:
+        """The round as it is now."""
+        request = aggregation_pb2.GetRoundRequest(name=self.name)
+        return round_from_proto(self._transport.unary("GetRound", request))
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        """The round's tensors by name; asked from the server once."""
+        if self._specs is None:
+            self._specs = {spec.name: spec for spec in self.info().tensors}
+        return self._specs
+
+    def submit(
+        self,
+        tensors: Mapping[str, Any],
+        *,
+        contributor: str,
+        weight: float | None = None,
+        update_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Submits one contributor's update; returns when it is counted.
+
+        tensors: by name, whatever `as_tensor` takes: SparseTensor, (indices, values, dense_shape), scipy matrix for
+            the sparse ones, a numpy array of the full shape for those with sparse_dim 0. A tensor of the round that is
+            left out counts as not touched. uint16 values are bfloat16 bits where the round says so.
+        contributor: 1 to 128 characters of [A-Za-z0-9._:@/-]. Each is counted once.
+        weight: finite and not negative; 1 when left out. For integer tensors a whole number up to 2^24.
+        update_id: 1 to 64 characters of [A-Za-z0-9._-]; made up when left out. Give your own, and keep it, to make
+            submitting safe over a restart of the contributor: the same id with the same bytes is counted once, and an
+            interrupted large update is resumed.
+        timeout: seconds; for an update beyond the server's message limit, which goes in chunks, seconds without any
+            progress. Default: the client's.
+
+        Raises InvalidUpdateError (the message names tensor and position; nothing was counted), RoundNotOpenError,
+        AlreadyCountedError, ResourceExhaustedError.
+        """
+        update = self._encode(Update(tensors, contributor, weight, update_id))
+        if update.message_bytes <= self._message_bytes_max():
+            answer = self._transport.unary("SubmitUpdate", update.whole(), timeout=timeout, for_update=True)
+            return receipt_from_proto(answer)
+        outcome = self._submit_stream([update], timeout)[0]
+        if isinstance(outcome, SparseAggError):
+            raise outcome
+        return outcome
+
+    def submit_many(
+        self,
+        updates: Iterable[Update],
+        *,
+        return_exceptions: bool = False,
+        timeout: float | None = None,
+    ) -> list[Outcome]:
+        """Submits many updates over one stream; returns their receipts in the order of `updates`.
+
+        An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
+        `return_exceptions`, stands in the list in the place of its receipt. `timeout`: seconds without any progress.
+        The iterable is read as fast as the server takes the updates.
+        """
+        outcomes = self._submit_stream((self._encode(update) for update in updates), timeout)
+        if not return_exceptions:
+            for outcome in outcomes:
+                if isinstance(outcome, SparseAggError):
+                    raise outcome
+        return outcomes
+
+    def seal(self) -> RoundInfo:
+        """Fixes the set of accepted updates and starts the rest of the computation. Returns at once; idempotent."""
+        request = aggregation_pb2.SealRoundRequest(name=self.name)
+        return round_from_proto(self._transport.unary("SealRound", request))
+
+    def wait(self, timeout: float | None = None) -> RoundInfo:
+        """Waits until the round is published (or retired). Does not seal: someone has to.
+
+        timeout: seconds; None waits for ever. Raises RoundAbortedError when the round is given up or fails (the
+        message says why), DeadlineExceededError when the time is over.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _WAIT_SLICE_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+            request = aggregation_pb2.WaitRoundRequest(name=self.name)
+            request.timeout.FromNanoseconds(int(min(left, _WAIT_SLICE_SECONDS) * 1e9))
+            answer = self._transport.unary("WaitRound", request, timeout=_WAIT_SLICE_SECONDS + self._transport.timeout)
+            info = round_from_proto(answer)
+            if info.state is RoundState.ABORTED:
+                raise RoundAbortedError(info.failure or f"{self.name} was aborted", reason="ROUND_ABORTED")
+            if info.state.final:
+                return info
+            if deadline is not None and time.monotonic() >= deadline:
+                raise DeadlineExceededError(
+                    f"{self.name} is {info.state.value} after {timeout:g} s"
+                    + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
+                )
+
+    def watch(self, min_interval: float | None = None) -> Iterator[RoundInfo]:
+        """The round now and after every change, at most every `min_interval` seconds (the server's default: 0.1).
+
+        Ends after a final state. A broken connection is taken up again.
+        """
+        request = aggregation_pb2.WatchRoundRequest(name=self.name)
+        if min_interval is not None:
+            request.min_interval.FromNanoseconds(int(min_interval * 1e9))
+        backoff = self._transport.new_backoff()
+        while True:
+            try:
+                with self._transport.stream("WatchRound", request, idle_timeout=None) as stream:
+                    while True:
+                        message = stream.receive()
+                        if message is None:
+                            raise UnavailableError("the server ended the stream before the round was final")
+                        backoff.progress()
+                        info = round_from_proto(message)
+                        yield info
+                        if info.state.final:
+                            return
+            except UnavailableError as failure:
+                backoff.wait(failure)
+
+    def result(
+        self,
+        layout: str = "sparse",
+        tensors: Sequence[str] | None = None,
+        indices: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Result:
+        """The published aggregate. Waits for the publication (`wait`); does not seal.
+
+        layout: "sparse": SparseTensor with the coordinates that some contributor touched, ascending. "dense": numpy
+            arrays of the full shape, absent values 0. Tensors with sparse_dim 0 are arrays in both.
+        tensors: names; all when left out.
+        indices: by tensor name, integers `[n, sparse_dim]` (or `[n]`): only these rows. Sparse: those of them that were
+            touched. Dense: an array `[n, *row shape]` in the order asked.
+        timeout: seconds to wait for the publication, and seconds without progress while receiving.
+
+        bfloat16 values come as uint16 bit patterns. Raises as `wait` does; InvalidArgumentError for an unknown tensor.
+        """
+        request = aggregation_pb2.GetAggregateRequest(
+            name=self.name,
+            tensors=tensors or (),
+            layout=layout_number(layout),
+            selections=[selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()],
+        )
+        self.wait(timeout)
+        idle_timeout = self._transport.timeout if timeout is None else timeout
+
+        def receive() -> Result:
+            with self._transport.stream(
+                "GetAggregate", request, idle_timeout=idle_timeout, answers_max=ANSWERS_MAX
+            ) as stream:
+                return receive_result(stream, layout, tuple(indices or ()))
+
+        return self._transport.repeat(receive)
+
+    def abort(self) -> RoundInfo:
+        """Gives an open or sealed round up and erases its data. Idempotent."""
+        request = aggregation_pb2.AbortRoundRequest(name=self.name)
+        return round_from_proto(self._transport.unary("AbortRound", request))
+
+    def delete(self) -> None:
+        """Erases a published or aborted round, its result and its name."""
+        self._transport.unary("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
+
+    def __repr__(self) -> str:
+        return f"Round({self.name!r})"
+
+    def _encode(self, update: Update) -> EncodedUpdate:
+        specs = self.specs
+        tensors = {name: as_tensor_of(specs.get(name), value) for name, value in update.tensors.items()}
+        for name, spec in specs.items():
+            if name not in tensors:
+                tensors[name] = empty_tensor(spec)
+        return EncodedUpdate(
+            tensors,
+            round_name=self.name,
+            contributor=update.contributor,
+            update_id=update.update_id or uuid.uuid4().hex,
+            weight=update.weight,
+        )
+
+    def _submit_stream(self, updates: Iterable[EncodedUpdate], timeout: float | None) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        positions: dict[int, int] = {}  # id of an update object -> its place
+
+        def on_answer(update: EncodedUpdate, outcome: Outcome) -> None:
+            outcomes[positions.pop(id(update))] = outcome
+
+        with UpdateStream(self._transport, self._message_bytes_max(), on_answer, timeout) as stream:
+            for position, update in enumerate(updates):
+                positions[id(update)] = position
+                stream.submit(update)
+            stream.finish()
+        return [outcomes[position] for position in range(len(outcomes))]

@@ -1,0 +1,211 @@
+"""What a user hands in and gets back: `SparseTensor`, and `TensorSpec`, the description of a round's tensor.
+
+A tensor is hybrid COO: its first `sparse_dim` dimensions are indexed, the rest is a dense row of values. An embedding
+table `[vocabulary, 64]` has `sparse_dim` 1 and rows of 64 values; a scalar COO matrix has `sparse_dim` 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from sparseagg.errors import InvalidUpdateError
+
+# Names of the value types, and the numpy type their values travel in. numpy has no bfloat16: its bit pattern is held in
+# uint16, and the name "bf16" says what the bits mean.
+VALUE_DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype("<f2"),
+    "bf16": np.dtype("<u2"),
+    "f32": np.dtype("<f4"),
+    "f64": np.dtype("<f8"),
+    "i32": np.dtype("<i4"),
+    "i64": np.dtype("<i8"),
+    "u32": np.dtype("<u4"),
+    "u64": np.dtype("<u8"),
+}
+_NAME_OF_DTYPE = {dtype: name for name, dtype in VALUE_DTYPES.items() if name != "bf16"}
+
+
+def value_type_of(dtype: Any) -> str:
+    """The name of the value type of a numpy type, for example "f32" for `np.float32`.
+
+    Accepts a name, too, and the bfloat16 type of the package ml_dtypes. Raises InvalidUpdateError for a type that the
+    server does not aggregate.
+    """
+    if isinstance(dtype, str) and dtype in VALUE_DTYPES:
+        return dtype
+    resolved = np.dtype(dtype)
+    if resolved.name == "bfloat16":
+        return "bf16"
+    name = _NAME_OF_DTYPE.get(resolved.newbyteorder("<"))
+    if name is None:
+        hint = '; for bfloat16 bits say value_type="bf16"' if resolved == np.uint16 else ""
+        raise InvalidUpdateError(
+            f"values of type {resolved} cannot be aggregated, only {', '.join(VALUE_DTYPES)}{hint}",
+            reason="VALUE_TYPE_UNSUPPORTED",
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One tensor of a round, and how it is aggregated.
+
+    name: 1 to 255 characters, unique within the round.
+    dense_shape: the full shape, each dimension at least 1.
+    value_type: a name ("f32", "bf16", ...) or a numpy type.
+    sparse_dim: number of leading dimensions that are indexed; 0 is a dense tensor, submitted as one numpy array.
+    op: "sum", "weighted_mean" (absent counts as zero), "mean_of_contributors" (only those that hold the index),
+        "count", "min" or "max".
+    integer_overflow: "checked" (the round fails and names the index) or "modular" (wraps).
+    plan: forces an algorithm; empty lets the server choose. The result does not depend on it.
+    """
+
+    name: str
+    dense_shape: Sequence[int]
+    value_type: Any = "f32"
+    sparse_dim: int = 1
+    op: str = "sum"
+    integer_overflow: str = "checked"
+    plan: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dense_shape", tuple(int(d) for d in self.dense_shape))
+        object.__setattr__(self, "value_type", value_type_of(self.value_type))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row: the dimensions that are not indexed."""
+        return tuple(self.dense_shape[self.sparse_dim :])
+
+
+class SparseTensor:
+    """Entries (indices, values) of a mostly empty tensor, as TensorFlow's SparseTensor and IndexedSlices.
+
+    indices: integers `[nnz, sparse_dim]`, or `[nnz]` when one dimension is indexed. int32 and int64 are sent as they
+        are. Entries come in any order; equal indices are summed. Results have ascending indices.
+    values: `[nnz, *dense_shape[sparse_dim:]]`; float16, float32, float64, int32, int64, uint32, uint64, or uint16 bit
+        patterns of bfloat16 with `value_type="bf16"`.
+    dense_shape: the full shape.
+
+    Raises InvalidUpdateError when the three do not fit together. Ranges and finiteness are checked by the server.
+    """
+
+    __slots__ = ("indices", "values", "dense_shape", "value_type")
+
+    def __init__(
+        self,
+        indices: Any,
+        values: Any,
+        dense_shape: Sequence[int],
+        value_type: str | None = None,
+    ) -> None:
+        self.dense_shape: tuple[int, ...] = tuple(int(d) for d in dense_shape)
+        self.indices = _as_indices(indices, len(self.dense_shape))
+        self.values, self.value_type = as_values(values, value_type)
+        nnz, sparse_dim = self.indices.shape
+        row_shape = self.dense_shape[sparse_dim:]
+        if self.values.shape != (nnz, *row_shape):
+            raise InvalidUpdateError(
+                f"values have the shape {list(self.values.shape)}, but {nnz} entries with {sparse_dim} indexed "
+                f"dimension(s) of the shape {list(self.dense_shape)} need {[nnz, *row_shape]}",
+                reason="SHAPE_MISMATCH",
+            )
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries; explicit zeros count."""
+        return int(self.indices.shape[0])
+
+    @property
+    def sparse_dim(self) -> int:
+        """Number of leading dimensions that are indexed."""
+        return int(self.indices.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of indices and values, which is what travels."""
+        return int(self.indices.nbytes + self.values.nbytes)
+
+    def to_dense(self) -> np.ndarray[Any, Any]:
+        """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in.
+
+        For results, whose indices are distinct, this is exact. bfloat16 comes as uint16 bit patterns, and equal
+        indices are refused there, because adding bit patterns means nothing.
+        """
+        dense = np.zeros(self.dense_shape, self.values.dtype)
+        index = tuple(self.indices.T)
+        if self.value_type == "bf16":
+            if len(np.unique(self.indices, axis=0)) != self.nnz:
+                raise ValueError("bfloat16 entries with equal indices: sum them with sparse_sum first")
+            dense[index] = self.values
+        else:
+            np.add.at(dense, index, self.values)
+        return dense
+
+    def to_scipy(self) -> Any:
+        """A `scipy.sparse.coo_matrix`. Raises ValueError unless two dimensions of two are indexed."""
+        if len(self.dense_shape) != 2 or self.sparse_dim != 2:
+            raise ValueError(
+                f"only a matrix with both dimensions indexed is a scipy matrix; this one has the shape "
+                f"{list(self.dense_shape)} and sparse_dim {self.sparse_dim}"
+            )
+        from scipy.sparse import coo_matrix  # only who asks for scipy needs it
+
+        rows, columns = self.indices.T
+        return coo_matrix((self.values, (rows, columns)), shape=self.dense_shape)
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseTensor(nnz={self.nnz}, dense_shape={list(self.dense_shape)}, "
+            f"sparse_dim={self.sparse_dim}, value_type={self.value_type!r})"
+        )
+
+
+# A tensor of a result: a numpy array where it is dense (sparse_dim 0, or layout="dense").
+ResultTensor = Union[SparseTensor, "np.ndarray[Any, Any]"]
+
+
+def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any], str]:
+    """`values` as a C-ordered little-endian array, and the name of its value type."""
+    array = np.asarray(values)
+    if value_type is None:
+        value_type = value_type_of(array.dtype)
+    elif value_type not in VALUE_DTYPES:
+        raise InvalidUpdateError(
+            f'no value type "{value_type}", only {", ".join(VALUE_DTYPES)}',
+            reason="VALUE_TYPE_UNSUPPORTED",
+        )
+    if value_type == "bf16" and array.dtype.name == "bfloat16":
+        array = array.view(np.uint16)
+    wanted = VALUE_DTYPES[value_type]
+    if array.dtype.newbyteorder("<") != wanted:
+        raise InvalidUpdateError(
+            f"values of type {array.dtype} are not {value_type}; convert them to {wanted.name} first",
+            reason="VALUE_TYPE_MISMATCH",
+        )
+    return np.ascontiguousarray(array, wanted), value_type
+
+
+def _as_indices(indices: Any, rank: int) -> np.ndarray[Any, Any]:
+    array = np.asarray(indices)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)  # what np.asarray([]) gives
+    if array.dtype.kind not in "iu":
+        raise InvalidUpdateError(f"indices are of type {array.dtype}, not integers", reason="INDEX_TYPE_UNSUPPORTED")
+    if array.ndim == 1:
+        array = array.reshape(-1, 1)
+    if array.ndim != 2 or not 1 <= array.shape[1] <= rank:
+        raise InvalidUpdateError(
+            f"indices have the shape {list(array.shape)}; it must be [nnz, sparse_dim] with sparse_dim from 1 to the "
+            f"rank {rank}",
+            reason="SHAPE_MISMATCH",
+        )
+    if array.dtype.newbyteorder("<") == np.dtype("<i4"):
+        return np.ascontiguousarray(array, "<i4")
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidUpdateError(f"index {int(array.max())} is not below 2^63", reason="INDEX_OUT_OF_RANGE")
+    return np.ascontiguousarray(array, "<i8")
