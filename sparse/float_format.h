@@ -53,22 +53,6 @@ SPARSEAGG_HOST_DEVICE inline bool IsFiniteBits(double value) {
   return ((BitCast<uint64_t>(value) >> 52) & 0x7FF) != 0x7FF;
 }
 
-// Number of leading and trailing zero bits. REQUIRES: value != 0.
-SPARSEAGG_HOST_DEVICE inline int CountLeadingZeros(uint64_t value) {
-#if defined(__CUDA_ARCH__)
-  return __clzll(static_cast<long long>(value));
-#else
-  return __builtin_clzll(value);
-#endif
-}
-SPARSEAGG_HOST_DEVICE inline int CountTrailingZeros(uint64_t value) {
-#if defined(__CUDA_ARCH__)
-  return __ffsll(static_cast<long long>(value)) - 1;
-#else
-  return __builtin_ctzll(value);
-#endif
-}
-
 // Number of bits up to the highest one set; 0 for 0.
 SPARSEAGG_HOST_DEVICE inline int BitWidth(UInt128 value) {
   const uint64_t high = static_cast<uint64_t>(value >> 64);

@@ -3,6 +3,8 @@
 #ifndef SPARSEAGG_SPARSE_HOST_DEVICE_H_
 #define SPARSEAGG_SPARSE_HOST_DEVICE_H_
 
+#include <cstdint>
+
 #ifdef __CUDACC__
 #define SPARSEAGG_HOST_DEVICE __host__ __device__
 #else
@@ -19,5 +21,25 @@ extern "C" void __tsan_release(void* address);
 #define SPARSEAGG_TSAN_ACQUIRE(address) static_cast<void>(address)
 #define SPARSEAGG_TSAN_RELEASE(address) static_cast<void>(address)
 #endif
+
+namespace sparseagg {
+
+// Number of leading and trailing zero bits. REQUIRES: value != 0.
+SPARSEAGG_HOST_DEVICE inline int CountLeadingZeros(uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  return __clzll(static_cast<long long>(value));
+#else
+  return __builtin_clzll(value);
+#endif
+}
+SPARSEAGG_HOST_DEVICE inline int CountTrailingZeros(uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  return __ffsll(static_cast<long long>(value)) - 1;
+#else
+  return __builtin_ctzll(value);
+#endif
+}
+
+}  // namespace sparseagg
 
 #endif  // SPARSEAGG_SPARSE_HOST_DEVICE_H_

@@ -1,0 +1,204 @@
+"""The checks of the tidy test. Each takes a tree (path -> text) and yields Problems; none touches the file system."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+import rules
+
+Tree = Mapping[str, str]  # path below the root, with "/" -> text
+
+CPP = re.compile(r".*\.(h|cc|cu|cuh)$")
+HEADER = re.compile(r".*\.(h|cuh)$")
+SOURCE = re.compile(r".*\.(h|cc|cu|cuh|py)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
+CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+def read_tree(root: str) -> dict[str, str]:
+    """All text files below `root`, without what is generated or ignored."""
+    tree = {}
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = sorted(set(subfolders) - rules.IGNORED_FOLDERS)
+        for name in sorted(files):
+            full = os.path.join(folder, name)
+            path = os.path.relpath(full, root).replace(os.sep, "/")
+            if re.fullmatch(rules.GENERATED, path) or os.path.islink(full):
+                continue
+            try:
+                with open(full, encoding="utf-8") as file:
+                    tree[path] = file.read()
+            except (UnicodeDecodeError, FileNotFoundError):
+                continue  # binary data, or an editor's file that is gone already
+    return tree
+
+
+def _line_of(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def library_of(include: str) -> str | None:
+    for name, pattern in rules.LIBRARIES:
+        if re.fullmatch(pattern, include):
+            return name
+    return None
+
+
+def _allowed_for(path: str) -> list[str] | None:
+    for pattern, allowed in rules.DEPENDENCIES:
+        if re.fullmatch(pattern, path):
+            return allowed
+    return None
+
+
+def _is_allowed(library: str, allowed: list[str]) -> bool:
+    return any(library == name or (name.endswith("/") and library.startswith(name)) for name in allowed)
+
+
+def _include_message(tree: Tree, path: str, include: str, allowed: list[str]) -> str | None:
+    library = library_of(include)
+    if library is None:
+        return f'"{include}" belongs to no library of tests/tidy/rules.py'
+    if not _is_allowed(library, allowed):
+        return f'must not include "{include}" ({library}); allowed here: {", ".join(allowed)}'
+    for file_pattern, include_pattern, reason in rules.FORBIDDEN:
+        if re.fullmatch(file_pattern, path) and re.fullmatch(include_pattern, include):
+            return f'must not include "{include}": {reason}'
+    if library == "sparse" and re.fullmatch(rules.HOST_DEVICE_ONLY, path) and include in tree:
+        if include != "sparse/host_device.h" and '"sparse/host_device.h"' not in tree[include]:
+            return f'must not include "{include}": it is not marked for host and device'
+    return None
+
+
+def check_dependencies(tree: Tree) -> Iterator[Problem]:
+    """Every #include obeys the dependency table."""
+    for path, text in tree.items():
+        if not CPP.match(path):
+            continue
+        allowed = _allowed_for(path)
+        if allowed is None:
+            yield Problem(path, 1, "belongs to no row of the dependency table in tests/tidy/rules.py")
+            continue
+        for match in INCLUDE.finditer(text):
+            message = _include_message(tree, path, match.group(1), allowed)
+            if message is not None:
+                yield Problem(path, _line_of(text, match.start(1)), message)
+
+
+def _guard(path: str) -> str:
+    return "SPARSEAGG_" + re.sub(r"[^A-Za-z0-9]", "_", path).upper() + "_"
+
+
+def check_header_guards(tree: Tree) -> Iterator[Problem]:
+    """A header is guarded by its path."""
+    for path, text in tree.items():
+        if not HEADER.match(path):
+            continue
+        guard = _guard(path)
+        lines = [line for line in text.splitlines() if line.startswith("#")]
+        if lines[:2] != [f"#ifndef {guard}", f"#define {guard}"] or lines[-1] != f"#endif  // {guard}":
+            yield Problem(path, 1, f"the header guard must be {guard}, closed by #endif  // {guard}")
+
+
+def check_conditionals(tree: Tree) -> Iterator[Problem]:
+    """No #if outside the files that are allowed to have one."""
+    for path, text in tree.items():
+        if not CPP.match(path) or any(re.fullmatch(p, path) for p in rules.CONDITIONALS_ALLOWED):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if CONDITION.match(line) and line != f"#ifndef {_guard(path)}":
+                yield Problem(path, number, f"no preprocessor conditions here: {line.strip()}")
+
+
+def check_unfinished(tree: Tree) -> Iterator[Problem]:
+    """Nothing is marked as unfinished."""
+    pattern = re.compile("|".join(rf"\b{word}" for word in rules.UNFINISHED))
+    for path, text in tree.items():
+        for match in pattern.finditer(text):
+            yield Problem(path, _line_of(text, match.start()), f"{match.group()}: finish it, or open an issue")
+
+
+def check_skips(tree: Tree) -> Iterator[Problem]:
+    """A test that skips itself names the hardware or package that is missing."""
+    for path, text in tree.items():
+        if not CPP.match(path):
+            continue
+        for match in re.finditer(r"GTEST_SKIP\(\)([^;]*);", text):
+            if not re.search(rules.SKIP_REASON, match.group(1)):
+                yield Problem(path, _line_of(text, match.start()), "GTEST_SKIP must name the missing GPU or package")
+
+
+def check_sleeps(tree: Tree) -> Iterator[Problem]:
+    """No test waits by the clock."""
+    for path, text in tree.items():
+        if not path.startswith("tests/") or path.startswith("tests/tidy/") or not SOURCE.match(path):
+            continue
+        if path in rules.SLEEPS_ALLOWED:
+            continue
+        for match in re.finditer(rules.SLEEPS, text):
+            yield Problem(path, _line_of(text, match.start()), "no sleeps in tests: wait for the event")
+
+
+def check_file_sizes(tree: Tree) -> Iterator[Problem]:
+    """Files hold one idea."""
+    for path, text in tree.items():
+        lines = text.count("\n")
+        if SOURCE.match(path) and lines > rules.FILE_LINES_MAX:
+            yield Problem(path, 1, f"{lines} lines, at most {rules.FILE_LINES_MAX}: split it")
+
+
+def functions(text: str) -> Iterator[tuple[int, int]]:
+    """(first line, lines) of the function bodies of formatted C++: a "{" that ends a line whose statement has a
+    parameter list, up to the "}" of the same indentation."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if not line.endswith("{") or re.match(r"\s*(namespace|struct|class|enum|union|extern|else|do)\b", line):
+            continue
+        if not re.search(r"\)[^;]*\{$", line) or re.match(r"\s*(if|for|while|switch|catch|\}|return)\b", line.strip()):
+            continue
+        indent = re.match(r"\s*", line).group()
+        if len(indent) > 2:
+            continue  # a lambda or a nested block
+        for end in range(number + 1, len(lines)):
+            if lines[end].startswith(indent + "}"):
+                yield number + 1, end - number + 1
+                break
+
+
+def check_function_sizes(tree: Tree) -> Iterator[Problem]:
+    """Functions of a screen. Tables of test data may be longer."""
+    lengths = []
+    for path, text in tree.items():
+        if not CPP.match(path):
+            continue
+        for line, length in functions(text):
+            lengths.append(length)
+            if length > rules.FUNCTION_LINES_MAX:
+                yield Problem(path, line, f"a function of {length} lines, at most {rules.FUNCTION_LINES_MAX}")
+    long_functions = sum(length > rules.FUNCTION_LINES_LONG for length in lengths)
+    if long_functions > rules.LONG_FUNCTIONS_SHARE_MAX * max(len(lengths), 100):
+        yield Problem(".", 1, f"{long_functions} of {len(lengths)} functions are over "
+                      f"{rules.FUNCTION_LINES_LONG} lines, at most {rules.LONG_FUNCTIONS_SHARE_MAX:.0%} may be")
+
+
+ALL_CHECKS = [
+    check_dependencies,
+    check_header_guards,
+    check_conditionals,
+    check_unfinished,
+    check_skips,
+    check_sleeps,
+    check_file_sizes,
+    check_function_sizes,
+]

@@ -1,0 +1,125 @@
+"""What the tidy test enforces, as data. A change of a rule is a change of the design: say why in docs/decisions/."""
+
+# What an #include line can name, by regular expression of its path; the first match decides. A path that matches
+# nothing is an error: name the library here and in docs/decisions/0001-dependencies.md.
+LIBRARIES = [
+    # Own folders. Generated protocol code and the conversions in proto/ are different things.
+    ("proto/generated", r"(sparseagg/v\d+|google/rpc|grpc/health/v1)/\w+\.pb\.h"),
+    ("proto/grpc", r"(sparseagg/v\d+|google/rpc|grpc/health/v1)/\w+\.grpc\.pb\.h"),
+    ("sparse/encodings", r"sparse/encodings/.*"),
+    ("sparse/status", r"sparse/status\.h"),  # errors with reasons: for every folder
+    ("sparse", r"sparse/.*"),
+    ("cpu", r"cpu/.*"),
+    ("cuda", r"cuda/.*"),
+    ("proto", r"proto/.*"),
+    ("service/store", r"service/store/.*"),
+    ("service/engine", r"service/engine/.*"),
+    ("service/telemetry", r"service/telemetry/.*"),
+    ("service/rpc", r"service/rpc/.*"),
+    ("service", r"service/[^/]+"),
+    ("client/cli", r"client/cli/.*"),
+    ("client", r"client/.*"),
+    ("bench", r"bench/.*"),
+    ("tests", r"tests/.*"),
+    # Libraries.
+    ("absl/thread", r"absl/synchronization/.*"),
+    ("absl", r"absl/.*"),
+    ("grpc", r"(grpc|grpcpp|grpc\+\+)/.*"),
+    ("protobuf", r"google/protobuf/.*"),
+    ("tbb", r"(oneapi/)?tbb(/.*|\.h)"),
+    ("cuda_runtime", r"(cuda_runtime(_api)?|cuda|driver_types|cuda_fp16|cuda_bf16|vector_types)\.h"),
+    ("cub", r"(cub|thrust|cuda/std|cuda/functional|nv)/.*|cusparse\.h"),
+    ("openssl", r"openssl/.*"),
+    ("isa-l", r"isa-l/.*"),
+    ("spdlog", r"spdlog/.*"),
+    ("cli11", r"CLI/.*"),
+    ("json", r"nlohmann/.*"),
+    ("zip", r"zip\.h|zlib\.h|zconf\.h"),
+    ("sqlite", r"sqlite3\.h"),
+    ("gtest", r"(gtest|gmock)/.*"),
+    ("benchmark", r"benchmark/.*"),
+    # The standard library and the system.
+    ("std/thread", r"thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token"),
+    ("std/iostream", r"iostream|fstream"),
+    ("posix", r"(sys|arpa|netinet|linux)/.*|(unistd|fcntl|signal|poll|dirent|termios|netdb|pthread|sched|pwd|spawn)\.h"),
+    ("intrinsics", r"(x86intrin|immintrin|nmmintrin|cpuid|arm_neon)\.h"),
+    ("std", r"c?[a-z_0-9]+|(stdint|stddef|math|string|stdlib|stdio|errno|limits|time|float)\.h"),
+]
+
+# Who may include what: the dependency table of docs/ARCHITECTURE.md. First matching row (regular expression of the
+# including file's path) decides; a name allows itself and, with a trailing "/", everything below it.
+_STD = ["std", "std/"]
+_LOW = [*_STD, "absl", "absl/", "sparse/status"]  # what any host code may use
+_SERVICE = ["service", "service/"]
+DEPENDENCIES = [
+    # sparse/: what an aggregation is. No thread, no network, no file.
+    (r"sparse/.*", ["std", "absl", "sparse", "sparse/"]),
+    (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "intrinsics"]),
+    # Kernels see only sparse/ headers marked host+device (HOST_DEVICE_ONLY below).
+    (r"cuda/kernels/.*", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
+    (r"cuda/.*\.(cu|cuh)", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
+    (r"cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime"]),
+    # The protocol and its conversions to the core types.
+    (r"proto/.*", [*_LOW, "sparse", "proto", "proto/", "protobuf", "grpc", "service/engine", "service/store"]),
+    (r"service/store/.*", [*_LOW, "service/store", "openssl", "isa-l", "sqlite", "posix"]),
+    (r"service/engine/.*", [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]),
+    (r"service/telemetry/.*", [*_LOW, "spdlog", "json", "posix", "service/telemetry"]),
+    (r"service/rpc/.*", [*_LOW, "sparse", "proto", "proto/", "grpc", "protobuf", "service/engine", "service/store",
+                         "service/rpc", "service/telemetry", "posix"]),
+    (r"service/main\.cc", [*_LOW, *_SERVICE, "client/cli", "sparse"]),
+    (r"service/serve\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "posix", "spdlog", "cli11", "json", "grpc"]),
+    (r"service/config[^/]*\.(h|cc)", [*_LOW, "service", "service/engine", "service/store", "sparse", "cli11", "json",
+                                      "posix"]),
+    # The command line reduces without a server, too, through the back ends' interface in sparse/.
+    (r"client/cli/.*", [*_LOW, "client", "client/cli", "sparse", "sparse/", "proto", "proto/", "grpc", "protobuf",
+                        "cli11", "json", "zip", "posix"]),
+    (r"client/.*", [*_LOW, "client", "sparse", "sparse/", "proto", "proto/", "grpc", "protobuf", "zip", "posix"]),
+    (r"bench/.*", [*_LOW, "bench", "benchmark", "sparse", "sparse/", "client", "json", "cli11", "proto/", "posix",
+                   "tests"]),
+    # A test may see what the folder it mirrors sees, and the test libraries.
+    (r"tests/(sparse|numerics|property|conformance)/.*", [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"]),
+    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "tests", "gtest"]),
+    (r"tests/cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "tests", "gtest"]),
+    (r"tests/proto/.*", [*_LOW, "proto", "proto/", "protobuf", "sparse", "service/engine", "service/store", "tests",
+                         "gtest"]),
+    (r"tests/client/.*", [*_LOW, "sparse", "sparse/", "client", "client/cli", "proto", "proto/", "grpc", "protobuf",
+                          "zip", "json", "cli11", "posix", *_SERVICE, "tests", "gtest"]),
+    (r"tests/service/(store|engine)/.*", [*_LOW, "sparse", "sparse/", "service/store", "service/engine", "tests",
+                                          "gtest", "openssl", "posix"]),
+    (r"tests/.*", [*_LOW, *_SERVICE, "sparse", "sparse/", "client", "client/cli", "proto", "proto/", "grpc",
+                   "protobuf", "json", "posix", "tests", "gtest"]),
+    (r"examples/.*", [*_LOW, "client", "sparse", "proto/"]),
+]
+
+# Includes that one row of the table allows and one file must not have: (file, included path, why).
+FORBIDDEN = [
+    (r"cuda/.*\.(h)", r"(cub|thrust)/.*", "a .h compiles with g++ alone; CUB and Thrust belong into .cu and .cuh"),
+    (r"cuda/cuda_backend\.h", r"cuda_runtime.*", "the public header of the folder has no CUDA type in it"),
+]
+# Files whose includes from sparse/ must be marked for host and device, that is, include sparse/host_device.h.
+HOST_DEVICE_ONLY = r"cuda/kernels/.*\.(cu|cuh)"
+
+# Preprocessor conditions (#if, #ifdef, #ifndef but for the header guard) are allowed in these files only: whether a
+# feature exists is a CMake decision that changes a list, not a condition in the code.
+CONDITIONALS_ALLOWED = [r"sparse/host_device\.h"]
+
+# Words for unfinished work: finish it or write an issue. Split, so that this file does not match itself.
+UNFINISHED = ["TO" + "DO", "FIX" + "ME", "XX" + "X:"]
+
+# A skipped test must say which hardware or package is missing.
+SKIP_REASON = r"GPU|CUDA|package|install"
+
+# Waiting by the clock makes tests slow and flaky: wait for the event. Polling another process is the one exception,
+# in the helpers named here.
+SLEEPS = r"sleep_for|sleep_until|\busleep\(|\bnanosleep\(|absl::SleepFor|time\.sleep\("
+SLEEPS_ALLOWED = []
+
+FILE_LINES_MAX = 450
+FUNCTION_LINES_MAX = 100
+# Functions above this count as long; at most this share of all functions may be.
+FUNCTION_LINES_LONG = 70
+LONG_FUNCTIONS_SHARE_MAX = 0.03
+
+# Folders that hold no sources of ours.
+IGNORED_FOLDERS = {".git", "build", ".venv", "__pycache__", "node_modules"}
+GENERATED = r".*_pb2(_grpc)?\.pyi?"
