@@ -1,0 +1,72 @@
+// The AggregationService of sparseagg.v1 on gRPC's callback API. A handler translates the request,
+// asks the engine and translates the answer; what a call may do, and when, is the engine's
+// business. The streams are in files of their own.
+#ifndef SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_
+#define SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_
+
+#include "service/engine/engine.h"
+#include "service/rpc/background.h"
+#include "service/rpc/drain_list.h"
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg {
+
+inline constexpr char kAggregationServiceName[] = "sparseagg.v1.AggregationService";
+
+// Thread-safe. Must outlive the server that it is registered with.
+class AggregationService : public v1::AggregationService::CallbackService {
+ public:
+  // `engine` must outlive the service. `info` is what GetServerInfo answers; its default_durability
+  // is that of rounds that state none.
+  AggregationService(Engine& engine, v1::ServerInfo info);
+
+  // Ends the calls that would last as long as their client wishes. To be called once, when the
+  // server stops.
+  void Drain() { drain_list_.DrainAll(); }
+
+  grpc::ServerUnaryReactor* CreateRound(grpc::CallbackServerContext* context,
+                                        const v1::CreateRoundRequest* request,
+                                        v1::Round* response) override;
+  grpc::ServerUnaryReactor* GetRound(grpc::CallbackServerContext* context,
+                                     const v1::GetRoundRequest* request,
+                                     v1::Round* response) override;
+  grpc::ServerUnaryReactor* ListRounds(grpc::CallbackServerContext* context,
+                                       const v1::ListRoundsRequest* request,
+                                       v1::ListRoundsResponse* response) override;
+  grpc::ServerUnaryReactor* SealRound(grpc::CallbackServerContext* context,
+                                      const v1::SealRoundRequest* request,
+                                      v1::Round* response) override;
+  grpc::ServerUnaryReactor* AbortRound(grpc::CallbackServerContext* context,
+                                       const v1::AbortRoundRequest* request,
+                                       v1::Round* response) override;
+  grpc::ServerUnaryReactor* DeleteRound(grpc::CallbackServerContext* context,
+                                        const v1::DeleteRoundRequest* request,
+                                        google::protobuf::Empty* response) override;
+  grpc::ServerWriteReactor<v1::Round>* WatchRound(grpc::CallbackServerContext* context,
+                                                  const v1::WatchRoundRequest* request) override;
+  grpc::ServerUnaryReactor* WaitRound(grpc::CallbackServerContext* context,
+                                      const v1::WaitRoundRequest* request,
+                                      v1::Round* response) override;
+  grpc::ServerUnaryReactor* SubmitUpdate(grpc::CallbackServerContext* context,
+                                         const v1::SubmitUpdateRequest* request,
+                                         v1::Receipt* response) override;
+  grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StreamUpdates(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerWriteReactor<v1::GetAggregateResponse>* GetAggregate(
+      grpc::CallbackServerContext* context, const v1::GetAggregateRequest* request) override;
+  grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* Reduce(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+                                          const v1::GetServerInfoRequest* request,
+                                          v1::ServerInfo* response) override;
+
+ private:
+  Engine& engine_;
+  const v1::ServerInfo info_;
+  DrainList drain_list_;
+  Background background_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_

@@ -1,0 +1,39 @@
+// Calls that would otherwise last as long as their client wishes (watchers, waiters, idle streams)
+// and must end when the server stops. A stop then takes as long as the work under way, not as long
+// as the longest watcher.
+#ifndef SPARSEAGG_SERVICE_RPC_DRAIN_LIST_H_
+#define SPARSEAGG_SERVICE_RPC_DRAIN_LIST_H_
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace sparseagg {
+
+class DrainableCall {
+ public:
+  virtual ~DrainableCall() = default;
+  // Ends the call soon, with DrainingError() unless it has its answer already. Any thread; never
+  // blocks.
+  virtual void Drain() = 0;
+};
+
+// Thread-safe.
+class DrainList {
+ public:
+  // Drains `call` at once when the server is stopping already. Ended calls are forgotten by
+  // themselves.
+  void Add(const std::shared_ptr<DrainableCall>& call);
+  void DrainAll();
+
+ private:
+  std::mutex mutex_;
+  bool draining_ = false;
+  std::vector<std::weak_ptr<DrainableCall>> calls_;
+  size_t sweep_at_ =
+      64;  // calls_.size() at which ended calls are dropped; doubles with the live ones
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_DRAIN_LIST_H_

@@ -1,0 +1,20 @@
+// GetAggregate: the result of a published round as a stream, each chunk made when the one before it
+// has been taken.
+#ifndef SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_
+#define SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include "service/engine/engine.h"
+#include "sparseagg/v1/aggregation.pb.h"
+
+namespace sparseagg {
+
+// The reactor frees itself. The result stays readable to the end of the call, even if the round is
+// deleted.
+grpc::ServerWriteReactor<v1::GetAggregateResponse>* StartGetAggregate(
+    Engine& engine, const v1::GetAggregateRequest& request);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_

@@ -1,0 +1,164 @@
+#include "service/rpc/reduce.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "service/rpc/message_buffer.h"
+#include "service/rpc/result_writer.h"
+#include "service/rpc/round_proto.h"
+#include "service/rpc/status_table.h"
+#include "service/rpc/update_proto.h"
+#include "service/rpc/upload_table.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status Invalid(std::string_view reason, std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
+}
+
+// One thing at a time: a read, a job in the background or a write, each started by the end of the
+// one before; so no lock. A cancellation makes the operation under way, or the next one, end with
+// ok == false.
+class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse> {
+ public:
+  ReduceCall(Engine& engine, Background& background) : engine_(engine), background_(background) {
+    StartRead(request_.get());
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      if (cancelled_)
+        return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"));
+      return ReportInBackground();
+    }
+    absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
+    request_.Release();
+    if (!complete.ok()) return Finish(ToGrpcStatus(complete.status()));
+    if (*complete != nullptr) return FinishInBackground(*std::move(complete));
+    StartRead(request_.get());
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      WriteNext();
+    } else {
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
+    }
+  }
+
+  void OnCancel() override { cancelled_ = true; }
+
+  void OnDone() override { delete this; }
+
+ private:
+  // Returns the upload that the message completed, if any.
+  absl::StatusOr<std::shared_ptr<Upload>> HandleMessage() {
+    if (request_->has_start()) {
+      SPARSEAGG_RETURN_IF_ERROR(HandleStart(request_->start()));
+      return nullptr;
+    }
+    if (reduction_ == nullptr)
+      return Invalid("REDUCE_NOT_STARTED", "the first message of Reduce must be start");
+    switch (request_->body_case()) {
+      case v1::ReduceRequest::kUpdate: {
+        SPARSEAGG_ASSIGN_OR_RETURN(const IncomingUpdate update, FromProto(request_->update()));
+        SPARSEAGG_RETURN_IF_ERROR(reduction_->Add(update.header, update.tensors));
+        return nullptr;
+      }
+      case v1::ReduceRequest::kBegin:
+        return HandleBegin(request_->begin());
+      case v1::ReduceRequest::kChunk:
+        return uploads_.Append(request_->chunk());
+      default:
+        return Invalid("EMPTY_MESSAGE",
+                       "a message of Reduce has no body; set update, begin or chunk");
+    }
+  }
+
+  absl::Status HandleStart(const v1::ReduceStart& start) {
+    if (reduction_ != nullptr)
+      return Invalid("REDUCE_STARTED_TWICE", "Reduce takes one start, the first message");
+    SPARSEAGG_ASSIGN_OR_RETURN(const RoundSpec spec, FromProto(start.spec(), Durability::kMemory));
+    SPARSEAGG_ASSIGN_OR_RETURN(reduction_, engine_.NewReduction(spec));
+    answer_.set_layout(start.layout());
+    answer_.set_chunk_bytes(start.chunk_bytes());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<Upload>> HandleBegin(const v1::BeginUpdate& begin) {
+    const UpdateHeader header = FromProto(begin.header());
+    if (uploads_.Contains(header.update_id)) {
+      return MakeError(
+          absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
+          "update_id \"" + header.update_id + "\" is under way; finish its chunks first");
+    }
+    SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(begin));
+    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
+                               reduction_->BeginUpload(header, std::move(tensors)));
+    if (upload->total_bytes() == 0) return upload;
+    uploads_.Insert(header, std::move(upload));
+    return nullptr;
+  }
+
+  void FinishInBackground(std::shared_ptr<Upload> upload) {
+    background_.Run([this, upload = std::move(upload)]() mutable {
+      const absl::Status status = upload->Finish().status();
+      upload.reset();
+      if (!status.ok()) return Finish(ToGrpcStatus(status));
+      StartRead(request_.get());
+    });
+  }
+
+  void ReportInBackground() {
+    background_.Run([this] {
+      const absl::Status status = Report();
+      if (!status.ok()) return Finish(ToGrpcStatus(status));
+      WriteNext();
+    });
+  }
+
+  absl::Status Report() {
+    if (reduction_ == nullptr)
+      return Invalid("REDUCE_NOT_STARTED", "the first message of Reduce must be start");
+    for (const auto& [update_id, error] : uploads_.TakeIncomplete()) return error;
+    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<const PublishedResult> result, reduction_->Report());
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        writer_,
+        ResultWriter::Make(std::move(result), answer_, engine_.limits().dense_result_bytes_max));
+    reduction_.reset();
+    return absl::OkStatus();
+  }
+
+  void WriteNext() {
+    if (writer_->Next(response_)) {
+      StartWrite(&response_);
+    } else {
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  Engine& engine_;
+  Background& background_;
+  MessageBuffer<v1::ReduceRequest> request_;
+  v1::GetAggregateRequest answer_;  // what the caller wants to get
+  std::unique_ptr<Reduction> reduction_;
+  UploadTable
+      uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
+  std::unique_ptr<ResultWriter> writer_;
+  v1::ReduceResponse response_;
+  std::atomic<bool> cancelled_ =
+      false;  // tells a cancelled call from one whose client has said all
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(
+    Engine& engine, Background& background) {
+  return new ReduceCall(engine, background);
+}
+
+}  // namespace sparseagg

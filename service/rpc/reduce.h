@@ -1,0 +1,20 @@
+// Reduce: the stateless operator. Reads the specification and the updates, then answers with the
+// aggregate in the form of GetAggregate. Any error ends the call, and nothing of it remains.
+#ifndef SPARSEAGG_SERVICE_RPC_REDUCE_H_
+#define SPARSEAGG_SERVICE_RPC_REDUCE_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include "service/engine/engine.h"
+#include "service/rpc/background.h"
+#include "sparseagg/v1/aggregation.pb.h"
+
+namespace sparseagg {
+
+// The reactor frees itself. The arguments must outlive the call.
+grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(Engine& engine,
+                                                                            Background& background);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_REDUCE_H_

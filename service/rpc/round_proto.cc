@@ -1,0 +1,129 @@
+#include "service/rpc/round_proto.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "proto/convert.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+void SetTimestamp(std::chrono::system_clock::time_point time, google::protobuf::Timestamp* out) {
+  const auto since_epoch = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+  out->set_seconds(seconds.count());
+  out->set_nanos(static_cast<int32_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch - seconds).count()));
+}
+
+v1::TensorStatus ToProto(const TensorStatus& status) {
+  v1::TensorStatus proto;
+  proto.set_name(status.name);
+  proto.set_backend(status.backend);
+  proto.set_plan(status.plan);
+  proto.set_plan_reason(status.plan_reason);
+  proto.set_nnz_received(status.nnz_received);
+  proto.set_nnz_result(status.nnz_result);
+  return proto;
+}
+
+}  // namespace
+
+// The enums of the wire and of the engine have the same numbers.
+static_assert(static_cast<int>(RoundState::kOpen) == v1::ROUND_STATE_OPEN);
+static_assert(static_cast<int>(RoundState::kSealed) == v1::ROUND_STATE_SEALED);
+static_assert(static_cast<int>(RoundState::kPublished) == v1::ROUND_STATE_PUBLISHED);
+static_assert(static_cast<int>(RoundState::kRetired) == v1::ROUND_STATE_RETIRED);
+static_assert(static_cast<int>(RoundState::kAborted) == v1::ROUND_STATE_ABORTED);
+static_assert(static_cast<int>(Durability::kMemory) == v1::DURABILITY_MEMORY);
+static_assert(static_cast<int>(Durability::kDurable) == v1::DURABILITY_DURABLE);
+
+v1::Durability ToProto(Durability durability) { return static_cast<v1::Durability>(durability); }
+
+v1::RoundSpec ToProto(const RoundSpec& spec) {
+  v1::RoundSpec proto;
+  for (const TensorSpec& tensor : spec.tensors) *proto.add_tensors() = ToProto(tensor);
+  proto.set_durability(ToProto(spec.durability));
+  return proto;
+}
+
+v1::Manifest ToProto(const Manifest& manifest) {
+  v1::Manifest proto;
+  proto.set_contributors(manifest.contributors);
+  proto.set_total_weight(manifest.total_weight);
+  proto.mutable_rejected()->insert(manifest.rejected.begin(), manifest.rejected.end());
+  proto.set_duplicates(manifest.duplicates);
+  proto.set_updates_digest(manifest.updates_digest);
+  proto.set_result_digest(manifest.result_digest);
+  proto.set_infinite_values(manifest.infinite_values);
+  SetTimestamp(manifest.publish_time, proto.mutable_publish_time());
+  return proto;
+}
+
+v1::Round ToProto(const RoundSnapshot& round) {
+  v1::Round proto;
+  proto.set_name(round.name);
+  proto.set_state(static_cast<v1::RoundState>(round.state));
+  *proto.mutable_spec() = ToProto(round.spec);
+  SetTimestamp(round.create_time, proto.mutable_create_time());
+  if (round.seal_time) SetTimestamp(*round.seal_time, proto.mutable_seal_time());
+  if (round.publish_time) SetTimestamp(*round.publish_time, proto.mutable_publish_time());
+  proto.set_contributors(round.contributors);
+  proto.set_bytes_received(round.bytes_received);
+  for (const TensorStatus& tensor : round.tensors) *proto.add_tensors() = ToProto(tensor);
+  if (round.manifest) *proto.mutable_manifest() = ToProto(*round.manifest);
+  proto.set_failure(round.failure);
+  proto.set_revision(round.revision);
+  return proto;
+}
+
+v1::Receipt ToProto(const Receipt& receipt) {
+  v1::Receipt proto;
+  proto.set_round(receipt.round);
+  proto.set_contributor(receipt.contributor);
+  proto.set_update_id(receipt.update_id);
+  proto.set_duplicate(receipt.duplicate);
+  proto.set_sequence(receipt.sequence);
+  proto.set_digest(receipt.digest);
+  proto.set_durability(ToProto(receipt.durability));
+  return proto;
+}
+
+absl::StatusOr<RoundSpec> FromProto(const v1::RoundSpec& proto, Durability default_durability) {
+  if (!v1::Durability_IsValid(proto.durability())) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "UNKNOWN_DURABILITY",
+        absl::StrCat("durability ", static_cast<int>(proto.durability()),
+                     " is unknown to this version; use DURABILITY_MEMORY or DURABILITY_DURABLE"));
+  }
+  RoundSpec spec;
+  spec.durability = proto.durability() == v1::DURABILITY_UNSPECIFIED
+                        ? default_durability
+                        : static_cast<Durability>(proto.durability());
+  spec.tensors.reserve(proto.tensors_size());
+  for (const v1::TensorSpec& tensor : proto.tensors()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(TensorSpec converted, FromProto(tensor));
+    spec.tensors.push_back(std::move(converted));
+  }
+  return spec;
+}
+
+absl::StatusOr<std::chrono::milliseconds> ToMilliseconds(const google::protobuf::Duration* duration,
+                                                         const char* field,
+                                                         std::chrono::milliseconds unset,
+                                                         std::chrono::milliseconds longest) {
+  if (duration == nullptr) return unset;
+  if (duration->seconds() < 0 || duration->nanos() < 0 || duration->nanos() > 999'999'999) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_DURATION",
+                     absl::StrCat(field, " is ", duration->seconds(), " s and ", duration->nanos(),
+                                  " ns; both must be at least 0 and the latter below 1000000000"));
+  }
+  if (duration->seconds() >= std::chrono::ceil<std::chrono::seconds>(longest).count())
+    return longest;
+  const auto exact =
+      std::chrono::seconds(duration->seconds()) + std::chrono::nanoseconds(duration->nanos());
+  return std::min(std::chrono::ceil<std::chrono::milliseconds>(exact), longest);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,257 @@
+#include "service/rpc/stream_updates.h"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "proto/error_details.h"
+#include "service/rpc/message_buffer.h"
+#include "service/rpc/round_proto.h"
+#include "service/rpc/status_table.h"
+#include "service/rpc/update_proto.h"
+#include "service/rpc/upload_table.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// About 200 bytes each: the answers that a stream may hold back.
+constexpr size_t kQueuedResponsesMax = 4096;
+
+// Updates refused in the middle of their chunks: what is still under way of them is skipped without
+// further errors.
+constexpr size_t kRefusedUpdatesMax = 4096;
+
+// The flags under the mutex say what is under way; Step() starts what can start. Operations are
+// started under the mutex: gRPC runs reactions on its own threads, never inside a Start call.
+class StreamUpdatesCall
+    : public grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>,
+      public DrainableCall,
+      public std::enable_shared_from_this<StreamUpdatesCall> {
+ public:
+  StreamUpdatesCall(Engine& engine, Background& background)
+      : engine_(engine), background_(background) {}
+
+  void Begin(DrainList& drain_list) {
+    self_ = shared_from_this();
+    drain_list.Add(self_);
+    const std::lock_guard lock(mutex_);
+    Step();
+  }
+
+  void Drain() override {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    Step();
+  }
+
+  void OnReadDone(bool ok) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (finished_) return;  // the call ended while the message was on its way; it is not counted
+      handling_ = true;
+    }
+    if (ok) {
+      HandleMessage();
+      request_.Release();
+    } else {
+      AnswerIncompleteUploads();
+    }
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    handling_ = false;
+    if (!ok) reads_done_ = true;
+    Step();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (!ok) broken_ = true;
+    if (broken_) {
+      responses_.clear();
+    } else {
+      responses_.pop_front();
+    }
+    Step();
+  }
+
+  void OnCancel() override {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+    Step();
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
+    }
+    const auto last = std::move(self_);
+  }
+
+ private:
+  void HandleMessage() {
+    switch (request_->body_case()) {
+      case v1::StreamUpdatesRequest::kUpdate:
+        return HandleUpdate(request_->update());
+      case v1::StreamUpdatesRequest::kBegin:
+        return HandleBegin(request_->begin());
+      case v1::StreamUpdatesRequest::kChunk:
+        return HandleChunk(request_->chunk());
+      case v1::StreamUpdatesRequest::BODY_NOT_SET:
+        return Answer("",
+                      MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
+                                "a message of the stream has no body; set update, begin or chunk"));
+    }
+  }
+
+  void HandleUpdate(const v1::SubmitUpdateRequest& message) {
+    Answer(message.header().update_id(), Submit(message));
+  }
+
+  absl::StatusOr<Receipt> Submit(const v1::SubmitUpdateRequest& message) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const IncomingUpdate update, FromProto(message));
+    return engine_.Submit(update.header, update.tensors);
+  }
+
+  void HandleBegin(const v1::BeginUpdate& message) {
+    const std::string& update_id = message.header().update_id();
+    absl::StatusOr<std::shared_ptr<Upload>> upload = BeginUpload(message);
+    if (!upload.ok()) return Refuse(update_id, upload.status());
+    v1::StreamUpdatesResponse response;
+    response.set_update_id(update_id);
+    response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
+    Queue(std::move(response));
+    // All there already: an update without entries, or one that was counted before.
+    if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
+      uploads_.Erase(update_id);
+      FinishInBackground(update_id, *std::move(upload));
+    }
+  }
+
+  absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const v1::BeginUpdate& message) {
+    const UpdateHeader header = FromProto(message.header());
+    SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
+    SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
+    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
+                               engine_.BeginUpload(header, std::move(tensors)));
+    refused_.erase(header.update_id);
+    uploads_.Insert(header, upload);
+    return upload;
+  }
+
+  void HandleChunk(const v1::UpdateChunk& chunk) {
+    if (refused_.contains(chunk.update_id())) return;
+    absl::StatusOr<std::shared_ptr<Upload>> complete = uploads_.Append(chunk);
+    if (!complete.ok()) return Refuse(chunk.update_id(), complete.status());
+    if (*complete != nullptr) FinishInBackground(chunk.update_id(), *std::move(complete));
+  }
+
+  void FinishInBackground(const std::string& update_id, std::shared_ptr<Upload> upload) {
+    {
+      const std::lock_guard lock(mutex_);
+      job_running_ = true;
+    }
+    background_.Run([call = shared_from_this(), update_id, upload = std::move(upload)]() mutable {
+      absl::StatusOr<Receipt> receipt = upload->Finish();
+      upload.reset();
+      call->Answer(update_id, receipt);
+      const std::lock_guard lock(call->mutex_);
+      call->job_running_ = false;
+      call->Step();
+    });
+  }
+
+  void AnswerIncompleteUploads() {
+    for (const auto& [update_id, error] : uploads_.TakeIncomplete()) Answer(update_id, error);
+  }
+
+  // An error that ends an update whose further chunks may be on their way.
+  void Refuse(const std::string& update_id, const absl::Status& error) {
+    if (refused_.size() >= kRefusedUpdatesMax) refused_.clear();
+    if (!uploads_.Contains(update_id)) refused_.insert(update_id);
+    Answer(update_id, error);
+  }
+
+  void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome) {
+    v1::StreamUpdatesResponse response;
+    response.set_update_id(update_id);
+    if (outcome.ok()) {
+      *response.mutable_receipt() = ToProto(*outcome);
+    } else {
+      *response.mutable_error() = ToProto(outcome.status());
+    }
+    Queue(std::move(response));
+  }
+
+  void Queue(v1::StreamUpdatesResponse response) {
+    const std::lock_guard lock(mutex_);
+    if (broken_) return;
+    responses_.push_back(std::move(response));
+    Step();
+  }
+
+  // REQUIRES: mutex_ held.
+  void Step() {
+    if (finished_) return;
+    const bool idle = !handling_ && !writing_ && !job_running_ && responses_.empty();
+    if (idle && (broken_ || reads_done_ || draining_)) {
+      finished_ = true;
+      Finish(EndStatus());
+      return;
+    }
+    if (!writing_ && !responses_.empty() && !broken_) {
+      writing_ = true;
+      // More answers wait: let gRPC send them together.
+      auto options = grpc::WriteOptions();
+      if (responses_.size() > 1) options.set_buffer_hint();
+      StartWrite(&responses_.front(), options);
+    }
+    const bool may_read =
+        !reads_done_ && !broken_ && !draining_ && responses_.size() < kQueuedResponsesMax;
+    if (!reading_ && !job_running_ && may_read) {
+      reading_ = true;
+      StartRead(request_.get());
+    }
+  }
+
+  grpc::Status EndStatus() const {
+    if (broken_) return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller");
+    return reads_done_ ? grpc::Status::OK : ToGrpcStatus(DrainingError());
+  }
+
+  Engine& engine_;
+  Background& background_;
+  std::shared_ptr<StreamUpdatesCall> self_;  // until OnDone
+
+  // Only the reading side, one message at a time.
+  MessageBuffer<v1::StreamUpdatesRequest> request_;
+  UploadTable uploads_;
+  std::set<std::string> refused_;
+
+  std::mutex mutex_;
+  std::deque<v1::StreamUpdatesResponse> responses_;  // the first is the one being written
+  bool reading_ = false;   // from StartRead() until the message has been handled
+  bool handling_ = false;  // the later part of it
+  bool writing_ = false;
+  bool job_running_ = false;
+  bool reads_done_ = false;  // the caller closed its side
+  bool draining_ = false;
+  bool broken_ = false;  // nobody reads the answers any more
+  bool finished_ = false;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
+    Engine& engine, Background& background, DrainList& drain_list) {
+  const auto call = std::make_shared<StreamUpdatesCall>(engine, background);
+  call->Begin(drain_list);
+  return call.get();
+}
+
+}  // namespace sparseagg

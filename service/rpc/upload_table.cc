@@ -1,0 +1,58 @@
+#include "service/rpc/upload_table.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+
+absl::Status UploadTable::CheckId(const UpdateHeader& header) const {
+  const auto it = uploads_.find(header.update_id);
+  if (it == uploads_.end()) return absl::OkStatus();
+  if (it->second.round == header.round && it->second.contributor == header.contributor)
+    return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
+      absl::StrCat("update_id \"", header.update_id,
+                   "\" is under way on this stream for contributor \"", it->second.contributor,
+                   "\"; choose an update_id that is unique within the stream"));
+}
+
+void UploadTable::Insert(const UpdateHeader& header, std::shared_ptr<Upload> upload) {
+  uploads_[header.update_id] = Entry{header.round, header.contributor, std::move(upload)};
+}
+
+absl::StatusOr<std::shared_ptr<Upload>> UploadTable::Append(const v1::UpdateChunk& chunk) {
+  const auto it = uploads_.find(chunk.update_id());
+  if (it == uploads_.end()) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_NOT_BEGUN",
+                     absl::StrCat("a chunk of update_id \"", chunk.update_id(),
+                                  "\" came before its BeginUpdate; send that first"));
+  }
+  const std::shared_ptr<Upload> upload = it->second.upload;
+  const auto crc32c = chunk.has_crc32c() ? std::optional<uint32_t>(chunk.crc32c()) : std::nullopt;
+  const absl::Status status = upload->Append(chunk.offset(), chunk.data(), crc32c);
+  if (!status.ok()) {
+    uploads_.erase(it);
+    return status;
+  }
+  if (upload->committed_offset() < upload->total_bytes()) return nullptr;
+  uploads_.erase(it);
+  return upload;
+}
+
+std::map<std::string, absl::Status> UploadTable::TakeIncomplete() {
+  std::map<std::string, absl::Status> incomplete;
+  for (const auto& [update_id, entry] : std::exchange(uploads_, {})) {
+    incomplete[update_id] = MakeError(
+        absl::StatusCode::kAborted, "UPLOAD_INCOMPLETE",
+        absl::StrCat("update_id \"", update_id, "\" of contributor \"", entry.contributor,
+                     "\" ended at byte ", entry.upload->committed_offset(), " of ",
+                     entry.upload->total_bytes(), "; it is not counted; begin it again to resume"));
+  }
+  return incomplete;
+}
+
+}  // namespace sparseagg

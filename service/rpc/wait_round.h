@@ -1,0 +1,22 @@
+// WaitRound: the long poll for clients without streams. Answers as soon as the round is in a final
+// state or newer than the caller's revision, at the latest after the timeout; holds no thread while
+// it waits.
+#ifndef SPARSEAGG_SERVICE_RPC_WAIT_ROUND_H_
+#define SPARSEAGG_SERVICE_RPC_WAIT_ROUND_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include "service/engine/engine.h"
+#include "service/rpc/drain_list.h"
+#include "sparseagg/v1/aggregation.pb.h"
+
+namespace sparseagg {
+
+// The reactor frees itself. `engine` must outlive the call; `response` is the call's. Timeouts
+// above 300 s are 300 s.
+grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list,
+                                         const v1::WaitRoundRequest& request, v1::Round* response);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_WAIT_ROUND_H_

@@ -1,0 +1,21 @@
+// WatchRound: a stream of the round's states. Changes that come while a message is being written,
+// or sooner than the caller wants to hear of them, are coalesced: what is sent is always the newest
+// state, and a slow reader costs one snapshot, not a queue. The final state is never held back.
+#ifndef SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
+#define SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include "service/engine/engine.h"
+#include "service/rpc/drain_list.h"
+#include "sparseagg/v1/aggregation.pb.h"
+
+namespace sparseagg {
+
+// The reactor frees itself. `engine` must outlive the call.
+grpc::ServerWriteReactor<v1::Round>* StartWatchRound(Engine& engine, DrainList& drain_list,
+                                                     const v1::WatchRoundRequest& request);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
