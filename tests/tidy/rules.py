@@ -54,7 +54,7 @@ _SERVICE = ["service", "service/"]
 DEPENDENCIES = [
     # sparse/: what an aggregation is. No thread, no network, no file.
     (r"sparse/.*", ["std", "absl", "sparse", "sparse/"]),
-    (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "intrinsics"]),
+    (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "posix", "intrinsics"]),
     # Kernels see only sparse/ headers marked host+device (HOST_DEVICE_ONLY below).
     (r"cuda/kernels/.*", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*\.(cu|cuh)", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
