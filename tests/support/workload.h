@@ -1,0 +1,79 @@
+// Seeded updates for tests: every distribution of indices and every kind of values that has broken an aggregation
+// somewhere. The same seed gives the same updates.
+#ifndef SPARSEAGG_TESTS_SUPPORT_WORKLOAD_H_
+#define SPARSEAGG_TESTS_SUPPORT_WORKLOAD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sparse/backend.h"
+#include "sparse/types.h"
+
+namespace sparseagg::testing {
+
+enum class Distribution {
+  kDistinct,   // no row twice in an update, any order
+  kAllEqual,   // one row, again and again
+  kZipf,       // few hot rows, many rare ones
+  kSorted,     // canonical
+  kReversed,   // strictly descending
+  kOneHotRow,  // half of all entries in one row
+  kDisjoint,   // no row in two updates
+  kIdentical,  // all updates have the same rows
+};
+inline constexpr Distribution kAllDistributions[] = {
+    Distribution::kDistinct, Distribution::kAllEqual,  Distribution::kZipf,     Distribution::kSorted,
+    Distribution::kReversed, Distribution::kOneHotRow, Distribution::kDisjoint, Distribution::kIdentical};
+
+enum class Values {
+  kNormal,      // like gradients
+  kHostile,     // random finite bit patterns: every exponent beside every other
+  kCancelling,  // large numbers that cancel and leave small ones
+  kTies,        // sums halfway between two numbers of the format
+  kSmall,       // small whole numbers: no rounding at all
+};
+inline constexpr Values kAllValues[] = {Values::kNormal, Values::kHostile, Values::kCancelling, Values::kTies,
+                                        Values::kSmall};
+
+struct Update {
+  float weight = 1.0f;
+  std::vector<uint64_t> rows;
+  std::vector<std::byte> values;  // [rows, row_width]
+};
+
+struct Shape {
+  uint64_t nnz = 0;           // entries of each update
+  uint32_t contributors = 3;
+  Distribution distribution = Distribution::kDistinct;
+  Values values = Values::kNormal;
+};
+
+// Updates for `spec`, with weights of which some are zero and none is refused for the value type.
+std::vector<Update> MakeUpdates(const ReduceSpec& spec, const Shape& shape, uint64_t seed);
+
+// A spec of `num_rows` rows; checked integers.
+ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, uint32_t row_width);
+
+// A staged copy of `update`.
+StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
+
+// An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is none.
+std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec, const std::string& plan = "");
+
+// Accumulates everything and reports. Updates that ValidateUpdate() refuses are left out.
+absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec, const std::vector<Update>& updates,
+                                 const std::string& plan = "");
+
+// One line that is equal exactly when two results are: the status or the tensor.
+std::string Describe(const absl::StatusOr<Aggregate>& result);
+
+// Adds to the caller's failure the first place where two results differ; "" when they are the same bytes.
+std::string Difference(const absl::StatusOr<Aggregate>& expected, const absl::StatusOr<Aggregate>& actual);
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SUPPORT_WORKLOAD_H_
