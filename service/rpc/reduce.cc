@@ -9,8 +9,8 @@
 #include "service/rpc/result_writer.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
+#include "service/rpc/stream_uploads.h"
 #include "service/rpc/update_proto.h"
-#include "service/rpc/upload_table.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -146,7 +146,7 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
   MessageBuffer<v1::ReduceRequest> request_;
   v1::GetAggregateRequest answer_;  // what the caller wants to get
   std::unique_ptr<Reduction> reduction_;
-  UploadTable
+  StreamUploads
       uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
   std::unique_ptr<ResultWriter> writer_;
   v1::ReduceResponse response_;

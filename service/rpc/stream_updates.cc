@@ -12,8 +12,8 @@
 #include "service/rpc/message_buffer.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
+#include "service/rpc/stream_uploads.h"
 #include "service/rpc/update_proto.h"
-#include "service/rpc/upload_table.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -230,7 +230,7 @@ class StreamUpdatesCall
 
   // Only the reading side, one message at a time.
   MessageBuffer<v1::StreamUpdatesRequest> request_;
-  UploadTable uploads_;
+  StreamUploads uploads_;
   std::set<std::string> refused_;
 
   std::mutex mutex_;

@@ -1,6 +1,6 @@
 // The chunked updates that one stream has under way, by update_id.
-#ifndef SPARSEAGG_SERVICE_RPC_UPLOAD_TABLE_H_
-#define SPARSEAGG_SERVICE_RPC_UPLOAD_TABLE_H_
+#ifndef SPARSEAGG_SERVICE_RPC_STREAM_UPLOADS_H_
+#define SPARSEAGG_SERVICE_RPC_STREAM_UPLOADS_H_
 
 #include <map>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace sparseagg {
 
 // For one thread at a time.
-class UploadTable {
+class StreamUploads {
  public:
   // ALREADY_EXISTS (UPDATE_ID_IN_USE) when this stream has another contributor's or round's upload
   // of that id under way. To be asked before the engine is.
@@ -44,4 +44,4 @@ class UploadTable {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_UPLOAD_TABLE_H_
+#endif  // SPARSEAGG_SERVICE_RPC_STREAM_UPLOADS_H_

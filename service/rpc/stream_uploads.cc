@@ -1,4 +1,4 @@
-#include "service/rpc/upload_table.h"
+#include "service/rpc/stream_uploads.h"
 
 #include <optional>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace sparseagg {
 
-absl::Status UploadTable::CheckId(const UpdateHeader& header) const {
+absl::Status StreamUploads::CheckId(const UpdateHeader& header) const {
   const auto it = uploads_.find(header.update_id);
   if (it == uploads_.end()) return absl::OkStatus();
   if (it->second.round == header.round && it->second.contributor == header.contributor)
@@ -20,11 +20,11 @@ absl::Status UploadTable::CheckId(const UpdateHeader& header) const {
                    "\"; choose an update_id that is unique within the stream"));
 }
 
-void UploadTable::Insert(const UpdateHeader& header, std::shared_ptr<Upload> upload) {
+void StreamUploads::Insert(const UpdateHeader& header, std::shared_ptr<Upload> upload) {
   uploads_[header.update_id] = Entry{header.round, header.contributor, std::move(upload)};
 }
 
-absl::StatusOr<std::shared_ptr<Upload>> UploadTable::Append(const v1::UpdateChunk& chunk) {
+absl::StatusOr<std::shared_ptr<Upload>> StreamUploads::Append(const v1::UpdateChunk& chunk) {
   const auto it = uploads_.find(chunk.update_id());
   if (it == uploads_.end()) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_NOT_BEGUN",
@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<Upload>> UploadTable::Append(const v1::UpdateChun
   return upload;
 }
 
-std::map<std::string, absl::Status> UploadTable::TakeIncomplete() {
+std::map<std::string, absl::Status> StreamUploads::TakeIncomplete() {
   std::map<std::string, absl::Status> incomplete;
   for (const auto& [update_id, entry] : std::exchange(uploads_, {})) {
     incomplete[update_id] = MakeError(

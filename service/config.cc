@@ -1,0 +1,238 @@
+#include "service/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "service/config_file.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status Invalid(const std::string& message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG", message);
+}
+
+struct UnitSuffix {
+  std::string_view unit;
+  std::string_view suffix;
+  uint64_t factor;
+};
+
+constexpr UnitSuffix kSuffixes[] = {
+    {"bytes", "KiB", uint64_t{1} << 10},
+    {"bytes", "MiB", uint64_t{1} << 20},
+    {"bytes", "GiB", uint64_t{1} << 30},
+    {"bytes", "TiB", uint64_t{1} << 40},
+    {"ms", "ms", 1},
+    {"ms", "s", 1000},
+};
+
+// A whole number, with a suffix of the unit if it has one ("16MiB", "30s").
+std::optional<uint64_t> ParseNumber(std::string_view text, std::string_view unit) {
+  uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || rest == text.data()) return std::nullopt;
+  const std::string_view suffix = text.substr(rest - text.data());
+  if (suffix.empty()) return number;
+  for (const UnitSuffix& row : kSuffixes) {
+    if (row.unit != unit || row.suffix != suffix) continue;
+    if (number > std::numeric_limits<uint64_t>::max() / row.factor) return std::nullopt;
+    return number * row.factor;
+  }
+  return std::nullopt;
+}
+
+struct Range {
+  uint64_t min = 0;
+  uint64_t max = std::numeric_limits<uint64_t>::max();
+};
+
+// A setting that is a whole number; `field` finds it in the configuration.
+template <typename Number>
+Setting NumberSetting(std::string_view name, std::string_view unit, std::string_view help,
+                      Range range, Number& (*field)(ServerConfig&), bool is_limit = false) {
+  Setting setting{name, unit, help, is_limit, nullptr, nullptr};
+  setting.parse = [=](std::string_view value, ServerConfig& config) {
+    const std::optional<uint64_t> number = ParseNumber(value, unit);
+    if (!number || *number < range.min || *number > range.max) {
+      const char* suffixes = unit == "bytes" ? " (KiB, MiB, GiB, TiB may follow)"
+                             : unit == "ms"  ? " (or 30s)"
+                                             : "";
+      return Invalid(absl::StrCat("must be a whole number of ", std::string(unit), " from ",
+                                  range.min, " to ", range.max, suffixes));
+    }
+    field(config) = static_cast<Number>(*number);
+    return absl::OkStatus();
+  };
+  setting.print = [=](const ServerConfig& config) {
+    ServerConfig copy = config;
+    return absl::StrCat(field(copy));
+  };
+  return setting;
+}
+
+Setting LimitSetting(std::string_view name, std::string_view unit, std::string_view help,
+                     Range range, uint64_t& (*field)(ServerConfig&)) {
+  return NumberSetting<uint64_t>(name, unit, help, range, field, true);
+}
+
+Setting TextSetting(std::string_view name, std::string_view help,
+                    std::string& (*field)(ServerConfig&), bool may_be_empty) {
+  Setting setting{name, "", help, false, nullptr, nullptr};
+  setting.parse = [=](std::string_view value, ServerConfig& config) {
+    const bool clean =
+        std::none_of(value.begin(), value.end(), [](char c) { return c == '"' || c == '\n'; });
+    if (!clean) return Invalid("must not hold quotes or line ends");
+    if (value.empty() && !may_be_empty) return Invalid("must not be empty");
+    field(config) = std::string(value);
+    return absl::OkStatus();
+  };
+  setting.print = [=](const ServerConfig& config) {
+    ServerConfig copy = config;
+    return absl::StrCat("\"", field(copy), "\"");
+  };
+  return setting;
+}
+
+Setting LogLevelSetting() {
+  Setting setting{
+      "log-level", "",      "Least important events to log: debug, info, warning, error",
+      false,       nullptr, nullptr};
+  setting.parse = [](std::string_view value, ServerConfig& config) {
+    const std::optional<LogLevel> level = ParseLogLevel(value);
+    if (!level) return Invalid("must be debug, info, warning or error");
+    config.log_level = *level;
+    return absl::OkStatus();
+  };
+  setting.print = [](const ServerConfig& config) {
+    return std::string(LogLevelName(config.log_level));
+  };
+  return setting;
+}
+
+#define SPARSEAGG_FIELD(type, field) +[](ServerConfig& c) -> type& { return c.field; }
+
+std::vector<Setting> MakeSettings() {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  return {
+      TextSetting("listen", "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
+                  SPARSEAGG_FIELD(std::string, listen), false),
+      TextSetting(
+          "backend",
+          "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
+          SPARSEAGG_FIELD(std::string, backend), false),
+      NumberSetting<uint32_t>("threads", "count", "Threads of the back end; 0: all of the machine",
+                              {0, 4096}, SPARSEAGG_FIELD(uint32_t, threads)),
+      NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
+                              "Memory the back end may use; 0: it decides", {},
+                              SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+      LogLevelSetting(),
+      NumberSetting<uint64_t>("drain-timeout-ms", "ms",
+                              "Time that calls under way get to finish when the server is stopped",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
+      TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
+                  SPARSEAGG_FIELD(std::string, port_file), true),
+      // The upper bound is that of gRPC, which counts in int.
+      LimitSetting("message-bytes-max", "bytes", "One gRPC message", {64 << 10, 2047 * kMiB},
+                   SPARSEAGG_FIELD(uint64_t, limits.message_bytes_max)),
+      LimitSetting("update-bytes-max", "bytes", "Payload of one update", {1, uint64_t{1} << 50},
+                   SPARSEAGG_FIELD(uint64_t, limits.update_bytes_max)),
+      LimitSetting("update-nnz-max", "count", "Entries of one tensor of one update",
+                   {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.update_nnz_max)),
+      LimitSetting("staging-bytes-max", "bytes",
+                   "Updates received and not yet folded in, all rounds together",
+                   {kMiB, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.staging_bytes_max)),
+      LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, 1'000'000},
+                   SPARSEAGG_FIELD(uint64_t, limits.round_tensors_max)),
+      LimitSetting("rounds-max", "count", "Rounds that exist at a time, in any state",
+                   {1, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.rounds_max)),
+      LimitSetting("open-uploads-max", "count", "Chunked updates under way", {1, 10'000'000},
+                   SPARSEAGG_FIELD(uint64_t, limits.open_uploads_max)),
+      LimitSetting("dense-result-bytes-max", "bytes", "One dense answer of GetAggregate or Reduce",
+                   {0, uint64_t{1} << 60},
+                   SPARSEAGG_FIELD(uint64_t, limits.dense_result_bytes_max)),
+  };
+}
+
+#undef SPARSEAGG_FIELD
+
+// Applies `value` to the setting called `key`; `where` says where it was found.
+absl::Status Apply(std::string_view key, std::string_view value, const std::string& where,
+                   LoadedConfig& loaded) {
+  const std::span<const Setting> settings = Settings();
+  for (size_t i = 0; i < settings.size(); ++i) {
+    if (settings[i].name != key) continue;
+    if (const absl::Status status = settings[i].parse(value, loaded.config); !status.ok()) {
+      return Invalid(absl::StrCat(where, ": ", std::string(key), " is \"", std::string(value),
+                                  "\" and ", status.message()));
+    }
+    loaded.sources[i] = where;
+    return absl::OkStatus();
+  }
+  return Invalid(absl::StrCat(where, ": unknown key \"", std::string(key),
+                              "\"; `sparseagg serve --help` lists them"));
+}
+
+absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<ConfigLine> lines, ReadConfigFile(path));
+  std::set<std::string_view> seen;
+  for (const ConfigLine& line : lines) {
+    const std::string where = absl::StrCat(path, ":", line.line);
+    if (!seen.insert(line.key).second) {
+      return Invalid(
+          absl::StrCat(where, ": ", line.key, " is set a second time; keep one of the lines"));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(Apply(line.key, line.value, where, loaded));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const Setting> Settings() {
+  static const std::vector<Setting>& settings = *new std::vector<Setting>(MakeSettings());
+  return settings;
+}
+
+std::string EnvironmentName(std::string_view setting) {
+  std::string name = absl::AsciiStrToUpper(absl::StrCat("sparseagg_", std::string(setting)));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+absl::StatusOr<LoadedConfig> LoadConfig(const ConfigSources& sources) {
+  LoadedConfig loaded;
+  loaded.sources.assign(Settings().size(), "default");
+  if (!sources.file.empty()) SPARSEAGG_RETURN_IF_ERROR(ApplyFile(sources.file, loaded));
+  for (const Setting& setting : Settings()) {
+    const std::string variable = EnvironmentName(setting.name);
+    if (const auto value = sources.environment(variable)) {
+      SPARSEAGG_RETURN_IF_ERROR(
+          Apply(setting.name, *value, absl::StrCat("environment ", variable), loaded));
+    }
+  }
+  for (const auto& [name, value] : sources.flags) {
+    SPARSEAGG_RETURN_IF_ERROR(Apply(name, value, absl::StrCat("flag --", name), loaded));
+  }
+  return loaded;
+}
+
+std::string PrintConfig(const LoadedConfig& loaded) {
+  std::string text;
+  for (size_t i = 0; i < Settings().size(); ++i) {
+    const Setting& setting = Settings()[i];
+    absl::StrAppend(&text, std::string(setting.name), " = ", setting.print(loaded.config), "  # ",
+                    loaded.sources[i],
+                    setting.unit.empty() ? "" : absl::StrCat("; ", std::string(setting.unit)),
+                    "\n");
+  }
+  return text;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,71 @@
+// The configuration of the server. One table (Settings(), in config.cc) makes the flag
+// --message-bytes-max, the environment variable SPARSEAGG_MESSAGE_BYTES_MAX, the key
+// message-bytes-max of the configuration file, the help text, and, for limits, the line of
+// GetServerInfo. Flag beats environment beats file beats default.
+#ifndef SPARSEAGG_SERVICE_CONFIG_H_
+#define SPARSEAGG_SERVICE_CONFIG_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/engine/limits.h"
+#include "service/telemetry/log.h"
+
+namespace sparseagg {
+
+struct ServerConfig {
+  std::string listen = "127.0.0.1:50061";
+  std::string backend = "auto";
+  uint32_t threads = 0;
+  uint64_t backend_memory_bytes = 0;
+  LogLevel log_level = LogLevel::kInfo;
+  uint64_t drain_timeout_ms = 30'000;
+  std::string port_file;
+  Limits limits;
+};
+
+struct Setting {
+  std::string_view name;  // "message-bytes-max"
+  std::string_view unit;  // "bytes", "ms", "count"; empty for words
+  std::string_view help;
+  bool is_limit;  // shown by GetServerInfo
+  // INVALID_ARGUMENT says what is allowed instead; the caller adds where the value came from.
+  std::function<absl::Status(std::string_view value, ServerConfig& config)> parse;
+  std::function<std::string(const ServerConfig& config)> print;
+};
+
+std::span<const Setting> Settings();
+
+// "message-bytes-max" -> "SPARSEAGG_MESSAGE_BYTES_MAX".
+std::string EnvironmentName(std::string_view setting);
+
+struct ConfigSources {
+  std::map<std::string, std::string, std::less<>> flags;  // by setting name; those that were given
+  std::function<std::optional<std::string>(const std::string& name)> environment;
+  std::string file;  // path; empty: none
+};
+
+struct LoadedConfig {
+  ServerConfig config;
+  std::vector<std::string>
+      sources;  // of each setting, in the order of Settings(): "default", "flag --listen", ...
+};
+
+// INVALID_ARGUMENT (INVALID_CONFIG), NOT_FOUND (CONFIG_FILE_UNREADABLE): one line that names the
+// source (file and line, variable or flag), the key and what is allowed.
+absl::StatusOr<LoadedConfig> LoadConfig(const ConfigSources& sources);
+
+// The effective configuration as a configuration file, each line with its source as a comment.
+std::string PrintConfig(const LoadedConfig& loaded);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_CONFIG_H_

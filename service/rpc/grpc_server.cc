@@ -1,0 +1,80 @@
+#include "service/rpc/grpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// A client that vanished without a word is noticed after a minute; clients may ping as often as
+// every ten seconds.
+void SetKeepalive(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+void SetLimits(const Limits& limits, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(limits.message_bytes_max));
+  builder.SetMaxSendMessageSize(-1);  // answers are bounded by their chunks
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
+  // Identity only: decompressing would multiply what a message of legal size may cost.
+  builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
+  // A second server on the same port would silently take half of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+}  // namespace
+
+GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info) : service_(engine, std::move(info)) {}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen,
+                                                              Engine& engine, v1::ServerInfo info) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  std::unique_ptr<GrpcServer> started(new GrpcServer(engine, std::move(info)));
+  grpc::ServerBuilder builder;
+  SetKeepalive(builder);
+  SetLimits(engine.limits(), builder);
+  int port = 0;
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&started->service_);
+  started->server_ = builder.BuildAndStart();
+  if (started->server_ == nullptr || port == 0) {
+    return MakeError(
+        absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
+        absl::StrCat(
+            "cannot listen on ", listen,
+            ": the address is in use or not one of this machine's; choose another with --listen"));
+  }
+  const bool is_unix_socket = listen.starts_with("unix:");
+  started->port_ = is_unix_socket ? 0 : port;
+  started->server_->GetHealthCheckService()->SetServingStatus(kAggregationServiceName, true);
+  return started;
+}
+
+GrpcServer::~GrpcServer() {
+  if (server_ != nullptr) Stop(std::chrono::system_clock::now());
+}
+
+void GrpcServer::Drain() {
+  server_->GetHealthCheckService()->SetServingStatus(false);
+  service_.Drain();
+}
+
+void GrpcServer::Stop(std::chrono::system_clock::time_point deadline) {
+  server_->Shutdown(deadline);
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace sparseagg

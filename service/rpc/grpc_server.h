@@ -1,0 +1,47 @@
+// A listening gRPC server with the services that every deployment expects: aggregation, health,
+// reflection.
+#ifndef SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
+#define SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
+
+#include <grpcpp/server.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "service/engine/engine.h"
+#include "service/rpc/aggregation_service.h"
+
+namespace sparseagg {
+
+class GrpcServer {
+ public:
+  // Listens on `listen` (HOST:PORT or unix:PATH). UNAVAILABLE (CANNOT_LISTEN) when the address is
+  // in use or not one of this machine's. `engine` must outlive the server.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen,
+                                                           Engine& engine, v1::ServerInfo info);
+  // Stops at once if Stop() was not called.
+  ~GrpcServer();
+
+  // The bound port; 0 for a unix socket.
+  int port() const { return port_; }
+
+  // Says NOT_SERVING and sends watchers home. Calls under way go on. To be followed by Stop().
+  void Drain();
+  // Accepts no new call, waits for those under way, cancels what is left at the deadline, waits for
+  // its end.
+  void Stop(std::chrono::system_clock::time_point deadline);
+
+ private:
+  GrpcServer(Engine& engine, v1::ServerInfo info);
+
+  AggregationService service_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_

@@ -1,0 +1,27 @@
+// Runs the server from its configuration to its end: back end, store, engine, gRPC server, signals.
+//
+// Stop (SIGTERM or SIGINT): health NOT_SERVING -> the engine refuses new rounds and updates
+// (SERVER_DRAINING), watchers are sent home -> calls under way finish, at most drain-timeout-ms ->
+// exit 0. A second signal ends the process at once.
+#ifndef SPARSEAGG_SERVICE_SERVE_H_
+#define SPARSEAGG_SERVICE_SERVE_H_
+
+#include <span>
+
+#include "service/config.h"
+#include "sparse/backend.h"
+
+namespace sparseagg {
+
+inline constexpr int kExitStopped = 0;      // stopped by a signal, everything finished or refused
+inline constexpr int kExitCannotServe = 1;  // no back end, the address in use; the log says which
+inline constexpr int kExitUsage = 2;        // the command line or the configuration is wrong
+inline constexpr int kExitSecondSignal = 3;
+
+// Returns an exit code. REQUIRES: called from the main thread, before any other thread exists (it
+// changes malloc's settings and the signal mask, which threads inherit).
+int Serve(const ServerConfig& config, std::span<const BackendFactory> backends);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_SERVE_H_

@@ -1,0 +1,93 @@
+#include "service/server_info.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/convert.h"
+#include "service/rpc/round_proto.h"
+#include "sparse/encoding.h"
+#include "sparse/ops/all.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status NotChosen(const std::string& name, const std::vector<BackendCandidate>& candidates) {
+  std::string known = "auto";
+  std::string reasons;
+  for (const BackendCandidate& candidate : candidates) {
+    absl::StrAppend(&known, ", ", candidate.name);
+    if (!candidate.status.ok()) {
+      absl::StrAppend(&reasons, reasons.empty() ? "" : "; ", candidate.name, ": ",
+                      candidate.status.message());
+    }
+    if (candidate.name == name) {
+      return MakeError(absl::StatusCode::kUnavailable, "BACKEND_UNAVAILABLE",
+                       absl::StrCat("back end \"", name,
+                                    "\" cannot be used here: ", candidate.status.message()));
+    }
+  }
+  if (name == "auto") {
+    return MakeError(absl::StatusCode::kUnavailable, "BACKEND_UNAVAILABLE",
+                     absl::StrCat("no back end can be used here: ", reasons));
+  }
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "UNKNOWN_BACKEND",
+      absl::StrCat("back end \"", name, "\" is not in this build; use one of ", known));
+}
+
+}  // namespace
+
+absl::StatusOr<BackendChoice> ChooseBackend(std::span<const BackendFactory> factories,
+                                            const std::string& name,
+                                            const BackendOptions& options) {
+  BackendChoice choice;
+  for (const BackendFactory& factory : factories) {
+    absl::StatusOr<std::unique_ptr<Backend>> made = factory.make(options);
+    BackendCandidate& candidate = choice.candidates.emplace_back();
+    candidate.name = std::string(factory.name);
+    candidate.status = made.status();
+    if (!made.ok()) continue;
+    candidate.info = (*made)->info();
+    const bool wanted = name == "auto" || name == candidate.name;
+    if (wanted && choice.backend == nullptr) choice.backend = *std::move(made);
+  }
+  if (choice.backend == nullptr) return NotChosen(name, choice.candidates);
+  return choice;
+}
+
+v1::ServerInfo MakeServerInfo(const BackendChoice& choice, const ServerConfig& config,
+                              const UpdateStore& store, Durability default_durability) {
+  v1::ServerInfo info;
+  info.set_version(SPARSEAGG_VERSION);
+  for (const BackendCandidate& candidate : choice.candidates) {
+    v1::BackendInfo& backend = *info.add_backends();
+    backend.set_name(candidate.name);
+    backend.set_description(candidate.info.description);
+    backend.set_available(candidate.status.ok());
+    backend.set_unavailable_reason(std::string(candidate.status.message()));
+    for (const std::string& plan : candidate.info.plans) backend.add_plans(plan);
+    backend.set_selected(candidate.status.ok() &&
+                         candidate.info.name == choice.backend->info().name);
+  }
+  for (const std::string_view op : AllOps::kNames) info.add_operators(std::string(op));
+  for (const Encoding& encoding : AllEncodings()) info.add_encodings(std::string(encoding.name));
+  for (const ValueType type : kAllValueTypes) info.add_value_types(ToProto(type));
+  for (const Setting& setting : Settings()) {
+    uint64_t value = 0;
+    if (!setting.is_limit || !absl::SimpleAtoi(setting.print(config), &value)) continue;
+    v1::Limit& limit = *info.add_limits();
+    limit.set_name(std::string(setting.name));
+    limit.set_value(value);
+    limit.set_unit(std::string(setting.unit));
+    limit.set_help(std::string(setting.help));
+  }
+  info.set_default_durability(ToProto(default_durability));
+  for (const Durability durability : {Durability::kMemory, Durability::kDurable}) {
+    if (store.Supports(durability)) info.add_durabilities(ToProto(durability));
+  }
+  return info;
+}
+
+}  // namespace sparseagg
