@@ -5,7 +5,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "service/serve.h"
+#include "client/cli/commands.h"
 #include "service/serve_command.h"
 #include "sparse/backend.h"
 
@@ -22,14 +22,8 @@ int main(int argc, char** argv) {
   CLI::App app("Exact sums of sparse federated updates", "sparseagg");
   app.set_version_flag("--version", std::string("sparseagg ") + SPARSEAGG_VERSION);
   app.require_subcommand(1);
-  int exit_code = 0;
+  int exit_code = sparseagg::kExitOk;
   sparseagg::AddServeCommand(app, sparseagg::AllBackends(), &Variable, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const bool asked_for_help = error.get_exit_code() == 0;
-    app.exit(error);
-    return asked_for_help ? 0 : sparseagg::kExitUsage;
-  }
-  return exit_code;
+  sparseagg::AddCommands(app, {.backends = sparseagg::AllBackends(), .exit_code = &exit_code});
+  return sparseagg::RunCommandLine(app, argc, argv, exit_code);
 }

@@ -100,7 +100,7 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
   if (!server.ok()) {
     log.Error("cannot serve", {{"reason", ErrorReason(server.status())},
                                {"message", std::string(server.status().message())}});
-    return kExitCannotServe;
+    return kServeFailed;
   }
   const BackendInfo& backend = server->backend.backend->info();
   log.Info("serving", {{"listen", BoundAddress(config.listen, server->grpc->port())},
@@ -110,7 +110,7 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
   WarnIfOpenToOthers(config.listen, log);
 
   const int signal_number = WaitForStopSignal();
-  ExitOnNextStopSignal(kExitSecondSignal);
+  ExitOnNextStopSignal(kServeKilled);
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},
                         {"drain_timeout_ms", absl::StrCat(config.drain_timeout_ms)}});
   const auto deadline =
@@ -119,7 +119,7 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
   server->engine->Drain();
   server->grpc->Stop(deadline);
   log.Info("stopped");
-  return kExitStopped;
+  return kServeStopped;
 }
 
 }  // namespace sparseagg

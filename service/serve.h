@@ -13,10 +13,10 @@
 
 namespace sparseagg {
 
-inline constexpr int kExitStopped = 0;      // stopped by a signal, everything finished or refused
-inline constexpr int kExitCannotServe = 1;  // no back end, the address in use; the log says which
-inline constexpr int kExitUsage = 2;        // the command line or the configuration is wrong
-inline constexpr int kExitSecondSignal = 3;
+inline constexpr int kServeStopped = 0;      // stopped by a signal, everything finished or refused
+inline constexpr int kServeFailed = 1;  // no back end, the address in use; the log says which
+inline constexpr int kServeUsage = 2;        // the command line or the configuration is wrong
+inline constexpr int kServeKilled = 3;
 
 // Returns an exit code. REQUIRES: called from the main thread, before any other thread exists (it
 // changes malloc's settings and the signal mask, which threads inherit).

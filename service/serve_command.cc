@@ -35,7 +35,7 @@ int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends,
   const absl::StatusOr<LoadedConfig> loaded = LoadConfig(sources);
   if (!loaded.ok()) {
     std::cerr << "sparseagg serve: " << loaded.status().message() << "\n";
-    return kExitUsage;
+    return kServeUsage;
   }
   if (args.check_config) {
     std::cout << PrintConfig(*loaded);
