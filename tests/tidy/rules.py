@@ -68,14 +68,14 @@ DEPENDENCIES = [
                          "service/rpc", "service/telemetry", "posix"]),
     (r"service/main\.cc", [*_LOW, *_SERVICE, "client/cli", "sparse"]),
     (r"service/serve\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "posix", "spdlog", "cli11", "json", "grpc"]),
-    (r"service/config[^/]*\.(h|cc)", [*_LOW, "service", "service/engine", "service/store", "sparse", "cli11", "json",
-                                      "posix"]),
+    (r"service/[^/]+\.(h|cc)", [*_LOW, "service", "service/engine", "service/store", "service/telemetry", "sparse",
+                                "cli11", "json", "posix"]),
     # The command line reduces without a server, too, through the back ends' interface in sparse/.
     (r"client/cli/.*", [*_LOW, "client", "client/cli", "sparse", "sparse/", "proto", "proto/", "grpc", "protobuf",
                         "cli11", "json", "zip", "posix"]),
     (r"client/.*", [*_LOW, "client", "sparse", "sparse/", "proto", "proto/", "grpc", "protobuf", "zip", "posix"]),
-    (r"bench/.*", [*_LOW, "bench", "benchmark", "sparse", "sparse/", "client", "json", "cli11", "proto/", "posix",
-                   "tests"]),
+    (r"bench/.*", [*_LOW, "bench", "benchmark", "sparse", "sparse/", "client", "json", "cli11", "proto/", "grpc",
+                   "posix", "tests"]),
     # A test may see what the folder it mirrors sees, and the test libraries.
     (r"tests/(sparse|numerics|property|conformance)/.*", [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"]),
     (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "tests", "gtest"]),

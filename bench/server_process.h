@@ -1,0 +1,41 @@
+// A `sparseagg serve` process on a free port of this machine, for measurements from outside.
+#ifndef SPARSEAGG_BENCH_SERVER_PROCESS_H_
+#define SPARSEAGG_BENCH_SERVER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace sparseagg::bench {
+
+// Ends the server when destroyed.
+class ServerProcess {
+ public:
+  // Starts `program` and waits until it serves. Its log is a file in a new folder of the system's
+  // temporary directory; errors name it.
+  static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(const std::string& program);
+  ~ServerProcess();
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  // host:port
+  const std::string& target() const { return target_; }
+
+ private:
+  ServerProcess(pid_t pid, std::string folder) : pid_(pid), folder_(std::move(folder)) {}
+  absl::Status WaitForPort();
+
+  pid_t pid_;
+  std::string folder_;
+  std::string target_;
+};
+
+// `sparseagg` beside the running program.
+std::string ServerBesideThisProgram();
+
+}  // namespace sparseagg::bench
+
+#endif  // SPARSEAGG_BENCH_SERVER_PROCESS_H_

@@ -1,0 +1,303 @@
+// How fast updates get from clients through gRPC into a round: a real server process, the generated
+// stubs, one loopback connection for each sender. A case is (way of submission, size of an update);
+// its time runs from the first byte sent to the last receipt. Sender and server share the machine's
+// cores, so that the numbers are a floor.
+//
+//   submit_bench [--quick] [--json FILE] [--server PROGRAM]
+//
+// Ways: `unary` is SubmitUpdate, one call after the other; `stream` is StreamUpdates with whole
+// updates, receipts read beside; `chunks` is StreamUpdates with 1 MiB chunks.
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "bench/report_file.h"
+#include "bench/server_process.h"
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg::bench {
+namespace {
+
+using Service = v1::AggregationService;
+using Seconds = std::chrono::duration<double>;
+
+constexpr int64_t kRows = 1'000'000;
+constexpr int64_t kRowWidth = 16;                   // f32: 64 bytes of values a row
+constexpr int64_t kEntryBytes = 8 + 4 * kRowWidth;  // index and values
+constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr int kRepetitions = 7;  // the median of them is reported
+
+enum class Way { kUnary, kStream, kChunks };
+constexpr const char* kWayNames[] = {"unary", "stream", "chunks"};
+
+struct Case {
+  Way way;
+  int64_t nnz;  // entries of one update
+  int updates;  // of all senders together
+  int senders;  // each with a connection of its own
+};
+
+constexpr Case kCases[] = {
+    {Way::kUnary, 16, 4000, 1},    {Way::kUnary, 16, 4000, 8},   {Way::kStream, 16, 4000, 1},
+    {Way::kStream, 16, 4000, 8},   {Way::kUnary, 14'563, 96, 4}, {Way::kStream, 14'563, 96, 4},
+    {Way::kChunks, 14'563, 96, 4},
+};
+
+// Aborts the measurement: a number after an error would mean nothing.
+void Check(const grpc::Status& status, const char* what) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "submit_bench: %s: %s\n", what, status.error_message().c_str());
+  std::exit(1);
+}
+
+std::unique_ptr<Service::Stub> Connect(const std::string& target) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  arguments.SetMaxReceiveMessageSize(-1);
+  return Service::NewStub(
+      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+}
+
+// An update of `nnz` random distinct rows in random order, values in [0, 1).
+v1::SubmitUpdateRequest MakeUpdate(int64_t nnz, uint32_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int64_t> indices(nnz);
+  for (int64_t i = 0; i < nnz; ++i) {
+    indices[i] = (i * 7919 + static_cast<int64_t>(seed) * 104'729) % kRows;
+  }
+  std::shuffle(indices.begin(), indices.end(), random);
+  std::vector<float> values(nnz * kRowWidth);
+  for (float& value : values) value = static_cast<float>(random() >> 40) * 0x1p-24f;
+  v1::SubmitUpdateRequest update;
+  v1::Tensor& tensor = *update.add_tensors();
+  tensor.set_indices(indices.data(), indices.size() * sizeof(int64_t));
+  tensor.set_values(values.data(), values.size() * sizeof(float));
+  v1::TensorHeader& header = *tensor.mutable_header();
+  header.set_name("emb");
+  header.set_value_type(v1::VALUE_TYPE_F32);
+  header.add_dense_shape(kRows);
+  header.add_dense_shape(kRowWidth);
+  header.set_sparse_dim(1);
+  header.set_nnz(nnz);
+  header.set_indices_bytes(tensor.indices().size());
+  header.set_values_bytes(tensor.values().size());
+  return update;
+}
+
+using Updates = std::vector<v1::SubmitUpdateRequest>;
+
+void SendUnary(Service::Stub& stub, const Updates& updates) {
+  for (const v1::SubmitUpdateRequest& update : updates) {
+    grpc::ClientContext context;
+    v1::Receipt receipt;
+    Check(stub.SubmitUpdate(&context, update, &receipt), "SubmitUpdate");
+  }
+}
+
+using UpdateStream = grpc::ClientReaderWriter<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>;
+
+void WriteWhole(UpdateStream& stream, const v1::SubmitUpdateRequest& update) {
+  v1::StreamUpdatesRequest request;
+  *request.mutable_update() = update;
+  stream.Write(request);
+}
+
+void WriteChunks(UpdateStream& stream, const v1::SubmitUpdateRequest& update) {
+  v1::StreamUpdatesRequest request;
+  *request.mutable_begin()->mutable_header() = update.header();
+  *request.mutable_begin()->add_tensors() = update.tensors(0).header();
+  stream.Write(request);
+  const std::string bytes = update.tensors(0).indices() + update.tensors(0).values();
+  v1::UpdateChunk& chunk = *request.mutable_chunk();
+  chunk.set_update_id(update.header().update_id());
+  for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
+    chunk.set_offset(offset);
+    chunk.set_data(bytes.substr(offset, kChunkBytes));
+    stream.Write(request);
+  }
+}
+
+void SendStream(Service::Stub& stub, const Updates& updates,
+                void (*write)(UpdateStream&, const v1::SubmitUpdateRequest&)) {
+  grpc::ClientContext context;
+  const auto stream = stub.StreamUpdates(&context);
+  std::thread writer([&] {
+    for (const v1::SubmitUpdateRequest& update : updates) write(*stream, update);
+    stream->WritesDone();
+  });
+  size_t receipts = 0;
+  v1::StreamUpdatesResponse response;
+  while (stream->Read(&response)) {
+    if (response.has_error()) {
+      Check(grpc::Status(grpc::StatusCode::UNKNOWN, response.error().message()), "StreamUpdates");
+    }
+    receipts += response.has_receipt() ? 1 : 0;
+  }
+  writer.join();
+  Check(stream->Finish(), "StreamUpdates");
+  if (receipts != updates.size()) {
+    Check(grpc::Status(grpc::StatusCode::DATA_LOSS, "receipts are missing"), "StreamUpdates");
+  }
+}
+
+void Send(Way way, Service::Stub& stub, const Updates& updates) {
+  switch (way) {
+    case Way::kUnary:
+      return SendUnary(stub, updates);
+    case Way::kStream:
+      return SendStream(stub, updates, WriteWhole);
+    case Way::kChunks:
+      return SendStream(stub, updates, WriteChunks);
+  }
+}
+
+std::string CreateRound(Service::Stub& stub) {
+  v1::CreateRoundRequest request;
+  v1::TensorSpec& tensor = *request.mutable_spec()->add_tensors();
+  tensor.set_name("emb");
+  tensor.set_value_type(v1::VALUE_TYPE_F32);
+  tensor.add_dense_shape(kRows);
+  tensor.add_dense_shape(kRowWidth);
+  tensor.set_sparse_dim(1);
+  tensor.set_op("sum");
+  grpc::ClientContext context;
+  v1::Round round;
+  Check(stub.CreateRound(&context, request, &round), "CreateRound");
+  return round.name();
+}
+
+void DeleteRound(Service::Stub& stub, const std::string& name) {
+  v1::DeleteRoundRequest request;
+  request.set_name(name);
+  google::protobuf::Empty empty;
+  grpc::ClientContext context;
+  Check(stub.DeleteRound(&context, request, &empty), "DeleteRound");
+}
+
+// Seals and waits for the result; checks that every update was counted.
+void Publish(Service::Stub& stub, const std::string& name, uint64_t contributors) {
+  v1::SealRoundRequest seal;
+  seal.set_name(name);
+  v1::Round round;
+  grpc::ClientContext seal_context;
+  Check(stub.SealRound(&seal_context, seal, &round), "SealRound");
+  while (round.state() == v1::ROUND_STATE_SEALED) {
+    v1::WaitRoundRequest wait;
+    wait.set_name(name);
+    grpc::ClientContext wait_context;
+    Check(stub.WaitRound(&wait_context, wait, &round), "WaitRound");
+  }
+  if (round.state() != v1::ROUND_STATE_PUBLISHED || round.contributors() != contributors) {
+    Check(grpc::Status(grpc::StatusCode::DATA_LOSS, round.failure()),
+          "not every update was counted");
+  }
+}
+
+struct Measurement {
+  double submit_s;
+  double publish_s;
+};
+
+Measurement Measure(const std::string& target, const Case& c, std::vector<Updates>& updates) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<std::unique_ptr<Service::Stub>> stubs;
+  for (int s = 0; s < c.senders; ++s) stubs.push_back(Connect(target));
+  const std::string round = CreateRound(*stubs[0]);
+  for (Updates& mine : updates) {
+    for (v1::SubmitUpdateRequest& update : mine) update.mutable_header()->set_round(round);
+  }
+  // Connections are made before the clock starts.
+  for (const auto& stub : stubs) {
+    grpc::ClientContext context;
+    v1::ServerInfo info;
+    Check(stub->GetServerInfo(&context, {}, &info), "GetServerInfo");
+  }
+  const auto start = Clock::now();
+  std::vector<std::thread> senders;
+  for (int s = 0; s < c.senders; ++s) {
+    senders.emplace_back([&, s] { Send(c.way, *stubs[s], updates[s]); });
+  }
+  for (std::thread& sender : senders) sender.join();
+  const auto submitted = Clock::now();
+  Publish(*stubs[0], round, c.updates);
+  const auto published = Clock::now();
+  DeleteRound(*stubs[0], round);
+  return {Seconds(submitted - start).count(), Seconds(published - submitted).count()};
+}
+
+std::vector<Updates> MakeUpdates(const Case& c) {
+  std::vector<Updates> updates(c.senders);
+  for (int i = 0; i < c.updates; ++i) {
+    v1::SubmitUpdateRequest update = MakeUpdate(c.nnz, i);
+    update.mutable_header()->set_contributor(absl::StrCat("contributor-", i));
+    update.mutable_header()->set_update_id(absl::StrCat("update-", i));
+    updates[i % c.senders].push_back(std::move(update));
+  }
+  return updates;
+}
+
+Row Run(const std::string& target, Case c, bool quick) {
+  if (quick) c.updates /= 8;
+  std::vector<Updates> updates = MakeUpdates(c);
+  std::vector<double> submit_s;
+  std::vector<double> publish_s;
+  Measure(target, c, updates);  // warms caches and allocators
+  for (int i = 0; i < (quick ? 5 : kRepetitions); ++i) {
+    const Measurement m = Measure(target, c, updates);
+    submit_s.push_back(m.submit_s);
+    publish_s.push_back(m.publish_s);
+  }
+  const double seconds = Median(submit_s);
+  const double payload_bytes = static_cast<double>(c.nnz * kEntryBytes) * c.updates;
+  const auto [fastest, slowest] = std::minmax_element(submit_s.begin(), submit_s.end());
+  Row row;
+  row["way"] = kWayNames[static_cast<int>(c.way)];
+  row["update_bytes"] = c.nnz * kEntryBytes;
+  row["senders"] = c.senders;
+  row["updates"] = c.updates;
+  row["updates_per_s"] = c.updates / seconds;
+  row["mb_per_s"] = payload_bytes / seconds / 1e6;
+  row["spread_percent"] = (*slowest - *fastest) / seconds * 100;
+  row["publish_ms"] = Median(publish_s) * 1e3;
+  row["repetitions"] = submit_s.size();
+  return row;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Measures end-to-end submission over gRPC against a server process.");
+  bool quick = false;
+  std::string json;
+  std::string program = ServerBesideThisProgram();
+  app.add_flag("--quick", quick, "an eighth of the updates, five repetitions");
+  app.add_option("--json", json, "write the results to this file");
+  app.add_option("--server", program, "the sparseagg program")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  const auto server = ServerProcess::Start(program);
+  if (!server.ok()) {
+    std::fprintf(stderr, "submit_bench: %s\n", std::string(server.status().message()).c_str());
+    return 1;
+  }
+  std::vector<Row> rows;
+  for (const Case& c : kCases) {
+    rows.push_back(Run((*server)->target(), c, quick));
+    std::printf("[%zu/%zu] %s\n", rows.size(), std::size(kCases), rows.back().dump().c_str());
+    std::fflush(stdout);
+  }
+  return json.empty() || WriteReport(json, "submit", rows) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace sparseagg::bench
+
+int main(int argc, char** argv) { return sparseagg::bench::Main(argc, argv); }
