@@ -1,0 +1,288 @@
+#include "service/engine/engine.h"
+
+#include <atomic>
+#include <shared_mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "service/engine/admission.h"
+#include "service/engine/commit_gate.h"
+#include "service/engine/executor.h"
+#include "service/engine/names.h"
+#include "service/engine/reduction.h"
+#include "service/engine/round.h"
+#include "service/engine/round_spec.h"
+#include "service/engine/round_table.h"
+#include "service/engine/submission.h"
+#include "service/engine/upload_table.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// Another instance, or this one restarted, takes over in about this time.
+constexpr uint64_t kDrainingRetryAfterMs = 1000;
+
+// The answer for an update that was counted before: nothing to receive, only the first receipt to
+// give.
+class CountedUpload : public Upload {
+ public:
+  CountedUpload(std::shared_ptr<Round> round, UpdateRecord record, uint64_t total_bytes)
+      : round_(std::move(round)), record_(std::move(record)), total_bytes_(total_bytes) {}
+
+  uint64_t committed_offset() const override { return total_bytes_; }
+  uint64_t total_bytes() const override { return total_bytes_; }
+  absl::Status Append(uint64_t offset, std::string_view data,
+                      std::optional<uint32_t> /*crc32c*/) override {
+    if (data.empty() && offset == total_bytes_) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH",
+                     absl::StrCat("the update was counted before; go on from offset ", total_bytes_,
+                                  ", its end, to get the receipt"));
+  }
+  absl::StatusOr<Receipt> Finish() override { return round_->AnswerResend(record_); }
+
+ private:
+  const std::shared_ptr<Round> round_;
+  const UpdateRecord record_;
+  const uint64_t total_bytes_;
+};
+
+// Without its bytes a counted update is recognised by its id and weight.
+absl::StatusOr<std::shared_ptr<Upload>> ResumeCounted(std::shared_ptr<Round> round,
+                                                      const UpdateRecord& record,
+                                                      const UpdateHeader& header,
+                                                      uint64_t total_bytes) {
+  if (record.update_id != header.update_id) {
+    return MakeError(
+        absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED",
+        absl::StrCat("contributor \"", header.contributor, "\" is counted already, with update \"",
+                     record.update_id, "\"; one update for each contributor and round"));
+  }
+  if (record.weight != header.weight) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT",
+                     absl::StrCat("update \"", header.update_id, "\" was counted with weight ",
+                                  record.weight, "; a resend must be the same"));
+  }
+  return std::make_shared<CountedUpload>(std::move(round), record, total_bytes);
+}
+
+class EngineImpl : public Engine {
+ public:
+  EngineImpl(EngineOptions options, Backend& backend, UpdateStore& store)
+      : options_(std::move(options)),
+        backend_(backend),
+        store_(store),
+        admission_(options_.limits.staging_bytes_max),
+        rounds_(options_.limits.rounds_max),
+        uploads_(options_.limits.open_uploads_max, admission_),
+        executor_(options_.worker_threads) {}
+
+  absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) override;
+  absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Snapshot();
+  }
+  std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) override {
+    std::vector<RoundSnapshot> snapshots;
+    for (const auto& round : rounds_.List(after, limit)) snapshots.push_back(round->Snapshot());
+    return snapshots;
+  }
+  absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override;
+  absl::Status DeleteRound(std::string_view name) override;
+
+  absl::StatusOr<WatchHandle> Watch(std::string_view name, OnChange on_change) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Watch(std::move(on_change));
+  }
+
+  absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+                                 const std::vector<EncodedTensor>& tensors) override;
+  absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
+                                                      std::vector<EncodedHeader> tensors) override;
+
+  absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Result();
+  }
+
+  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec) override;
+
+  const BackendInfo& backend_info() const override { return backend_.info(); }
+  const Limits& limits() const override { return options_.limits; }
+
+  void Drain() override;
+
+ private:
+  absl::Status CheckNotDraining() const;
+  std::string NewRoundId();
+  absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header,
+                                   std::span<const EncodedTensor> tensors, Reservation& staging);
+  absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(std::shared_ptr<Round> round,
+                                                        const UpdateHeader& header,
+                                                        std::vector<EncodedHeader> tensors);
+  void DropUploads(const Round& round);
+
+  const EngineOptions options_;
+  Backend& backend_;
+  UpdateStore& store_;
+  Admission admission_;
+  RoundTable rounds_;
+  UploadTable uploads_;
+  std::atomic<uint64_t> rounds_named_ = 0;
+  CommitGate drain_gate_;  // held shared by what Drain() waits for
+  std::atomic<bool> draining_ = false;
+  Executor executor_;  // last: its tasks use the members above
+};
+
+// --- Rounds ---
+
+absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& args) {
+  std::shared_lock working(drain_gate_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  if (!args.round_id.empty()) SPARSEAGG_RETURN_IF_ERROR(ValidateRoundId(args.round_id));
+  SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
+  CreateRoundArgs normal = args;
+  SPARSEAGG_ASSIGN_OR_RETURN(normal.spec, NormaliseRoundSpec(args.spec, options_, store_));
+  SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Round> round, rounds_.FindRequest(normal));
+  if (round != nullptr) return round->Snapshot();
+
+  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers, TensorReducers::Make(normal.spec, backend_));
+  const std::string id = args.round_id.empty() ? NewRoundId() : args.round_id;
+  round = std::make_shared<Round>(absl::StrCat(std::string(kRoundPrefix), id), std::move(reducers),
+                                  RoundServices{options_, store_, executor_});
+  const auto open_books = [&] { return store_.OpenRound(round->name(), normal.spec.durability); };
+  SPARSEAGG_ASSIGN_OR_RETURN(round, rounds_.Insert(normal, round, open_books));
+  return round->Snapshot();
+}
+
+std::string EngineImpl::NewRoundId() {
+  while (true) {
+    const std::string time =
+        absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
+    const std::string id = absl::StrCat("r", time, "-", ++rounds_named_);
+    if (!rounds_.Contains(absl::StrCat(std::string(kRoundPrefix), id))) return id;
+  }
+}
+
+absl::StatusOr<RoundSnapshot> EngineImpl::SealRound(std::string_view name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+  auto sealed = round->Seal();
+  if (sealed.ok()) DropUploads(*round);
+  return sealed;
+}
+
+absl::StatusOr<RoundSnapshot> EngineImpl::AbortRound(std::string_view name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+  auto aborted = round->Abort();
+  if (aborted.ok()) DropUploads(*round);
+  return aborted;
+}
+
+absl::Status EngineImpl::DeleteRound(std::string_view name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+  SPARSEAGG_RETURN_IF_ERROR(round->Delete());
+  DropUploads(*round);
+  rounds_.Erase(*round);
+  round->NotifyDeleted();
+  return absl::OkStatus();
+}
+
+void EngineImpl::DropUploads(const Round& round) {
+  uploads_.DropRound(
+      round.name(),
+      MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
+                absl::StrCat("round \"", round.name(), "\" ended before the update was complete")));
+}
+
+// --- Updates ---
+
+absl::StatusOr<Receipt> EngineImpl::Submit(const UpdateHeader& header,
+                                           const std::vector<EncodedTensor>& tensors) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(header.round));
+  Reservation staging;
+  return SubmitTo(*round, header, tensors, staging);
+}
+
+absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& header,
+                                             std::span<const EncodedTensor> tensors,
+                                             Reservation& staging) {
+  std::shared_lock working(drain_gate_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission_, staging);
+  if (!receipt.ok()) round.CountRefusal(receipt.status());
+  return receipt;
+}
+
+absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
+    const UpdateHeader& header, std::vector<EncodedHeader> tensors) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(header.round));
+  std::shared_lock working(drain_gate_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  auto upload = BeginUploadTo(round, header, std::move(tensors));
+  if (!upload.ok()) round->CountRefusal(upload.status());
+  return upload;
+}
+
+absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
+    std::shared_ptr<Round> round, const UpdateHeader& header, std::vector<EncodedHeader> tensors) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round->Counted(header.contributor));
+  if (!counted.has_value()) SPARSEAGG_RETURN_IF_ERROR(round->OpenReducers().status());
+  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
+                             PlanUpdate(round->spec(), tensors, options_.limits));
+  if (counted.has_value()) return ResumeCounted(round, *counted, header, plan.payload_bytes);
+
+  UploadTable::Begin begin;
+  begin.staged_bytes = plan.staged_bytes;
+  begin.args.header = header;
+  begin.args.tensors = std::move(tensors);
+  begin.args.total_bytes = plan.payload_bytes;
+  begin.args.now = options_.now;
+  begin.args.commit = [this, round](const UpdateHeader& h, std::span<const EncodedTensor> t,
+                                    Reservation& staging) {
+    return SubmitTo(*round, h, t, staging);
+  };
+  SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
+                             uploads_.BeginOrResume(std::move(begin)));
+  // A round that ended meanwhile has dropped its uploads before this one was entered.
+  const absl::Status open = round->OpenReducers().status();
+  if (!open.ok()) {
+    DropUploads(*round);
+    return open;
+  }
+  return upload;
+}
+
+// --- The rest ---
+
+absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  RoundSpec stateless = spec;
+  stateless.durability = Durability{};  // nothing is stored
+  SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
+  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers, TensorReducers::Make(stateless, backend_));
+  return MakeReduction(std::move(reducers), options_, admission_);
+}
+
+absl::Status EngineImpl::CheckNotDraining() const {
+  if (!draining_) return absl::OkStatus();
+  return WithRetryAfter(MakeError(absl::StatusCode::kUnavailable, "SERVER_DRAINING",
+                                  "the server is shutting down; try again"),
+                        kDrainingRetryAfterMs);
+}
+
+void EngineImpl::Drain() {
+  draining_ = true;
+  { std::unique_lock nobody_works(drain_gate_); }
+  executor_.WaitUntilIdle();
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeEngine(EngineOptions options, Backend& backend, UpdateStore& store) {
+  return std::make_unique<EngineImpl>(std::move(options), backend, store);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,91 @@
+#include "service/engine/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sparseagg {
+
+Executor::Executor(uint32_t threads) {
+  for (uint32_t i = 0; i < std::max(threads, 1u); ++i) {
+    threads_.emplace_back([this] { Work(); });
+  }
+}
+
+Executor::~Executor() {
+  WaitUntilIdle();
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Executor::Post(Task task) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+}
+
+void Executor::WaitUntilIdle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+}
+
+void Executor::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    ++running_;
+    lock.unlock();
+    task();
+    task = nullptr;  // what it holds is released before it counts as done
+    lock.lock();
+    if (--running_ == 0 && tasks_.empty()) changed_.notify_all();
+  }
+}
+
+struct Strand::Queue : std::enable_shared_from_this<Queue> {
+  explicit Queue(Executor& e) : executor(e) {}
+
+  // One task for each turn on the executor, so that a long strand does not keep others waiting.
+  void RunOne() {
+    Task task;
+    {
+      std::lock_guard lock(mutex);
+      task = std::move(tasks.front());
+      tasks.pop_front();
+    }
+    task();
+    task = nullptr;
+    std::lock_guard lock(mutex);
+    if (tasks.empty()) {
+      active = false;
+    } else {
+      PostNext();
+    }
+  }
+
+  void PostNext() {
+    executor.Post([self = shared_from_this()] { self->RunOne(); });
+  }
+
+  Executor& executor;
+  std::mutex mutex;
+  std::deque<Task> tasks;
+  bool active = false;  // a turn is posted or running
+};
+
+Strand::Strand(Executor& executor) : queue_(std::make_shared<Queue>(executor)) {}
+
+void Strand::Post(Task task) {
+  std::lock_guard lock(queue_->mutex);
+  queue_->tasks.push_back(std::move(task));
+  if (!std::exchange(queue_->active, true)) queue_->PostNext();
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,59 @@
+// Threads that fold updates and publish results. An Executor is a fixed pool; a Strand runs its
+// tasks one after the other in the order they were posted, and different strands side by side: one
+// strand for each round.
+#ifndef SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_
+#define SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+
+namespace sparseagg {
+
+// A task must not throw, and must not wait for another task.
+using Task = absl::AnyInvocable<void()>;
+
+// Thread-safe.
+class Executor {
+ public:
+  // At least one thread.
+  explicit Executor(uint32_t threads);
+  // Runs what is queued, tasks that these post included, then ends the threads.
+  ~Executor();
+
+  void Post(Task task);
+  // Returns when nothing is queued or running.
+  void WaitUntilIdle();
+
+ private:
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  uint64_t running_ = 0;
+  bool stopping_ = false;
+  std::vector<std::jthread> threads_;  // last: the threads use the members above
+};
+
+// Thread-safe. Tasks that were posted run even when the strand is gone. The executor must outlive
+// the strand.
+class Strand {
+ public:
+  explicit Strand(Executor& executor);
+  void Post(Task task);
+
+ private:
+  struct Queue;
+  std::shared_ptr<Queue> queue_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_

@@ -1,0 +1,85 @@
+#include "service/engine/names.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr size_t kRoundIdBytesMax = 63;
+constexpr size_t kRequestIdBytesMax = 64;
+constexpr size_t kContributorBytesMax = 128;
+constexpr size_t kUpdateIdBytesMax = 64;
+
+bool ConsistsOf(std::string_view text, std::string_view punctuation) {
+  return std::all_of(text.begin(), text.end(), [punctuation](unsigned char c) {
+    return absl::ascii_isalnum(c) || punctuation.find(static_cast<char>(c)) != punctuation.npos;
+  });
+}
+
+bool IsRoundId(std::string_view id) {
+  return !id.empty() && id.size() <= kRoundIdBytesMax && absl::ascii_islower(id[0]) &&
+         ConsistsOf(id, "-") && std::none_of(id.begin(), id.end(), absl::ascii_isupper);
+}
+
+absl::Status Invalid(std::string_view reason, std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
+}
+
+}  // namespace
+
+absl::Status ValidateRoundId(std::string_view round_id) {
+  if (IsRoundId(round_id)) return absl::OkStatus();
+  return Invalid("INVALID_ROUND_ID",
+                 absl::StrCat("round id ", Quoted(round_id), " is not 1 to ", kRoundIdBytesMax,
+                              " characters of [a-z0-9-] starting with a letter"));
+}
+
+absl::Status ValidateRoundName(std::string_view name) {
+  if (name.starts_with(kRoundPrefix) && IsRoundId(name.substr(kRoundPrefix.size()))) {
+    return absl::OkStatus();
+  }
+  return Invalid("INVALID_ROUND_NAME",
+                 absl::StrCat("round name ", Quoted(name),
+                              " is not \"rounds/\" and an id of [a-z0-9-] starting with a letter"));
+}
+
+absl::Status ValidateRequestId(std::string_view request_id) {
+  const bool printable = std::all_of(request_id.begin(), request_id.end(), absl::ascii_isprint);
+  if (request_id.size() <= kRequestIdBytesMax && printable) return absl::OkStatus();
+  return Invalid("INVALID_REQUEST_ID",
+                 absl::StrCat("request id ", Quoted(request_id), " is not at most ",
+                              kRequestIdBytesMax, " printable ASCII characters"));
+}
+
+absl::Status ValidateContributor(std::string_view contributor) {
+  if (!contributor.empty() && contributor.size() <= kContributorBytesMax &&
+      ConsistsOf(contributor, "._:@/-")) {
+    return absl::OkStatus();
+  }
+  return Invalid("INVALID_CONTRIBUTOR",
+                 absl::StrCat("contributor ", Quoted(contributor), " is not 1 to ",
+                              kContributorBytesMax, " characters of [A-Za-z0-9._:@/-]"));
+}
+
+absl::Status ValidateUpdateId(std::string_view update_id) {
+  if (!update_id.empty() && update_id.size() <= kUpdateIdBytesMax && ConsistsOf(update_id, "._-")) {
+    return absl::OkStatus();
+  }
+  return Invalid("INVALID_UPDATE_ID",
+                 absl::StrCat("update id ", Quoted(update_id), " is not 1 to ", kUpdateIdBytesMax,
+                              " characters of [A-Za-z0-9._-]"));
+}
+
+std::string Quoted(std::string_view name) {
+  constexpr size_t kShownBytes = 80;
+  const bool cut = name.size() > kShownBytes;
+  const std::string shown(name.substr(0, kShownBytes));
+  return absl::StrCat("\"", absl::CEscape(shown), cut ? "...\"" : "\"");
+}
+
+}  // namespace sparseagg

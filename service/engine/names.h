@@ -1,0 +1,32 @@
+// The names that come from outside, and what they may look like. All errors are INVALID_ARGUMENT
+// and quote the name.
+#ifndef SPARSEAGG_SERVICE_ENGINE_NAMES_H_
+#define SPARSEAGG_SERVICE_ENGINE_NAMES_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace sparseagg {
+
+inline constexpr std::string_view kRoundPrefix = "rounds/";
+
+// 1 to 63 characters of [a-z0-9-], the first a letter (INVALID_ROUND_ID).
+absl::Status ValidateRoundId(std::string_view round_id);
+// kRoundPrefix and a round id (INVALID_ROUND_NAME).
+absl::Status ValidateRoundName(std::string_view name);
+// At most 64 printable ASCII characters; may be empty (INVALID_REQUEST_ID).
+absl::Status ValidateRequestId(std::string_view request_id);
+// 1 to 128 characters of [A-Za-z0-9._:@/-] (INVALID_CONTRIBUTOR).
+absl::Status ValidateContributor(std::string_view contributor);
+// 1 to 64 characters of [A-Za-z0-9._-] (INVALID_UPDATE_ID).
+absl::Status ValidateUpdateId(std::string_view update_id);
+
+// A name from outside as it may stand in a message: in quotes, control characters escaped, cut at
+// 80 characters.
+std::string Quoted(std::string_view name);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_NAMES_H_

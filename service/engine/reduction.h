@@ -1,0 +1,21 @@
+// The stateless operator: the same checks and reducers as a round, with no name, no store and no
+// second thread.
+#ifndef SPARSEAGG_SERVICE_ENGINE_REDUCTION_H_
+#define SPARSEAGG_SERVICE_ENGINE_REDUCTION_H_
+
+#include <memory>
+
+#include "service/engine/admission.h"
+#include "service/engine/engine.h"
+#include "service/engine/tensor_reducers.h"
+
+namespace sparseagg {
+
+// Thread-safe. Updates are not recognised as resent: each one that was added counts. `options` and
+// `admission` must outlive it and its uploads.
+std::unique_ptr<Reduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
+                                         const EngineOptions& options, Admission& admission);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_REDUCTION_H_

@@ -1,0 +1,297 @@
+#include "service/engine/round.h"
+
+#include <shared_mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/engine/manifest.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status FailedPrecondition(std::string_view reason, std::string_view message) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, reason, message);
+}
+
+std::string StateOf(const RoundSnapshot& books) {
+  return absl::StrCat("round \"", books.name, "\" is ", std::string(RoundStateName(books.state)));
+}
+
+}  // namespace
+
+Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers,
+             const RoundServices& services)
+    : name_(std::move(name)),
+      spec_(reducers->spec()),
+      services_(services),
+      strand_(services.executor),
+      reducers_(std::move(reducers)) {
+  books_.name = name_;
+  books_.create_time = services_.options.now();
+  books_.tensors = reducers_->Describe();
+  books_.revision = 1;
+}
+
+// --- Looking ---
+
+RoundSnapshot Round::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  return SnapshotLocked();
+}
+
+RoundSnapshot Round::SnapshotLocked() const {
+  RoundSnapshot snapshot = books_;
+  snapshot.spec = spec_;
+  return snapshot;
+}
+
+absl::StatusOr<std::shared_ptr<const PublishedResult>> Round::Result() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (result_ != nullptr) return result_;
+  return FailedPrecondition("ROUND_NOT_PUBLISHED",
+                            absl::StrCat(StateOf(books_), " and has no result",
+                                         books_.state == RoundState::kOpen ? "; seal it first" : "",
+                                         books_.state == RoundState::kSealed ? " yet" : ""));
+}
+
+absl::StatusOr<std::shared_ptr<const TensorReducers>> Round::OpenReducers() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (books_.state != RoundState::kOpen) return NotOpenLocked("accepts no updates");
+  return reducers_;
+}
+
+absl::StatusOr<std::optional<UpdateRecord>> Round::Counted(const std::string& contributor) const {
+  std::shared_lock gate(gate_);
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
+  }
+  return services_.store.Find(name_, contributor);
+}
+
+absl::Status Round::CheckExistsLocked() const {
+  if (!deleted_) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
+                   absl::StrCat("round \"", name_, "\" does not exist"));
+}
+
+absl::Status Round::CheckNotGivenUpLocked() const {
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (books_.state != RoundState::kAborted) return absl::OkStatus();
+  return NotOpenLocked("accepts no updates");
+}
+
+absl::Status Round::NotOpenLocked(std::string_view what) const {
+  return FailedPrecondition("ROUND_NOT_OPEN",
+                            absl::StrCat(StateOf(books_), " and ", std::string(what)));
+}
+
+// --- Counting ---
+
+absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& staging) {
+  std::vector<uint64_t> nnz;
+  for (const StagedUpdate& tensor : update.staged) nnz.push_back(tensor.entries.nnz);
+
+  std::shared_lock gate(gate_);
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(const PutResult put,
+                             services_.store.Put(update.record, update.payload));
+  if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);
+
+  strand_.Post([self = shared_from_this(), staged = std::move(update.staged),
+                weight = update.record.weight,
+                held = std::move(staging)]() mutable { self->Fold(std::move(staged), weight); });
+  {
+    std::lock_guard lock(mutex_);
+    CountAcceptedLocked(update, nnz);
+  }
+  gate.unlock();
+  NotifyChange();
+  return MakeReceipt(put.record, /*duplicate=*/false);
+}
+
+void Round::CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz) {
+  ++books_.contributors;
+  books_.bytes_received += update.payload_bytes;
+  for (size_t i = 0; i < nnz.size(); ++i) books_.tensors[i].nnz_received += nnz[i];
+  ++books_.revision;
+}
+
+Receipt Round::AnswerResend(const UpdateRecord& record) {
+  std::lock_guard lock(mutex_);
+  ++duplicates_;
+  return MakeReceipt(record, /*duplicate=*/true);
+}
+
+Receipt Round::MakeReceipt(const UpdateRecord& record, bool duplicate) const {
+  return {.round = name_,
+          .contributor = record.contributor,
+          .update_id = record.update_id,
+          .duplicate = duplicate,
+          .sequence = record.sequence,
+          .digest = record.digest,
+          .durability = spec_.durability};
+}
+
+void Round::CountRefusal(const absl::Status& refusal) {
+  if (RetryAfterMs(refusal) > 0) return;
+  const std::string reason = ErrorReason(refusal);
+  std::lock_guard lock(mutex_);
+  ++rejected_[reason.empty() ? "UNKNOWN" : reason];
+}
+
+// --- Changing the state ---
+
+absl::StatusOr<RoundSnapshot> Round::Seal() {
+  std::unique_lock gate(gate_);
+  RoundSnapshot sealed;
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+    const auto next = Next(books_.state, RoundEvent::kSeal);
+    if (!next.has_value()) return NotOpenLocked("cannot be sealed");
+    if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed, services_.store.CloseRound(name_));
+  const auto now = services_.options.now();
+  {
+    std::lock_guard lock(mutex_);
+    books_.state = *Next(books_.state, RoundEvent::kSeal);
+    books_.seal_time = now;
+    ++books_.revision;
+    sealed = SnapshotLocked();
+  }
+  // Behind every fold: no commit is under way, and all before have posted theirs.
+  strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
+    self->Publish(std::move(closed));
+  });
+  gate.unlock();
+  NotifyChange();
+  return sealed;
+}
+
+absl::StatusOr<RoundSnapshot> Round::Abort() {
+  {
+    std::unique_lock gate(gate_);
+    {
+      std::lock_guard lock(mutex_);
+      SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+      const auto next = Next(books_.state, RoundEvent::kAbort);
+      if (!next.has_value()) {
+        return FailedPrecondition(
+            "ROUND_NOT_ABORTABLE",
+            absl::StrCat(StateOf(books_), " and cannot be aborted; delete it instead"));
+      }
+      if (*next == books_.state) return SnapshotLocked();  // a retry
+    }
+    SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseRound(name_));
+    MarkAborted(/*failure=*/"");
+  }
+  NotifyChange();
+  return Snapshot();
+}
+
+void Round::MarkAborted(std::string failure) {
+  std::shared_ptr<TensorReducers>
+      freed;  // after the lock; by the last user, if a fold is under way
+  std::lock_guard lock(mutex_);
+  books_.state = *Next(books_.state, RoundEvent::kAbort);
+  books_.failure = std::move(failure);
+  ++books_.revision;
+  freed = std::move(reducers_);
+}
+
+absl::Status Round::Delete() {
+  std::unique_lock gate(gate_);
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+    if (!IsFinal(books_.state)) {
+      return FailedPrecondition(
+          "ROUND_NOT_FINAL",
+          absl::StrCat(StateOf(books_), " and cannot be deleted; abort it first"));
+    }
+  }
+  SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseRound(name_));
+  std::lock_guard lock(mutex_);
+  books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
+  result_.reset();
+  deleted_ = true;
+  return absl::OkStatus();
+}
+
+void Round::NotifyChange() {
+  if (!watchers_.empty()) watchers_.Notify(Snapshot());
+}
+
+// --- On the strand ---
+
+std::shared_ptr<TensorReducers> Round::Reducers() const {
+  std::lock_guard lock(mutex_);
+  return reducers_;
+}
+
+void Round::Fold(StagedTensors update, float weight) {
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return;
+  const absl::Status folded = reducers->Accumulate(std::move(update), weight);
+  if (!folded.ok()) Fail(folded);
+}
+
+void Round::Publish(std::vector<UpdateRecord> closed) {
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return;
+  absl::StatusOr<PublishedResult> report = reducers->Report();
+  if (!report.ok()) return Fail(report.status());
+  auto result = std::make_shared<PublishedResult>(*std::move(report));
+  Manifest manifest = DescribeResult(std::move(closed), result->tensors);
+  manifest.infinite_values = result->manifest.infinite_values;
+  manifest.publish_time = services_.options.now();
+  {
+    std::shared_lock gate(gate_);  // the books are still this round's when they are erased
+    std::unique_lock lock(mutex_);
+    const auto next = Next(books_.state, RoundEvent::kPublish);
+    if (!next.has_value()) return;  // aborted meanwhile
+    manifest.rejected = rejected_;
+    manifest.duplicates = duplicates_;
+    for (size_t i = 0; i < result->tensors.size(); ++i) {
+      books_.tensors[i].nnz_result = result->tensors[i].nnz();
+    }
+    books_.state = *next;
+    books_.publish_time = manifest.publish_time;
+    books_.manifest = manifest;
+    ++books_.revision;
+    result->manifest = std::move(manifest);
+    result_ = std::move(result);
+    reducers_.reset();
+    lock.unlock();
+    const absl::Status erased = services_.store.ErasePayloads(name_);
+    if (!erased.ok()) {
+      lock.lock();
+      books_.failure = absl::StrCat("published, but raw updates could not be erased: ",
+                                    std::string(erased.message()));
+    }
+  }
+  NotifyChange();
+}
+
+void Round::Fail(const absl::Status& status) {
+  {
+    std::unique_lock gate(gate_);
+    if (Reducers() == nullptr) return;  // aborted meanwhile
+    std::string failure(status.message());
+    // The round ends even when its books cannot be erased now: DeleteRound() tries again.
+    const absl::Status erased = services_.store.EraseRound(name_);
+    if (!erased.ok()) absl::StrAppend(&failure, "; and: ", std::string(erased.message()));
+    MarkAborted(std::move(failure));
+  }
+  NotifyChange();
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,114 @@
+// One round: its state, the books of what was counted, and the strand on which its updates are
+// folded.
+//
+// Two locks. `gate_` keeps commits (an update becomes counted) and cuts (seal, abort, delete)
+// apart, so that every update is either in the sealed set and folded, or refused. `mutex_` guards
+// the fields and is held for moments only. Lock order: gate_, mutex_. Nothing waits for the
+// executor while it holds either; watchers are called without both.
+#ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_H_
+#define SPARSEAGG_SERVICE_ENGINE_ROUND_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "service/engine/admission.h"
+#include "service/engine/commit_gate.h"
+#include "service/engine/engine.h"
+#include "service/engine/executor.h"
+#include "service/engine/tensor_reducers.h"
+#include "service/engine/watchers.h"
+
+namespace sparseagg {
+
+// What all rounds of an engine use; outlives them.
+struct RoundServices {
+  const EngineOptions& options;
+  UpdateStore& store;
+  Executor& executor;
+};
+
+// An update that passed every check and waits to be counted.
+struct PreparedUpdate {
+  UpdateRecord record;
+  std::vector<std::string_view>
+      payload;  // in the order of the specification, indices before values
+  uint64_t payload_bytes = 0;
+  StagedTensors staged;
+};
+
+// Thread-safe. Owned by std::shared_ptr: folds under way keep it alive.
+class Round : public std::enable_shared_from_this<Round> {
+ public:
+  // REQUIRES: the store has the books of `name` open when the round becomes visible.
+  Round(std::string name, std::unique_ptr<TensorReducers> reducers, const RoundServices& services);
+
+  const std::string& name() const { return name_; }
+  const RoundSpec& spec() const { return spec_; }
+  RoundSnapshot Snapshot() const;
+  // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless PUBLISHED.
+  absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
+  WatchHandle Watch(OnChange on_change) { return watchers_.Add(std::move(on_change)); }
+
+  // What Stage() needs. FAILED_PRECONDITION (ROUND_NOT_OPEN) unless OPEN.
+  absl::StatusOr<std::shared_ptr<const TensorReducers>> OpenReducers() const;
+  // The counted update of a contributor, if any. FAILED_PRECONDITION (ROUND_NOT_OPEN) when ABORTED:
+  // nothing counts.
+  absl::StatusOr<std::optional<UpdateRecord>> Counted(const std::string& contributor) const;
+
+  // Counts an update, or answers for one that was counted. Takes `staging` and the staged entries
+  // only when it counts; they are released after the fold. Errors are those of UpdateStore::Put().
+  absl::StatusOr<Receipt> Commit(PreparedUpdate& update, Reservation& staging);
+  // Answers a resend without its bytes. REQUIRES: `record` came from Counted().
+  Receipt AnswerResend(const UpdateRecord& record);
+  // Enters a refused submission in the books. One that may be tried again is not final and not
+  // entered.
+  void CountRefusal(const absl::Status& refusal);
+
+  // Events of round_state.h. FAILED_PRECONDITION: ROUND_NOT_OPEN (seal), ROUND_NOT_ABORTABLE,
+  // ROUND_NOT_FINAL (delete); NOT_FOUND (ROUND_NOT_FOUND) after Delete().
+  absl::StatusOr<RoundSnapshot> Seal();
+  absl::StatusOr<RoundSnapshot> Abort();
+  absl::Status Delete();
+  // The last call of every watcher; after Delete().
+  void NotifyDeleted() { watchers_.NotifyDeleted(); }
+
+ private:
+  absl::Status CheckExistsLocked() const;
+  // Refuses what cannot be counted any more nor have been counted before.
+  absl::Status CheckNotGivenUpLocked() const;
+  absl::Status NotOpenLocked(std::string_view what) const;
+  RoundSnapshot SnapshotLocked() const;
+  Receipt MakeReceipt(const UpdateRecord& record, bool duplicate) const;
+  void CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz);
+
+  // On the strand.
+  void Fold(StagedTensors update, float weight);
+  void Publish(std::vector<UpdateRecord> closed);
+  void Fail(const absl::Status& status);
+
+  // REQUIRES: gate_ is held exclusively and the event is legal.
+  void MarkAborted(std::string failure);
+  std::shared_ptr<TensorReducers> Reducers() const;
+  void NotifyChange();
+
+  const std::string name_;
+  const RoundSpec spec_;
+  const RoundServices services_;
+  Strand strand_;
+  Watchers watchers_;
+  mutable CommitGate gate_;
+
+  mutable std::mutex mutex_;                  // guards all below
+  std::shared_ptr<TensorReducers> reducers_;  // null once reported or given up
+  RoundSnapshot books_;                       // spec left empty: spec_ never changes
+  std::map<std::string, uint64_t> rejected_;
+  uint64_t duplicates_ = 0;
+  std::shared_ptr<const PublishedResult> result_;
+  bool deleted_ = false;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_ROUND_H_

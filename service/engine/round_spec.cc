@@ -1,0 +1,77 @@
+#include "service/engine/round_spec.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/engine/names.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+std::string_view DurabilityName(Durability durability) {
+  return durability == Durability::kDurable ? "durable" : "memory";
+}
+
+absl::Status CheckDurability(Durability durability, const UpdateStore& store) {
+  if (store.Supports(durability)) return absl::OkStatus();
+  std::string supported;
+  for (const Durability other : {Durability::kMemory, Durability::kDurable}) {
+    if (!store.Supports(other)) continue;
+    absl::StrAppend(&supported, supported.empty() ? "" : ", ", std::string(DurabilityName(other)));
+  }
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "DURABILITY_UNSUPPORTED",
+      absl::StrCat("this server does not offer durability \"",
+                   std::string(DurabilityName(durability)), "\"; it offers: ", supported));
+}
+
+auto Fields(const TensorSpec& spec) {
+  return std::tie(spec.name, spec.value_type, spec.dense_shape, spec.sparse_dim, spec.op,
+                  spec.integer_overflow, spec.plan);
+}
+
+}  // namespace
+
+absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions& options,
+                                             const UpdateStore& store) {
+  if (spec.tensors.empty() || spec.tensors.size() > options.limits.round_tensors_max) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+                     absl::StrCat("a round has 1 to ", options.limits.round_tensors_max,
+                                  " tensors; this one has ", spec.tensors.size()));
+  }
+  std::set<std::string_view> names;
+  for (TensorSpec& tensor : spec.tensors) {
+    if (!names.insert(tensor.name).second) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument, "DUPLICATE_TENSOR",
+          absl::StrCat("tensor ", Quoted(tensor.name), " stands twice in the specification"));
+    }
+    if (tensor.op.empty()) tensor.op = "sum";
+  }
+  if (spec.durability == Durability{}) spec.durability = options.default_durability;
+  SPARSEAGG_RETURN_IF_ERROR(CheckDurability(spec.durability, store));
+  return spec;
+}
+
+bool SameSpec(const RoundSpec& a, const RoundSpec& b) {
+  return a.durability == b.durability &&
+         std::equal(
+             a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+             [](const TensorSpec& x, const TensorSpec& y) { return Fields(x) == Fields(y); });
+}
+
+TensorSpec ResultSpec(const TensorSpec& spec) {
+  TensorSpec result = spec;
+  if (spec.op != "count") return result;
+  result.value_type = ValueType::kU64;
+  result.dense_shape.resize(spec.sparse_dim);
+  if (spec.sparse_dim == 0) result.dense_shape = {1};
+  return result;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,90 @@
+#include "service/engine/round_table.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/engine/names.h"
+#include "service/engine/round_spec.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+
+absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequest(const CreateRoundArgs& args) const {
+  std::lock_guard lock(mutex_);
+  return FindRequestLocked(args);
+}
+
+absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
+    const CreateRoundArgs& args) const {
+  const auto request = name_by_request_id_.find(args.request_id);
+  if (request != name_by_request_id_.end()) {
+    const Entry& first = by_name_.find(request->second)->second;
+    if (first.args.round_id == args.round_id && SameSpec(first.args.spec, args.spec)) {
+      return first.round;
+    }
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "REQUEST_ID_CONFLICT",
+        absl::StrCat("request id \"", args.request_id, "\" created round \"", first.round->name(),
+                     "\" with another id or specification; use a new request id"));
+  }
+  if (!args.round_id.empty() &&
+      by_name_.contains(absl::StrCat(std::string(kRoundPrefix), args.round_id))) {
+    return MakeError(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
+                     absl::StrCat("round \"", std::string(kRoundPrefix), args.round_id,
+                                  "\" exists already; choose another id or delete it"));
+  }
+  if (by_name_.size() >= rounds_max_) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "ROUNDS_FULL",
+                     absl::StrCat("rounds-max = ", rounds_max_,
+                                  " rounds exist; delete those that are not needed any more"));
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
+    const CreateRoundArgs& args, std::shared_ptr<Round> round,
+    const std::function<absl::Status()>& open_books) {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_ASSIGN_OR_RETURN(auto earlier, FindRequestLocked(args));
+  if (earlier != nullptr) return earlier;
+  SPARSEAGG_RETURN_IF_ERROR(open_books());
+  if (!args.request_id.empty()) name_by_request_id_[args.request_id] = round->name();
+  by_name_[round->name()] = {round, args};
+  return round;
+}
+
+absl::StatusOr<std::shared_ptr<Round>> RoundTable::Find(std::string_view name) const {
+  SPARSEAGG_RETURN_IF_ERROR(ValidateRoundName(name));
+  std::lock_guard lock(mutex_);
+  const auto found = by_name_.find(name);
+  if (found != by_name_.end()) return found->second.round;
+  return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
+                   absl::StrCat("round ", Quoted(name), " does not exist"));
+}
+
+bool RoundTable::Contains(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  return by_name_.contains(name);
+}
+
+std::vector<std::shared_ptr<Round>> RoundTable::List(std::string_view after, size_t limit) const {
+  std::vector<std::shared_ptr<Round>> rounds;
+  std::lock_guard lock(mutex_);
+  for (auto entry = by_name_.upper_bound(after); entry != by_name_.end() && rounds.size() < limit;
+       ++entry) {
+    rounds.push_back(entry->second.round);
+  }
+  return rounds;
+}
+
+void RoundTable::Erase(const Round& round) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_name_.find(round.name());
+  if (found == by_name_.end() || found->second.round.get() != &round) return;
+  if (!found->second.args.request_id.empty()) {
+    name_by_request_id_.erase(found->second.args.request_id);
+  }
+  by_name_.erase(found);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,57 @@
+// The rounds that exist, by name, and the requests that created them.
+#ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
+#define SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "service/engine/round.h"
+
+namespace sparseagg {
+
+// Thread-safe.
+class RoundTable {
+ public:
+  explicit RoundTable(uint64_t rounds_max) : rounds_max_(rounds_max) {}
+
+  // The round that an earlier call with this request made, or null. INVALID_ARGUMENT
+  // (REQUEST_ID_CONFLICT) when that call asked for something else; ALREADY_EXISTS (ROUND_EXISTS)
+  // when another request made a round of the name; RESOURCE_EXHAUSTED (ROUNDS_FULL). A request is
+  // remembered as long as its round exists. REQUIRES: args.spec is normalised.
+  absl::StatusOr<std::shared_ptr<Round>> FindRequest(const CreateRoundArgs& args) const;
+
+  // Enters a round, checked again as in FindRequest(): the round of an equal request that was
+  // faster is returned instead. `open_books` is called once the name is known to be free; its error
+  // ends the call.
+  absl::StatusOr<std::shared_ptr<Round>> Insert(const CreateRoundArgs& args,
+                                                std::shared_ptr<Round> round,
+                                                const std::function<absl::Status()>& open_books);
+
+  // INVALID_ARGUMENT (INVALID_ROUND_NAME), NOT_FOUND (ROUND_NOT_FOUND).
+  absl::StatusOr<std::shared_ptr<Round>> Find(std::string_view name) const;
+  bool Contains(const std::string& name) const;
+  // With a name above `after`, ascending, at most `limit`.
+  std::vector<std::shared_ptr<Round>> List(std::string_view after, size_t limit) const;
+  void Erase(const Round& round);
+
+ private:
+  struct Entry {
+    std::shared_ptr<Round> round;
+    CreateRoundArgs args;
+  };
+  absl::StatusOr<std::shared_ptr<Round>> FindRequestLocked(const CreateRoundArgs& args) const;
+
+  const uint64_t rounds_max_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry, std::less<>> by_name_;
+  std::map<std::string, std::string> name_by_request_id_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_

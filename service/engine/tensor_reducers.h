@@ -1,0 +1,62 @@
+// The aggregators of one specification, one for each tensor: what a round and a stateless reduction
+// have in common.
+//
+//   Stage (any thread, no change) -> Accumulate (one thread at a time) -> Report
+#ifndef SPARSEAGG_SERVICE_ENGINE_TENSOR_REDUCERS_H_
+#define SPARSEAGG_SERVICE_ENGINE_TENSOR_REDUCERS_H_
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "service/engine/engine.h"
+#include "service/engine/update.h"
+
+namespace sparseagg {
+
+// One update, decoded and found valid, in memory of the back end; in the order of the
+// specification.
+using StagedTensors = std::vector<StagedUpdate>;
+
+class TensorReducers {
+ public:
+  // Plans every tensor. Errors are those of MakeReduceSpec(), MakePlan() and
+  // Backend::NewAggregator().
+  static absl::StatusOr<std::unique_ptr<TensorReducers>> Make(const RoundSpec& spec,
+                                                              Backend& backend);
+
+  const RoundSpec& spec() const { return spec_; }
+  // Names, plans and reasons; the counters are 0.
+  std::vector<TensorStatus> Describe() const;
+
+  // Decodes and validates. `plan` comes from PlanUpdate(). Changes nothing. Thread-safe, also
+  // beside the rest.
+  absl::StatusOr<StagedTensors> Stage(std::span<const EncodedTensor> tensors,
+                                      const UpdatePlan& plan, float weight) const;
+
+  // Folds an update into every tensor. After an error the reducers are of no more use: some tensors
+  // may have it.
+  absl::Status Accumulate(StagedTensors update, float weight);
+
+  // The results, with manifest.infinite_values set and the rest of the manifest empty. Ends the
+  // reducers.
+  absl::StatusOr<PublishedResult> Report();
+
+ private:
+  struct Reducer {
+    ReduceSpec spec;
+    Plan plan;
+    std::unique_ptr<Aggregator> aggregator;
+  };
+
+  TensorReducers(RoundSpec spec, std::string backend)
+      : spec_(std::move(spec)), backend_(std::move(backend)) {}
+
+  RoundSpec spec_;
+  std::string backend_;
+  std::vector<Reducer> reducers_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_TENSOR_REDUCERS_H_

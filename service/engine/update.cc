@@ -1,0 +1,143 @@
+#include "service/engine/update.h"
+
+#include <bit>
+#include <limits>
+#include <map>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "service/engine/names.h"
+#include "service/store/digest.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+
+absl::Status Invalid(std::string_view reason, std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
+}
+
+// Sizes come from outside; a sum or product beyond 64 bits stays at the top, above every limit.
+uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a > kMax - b ? kMax : a + b; }
+uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
+  return b != 0 && a > kMax / b ? kMax : a * b;
+}
+
+uint64_t LengthOf(ByteChain chain) {
+  uint64_t bytes = 0;
+  for (const std::string_view piece : chain) bytes += piece.size();
+  return bytes;
+}
+
+// Where the update has each tensor of the specification.
+absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
+                                                 std::span<const EncodedHeader> headers) {
+  std::map<std::string_view, size_t> by_name;
+  for (size_t i = 0; i < headers.size(); ++i) {
+    if (!by_name.emplace(headers[i].name, i).second) {
+      return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor ", Quoted(headers[i].name),
+                                                      " stands twice in the update"));
+    }
+  }
+  std::vector<size_t> order;
+  order.reserve(spec.tensors.size());
+  std::string missing;
+  for (const TensorSpec& tensor : spec.tensors) {
+    const auto found = by_name.find(tensor.name);
+    if (found == by_name.end()) {
+      if (missing.empty()) missing = Quoted(tensor.name);
+      continue;
+    }
+    order.push_back(found->second);
+    by_name.erase(found);
+  }
+  if (!by_name.empty()) {
+    return Invalid("UNKNOWN_TENSOR", absl::StrCat("tensor ", Quoted(by_name.begin()->first),
+                                                  " is not one of the round's tensors"));
+  }
+  if (!missing.empty()) {
+    return Invalid(
+        "MISSING_TENSOR",
+        absl::StrCat("tensor ", missing,
+                     " is not in the update; send it with nnz 0 when it was not touched"));
+  }
+  return order;
+}
+
+}  // namespace
+
+absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const EncodedHeader> headers,
+                                      const Limits& limits) {
+  UpdatePlan plan;
+  SPARSEAGG_ASSIGN_OR_RETURN(plan.order, MatchTensors(spec, headers));
+  plan.staged_bytes = plan.order.size() * sizeof(StagedUpdate);  // empty updates are not free
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    const TensorSpec& tensor = spec.tensors[i];
+    const EncodedHeader& header = headers[plan.order[i]];
+    SPARSEAGG_RETURN_IF_ERROR(InspectTensor(header, tensor));
+    if (header.nnz > limits.update_nnz_max) {
+      return Invalid("UPDATE_TOO_LARGE",
+                     absl::StrCat("tensor ", Quoted(header.name), ": nnz ", header.nnz,
+                                  " is more than update-nnz-max = ", limits.update_nnz_max));
+    }
+    SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(tensor));
+    plan.payload_bytes =
+        SaturatingAdd(plan.payload_bytes, SaturatingAdd(header.indices_bytes, header.values_bytes));
+    const uint64_t entry_bytes = sizeof(uint64_t) + layout.row_bytes();
+    plan.staged_bytes =
+        SaturatingAdd(plan.staged_bytes, SaturatingMultiply(header.nnz, entry_bytes));
+  }
+  if (plan.payload_bytes > limits.update_bytes_max) {
+    return Invalid("UPDATE_TOO_LARGE",
+                   absl::StrCat("the update has ", plan.payload_bytes,
+                                " bytes, more than update-bytes-max = ", limits.update_bytes_max));
+  }
+  return plan;
+}
+
+std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
+  std::vector<EncodedHeader> headers;
+  headers.reserve(tensors.size());
+  for (const EncodedTensor& tensor : tensors) headers.push_back(tensor.header);
+  return headers;
+}
+
+absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors) {
+  for (const EncodedTensor& tensor : tensors) {
+    const EncodedHeader& header = tensor.header;
+    const uint64_t indices_bytes = LengthOf(tensor.indices);
+    const uint64_t values_bytes = LengthOf(tensor.values);
+    if (indices_bytes == header.indices_bytes && values_bytes == header.values_bytes) continue;
+    return Invalid(
+        "SIZE_MISMATCH",
+        absl::StrCat("tensor ", Quoted(header.name), ": the header states ", header.indices_bytes,
+                     " bytes of indices and ", header.values_bytes, " of values, the payload has ",
+                     indices_bytes, " and ", values_bytes));
+  }
+  return absl::OkStatus();
+}
+
+std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
+                         std::span<const size_t> order) {
+  Sha256 digest;
+  digest.U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
+  for (const size_t position : order) {
+    const EncodedTensor& tensor = tensors[position];
+    const EncodedHeader& header = tensor.header;
+    const auto encoding = FindEncoding(header.encoding);
+    digest.String(header.name).String(encoding.ok() ? (*encoding)->name : header.encoding);
+    digest.U32(static_cast<uint32_t>(header.value_type));
+    digest.U32(static_cast<uint32_t>(header.index_type));
+    digest.U32(header.sparse_dim).U64(header.dense_shape.size());
+    for (const int64_t dimension : header.dense_shape) digest.U64(static_cast<uint64_t>(dimension));
+    digest.U64(header.nnz).U64(header.indices_bytes);
+    for (const std::string_view piece : tensor.indices) digest.Bytes(piece);
+    digest.U64(header.values_bytes);
+    for (const std::string_view piece : tensor.values) digest.Bytes(piece);
+  }
+  return digest.Finish();
+}
+
+}  // namespace sparseagg

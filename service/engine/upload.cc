@@ -1,0 +1,187 @@
+#include "service/engine/upload.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/crc32c.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+auto Fields(const EncodedHeader& h) {
+  return std::tie(h.name, h.encoding, h.value_type, h.dense_shape, h.sparse_dim, h.index_type,
+                  h.nnz, h.indices_bytes, h.values_bytes);
+}
+
+absl::Status OffsetMismatch(uint64_t offset, uint64_t committed) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH",
+                   absl::StrCat("the chunk starts at offset ", offset, ", expected ", committed));
+}
+
+}  // namespace
+
+// What one stream holds of an upload.
+class ChunkedUpload::Writer : public Upload {
+ public:
+  Writer(std::shared_ptr<ChunkedUpload> upload, uint64_t writer)
+      : upload_(std::move(upload)), writer_(writer) {}
+
+  uint64_t committed_offset() const override { return upload_->committed(); }
+  uint64_t total_bytes() const override { return upload_->args_.total_bytes; }
+  absl::Status Append(uint64_t offset, std::string_view data,
+                      std::optional<uint32_t> crc32c) override {
+    return upload_->Append(writer_, offset, data, crc32c);
+  }
+  absl::StatusOr<Receipt> Finish() override { return upload_->Finish(writer_); }
+
+ private:
+  const std::shared_ptr<ChunkedUpload> upload_;
+  const uint64_t writer_;
+};
+
+absl::StatusOr<std::shared_ptr<ChunkedUpload>> ChunkedUpload::Make(UploadArgs args) {
+  std::unique_ptr<char[]> bytes(new (std::nothrow) char[args.total_bytes]);
+  if (bytes == nullptr) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL",
+                     absl::StrCat("no memory for an update of ", args.total_bytes, " bytes"));
+  }
+  return std::shared_ptr<ChunkedUpload>(new ChunkedUpload(std::move(args), std::move(bytes)));
+}
+
+ChunkedUpload::ChunkedUpload(UploadArgs args, std::unique_ptr<char[]> bytes)
+    : args_(std::move(args)), bytes_(std::move(bytes)), last_used_(args_.now()) {}
+
+bool ChunkedUpload::SameAs(const UpdateHeader& header,
+                           std::span<const EncodedHeader> tensors) const {
+  return header.weight == args_.header.weight &&
+         std::equal(tensors.begin(), tensors.end(), args_.tensors.begin(), args_.tensors.end(),
+                    [](const auto& a, const auto& b) { return Fields(a) == Fields(b); });
+}
+
+absl::StatusOr<std::unique_ptr<Upload>> ChunkedUpload::NewWriter() {
+  const auto now = args_.now();
+  std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kFinishing) {
+    // As long as validating and storing a large update takes, roughly.
+    constexpr uint64_t kRetryAfterMs = 500;
+    return WithRetryAfter(
+        MakeError(absl::StatusCode::kAborted, "UPLOAD_BUSY",
+                  absl::StrCat("update \"", args_.header.update_id, "\" is complete and being ",
+                               "counted for another stream; try again for its receipt")),
+        kRetryAfterMs);
+  }
+  if (phase_ == Phase::kClosed) return closed_because_;
+  last_used_ = now;
+  return std::make_unique<Writer>(shared_from_this(), ++writer_);
+}
+
+void ChunkedUpload::Close(const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kReceiving) CloseLocked(why);
+}
+
+void ChunkedUpload::CloseLocked(const absl::Status& why) {
+  phase_ = Phase::kClosed;
+  closed_because_ = why;
+  bytes_.reset();
+  args_.memory = Reservation();
+  args_.staging = Reservation();
+}
+
+bool ChunkedUpload::closed() const {
+  std::lock_guard lock(mutex_);
+  return phase_ == Phase::kClosed;
+}
+
+std::chrono::system_clock::time_point ChunkedUpload::last_used() const {
+  std::lock_guard lock(mutex_);
+  return last_used_;
+}
+
+uint64_t ChunkedUpload::committed() const {
+  std::lock_guard lock(mutex_);
+  return committed_;
+}
+
+absl::Status ChunkedUpload::CheckWriterLocked(uint64_t writer) const {
+  if (phase_ == Phase::kClosed) return closed_because_;
+  if (writer == writer_) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kAborted, "UPLOAD_TAKEN_OVER",
+                   absl::StrCat("another stream has resumed update \"", args_.header.update_id,
+                                "\"; begin it again to continue here"));
+}
+
+absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, std::string_view data,
+                                   std::optional<uint32_t> crc32c) {
+  if (crc32c.has_value() && Crc32c(data) != *crc32c) {
+    return MakeError(
+        absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH",
+        absl::StrCat("the chunk at offset ", offset, " was damaged on its way: CRC-32C ",
+                     absl::Hex(Crc32c(data), absl::kZeroPad8), " is not ",
+                     absl::Hex(*crc32c, absl::kZeroPad8), "; send it again"));
+  }
+  const auto now = args_.now();
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckWriterLocked(writer));
+  if (offset != committed_) return OffsetMismatch(offset, committed_);
+  if (data.size() > args_.total_bytes - committed_) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_TOO_LONG",
+                     absl::StrCat("the chunk ends at byte ", offset + data.size(),
+                                  ", the headers state ", args_.total_bytes));
+  }
+  if (!data.empty()) std::memcpy(bytes_.get() + offset, data.data(), data.size());
+  committed_ += data.size();
+  last_used_ = now;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckWriterLocked(writer));
+    if (phase_ == Phase::kFinishing || committed_ != args_.total_bytes) {
+      return MakeError(
+          absl::StatusCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
+          absl::StrCat("the update has ", committed_, " of ", args_.total_bytes, " bytes"));
+    }
+    phase_ = Phase::kFinishing;
+  }
+  absl::StatusOr<Receipt> receipt = CommitBytes();
+  std::lock_guard lock(mutex_);
+  const absl::StatusCode code = receipt.status().code();
+  if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kResourceExhausted) {
+    phase_ = Phase::kReceiving;  // complete and kept: a retry need not send it again
+  } else {
+    CloseLocked(MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED",
+                          absl::StrCat("update \"", args_.header.update_id,
+                                       "\" was answered already; begin it again to ask")));
+  }
+  return receipt;
+}
+
+absl::StatusOr<Receipt> ChunkedUpload::CommitBytes() {
+  // Two pieces for each tensor, each a chain of its own.
+  std::vector<std::string_view> pieces;
+  pieces.reserve(2 * args_.tensors.size());
+  const char* next = bytes_.get();
+  for (const EncodedHeader& header : args_.tensors) {
+    for (const uint64_t size : {header.indices_bytes, header.values_bytes}) {
+      pieces.emplace_back(next, size);
+      next += size;
+    }
+  }
+  std::vector<EncodedTensor> tensors;
+  tensors.reserve(args_.tensors.size());
+  for (size_t i = 0; i < args_.tensors.size(); ++i) {
+    tensors.push_back(
+        {args_.tensors[i], ByteChain(&pieces[2 * i], 1), ByteChain(&pieces[2 * i + 1], 1)});
+  }
+  return args_.commit(args_.header, tensors, args_.staging);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,82 @@
+// An update that arrives in chunks. Its bytes outlive the stream that brought them: another stream
+// can take over where the first broke off. One stream writes at a time, the latest.
+//
+//   receiving --Finish--> finishing --counted or refused--> closed         (closed also by Close():
+//   idle, round ended)
+//       ^--------------------'  when the server is busy: the bytes stay
+#ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_
+#define SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "service/engine/admission.h"
+#include "service/engine/engine.h"
+
+namespace sparseagg {
+
+// Counts a complete update. Takes `staging` when it does.
+using CommitUpload = std::function<absl::StatusOr<Receipt>(
+    const UpdateHeader& header, std::span<const EncodedTensor> tensors, Reservation& staging)>;
+
+struct UploadArgs {
+  UpdateHeader header;
+  std::vector<EncodedHeader> tensors;
+  uint64_t total_bytes = 0;  // of the byte string
+  Reservation memory;        // for the byte string
+  Reservation staging;       // for the decoded entries
+  CommitUpload commit;
+  std::function<std::chrono::system_clock::time_point()> now;
+};
+
+// Thread-safe.
+class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
+ public:
+  // RESOURCE_EXHAUSTED (STAGING_FULL) when the system has no memory for the byte string.
+  static absl::StatusOr<std::shared_ptr<ChunkedUpload>> Make(UploadArgs args);
+
+  const UpdateHeader& header() const { return args_.header; }
+  // Whether a repeated BeginUpload describes the same update.
+  bool SameAs(const UpdateHeader& header, std::span<const EncodedHeader> tensors) const;
+
+  // A handle that writes from now on; ABORTED (UPLOAD_TAKEN_OVER) for the one before. ABORTED
+  // (UPLOAD_BUSY) while the update is being finished: a retry will be answered with the receipt.
+  absl::StatusOr<std::unique_ptr<Upload>> NewWriter();
+
+  // Frees the bytes; handles answer with `why`. Leaves an update alone that is being finished.
+  void Close(const absl::Status& why);
+  bool closed() const;
+  std::chrono::system_clock::time_point last_used() const;
+
+ private:
+  class Writer;
+  enum class Phase { kReceiving, kFinishing, kClosed };
+
+  ChunkedUpload(UploadArgs args, std::unique_ptr<char[]> bytes);
+
+  uint64_t committed() const;
+  absl::Status Append(uint64_t writer, uint64_t offset, std::string_view data,
+                      std::optional<uint32_t> crc32c);
+  absl::StatusOr<Receipt> Finish(uint64_t writer);
+  absl::Status CheckWriterLocked(uint64_t writer) const;
+  absl::StatusOr<Receipt> CommitBytes();
+  void CloseLocked(const absl::Status& why);
+
+  UploadArgs args_;  // memory and staging belong to whoever the phase says: mutex_, or Finish()
+  mutable std::mutex mutex_;
+  Phase phase_ = Phase::kReceiving;
+  std::unique_ptr<char[]> bytes_;
+  uint64_t committed_ = 0;
+  uint64_t writer_ = 0;
+  absl::Status closed_because_;
+  std::chrono::system_clock::time_point last_used_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_

@@ -1,0 +1,60 @@
+#include "service/store/digest.h"
+
+#include <openssl/evp.h>
+
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+
+namespace sparseagg {
+
+static_assert(std::endian::native == std::endian::little, "digests hash little-endian integers");
+
+struct Sha256::Context {
+  EVP_MD_CTX* md = nullptr;
+  ~Context() { EVP_MD_CTX_free(md); }
+};
+
+namespace {
+
+// OpenSSL fails here only without memory or without SHA-256: nothing that a caller could handle.
+void Check(bool ok) {
+  if (ok) return;
+  std::fputs("OpenSSL cannot compute SHA-256\n", stderr);
+  std::abort();
+}
+
+}  // namespace
+
+Sha256::Sha256() : context_(std::make_unique<Context>()) {
+  context_->md = EVP_MD_CTX_new();
+  Check(context_->md != nullptr && EVP_DigestInit_ex(context_->md, EVP_sha256(), nullptr) == 1);
+}
+
+Sha256::~Sha256() = default;
+
+Sha256& Sha256::Bytes(std::string_view bytes) {
+  Check(EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1);
+  return *this;
+}
+
+Sha256& Sha256::U32(uint32_t value) {
+  return Bytes({reinterpret_cast<const char*>(&value), sizeof(value)});
+}
+
+Sha256& Sha256::U64(uint64_t value) {
+  return Bytes({reinterpret_cast<const char*>(&value), sizeof(value)});
+}
+
+Sha256& Sha256::String(std::string_view text) { return U64(text.size()).Bytes(text); }
+
+std::string Sha256::Finish() {
+  std::string digest(kDigestBytes, '\0');
+  unsigned int size = 0;
+  Check(EVP_DigestFinal_ex(context_->md, reinterpret_cast<unsigned char*>(digest.data()), &size) ==
+            1 &&
+        size == kDigestBytes);
+  return digest;
+}
+
+}  // namespace sparseagg
