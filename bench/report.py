@@ -30,7 +30,9 @@ def machine() -> dict:
 
 def commit() -> str:
     def git(*arguments: str) -> str:
-        result = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+        result = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True
+        )
         return result.stdout.strip()
 
     changed = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
@@ -58,7 +60,9 @@ def table(rows: list[dict]) -> list[str]:
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [[text_of(row.get(column, "")) for column in columns] for row in rows]
     widths = [max(map(len, [column, *values])) for column, *values in zip(columns, *cells)]
-    numeric = [all(isinstance(row.get(column, 0), (int, float)) for row in rows) for column in columns]
+    numeric = [
+        all(isinstance(row.get(column, 0), (int, float)) for row in rows) for column in columns
+    ]
 
     def line(values):
         return "  ".join(
@@ -73,15 +77,21 @@ def render(report: dict) -> str:
     lines = [report.get("benchmark", "benchmark")]
     about = report.get("machine")
     if about:
-        lines.append(f"{about['cpu']}, {about['cores']} cores, {about.get('memory_gb', '?')} GB, {about['system']}")
+        lines.append(
+            f"{about['cpu']}, {about['cores']} cores, {about.get('memory_gb', '?')} GB, {about['system']}"
+        )
         lines.append(f"commit {report.get('commit')}, {report.get('date')}")
     return "\n".join([*lines, "", *table(report["rows"])])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--stamp", action="store_true", help="add machine, commit and date to the files")
+    parser.add_argument(
+        "--stamp", action="store_true", help="add machine, commit and date to the files"
+    )
     options = parser.parse_args()
     for path in options.files:
         if options.stamp:

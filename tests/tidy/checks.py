@@ -63,7 +63,9 @@ def _allowed_for(path: str) -> list[str] | None:
 
 
 def _is_allowed(library: str, allowed: list[str]) -> bool:
-    return any(library == name or (name.endswith("/") and library.startswith(name)) for name in allowed)
+    return any(
+        library == name or (name.endswith("/") and library.startswith(name)) for name in allowed
+    )
 
 
 def _include_message(tree: Tree, path: str, include: str, allowed: list[str]) -> str | None:
@@ -88,7 +90,9 @@ def check_dependencies(tree: Tree) -> Iterator[Problem]:
             continue
         allowed = _allowed_for(path)
         if allowed is None:
-            yield Problem(path, 1, "belongs to no row of the dependency table in tests/tidy/rules.py")
+            yield Problem(
+                path, 1, "belongs to no row of the dependency table in tests/tidy/rules.py"
+            )
             continue
         for match in INCLUDE.finditer(text):
             message = _include_message(tree, path, match.group(1), allowed)
@@ -107,8 +111,13 @@ def check_header_guards(tree: Tree) -> Iterator[Problem]:
             continue
         guard = _guard(path)
         lines = [line for line in text.splitlines() if line.startswith("#")]
-        if lines[:2] != [f"#ifndef {guard}", f"#define {guard}"] or lines[-1] != f"#endif  // {guard}":
-            yield Problem(path, 1, f"the header guard must be {guard}, closed by #endif  // {guard}")
+        if (
+            lines[:2] != [f"#ifndef {guard}", f"#define {guard}"]
+            or lines[-1] != f"#endif  // {guard}"
+        ):
+            yield Problem(
+                path, 1, f"the header guard must be {guard}, closed by #endif  // {guard}"
+            )
 
 
 def check_conditionals(tree: Tree) -> Iterator[Problem]:
@@ -126,7 +135,9 @@ def check_unfinished(tree: Tree) -> Iterator[Problem]:
     pattern = re.compile("|".join(rf"\b{word}" for word in rules.UNFINISHED))
     for path, text in tree.items():
         for match in pattern.finditer(text):
-            yield Problem(path, _line_of(text, match.start()), f"{match.group()}: finish it, or open an issue")
+            yield Problem(
+                path, _line_of(text, match.start()), f"{match.group()}: finish it, or open an issue"
+            )
 
 
 def check_skips(tree: Tree) -> Iterator[Problem]:
@@ -136,18 +147,28 @@ def check_skips(tree: Tree) -> Iterator[Problem]:
             continue
         for match in re.finditer(r"GTEST_SKIP\(\)([^;]*);", text):
             if not re.search(rules.SKIP_REASON, match.group(1)):
-                yield Problem(path, _line_of(text, match.start()), "GTEST_SKIP must name the missing GPU or package")
+                yield Problem(
+                    path,
+                    _line_of(text, match.start()),
+                    "GTEST_SKIP must name the missing GPU or package",
+                )
 
 
 def check_sleeps(tree: Tree) -> Iterator[Problem]:
     """No test waits by the clock."""
     for path, text in tree.items():
-        if not path.startswith("tests/") or path.startswith("tests/tidy/") or not SOURCE.match(path):
+        if (
+            not path.startswith("tests/")
+            or path.startswith("tests/tidy/")
+            or not SOURCE.match(path)
+        ):
             continue
         if path in rules.SLEEPS_ALLOWED:
             continue
         for match in re.finditer(rules.SLEEPS, text):
-            yield Problem(path, _line_of(text, match.start()), "no sleeps in tests: wait for the event")
+            yield Problem(
+                path, _line_of(text, match.start()), "no sleeps in tests: wait for the event"
+            )
 
 
 def check_file_sizes(tree: Tree) -> Iterator[Problem]:
@@ -163,9 +184,13 @@ def functions(text: str) -> Iterator[tuple[int, int]]:
     parameter list, up to the "}" of the same indentation."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
-        if not line.endswith("{") or re.match(r"\s*(namespace|struct|class|enum|union|extern|else|do)\b", line):
+        if not line.endswith("{") or re.match(
+            r"\s*(namespace|struct|class|enum|union|extern|else|do)\b", line
+        ):
             continue
-        if not re.search(r"\)[^;]*\{$", line) or re.match(r"\s*(if|for|while|switch|catch|\}|return)\b", line.strip()):
+        if not re.search(r"\)[^;]*\{$", line) or re.match(
+            r"\s*(if|for|while|switch|catch|\}|return)\b", line.strip()
+        ):
             continue
         indent = re.match(r"\s*", line).group()
         if len(indent) > 2:
@@ -185,11 +210,17 @@ def check_function_sizes(tree: Tree) -> Iterator[Problem]:
         for line, length in functions(text):
             lengths.append(length)
             if length > rules.FUNCTION_LINES_MAX:
-                yield Problem(path, line, f"a function of {length} lines, at most {rules.FUNCTION_LINES_MAX}")
+                yield Problem(
+                    path, line, f"a function of {length} lines, at most {rules.FUNCTION_LINES_MAX}"
+                )
     long_functions = sum(length > rules.FUNCTION_LINES_LONG for length in lengths)
     if long_functions > rules.LONG_FUNCTIONS_SHARE_MAX * max(len(lengths), 100):
-        yield Problem(".", 1, f"{long_functions} of {len(lengths)} functions are over "
-                      f"{rules.FUNCTION_LINES_LONG} lines, at most {rules.LONG_FUNCTIONS_SHARE_MAX:.0%} may be")
+        yield Problem(
+            ".",
+            1,
+            f"{long_functions} of {len(lengths)} functions are over "
+            f"{rules.FUNCTION_LINES_LONG} lines, at most {rules.LONG_FUNCTIONS_SHARE_MAX:.0%} may be",
+        )
 
 
 ALL_CHECKS = [

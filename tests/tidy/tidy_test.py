@@ -32,7 +32,9 @@ class TreeTest(unittest.TestCase):
 
 
 for _check in checks.ALL_CHECKS:
-    setattr(TreeTest, f"test_{_check.__name__}", lambda self, check=_check: self.assert_clean(check))
+    setattr(
+        TreeTest, f"test_{_check.__name__}", lambda self, check=_check: self.assert_clean(check)
+    )
 
 
 class PlantedFaultTest(unittest.TestCase):
@@ -76,26 +78,48 @@ class PlantedFaultTest(unittest.TestCase):
                 self.assertEqual(1, len(self.includes(path, name)))
 
     def test_right_includes_pass(self):
-        self.assertEqual([], self.includes("sparse/planner.cc", "sparse/types.h", "vector", "absl/status/status.h"))
-        self.assertEqual([], self.includes("service/rpc/submit.cc", "grpcpp/grpcpp.h", "service/engine/engine.h",
-                                           "sparseagg/v1/types.pb.h", "proto/convert.h"))
-        self.assertEqual([], self.includes("service/main.cc", "service/serve.h", "sparse/backend.h"))
+        self.assertEqual(
+            [],
+            self.includes("sparse/planner.cc", "sparse/types.h", "vector", "absl/status/status.h"),
+        )
+        self.assertEqual(
+            [],
+            self.includes(
+                "service/rpc/submit.cc",
+                "grpcpp/grpcpp.h",
+                "service/engine/engine.h",
+                "sparseagg/v1/types.pb.h",
+                "proto/convert.h",
+            ),
+        )
+        self.assertEqual(
+            [], self.includes("service/main.cc", "service/serve.h", "sparse/backend.h")
+        )
 
     def test_an_unknown_library_is_caught(self):
-        self.assertIn("belongs to no library", self.includes("cpu/cpu_backend.cc", "boost/asio.hpp")[0])
+        self.assertIn(
+            "belongs to no library", self.includes("cpu/cpu_backend.cc", "boost/asio.hpp")[0]
+        )
 
     def test_a_file_without_a_row_is_caught(self):
         self.assertIn("belongs to no row", self.includes("newfolder/thing.cc", "vector")[0])
 
     def test_a_kernel_includes_only_host_device_headers_of_sparse(self):
-        tree = {"cuda/kernels/sort.cu": '#include "sparse/window.h"\n#include "sparse/planner.h"\n',
-                "sparse/window.h": '#include "sparse/host_device.h"\n', "sparse/planner.h": ""}
+        tree = {
+            "cuda/kernels/sort.cu": '#include "sparse/window.h"\n#include "sparse/planner.h"\n',
+            "sparse/window.h": '#include "sparse/host_device.h"\n',
+            "sparse/planner.h": "",
+        }
         problems = [str(p) for p in checks.check_dependencies(tree)]
         self.assertEqual(1, len(problems))
         self.assertIn("sparse/planner.h", problems[0])
 
     def test_the_position_of_a_problem_is_named(self):
-        self.assertTrue(self.includes("sparse/planner.cc", "vector", "grpc/grpc.h")[0].startswith("sparse/planner.cc:2:"))
+        self.assertTrue(
+            self.includes("sparse/planner.cc", "vector", "grpc/grpc.h")[0].startswith(
+                "sparse/planner.cc:2:"
+            )
+        )
 
     def test_wrong_header_guards_are_caught(self):
         right = guarded("sparse/a.h", "int x;")
@@ -106,16 +130,29 @@ class PlantedFaultTest(unittest.TestCase):
     def test_conditionals_are_caught(self):
         text = guarded("cpu/a.h", "#ifdef SPARSEAGG_HAVE_CUDA\n#endif")
         self.assertEqual(1, len(list(checks.check_conditionals({"cpu/a.h": text}))))
-        self.assertEqual([], list(checks.check_conditionals({"cpu/a.h": guarded("cpu/a.h", "int x;")})))
-        self.assertEqual([], list(checks.check_conditionals({"sparse/host_device.h": "#ifdef __CUDACC__\n#endif\n"})))
+        self.assertEqual(
+            [], list(checks.check_conditionals({"cpu/a.h": guarded("cpu/a.h", "int x;")}))
+        )
+        self.assertEqual(
+            [],
+            list(
+                checks.check_conditionals({"sparse/host_device.h": "#ifdef __CUDACC__\n#endif\n"})
+            ),
+        )
 
     def test_unfinished_work_is_caught(self):
-        self.assertEqual(1, len(list(checks.check_unfinished({"docs/a.md": "TO" + "DO: write this"}))))
+        self.assertEqual(
+            1, len(list(checks.check_unfinished({"docs/a.md": "TO" + "DO: write this"})))
+        )
         self.assertEqual([], list(checks.check_unfinished({"docs/a.md": "nothing to do"})))
 
     def test_skips_without_a_reason_are_caught(self):
-        self.assertEqual(1, len(list(checks.check_skips({"tests/a_test.cc": 'GTEST_SKIP() << "flaky";'}))))
-        self.assertEqual([], list(checks.check_skips({"tests/a_test.cc": 'GTEST_SKIP() << "no GPU here";'})))
+        self.assertEqual(
+            1, len(list(checks.check_skips({"tests/a_test.cc": 'GTEST_SKIP() << "flaky";'})))
+        )
+        self.assertEqual(
+            [], list(checks.check_skips({"tests/a_test.cc": 'GTEST_SKIP() << "no GPU here";'}))
+        )
 
     def test_sleeps_are_caught(self):
         self.assertEqual(1, len(list(checks.check_sleeps({"tests/a_test.py": "time.sleep(1)"}))))
@@ -123,7 +160,9 @@ class PlantedFaultTest(unittest.TestCase):
 
     def test_long_files_are_caught(self):
         self.assertEqual(1, len(list(checks.check_file_sizes({"cpu/a.cc": "\n" * 451}))))
-        self.assertEqual([], list(checks.check_file_sizes({"cpu/a.cc": "\n" * 450, "docs/a.md": "\n" * 900})))
+        self.assertEqual(
+            [], list(checks.check_file_sizes({"cpu/a.cc": "\n" * 450, "docs/a.md": "\n" * 900}))
+        )
 
     def test_long_functions_are_caught(self):
         def function(lines):
