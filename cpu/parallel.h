@@ -2,8 +2,10 @@
 #ifndef SPARSEAGG_CPU_PARALLEL_H_
 #define SPARSEAGG_CPU_PARALLEL_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -15,7 +17,10 @@ namespace sparseagg {
 // Thread-safe: several aggregators share one arena.
 class Parallel {
  public:
-  explicit Parallel(uint32_t threads) : arena_(static_cast<int>(threads)), threads_(threads) {}
+  // Work is cut for `threads` threads; at most as many run as the machine has.
+  explicit Parallel(uint32_t threads)
+      : arena_(static_cast<int>(std::min(threads, std::max(1u, std::thread::hardware_concurrency())))),
+        threads_(threads) {}
 
   uint32_t threads() const { return threads_; }
 

@@ -1,0 +1,58 @@
+#include "cpu/window_choice.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "sparse/window.h"
+
+namespace sparseagg {
+namespace {
+
+std::vector<double> Gradients(size_t count, double scale) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<double> samples(count);
+  for (double& sample : samples) sample = scale * normal(random);
+  return samples;
+}
+
+TEST(ChooseWindow, HoldsAllGradientsOfAnyScale) {
+  for (double scale : {0x1p-120, 0x1p-10, 1.0, 0x1p100}) {
+    const std::vector<double> samples = Gradients(4096, scale);
+    EXPECT_EQ(WindowCoverage(samples, ChooseWindow(samples)), 1.0) << scale;
+  }
+}
+
+TEST(ChooseWindow, LeavesRoomAboveAndBelow) {
+  const std::vector<double> samples = Gradients(4096, 1);
+  const int32_t lsb = ChooseWindow(samples);
+  for (double factor : {0x1p-8, 0x1p8}) {
+    std::vector<double> later = samples;
+    for (double& sample : later) sample *= factor;
+    EXPECT_EQ(WindowCoverage(later, lsb), 1.0) << factor;
+  }
+}
+
+TEST(ChooseWindow, AFewExtremeProductsDoNotMoveItAway) {
+  std::vector<double> samples = Gradients(1000, 1);
+  for (int i = 0; i < 100; ++i) samples.push_back(i % 2 == 0 ? 1e38 : 1e-45);
+  EXPECT_GE(WindowCoverage(samples, ChooseWindow(samples)), 1000.0 / 1100);
+}
+
+TEST(ChooseWindow, NothingButZerosIsFine) {
+  EXPECT_EQ(ChooseWindow({}), 0);
+  EXPECT_EQ(ChooseWindow({0.0, -0.0}), 0);
+  EXPECT_EQ(WindowCoverage({0.0}, 17), 1.0);
+}
+
+TEST(ChooseWindow, StaysWithinTheExponentsOfF64) {
+  const std::vector<double> tiny = {0x1p-1074, 0x1p-1073};
+  const int32_t lsb = ChooseWindow(tiny);
+  EXPECT_GE(lsb, -1074);
+  EXPECT_EQ(WindowCoverage(tiny, lsb), 1.0);
+}
+
+}  // namespace
+}  // namespace sparseagg
