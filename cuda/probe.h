@@ -1,0 +1,26 @@
+// Which GPUs this machine has, asked once through the CUDA runtime, without keeping a context. No CUDA type in here.
+#ifndef SPARSEAGG_CUDA_PROBE_H_
+#define SPARSEAGG_CUDA_PROBE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace sparseagg {
+
+struct GpuInfo {
+  std::string name;
+  int compute_major = 0;
+  int compute_minor = 0;
+  uint64_t memory_bytes = 0;
+};
+
+// The GPUs, in the runtime's order; at least one. UNAVAILABLE (NO_GPU) says why there is none: no device, no driver, or
+// a driver too old for this build's runtime.
+absl::StatusOr<std::vector<GpuInfo>> ProbeGpus();
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CUDA_PROBE_H_
