@@ -1,0 +1,58 @@
+#include "client/call.h"
+
+#include <cctype>
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/error_details.h"
+#include "sparse/status.h"
+
+namespace sparseagg::client {
+namespace {
+
+// The last clause of gRPC's message, which says what the system call said: "failed to connect to
+// all addresses; last error: UNKNOWN: ipv4:127.0.0.1:50061: Failed to connect to remote host:
+// Connection refused" -> "connection refused".
+std::string LastClause(const std::string& message) {
+  const size_t colon = message.rfind(": ");
+  std::string clause = colon == std::string::npos ? message : message.substr(colon + 2);
+  if (!clause.empty()) clause[0] = static_cast<char>(std::tolower(clause[0]));
+  return clause;
+}
+
+}  // namespace
+
+void SetTimeout(grpc::ClientContext& context, uint64_t timeout_ms) {
+  if (timeout_ms == 0) return;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+}
+
+absl::Status ToStatus(const grpc::Status& status, const std::string& target) {
+  if (status.ok()) return absl::OkStatus();
+  absl::Status error =
+      FromRpcError(status.error_code(), status.error_message(), status.error_details());
+  if (!ErrorReason(error).empty()) return error;
+  const std::string& message = status.error_message();
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      if (absl::StrContains(message, "failed to connect") ||
+          absl::StrContains(message, "DNS resolution failed")) {
+        return MakeError(absl::StatusCode::kUnavailable, "CANNOT_CONNECT",
+                         absl::StrCat("cannot reach ", target, ": ", LastClause(message)));
+      }
+      return MakeError(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
+                       absl::StrCat("the connection to ", target, " broke: ", LastClause(message)));
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+                       absl::StrCat("no answer from ", target, " in time"));
+    default:
+      return error;
+  }
+}
+
+std::string RoundName(const std::string& name) {
+  return absl::StartsWith(name, "rounds/") ? name : absl::StrCat("rounds/", name);
+}
+
+}  // namespace sparseagg::client

@@ -1,0 +1,108 @@
+#include "client/cli/command.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+namespace {
+
+// Every control character becomes a blank: a server's or a file's text cannot break the line.
+std::string OneLine(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return text;
+}
+
+void PrintError(const absl::Status& status, bool json) {
+  std::string line = absl::StrCat("sparseagg: ", ErrorLine(status));
+  if (json) {
+    const nlohmann::json error = {{"error",
+                                   {{"code", std::string(absl::StatusCodeToString(status.code()))},
+                                    {"reason", ErrorReason(status)},
+                                    {"message", ErrorLine(status)},
+                                    {"retry_after_ms", RetryAfterMs(status)},
+                                    {"exit_code", ExitCodeOf(status)}}}};
+    line = error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+}  // namespace
+
+void AddJsonFlag(CLI::App& command, CommonFlags& flags) {
+  command.add_flag("--json", flags.json, "Print results and errors as JSON");
+}
+
+void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
+  command.add_option("--server", flags.server, "Address of the server, host:port")
+      ->envname("SPARSEAGG_SERVER")
+      ->capture_default_str();
+  command
+      .add_option("--timeout", flags.timeout_s,
+                  "Seconds that one attempt of a call may take (0: 30, and 3600 for data)")
+      ->check(CLI::Range(0.0, 1e6));
+  command
+      .add_option("--attempts", flags.attempts,
+                  "How often a call is tried before it fails for lack of a connection")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str();
+  AddJsonFlag(command, flags);
+}
+
+absl::StatusOr<std::unique_ptr<client::Client>> Connect(const CommonFlags& flags) {
+  client::ClientOptions options;
+  if (flags.timeout_s > 0) {
+    options.call_timeout_ms = static_cast<uint64_t>(std::ceil(flags.timeout_s * 1000));
+    options.transfer_timeout_ms = options.call_timeout_ms;
+  }
+  options.retry.attempts_max = flags.attempts;
+  return client::Client::Connect(flags.server, std::move(options));
+}
+
+void SetBody(CLI::App& command, const CliContext& context, const CommonFlags& flags,
+             std::function<absl::Status()> body) {
+  command.callback([exit_code = context.exit_code, &flags, body = std::move(body)] {
+    const absl::Status status = body();
+    if (status.ok()) return;
+    PrintError(status, flags.json);
+    *exit_code = ExitCodeOf(status);
+  });
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitCannotConnect;
+    case absl::StatusCode::kNotFound:
+      return kExitNotFound;
+    default:
+      break;
+  }
+  const std::string reason = ErrorReason(status);
+  if (reason == "BAD_ARGUMENT") return kExitUsage;
+  return reason == "ROUND_ABORTED" ? kExitAborted : kExitRefused;
+}
+
+std::string ErrorLine(const absl::Status& status) {
+  const std::string reason = ErrorReason(status);
+  std::string line = OneLine(std::string(status.message()));
+  if (reason == "CANNOT_CONNECT") {
+    absl::StrAppend(&line, "; start it with `sparseagg serve` or give --server");
+  } else if (reason == "CONNECTION_LOST") {
+    absl::StrAppend(&line, "; run the command again, nothing is counted twice");
+  } else if (status.code() == absl::StatusCode::kNotFound) {
+    absl::StrAppend(&line, "; `sparseagg round list` shows what is there");
+  }
+  return line;
+}
+
+}  // namespace sparseagg::cli

@@ -1,0 +1,45 @@
+// What the commands share: the flags of all of them, and how an outcome becomes output and an exit
+// code. Results go to stdout, everything else to stderr; an error is one line that says what to do.
+#ifndef SPARSEAGG_CLIENT_CLI_COMMAND_H_
+#define SPARSEAGG_CLIENT_CLI_COMMAND_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/commands.h"
+#include "client/client.h"
+
+namespace sparseagg::cli {
+
+inline constexpr char kDefaultServer[] = "127.0.0.1:50061";
+
+struct CommonFlags {
+  std::string server = kDefaultServer;
+  double timeout_s = 0;  // 0: the defaults of client::ClientOptions
+  uint32_t attempts = client::RetryPolicy().attempts_max;
+  bool json = false;
+};
+
+// --server, --timeout, --attempts, --json.
+void AddCommonFlags(CLI::App& command, CommonFlags& flags);
+// --json only, for what needs no server.
+void AddJsonFlag(CLI::App& command, CommonFlags& flags);
+
+absl::StatusOr<std::unique_ptr<client::Client>> Connect(const CommonFlags& flags);
+
+// Makes `body` what `command` does: an error goes to stderr and into the exit code. `flags` must
+// outlive the command; `body` keeps what it needs.
+void SetBody(CLI::App& command, const CliContext& context, const CommonFlags& flags,
+             std::function<absl::Status()> body);
+
+int ExitCodeOf(const absl::Status& status);
+// One line for people: the message, and what to do about it.
+std::string ErrorLine(const absl::Status& status);
+
+}  // namespace sparseagg::cli
+
+#endif  // SPARSEAGG_CLIENT_CLI_COMMAND_H_

@@ -1,0 +1,18 @@
+// The commands, each in a file of its name; commands.cc adds them all.
+#ifndef SPARSEAGG_CLIENT_CLI_COMMAND_LIST_H_
+#define SPARSEAGG_CLIENT_CLI_COMMAND_LIST_H_
+
+#include "CLI/CLI.hpp"
+#include "client/cli/commands.h"
+
+namespace sparseagg::cli {
+
+void AddRoundCommands(CLI::App& app, const CliContext& context);
+void AddPushCommand(CLI::App& app, const CliContext& context);
+void AddPullCommand(CLI::App& app, const CliContext& context);
+void AddReduceCommand(CLI::App& app, const CliContext& context);
+void AddInfoCommands(CLI::App& app, const CliContext& context);
+
+}  // namespace sparseagg::cli
+
+#endif  // SPARSEAGG_CLIENT_CLI_COMMAND_LIST_H_

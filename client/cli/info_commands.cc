@@ -1,0 +1,49 @@
+// info and healthcheck
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/command_list.h"
+#include "client/cli/output.h"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+namespace {
+
+absl::Status Info(const CommonFlags& flags) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags));
+  SPARSEAGG_ASSIGN_OR_RETURN(const client::ServerInfo info, client->Info());
+  flags.json ? PrintJson(ToJson(info)) : Print(ToText(info));
+  return absl::OkStatus();
+}
+
+absl::Status HealthCheck(const CommonFlags& flags) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags));
+  SPARSEAGG_ASSIGN_OR_RETURN(const client::ServerInfo info, client->Info());
+  if (flags.json) {
+    PrintJson({{"healthy", true}, {"server", flags.server}, {"version", info.version}});
+  } else {
+    Print(absl::StrCat(flags.server, " answers\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddInfoCommands(CLI::App& app, const CliContext& context) {
+  auto info_flags = std::make_shared<CommonFlags>();
+  CLI::App& info =
+      *app.add_subcommand("info", "Version, back ends, operators and limits of the server");
+  AddCommonFlags(info, *info_flags);
+  SetBody(info, context, *info_flags, [info_flags] { return Info(*info_flags); });
+
+  auto health_flags = std::make_shared<CommonFlags>();
+  health_flags->attempts = 1;
+  health_flags->timeout_s = 5;
+  CLI::App& health =
+      *app.add_subcommand("healthcheck", "Whether the server answers (exit code 0) or not (3)");
+  AddCommonFlags(health, *health_flags);
+  SetBody(health, context, *health_flags, [health_flags] { return HealthCheck(*health_flags); });
+}
+
+}  // namespace sparseagg::cli

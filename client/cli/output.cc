@@ -1,0 +1,227 @@
+#include "client/cli/output.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "client/cli/tensor_spec.h"
+
+namespace sparseagg::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string FormatTime(client::Time time) {
+  return absl::FormatTime(absl::RFC3339_full, absl::FromChrono(time), absl::UTCTimeZone());
+}
+
+void SetTime(json& object, const char* name, const std::optional<client::Time>& time) {
+  if (time.has_value()) object[name] = FormatTime(*time);
+}
+
+json SpecToJson(const TensorSpec& spec) {
+  json object = {{"name", spec.name},
+                 {"value_type", ValueTypeName(spec.value_type)},
+                 {"dense_shape", spec.dense_shape},
+                 {"sparse_dim", spec.sparse_dim},
+                 {"op", spec.op},
+                 {"integer_overflow",
+                  spec.integer_overflow == IntegerOverflow::kModular ? "modular" : "checked"}};
+  if (!spec.plan.empty()) object["plan"] = spec.plan;
+  return object;
+}
+
+void AppendLine(std::string& out, const char* name, const std::string& value) {
+  absl::StrAppendFormat(&out, "%-14s %s\n", name, value);
+}
+
+std::string StateText(const client::RoundInfo& round) {
+  std::string text(client::RoundStateName(round.state));
+  if (!round.failure.empty()) absl::StrAppend(&text, ": ", round.failure);
+  return text;
+}
+
+std::string DumpText(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+json ToJson(const client::Manifest& manifest) {
+  json object = {{"contributors", manifest.contributors},
+                 {"total_weight", manifest.total_weight},
+                 {"rejected", manifest.rejected},
+                 {"duplicates", manifest.duplicates},
+                 {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
+                 {"result_digest", absl::BytesToHexString(manifest.result_digest)},
+                 {"infinite_values", manifest.infinite_values}};
+  SetTime(object, "publish_time", manifest.publish_time);
+  return object;
+}
+
+json ToJson(const client::RoundInfo& round) {
+  json object = {{"name", round.name},
+                 {"state", client::RoundStateName(round.state)},
+                 {"durability", client::DurabilityName(round.durability)},
+                 {"contributors", round.contributors},
+                 {"bytes_received", round.bytes_received},
+                 {"revision", round.revision},
+                 {"spec", json::array()},
+                 {"tensors", json::array()}};
+  for (const TensorSpec& spec : round.tensors) object["spec"].push_back(SpecToJson(spec));
+  for (const client::TensorStatus& tensor : round.tensor_status) {
+    object["tensors"].push_back({{"name", tensor.name},
+                                 {"backend", tensor.backend},
+                                 {"plan", tensor.plan},
+                                 {"plan_reason", tensor.plan_reason},
+                                 {"nnz_received", tensor.nnz_received},
+                                 {"nnz_result", tensor.nnz_result}});
+  }
+  SetTime(object, "create_time", round.create_time);
+  SetTime(object, "seal_time", round.seal_time);
+  SetTime(object, "publish_time", round.publish_time);
+  if (round.manifest.has_value()) object["manifest"] = ToJson(*round.manifest);
+  if (!round.failure.empty()) object["failure"] = round.failure;
+  return object;
+}
+
+json ToJson(const client::Receipt& receipt) {
+  return {{"round", receipt.round},
+          {"contributor", receipt.contributor},
+          {"update_id", receipt.update_id},
+          {"duplicate", receipt.duplicate},
+          {"sequence", receipt.sequence},
+          {"digest", absl::BytesToHexString(receipt.digest)},
+          {"durability", client::DurabilityName(receipt.durability)}};
+}
+
+json ToJson(const client::ServerInfo& info) {
+  json object = {{"version", info.version},
+                 {"backends", json::array()},
+                 {"operators", info.operators},
+                 {"encodings", info.encodings},
+                 {"value_types", json::array()},
+                 {"limits", json::array()},
+                 {"default_durability", client::DurabilityName(info.default_durability)},
+                 {"durabilities", json::array()}};
+  for (const client::BackendStatus& backend : info.backends) {
+    object["backends"].push_back({{"name", backend.name},
+                                  {"description", backend.description},
+                                  {"available", backend.available},
+                                  {"unavailable_reason", backend.unavailable_reason},
+                                  {"plans", backend.plans},
+                                  {"selected", backend.selected}});
+  }
+  for (const ValueType type : info.value_types)
+    object["value_types"].push_back(ValueTypeName(type));
+  for (const client::LimitInfo& limit : info.limits) {
+    object["limits"].push_back(
+        {{"name", limit.name}, {"value", limit.value}, {"unit", limit.unit}, {"help", limit.help}});
+  }
+  for (const client::Durability durability : info.durabilities) {
+    object["durabilities"].push_back(client::DurabilityName(durability));
+  }
+  return object;
+}
+
+json ToJson(const client::Tensor& tensor) {
+  return {{"name", tensor.name},
+          {"value_type", ValueTypeName(tensor.layout.value_type)},
+          {"dense_shape", tensor.dense_shape},
+          {"sparse_dim", tensor.sparse_dim},
+          {"nnz", tensor.nnz()}};
+}
+
+json ToJson(const std::vector<client::Tensor>& tensors) {
+  json list = json::array();
+  for (const client::Tensor& tensor : tensors) list.push_back(ToJson(tensor));
+  return list;
+}
+
+std::string ToText(const client::RoundInfo& round) {
+  std::string out;
+  AppendLine(out, "name", round.name);
+  AppendLine(out, "state", StateText(round));
+  AppendLine(out, "durability", std::string(client::DurabilityName(round.durability)));
+  AppendLine(out, "contributors", absl::StrCat(round.contributors));
+  AppendLine(out, "received", FormatBytes(round.bytes_received));
+  if (round.create_time.has_value()) AppendLine(out, "created", FormatTime(*round.create_time));
+  if (round.publish_time.has_value()) AppendLine(out, "published", FormatTime(*round.publish_time));
+  for (const TensorSpec& spec : round.tensors) AppendLine(out, "tensor", FormatTensorSpec(spec));
+  for (const client::TensorStatus& tensor : round.tensor_status) {
+    AppendLine(out, "plan",
+               absl::StrCat(tensor.name, ": ", tensor.plan, " on ", tensor.backend, " (",
+                            tensor.plan_reason, "), nnz ", tensor.nnz_received, " received, ",
+                            tensor.nnz_result, " in the result"));
+  }
+  if (!round.manifest.has_value()) return out;
+  const client::Manifest& manifest = *round.manifest;
+  AppendLine(out, "total weight", absl::StrFormat("%.17g", manifest.total_weight));
+  AppendLine(out, "result digest", absl::BytesToHexString(manifest.result_digest));
+  for (const auto& [reason, count] : manifest.rejected) {
+    AppendLine(out, "rejected", absl::StrCat(count, " ", reason));
+  }
+  if (manifest.infinite_values > 0) {
+    AppendLine(out, "infinite", absl::StrCat(manifest.infinite_values, " values"));
+  }
+  return out;
+}
+
+std::string ToText(const std::vector<client::RoundInfo>& rounds) {
+  size_t width = 4;
+  for (const client::RoundInfo& round : rounds) width = std::max(width, round.name.size());
+  std::string out = absl::StrFormat("%-*s  %-9s  %12s  %10s  %s\n", static_cast<int>(width), "NAME",
+                                    "STATE", "CONTRIBUTORS", "RECEIVED", "TENSORS");
+  for (const client::RoundInfo& round : rounds) {
+    absl::StrAppendFormat(&out, "%-*s  %-9s  %12d  %10s  %d\n", static_cast<int>(width), round.name,
+                          std::string(client::RoundStateName(round.state)), round.contributors,
+                          FormatBytes(round.bytes_received), round.tensors.size());
+  }
+  return out;
+}
+
+std::string ToText(const client::ServerInfo& info) {
+  std::string out;
+  AppendLine(out, "version", info.version);
+  for (const client::BackendStatus& backend : info.backends) {
+    const std::string state = !backend.available ? "not available: " + backend.unavailable_reason
+                              : backend.selected ? "selected, " + backend.description
+                                                 : backend.description;
+    AppendLine(out, "back end", absl::StrCat(backend.name, " (", state, ")"));
+  }
+  AppendLine(out, "operators", absl::StrJoin(info.operators, " "));
+  AppendLine(out, "encodings", absl::StrJoin(info.encodings, " "));
+  AppendLine(out, "durability", std::string(client::DurabilityName(info.default_durability)));
+  for (const client::LimitInfo& limit : info.limits) {
+    AppendLine(out, "limit", absl::StrCat(limit.name, " ", limit.value, " ", limit.unit));
+  }
+  return out;
+}
+
+std::string ToText(const client::Tensor& tensor) {
+  return absl::StrCat(tensor.name, " ", std::string(ValueTypeName(tensor.layout.value_type)), " ",
+                      FormatShape(tensor.dense_shape), " sparse_dim=", tensor.sparse_dim,
+                      " nnz=", tensor.nnz());
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  size_t unit = 0;
+  auto amount = static_cast<double>(bytes);
+  for (; amount >= 1024; ++unit) amount /= 1024;
+  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
+}
+
+void Print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void PrintJson(const json& value) { Print(DumpText(value, 2) + "\n"); }
+void PrintJsonLine(const json& value) { Print(DumpText(value, -1) + "\n"); }
+
+}  // namespace sparseagg::cli

@@ -1,0 +1,39 @@
+// The library's structs for people (text) and for programs (JSON, names as in proto/sparseagg/v1;
+// digests in hexadecimal, times in RFC 3339).
+#ifndef SPARSEAGG_CLIENT_CLI_OUTPUT_H_
+#define SPARSEAGG_CLIENT_CLI_OUTPUT_H_
+
+#include <string>
+#include <vector>
+
+#include "client/types.h"
+#include "nlohmann/json.hpp"
+
+namespace sparseagg::cli {
+
+nlohmann::json ToJson(const client::RoundInfo& round);
+nlohmann::json ToJson(const client::Receipt& receipt);
+nlohmann::json ToJson(const client::Manifest& manifest);
+nlohmann::json ToJson(const client::ServerInfo& info);
+// Name, type, shape and nnz; no entries.
+nlohmann::json ToJson(const client::Tensor& tensor);
+nlohmann::json ToJson(const std::vector<client::Tensor>& tensors);
+
+// Lines, each with its end.
+std::string ToText(const client::RoundInfo& round);
+std::string ToText(const std::vector<client::RoundInfo>& rounds);  // a table
+std::string ToText(const client::ServerInfo& info);
+// "emb f32 1000x64 sparse_dim=1 nnz=17"
+std::string ToText(const client::Tensor& tensor);
+
+// "1.5 MiB"
+std::string FormatBytes(uint64_t bytes);
+
+// Writes to stdout.
+void Print(const std::string& text);
+void PrintJson(const nlohmann::json& json);  // indented
+void PrintJsonLine(const nlohmann::json& json);
+
+}  // namespace sparseagg::cli
+
+#endif  // SPARSEAGG_CLIENT_CLI_OUTPUT_H_

@@ -1,0 +1,176 @@
+// reduce: the stateless operator over files, on a server or in this process.
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/command.h"
+#include "client/cli/command_list.h"
+#include "client/cli/local_reduce.h"
+#include "client/cli/output.h"
+#include "client/cli/progress_bar.h"
+#include "client/cli/tensor_files.h"
+#include "client/cli/tensor_spec.h"
+#include "client/io/tensor_file.h"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+namespace {
+
+struct ReduceFlags {
+  CommonFlags common;
+  std::vector<std::string> files;
+  std::string output;
+  std::string op = "sum";
+  std::string weights;
+  std::string dtype;
+  std::string overflow = "checked";
+  std::string plan;
+  std::string backend;
+  bool local = false;
+};
+
+absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags) {
+  std::vector<float> weights(flags.files.size(), 1.0f);
+  if (flags.weights.empty()) return weights;
+  const std::vector<std::string> parts = absl::StrSplit(flags.weights, ',');
+  if (parts.size() != weights.size()) {
+    return BadArgument(
+        absl::StrCat("--weights has ", parts.size(), " numbers for ", weights.size(), " files"));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!absl::SimpleAtof(parts[i], &weights[i])) {
+      return BadArgument(absl::StrCat("--weights: \"", parts[i], "\" is not a number"));
+    }
+  }
+  return weights;
+}
+
+// Reads the updates, one file at a time: each file is one.
+class Updates {
+ public:
+  static absl::StatusOr<std::unique_ptr<Updates>> Open(const ReduceFlags& flags) {
+    auto updates = std::make_unique<Updates>();
+    updates->files_ = flags.files;
+    SPARSEAGG_ASSIGN_OR_RETURN(updates->weights_, ParseWeights(flags));
+    SPARSEAGG_ASSIGN_OR_RETURN(updates->dtype_, ParseOptionalType(flags.dtype));
+    SPARSEAGG_ASSIGN_OR_RETURN(updates->specs_, updates->ReadSpecs(flags));
+    return updates;
+  }
+
+  // Of the first file's tensors.
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+
+  absl::StatusOr<client::Update> Read(uint64_t i) {
+    SPARSEAGG_ASSIGN_OR_RETURN(std::vector<client::Tensor> read,
+                               ReadFileArgument(files_[i], dtype_));
+    SPARSEAGG_ASSIGN_OR_RETURN(tensors_, MatchTensors(specs_, std::move(read), files_[i]));
+    client::Update update;
+    update.weight = weights_[i];
+    for (const client::Tensor& tensor : tensors_) update.tensors.push_back(tensor.view());
+    return update;
+  }
+
+ private:
+  absl::StatusOr<std::vector<TensorSpec>> ReadSpecs(const ReduceFlags& flags) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<client::Tensor> first,
+                               ReadFileArgument(files_[0], dtype_));
+    SPARSEAGG_ASSIGN_OR_RETURN(const IntegerOverflow overflow,
+                               ParseOverflowArgument(flags.overflow));
+    std::vector<TensorSpec> specs;
+    for (const client::Tensor& tensor : first) {
+      specs.push_back(client::SpecOf(tensor));
+      if (specs.back().name.empty()) specs.back().name = kUnnamedTensor;
+      specs.back().op = flags.op;
+      specs.back().integer_overflow = overflow;
+      specs.back().plan = flags.plan;
+    }
+    return specs;
+  }
+
+  std::vector<std::string> files_;
+  std::vector<float> weights_;
+  std::optional<ValueType> dtype_;
+  std::vector<TensorSpec> specs_;
+  std::vector<client::Tensor> tensors_;  // of the update read last
+};
+
+absl::StatusOr<std::vector<client::Tensor>> ReduceOnServer(const ReduceFlags& flags,
+                                                           client::ReduceRequest request) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
+  ProgressBar bar("reduce");
+  request.progress = bar.progress();
+  SPARSEAGG_ASSIGN_OR_RETURN(client::Result result, client->Reduce(request));
+  return std::move(result.tensors);
+}
+
+absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> backends) {
+  if (const absl::Status path = client::CheckOutputPath(flags.output); !path.ok()) {
+    return BadArgument(std::string(path.message()));
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::unique_ptr<Updates> updates, Updates::Open(flags));
+  client::ReduceRequest request;
+  request.tensors = updates->specs();
+  request.num_updates = flags.files.size();
+  request.update = [&](uint64_t i) { return updates->Read(i); };
+
+  std::vector<client::Tensor> tensors;
+  std::string where = flags.common.server;
+  if (flags.local) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                               OpenBackend(backends, flags.backend));
+    where = backend->info().name;
+    SPARSEAGG_ASSIGN_OR_RETURN(tensors, ReduceLocally(request, *backend));
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(tensors, ReduceOnServer(flags, std::move(request)));
+  }
+  SPARSEAGG_RETURN_IF_ERROR(client::WriteTensors(flags.output, tensors));
+  if (flags.common.json) {
+    PrintJson({{"output", flags.output},
+               {"local", flags.local},
+               {flags.local ? "backend" : "server", where},
+               {"op", flags.op},
+               {"updates", flags.files.size()},
+               {"tensors", ToJson(tensors)}});
+    return absl::OkStatus();
+  }
+  std::string text = absl::StrCat(flags.output, ": ", flags.op, " of ", flags.files.size(),
+                                  " updates on ", where, "\n");
+  for (const client::Tensor& tensor : tensors) absl::StrAppend(&text, "  ", ToText(tensor), "\n");
+  Print(text);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddReduceCommand(CLI::App& app, const CliContext& context) {
+  auto flags = std::make_shared<ReduceFlags>();
+  CLI::App& command = *app.add_subcommand(
+      "reduce", "Aggregate files without a round; each file is one contributor's update");
+  command.add_option("files", flags->files, "[NAME=]FILE, .npz or .mtx")->required();
+  command.add_option("-o,--output", flags->output, "File to write: .npz, or .mtx for one matrix")
+      ->required();
+  command
+      .add_option("--op", flags->op, "sum, weighted_mean, mean_of_contributors, count, min or max")
+      ->capture_default_str();
+  command.add_option("--weights", flags->weights, "One weight for each file: 1,2.5,1 (default: 1)");
+  command.add_option("--dtype", flags->dtype, "Convert the values to this type first");
+  command
+      .add_option("--overflow", flags->overflow,
+                  "Integer sums out of range: checked (an error) or modular (wrap)")
+      ->capture_default_str();
+  command.add_option("--plan", flags->plan, "Force an algorithm; it changes no bit of the result");
+  CLI::Option* local =
+      command.add_flag("--local", flags->local, "Compute in this process, without a server");
+  command.add_option("--backend", flags->backend, "With --local: the back end")->needs(local);
+  AddCommonFlags(command, flags->common);
+  SetBody(command, context, flags->common,
+          [flags, backends = context.backends] { return Reduce(*flags, backends); });
+}
+
+}  // namespace sparseagg::cli

@@ -1,0 +1,129 @@
+#include "client/cli/tensor_spec.h"
+
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+namespace {
+
+template <class T>
+bool ParseInteger(std::string_view text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
+  const std::string whole(text);
+  char separator = 'x';
+  if (text.starts_with('[') && text.ends_with(']')) {
+    separator = ',';
+    text = text.substr(1, text.size() - 2);
+  }
+  std::vector<int64_t> shape;
+  for (const std::string& part :
+       std::vector<std::string>(absl::StrSplit(std::string(text), separator))) {
+    const size_t begin = part.find_first_not_of(' ');
+    const std::string_view number =
+        begin == std::string::npos ? "" : std::string_view(part).substr(begin);
+    int64_t length = 0;
+    if (!ParseInteger(number, length) || length < 1) {
+      return BadArgument(absl::StrCat("shape \"", whole,
+                                      "\" is not lengths of at least 1, as 1000x64 or [1000,64]"));
+    }
+    shape.push_back(length);
+  }
+  return shape;
+}
+
+absl::Status ParseOption(const std::string& text, TensorSpec& spec) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
+  if (value.empty()) return BadArgument(absl::StrCat("\"", text, "\" is not name=value"));
+  if (name == "sparse_dim") {
+    if (!ParseInteger(value, spec.sparse_dim) || spec.sparse_dim > spec.dense_shape.size()) {
+      return BadArgument(
+          absl::StrCat("sparse_dim \"", value, "\" is not in [0, ", spec.dense_shape.size(), "]"));
+    }
+  } else if (name == "op") {
+    spec.op = value;
+  } else if (name == "overflow") {
+    SPARSEAGG_ASSIGN_OR_RETURN(spec.integer_overflow, ParseOverflowArgument(value));
+  } else if (name == "plan") {
+    spec.plan = value;
+  } else {
+    return BadArgument(
+        absl::StrCat("\"", name, "\" is unknown; there are sparse_dim, op, overflow and plan"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
+  if (parts.size() < 3 || parts[0].empty()) {
+    return BadArgument("expected NAME:TYPE:SHAPE, as emb:f32:1000x64:sparse_dim=1:op=sum");
+  }
+  TensorSpec spec;
+  spec.name = parts[0];
+  SPARSEAGG_ASSIGN_OR_RETURN(spec.value_type, ParseTypeArgument(parts[1]));
+  SPARSEAGG_ASSIGN_OR_RETURN(spec.dense_shape, ParseShape(parts[2]));
+  spec.sparse_dim = static_cast<uint32_t>(spec.dense_shape.size());
+  for (size_t i = 3; i < parts.size(); ++i) {
+    SPARSEAGG_RETURN_IF_ERROR(ParseOption(parts[i], spec));
+  }
+  return spec;
+}
+
+}  // namespace
+
+absl::Status BadArgument(const std::string& message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "BAD_ARGUMENT", message);
+}
+
+absl::StatusOr<ValueType> ParseTypeArgument(std::string_view text) {
+  if (const std::optional<ValueType> type = ParseValueType(text)) return *type;
+  std::vector<std::string> names;
+  for (const ValueType type : kAllValueTypes) names.emplace_back(ValueTypeName(type));
+  return BadArgument(
+      absl::StrCat("type \"", std::string(text), "\" is not one of ", absl::StrJoin(names, " ")));
+}
+
+absl::StatusOr<std::optional<ValueType>> ParseOptionalType(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  SPARSEAGG_ASSIGN_OR_RETURN(const ValueType type, ParseTypeArgument(text));
+  return type;
+}
+
+absl::StatusOr<IntegerOverflow> ParseOverflowArgument(std::string_view text) {
+  if (text == "checked") return IntegerOverflow::kChecked;
+  if (text == "modular") return IntegerOverflow::kModular;
+  return BadArgument(
+      absl::StrCat("overflow \"", std::string(text), "\" is neither checked nor modular"));
+}
+
+absl::StatusOr<TensorSpec> ParseTensorSpec(std::string_view text) {
+  const std::string whole(text);
+  absl::StatusOr<TensorSpec> spec = Parse(absl::StrSplit(whole, ':'));
+  if (spec.ok()) return spec;
+  return BadArgument(
+      absl::StrCat("tensor \"", whole, "\": ", std::string(spec.status().message())));
+}
+
+std::string FormatShape(const std::vector<int64_t>& shape) { return absl::StrJoin(shape, "x"); }
+
+std::string FormatTensorSpec(const TensorSpec& spec) {
+  std::string text =
+      absl::StrCat(spec.name, ":", std::string(ValueTypeName(spec.value_type)), ":",
+                   FormatShape(spec.dense_shape), ":sparse_dim=", spec.sparse_dim, ":op=", spec.op);
+  if (spec.integer_overflow == IntegerOverflow::kModular)
+    absl::StrAppend(&text, ":overflow=modular");
+  if (!spec.plan.empty()) absl::StrAppend(&text, ":plan=", spec.plan);
+  return text;
+}
+
+}  // namespace sparseagg::cli

@@ -1,0 +1,363 @@
+#include "client/client.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/call.h"
+#include "client/encoded_update.h"
+#include "client/from_proto.h"
+#include "client/reduce_call.h"
+#include "client/result_reader.h"
+#include "client/retry.h"
+#include "client/selections.h"
+#include "client/upload.h"
+#include "proto/convert.h"
+#include "sparse/status.h"
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg::client {
+namespace {
+
+using Stub = v1::AggregationService::StubInterface;
+
+// The largest message that this library accepts: a chunk has at most 4 MiB, a round of 1024 tensors
+// with long names well below this.
+constexpr int kReceiveBytesMax = 32 << 20;
+constexpr int kListPageSize = 1000;
+// WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier.
+constexpr uint64_t kWaitMs = 30'000;
+
+std::string RandomId() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&id, absl::Hex(random(), absl::kZeroPad8));
+  return id;
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
+  arguments.SetMaxSendMessageSize(-1);  // the server's limit counts
+  // gRPC would wait up to two minutes before it tries a lost server again.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  arguments.SetUserAgentPrefix("sparseagg-cpp");
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+struct Client::Impl {
+  std::string target;
+  ClientOptions options;
+  std::unique_ptr<Stub> stub;
+
+  // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
+  // repeated.
+  template <class Response, class Call>
+  absl::StatusOr<Response> Unary(uint64_t timeout_ms, Call call) {
+    RetryLoop retry(options);
+    return Unary<Response>(timeout_ms, retry, call);
+  }
+
+  template <class Response, class Call>
+  absl::StatusOr<Response> Unary(uint64_t timeout_ms, RetryLoop& retry, Call call) {
+    for (;;) {
+      grpc::ClientContext context;
+      SetTimeout(context, timeout_ms);
+      Response response;
+      const absl::Status status = ToStatus(call(&context, &response), target);
+      if (status.ok()) return response;
+      if (!retry.Again(status)) return status;
+    }
+  }
+
+  // A unary call that answers with the round.
+  template <class Request>
+  absl::StatusOr<RoundInfo> RoundCall(const Request& request,
+                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, v1::Round*)) {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        const v1::Round round,
+        Unary<v1::Round>(options.call_timeout_ms, [&](auto* context, auto* response) {
+          return (stub.get()->*method)(context, request, response);
+        }));
+    return FromProto(round);
+  }
+
+  template <class Request>
+  absl::StatusOr<RoundInfo> NamedRoundCall(const std::string& round,
+                                           grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                        const Request&,
+                                                                        v1::Round*)) {
+    Request request;
+    request.set_name(RoundName(round));
+    return RoundCall(request, method);
+  }
+
+  absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
+  absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
+  absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, const Progress& progress);
+  // One stream of WatchRound. True: `on_change` wants no more, or the round is in a final state.
+  absl::StatusOr<bool> WatchOnce(const std::string& round, RetryLoop& retry,
+                                 const std::function<bool(const RoundInfo&)>& on_change);
+};
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
+                                                        ClientOptions options) {
+  if (target.empty() || options.chunk_bytes == 0) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_TARGET",
+                     "the address of the server (or the chunk size) is empty; give host:port");
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->target = target;
+  impl->options = std::move(options);
+  impl->stub = v1::AggregationService::NewStub(MakeChannel(target));
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+const std::string& Client::target() const { return impl_->target; }
+
+absl::StatusOr<RoundInfo> Client::CreateRound(const NewRound& round) {
+  v1::CreateRoundRequest request;
+  request.set_round_id(round.id);
+  request.set_request_id(round.request_id.empty() ? RandomId() : round.request_id);
+  request.mutable_spec()->set_durability(static_cast<v1::Durability>(round.durability));
+  for (const TensorSpec& tensor : round.tensors) {
+    *request.mutable_spec()->add_tensors() = ToProto(tensor);
+  }
+  return impl_->RoundCall(request, &Stub::CreateRound);
+}
+
+absl::StatusOr<RoundInfo> Client::GetRound(const std::string& round) {
+  return impl_->NamedRoundCall(round, &Stub::GetRound);
+}
+
+absl::StatusOr<RoundInfo> Client::Seal(const std::string& round) {
+  return impl_->NamedRoundCall(round, &Stub::SealRound);
+}
+
+absl::StatusOr<RoundInfo> Client::Abort(const std::string& round) {
+  return impl_->NamedRoundCall(round, &Stub::AbortRound);
+}
+
+absl::Status Client::Delete(const std::string& round) {
+  v1::DeleteRoundRequest request;
+  request.set_name(RoundName(round));
+  RetryLoop retry(impl_->options);
+  const absl::Status status = impl_
+                                  ->Unary<google::protobuf::Empty>(
+                                      impl_->options.call_timeout_ms, retry,
+                                      [&](auto* context, auto* response) {
+                                        return impl_->stub->DeleteRound(context, request, response);
+                                      })
+                                  .status();
+  // The first attempt may have done it, and only its answer was lost.
+  return absl::IsNotFound(status) && retry.repeated() ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<std::vector<RoundInfo>> Client::ListRounds() {
+  std::vector<RoundInfo> rounds;
+  v1::ListRoundsRequest request;
+  request.set_page_size(kListPageSize);
+  do {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        const v1::ListRoundsResponse page,
+        impl_->Unary<v1::ListRoundsResponse>(
+            impl_->options.call_timeout_ms, [&](auto* context, auto* response) {
+              return impl_->stub->ListRounds(context, request, response);
+            }));
+    for (const v1::Round& round : page.rounds()) {
+      SPARSEAGG_ASSIGN_OR_RETURN(RoundInfo info, FromProto(round));
+      rounds.push_back(std::move(info));
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return rounds;
+}
+
+absl::StatusOr<bool> Client::Impl::WatchOnce(
+    const std::string& round, RetryLoop& retry,
+    const std::function<bool(const RoundInfo&)>& on_change) {
+  v1::WatchRoundRequest request;
+  request.set_name(RoundName(round));
+  grpc::ClientContext context;
+  SetTimeout(context, 0);
+  const auto stream = stub->WatchRound(&context, request);
+  v1::Round message;
+  absl::StatusOr<bool> outcome = false;
+  while (outcome.ok() && !*outcome && stream->Read(&message)) {
+    retry.MadeProgress();
+    absl::StatusOr<RoundInfo> info = FromProto(message);
+    if (info.ok()) {
+      outcome = !on_change(*info) || IsFinal(info->state);
+    } else {
+      outcome = info.status();
+    }
+  }
+  if (!outcome.ok() || *outcome) {
+    context.TryCancel();
+    stream->Finish();
+    return outcome;
+  }
+  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  return true;
+}
+
+absl::Status Client::Watch(const std::string& round,
+                           const std::function<bool(const RoundInfo&)>& on_change) {
+  RetryLoop retry(impl_->options);
+  for (;;) {
+    const absl::StatusOr<bool> ended = impl_->WatchOnce(round, retry, on_change);
+    if (ended.ok()) return absl::OkStatus();
+    if (!retry.Again(ended.status())) return ended.status();
+  }
+}
+
+absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeout_ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  v1::WaitRoundRequest request;
+  request.set_name(RoundName(round));
+  for (;;) {
+    uint64_t wait_ms = kWaitMs;
+    if (timeout_ms > 0) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          end - std::chrono::steady_clock::now());
+      if (left.count() <= 0) {
+        return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+                         absl::StrCat(request.name(), " was not published within ", timeout_ms,
+                                      " ms; seal it, or wait longer"));
+      }
+      wait_ms = std::min(wait_ms, static_cast<uint64_t>(left.count()));
+    }
+    request.mutable_timeout()->set_seconds(static_cast<int64_t>(wait_ms / 1000));
+    request.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000 * 1'000'000));
+    SPARSEAGG_ASSIGN_OR_RETURN(const v1::Round answer,
+                               impl_->Unary<v1::Round>(wait_ms + impl_->options.call_timeout_ms,
+                                                       [&](auto* context, auto* response) {
+                                                         return impl_->stub->WaitRound(
+                                                             context, request, response);
+                                                       }));
+    SPARSEAGG_ASSIGN_OR_RETURN(RoundInfo info, FromProto(answer));
+    if (info.state == RoundState::kAborted) {
+      return MakeError(absl::StatusCode::kAborted, "ROUND_ABORTED",
+                       absl::StrCat(info.name, " was aborted: ",
+                                    info.failure.empty() ? "by request" : info.failure));
+    }
+    if (IsFinal(info.state)) return info;
+  }
+}
+
+absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Progress& progress) {
+  const uint64_t total = update.total_bytes();
+  const v1::SubmitUpdateRequest request = ToRequest(std::move(update));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      const v1::Receipt receipt,
+      Unary<v1::Receipt>(options.transfer_timeout_ms, [&](auto* context, auto* response) {
+        return stub->SubmitUpdate(context, request, response);
+      }));
+  if (progress) progress(total, total);
+  return FromProto(receipt);
+}
+
+absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update,
+                                                     const Progress& progress) {
+  RetryLoop retry(options);
+  uint64_t offset = 0;
+  for (;;) {
+    UploadAttempt attempt = UploadOnce(*stub, target, update, options, progress);
+    if (attempt.receipt.ok()) return std::move(attempt.receipt);
+    if (attempt.resumed_at > offset) retry.MadeProgress();
+    offset = std::max(offset, attempt.resumed_at);
+    if (!retry.Again(attempt.receipt.status())) return attempt.receipt.status();
+  }
+}
+
+absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
+                                       const Progress& progress) {
+  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update));
+  if (encoded.total_bytes() <= impl_->options.unary_bytes_max) {
+    return impl_->SubmitWhole(std::move(encoded), progress);
+  }
+  return impl_->SubmitInChunks(encoded, progress);
+}
+
+absl::StatusOr<Result> Client::Impl::PullOnce(const v1::GetAggregateRequest& request,
+                                              const Progress& progress) {
+  grpc::ClientContext context;
+  SetTimeout(context, options.transfer_timeout_ms);
+  const auto stream = stub->GetAggregate(&context, request);
+  ResultReader reader(options.result_bytes_max, progress);
+  v1::GetAggregateResponse message;
+  absl::Status read;
+  while (read.ok() && stream->Read(&message)) {
+    read = message.has_header() ? reader.Start(message.header()) : reader.Append(message.chunk());
+  }
+  if (!read.ok()) {
+    context.TryCancel();
+    stream->Finish();
+    return read;
+  }
+  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  return std::move(reader).Finish();
+}
+
+absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions& options) {
+  v1::GetAggregateRequest request;
+  request.set_name(RoundName(round));
+  request.mutable_tensors()->Add(options.tensors.begin(), options.tensors.end());
+  request.set_layout(options.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
+  if (!options.selections.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const RoundInfo info, GetRound(round));
+    SPARSEAGG_RETURN_IF_ERROR(AddSelections(info, options.selections, request));
+  }
+  RetryLoop retry(impl_->options);
+  for (;;) {
+    absl::StatusOr<Result> result = impl_->PullOnce(request, options.progress);
+    if (result.ok() || !retry.Again(result.status())) return result;
+  }
+}
+
+absl::StatusOr<Result> Client::Reduce(const ReduceRequest& request) {
+  RetryLoop retry(impl_->options);
+  for (;;) {
+    absl::StatusOr<Result> result =
+        ReduceOnce(*impl_->stub, impl_->target, request, impl_->options);
+    if (result.ok() || !retry.Again(result.status())) return result;
+  }
+}
+
+absl::StatusOr<Result> Client::Reduce(const std::vector<TensorSpec>& tensors,
+                                      std::span<const Update> updates) {
+  return Reduce(
+      ReduceRequest{tensors,
+                    updates.size(),
+                    [updates](uint64_t i) -> absl::StatusOr<Update> { return updates[i]; },
+                    false,
+                    {}});
+}
+
+absl::StatusOr<ServerInfo> Client::Info() {
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      const v1::ServerInfo info,
+      impl_->Unary<v1::ServerInfo>(
+          impl_->options.call_timeout_ms, [&](auto* context, auto* response) {
+            return impl_->stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
+          }));
+  return FromProto(info);
+}
+
+}  // namespace sparseagg::client

@@ -1,0 +1,136 @@
+// The client of a sparseagg server. Start here:
+//
+//   auto client = Client::Connect("127.0.0.1:50061");
+//   auto round = (*client)->CreateRound({.tensors = {{"emb", ValueType::kF32, {1000, 64}, 1}}});
+//   (*client)->Submit(round->name, {.contributor = "phone-7", .tensors = {tensor.view()}});
+//   (*client)->Seal(round->name);
+//   (*client)->Wait(round->name);
+//   auto result = (*client)->Pull(round->name);
+//
+// Errors are absl::Status: ErrorReason() (sparse/status.h) gives the stable reason that docs/api.md
+// lists, RetryAfterMs() a hint of the server. The library itself adds CANNOT_CONNECT and
+// CONNECTION_LOST (UNAVAILABLE) and NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED). Calls that failed for
+// lack of a connection, or with a hint to try again, are repeated by RetryPolicy. Every call is
+// safe to repeat: creation by request_id, submission by update_id.
+#ifndef SPARSEAGG_CLIENT_CLIENT_H_
+#define SPARSEAGG_CLIENT_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/types.h"
+
+namespace sparseagg::client {
+
+// Waits first_delay_ms, then twice as long each time up to delay_ms_max, a random half of it taken
+// off; never shorter than the server's hint. An upload that got further since the last failure
+// starts counting again.
+struct RetryPolicy {
+  uint32_t attempts_max = 5;  // the first included
+  uint64_t first_delay_ms = 100;
+  uint64_t delay_ms_max = 5000;
+};
+
+struct ClientOptions {
+  uint64_t call_timeout_ms = 30'000;         // each attempt of a short call
+  uint64_t transfer_timeout_ms = 3'600'000;  // each attempt of Submit, Pull and Reduce
+  RetryPolicy retry;
+  // An update of more payload bytes travels in chunks and resumes where a connection broke. Below
+  // the 16 MiB that a server takes in one message by default.
+  uint64_t unary_bytes_max = uint64_t{4} << 20;
+  uint64_t chunk_bytes = uint64_t{1} << 20;        // best of 64 KiB to 4 MiB by measurement
+  uint64_t result_bytes_max = uint64_t{64} << 30;  // largest aggregate that is accepted
+  std::function<void(uint64_t ms)> sleep;          // unset: the thread sleeps
+};
+
+// Called with what is done of a transfer, in bytes of payload, from the calling thread. After a
+// broken connection `done` may step back to what the server holds.
+using Progress = std::function<void(uint64_t done, uint64_t total)>;
+
+// Restricts one tensor of the answer to some rows (flattened: FlattenIndex()).
+struct Selection {
+  std::string tensor;
+  std::vector<uint64_t> rows;
+};
+
+struct PullOptions {
+  std::vector<std::string> tensors;  // empty: all of the round
+  std::vector<Selection> selections;
+  // All values, absent ones 0, instead of the touched entries; with a selection, one row for each
+  // selected index, in its order. At most 2^31 values a tensor.
+  bool dense = false;
+  Progress progress;
+};
+
+struct ReduceRequest {
+  std::vector<TensorSpec> tensors;
+  uint64_t num_updates = 0;
+  // Gives update `i`; its tensors must live until the next call. Called in order, and again from 0
+  // when the whole is repeated after a lost connection.
+  std::function<absl::StatusOr<Update>(uint64_t i)> update;
+  bool dense = false;
+  Progress progress;  // of the answer
+};
+
+// Thread-safe. Round names are "rounds/{id}" or just "{id}".
+class Client {
+ public:
+  // `target` is host:port or any gRPC target ("unix:/run/sparseagg.sock"). Does not connect yet:
+  // the first call does. INVALID_ARGUMENT (INVALID_TARGET) for an empty one.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
+                                                         ClientOptions options = {});
+  ~Client();
+
+  absl::StatusOr<RoundInfo> CreateRound(const NewRound& round);
+  absl::StatusOr<RoundInfo> GetRound(const std::string& round);
+  // All rounds, by name, ascending.
+  absl::StatusOr<std::vector<RoundInfo>> ListRounds();
+  // Fixes the accepted updates; returns before the result is there.
+  absl::StatusOr<RoundInfo> Seal(const std::string& round);
+  absl::StatusOr<RoundInfo> Abort(const std::string& round);
+  absl::Status Delete(const std::string& round);
+
+  // Calls `on_change` now and after every change until the round is in a final state (OK) or
+  // `on_change` returns false (OK). Goes on after a lost connection.
+  absl::Status Watch(const std::string& round,
+                     const std::function<bool(const RoundInfo&)>& on_change);
+
+  // Waits until the round is published. ABORTED (ROUND_ABORTED) when it was given up or failed,
+  // DEADLINE_EXCEEDED (NO_ANSWER_IN_TIME) after `timeout_ms`; 0 waits without an end.
+  absl::StatusOr<RoundInfo> Wait(const std::string& round, uint64_t timeout_ms = 0);
+
+  // Sends one update, whole or in chunks by its size. An OK answer is a receipt: counted exactly
+  // once, also when this call had to repeat itself.
+  absl::StatusOr<Receipt> Submit(const std::string& round, const Update& update,
+                                 const Progress& progress = {});
+
+  absl::StatusOr<Result> Pull(const std::string& round, const PullOptions& options = {});
+
+  // The stateless operator: sums updates without a round.
+  absl::StatusOr<Result> Reduce(const ReduceRequest& request);
+  absl::StatusOr<Result> Reduce(const std::vector<TensorSpec>& tensors,
+                                std::span<const Update> updates);
+
+  absl::StatusOr<ServerInfo> Info();
+
+  const std::string& target() const;
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The update_id that Submit() takes when the update has none: hexadecimal, of weight, headers and
+// payload.
+absl::StatusOr<std::string> ContentUpdateId(const Update& update);
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_CLIENT_H_

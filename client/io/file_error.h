@@ -1,0 +1,35 @@
+// Errors of files: one line that names the file and the line or member, and says what to do.
+#ifndef SPARSEAGG_CLIENT_IO_FILE_ERROR_H_
+#define SPARSEAGG_CLIENT_IO_FILE_ERROR_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg::client {
+
+// The content is not what the format allows. `where` is "" or a position: "line 3", "member x.npy".
+inline absl::Status MalformedFile(const std::string& path, const std::string& where,
+                                  const std::string& what) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_FILE",
+                   absl::StrCat(path, where.empty() ? "" : ": ", where, ": ", what));
+}
+
+// More than the reader's limit.
+inline absl::Status FileTooLarge(const std::string& path, const std::string& where,
+                                 const std::string& what) {
+  return MakeError(absl::StatusCode::kResourceExhausted, "FILE_TOO_LARGE",
+                   absl::StrCat(path, where.empty() ? "" : ": ", where, ": ", what));
+}
+
+// The operating system refuses.
+inline absl::Status FileUnusable(const std::string& path, const std::string& what) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "FILE_UNUSABLE",
+                   absl::StrCat(path, ": ", what));
+}
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_IO_FILE_ERROR_H_

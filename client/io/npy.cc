@@ -1,0 +1,325 @@
+#include "client/io/npy.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/io/file_error.h"
+
+namespace sparseagg::client {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kHeaderBytesMax = 64 << 10;
+// More than NumPy's own limit (32 before version 2, then 64).
+constexpr size_t kDimensionsMax = 64;
+
+// Reads the Python dictionary of a header, from front to back.
+class HeaderParser {
+ public:
+  explicit HeaderParser(std::string_view text) : text_(text) {}
+
+  // "" when all is well, else what is wrong.
+  std::string Parse(std::string& descr, bool& fortran_order, std::vector<int64_t>& shape) {
+    bool seen[3] = {};
+    if (!Eat('{')) return "the header is not a dictionary";
+    while (!Eat('}')) {
+      std::string key;
+      if (!String(key) || !Eat(':')) return "the header is not a dictionary of names";
+      bool good = true;
+      int field = 0;
+      if (key == "descr") {
+        good = String(descr);
+      } else if (key == "fortran_order") {
+        field = 1;
+        good = Boolean(fortran_order);
+      } else if (key == "shape") {
+        field = 2;
+        good = Tuple(shape);
+      } else {
+        return absl::StrCat("the header has an unknown name '", key, "'");
+      }
+      if (!good) {
+        return absl::StrCat("the header's '", key, "' is not ",
+                            field == 0   ? "one of the plain types"
+                            : field == 1 ? "True or False"
+                                         : "a tuple of lengths");
+      }
+      if (std::exchange(seen[field], true)) return absl::StrCat("the header repeats '", key, "'");
+      Eat(',');
+    }
+    return seen[0] && seen[1] && seen[2] ? "" : "the header lacks descr, fortran_order or shape";
+  }
+
+ private:
+  void SkipBlanks() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+  }
+  bool Eat(char c) {
+    SkipBlanks();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  bool Word(std::string_view word) {
+    SkipBlanks();
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  bool String(std::string& out) {
+    SkipBlanks();
+    if (at_ == text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) return false;
+    const size_t end = text_.find(text_[at_], at_ + 1);
+    if (end == std::string_view::npos) return false;
+    out = std::string(text_.substr(at_ + 1, end - at_ - 1));
+    at_ = end + 1;
+    return true;
+  }
+  bool Boolean(bool& out) {
+    out = Word("True");
+    return out || Word("False");
+  }
+  bool Tuple(std::vector<int64_t>& out) {
+    if (!Eat('(')) return false;
+    while (!Eat(')')) {
+      SkipBlanks();
+      int64_t length = 0;
+      const char* end = text_.data() + text_.size();
+      const auto [next, error] = std::from_chars(text_.data() + at_, end, length);
+      if (error != std::errc() || length < 0 || out.size() == kDimensionsMax) return false;
+      at_ = static_cast<size_t>(next - text_.data());
+      out.push_back(length);
+      if (!Eat(',') && (at_ == text_.size() || text_[at_] != ')')) return false;
+    }
+    return true;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+// "<f4" -> kind f, 4 bytes. Elements of one byte have no order: "|u1".
+bool ParseDescr(std::string_view descr, char& kind, size_t& item_bytes) {
+  if (descr.size() < 3 || (descr[0] != '<' && descr[0] != '|')) return false;
+  kind = descr[1];
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), number);
+  if (error != std::errc() || end != descr.data() + descr.size() || number == 0) return false;
+  item_bytes = kind == 'U' ? size_t{4} * number : number;
+  const bool number_kind = kind == 'f' || kind == 'i' || kind == 'u' || kind == 'b';
+  if (number_kind) return item_bytes <= 8 && (descr[0] == '<' || item_bytes == 1);
+  return (kind == 'S' || kind == 'U') && item_bytes <= 4096;
+}
+
+// Product of the shape times the element's size; nullopt beyond 2^63.
+std::optional<uint64_t> DataBytes(const NpyArray& array) {
+  unsigned __int128 bytes = array.item_bytes;
+  for (const int64_t length : array.shape) {
+    if (length == 0) return 0;
+  }
+  for (const int64_t length : array.shape) {
+    bytes *= static_cast<uint64_t>(length);
+    if (bytes >= (static_cast<unsigned __int128>(1) << 63)) return std::nullopt;
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+// Elements whose first index runs fastest, as elements whose last index does.
+void TurnRound(NpyArray& array) {
+  const size_t rank = array.shape.size();
+  if (rank < 2 || array.size() == 0) return;
+  std::vector<uint64_t> stride(rank);  // of each index in the stored order, in elements
+  uint64_t step = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    stride[d] = step;
+    step *= static_cast<uint64_t>(array.shape[d]);
+  }
+  const std::string stored(array.data());
+  char* out = array.file.data() + array.data_begin;
+  std::vector<int64_t> index(rank, 0);
+  uint64_t from = 0;
+  for (uint64_t i = 0; i < step; ++i) {
+    std::memcpy(out + i * array.item_bytes, stored.data() + from * array.item_bytes,
+                array.item_bytes);
+    for (size_t d = rank; d-- > 0;) {
+      from += stride[d];
+      if (++index[d] < array.shape[d]) break;
+      from -= stride[d] * static_cast<uint64_t>(array.shape[d]);
+      index[d] = 0;
+    }
+  }
+}
+
+template <class T>
+bool AppendIntegers(const NpyArray& array, std::vector<int64_t>& out) {
+  const std::string_view data = array.data();
+  out.resize(array.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    T value;
+    std::memcpy(&value, data.data() + i * sizeof(T), sizeof(T));
+    if (!std::in_range<int64_t>(value) || value < T{0}) return false;
+    out[i] = static_cast<int64_t>(value);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string NpyArray::dtype() const {
+  return absl::StrCat(item_bytes == 1 ? "|" : "<", std::string(1, kind),
+                      kind == 'U' ? item_bytes / 4 : item_bytes);
+}
+
+absl::StatusOr<NpyArray> ParseNpy(std::string file, const std::string& path,
+                                  const std::string& where) {
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(file[i])); };
+  if (file.size() < 10 || !std::string_view(file).starts_with(kMagic) || byte(6) < 1 ||
+      byte(6) > 3) {
+    return MalformedFile(path, where, "is not a NumPy array (.npy version 1 to 3)");
+  }
+  const size_t prefix = byte(6) == 1 ? 10 : 12;
+  size_t header_bytes = byte(8) | byte(9) << 8;
+  if (prefix == 12) {
+    if (file.size() < prefix) return MalformedFile(path, where, "ends inside its header");
+    header_bytes |= byte(10) << 16 | byte(11) << 24;
+  }
+  if (header_bytes > kHeaderBytesMax || header_bytes > file.size() - prefix) {
+    return MalformedFile(path, where,
+                         absl::StrCat("states a header of ", header_bytes, " bytes; at most ",
+                                      kHeaderBytesMax, " and the member's length are possible"));
+  }
+  NpyArray array;
+  std::string descr;
+  bool fortran_order = false;
+  const std::string problem = HeaderParser(std::string_view(file).substr(prefix, header_bytes))
+                                  .Parse(descr, fortran_order, array.shape);
+  if (!problem.empty()) return MalformedFile(path, where, problem);
+  if (!ParseDescr(descr, array.kind, array.item_bytes)) {
+    return MalformedFile(path, where,
+                         absl::StrCat("type '", descr,
+                                      "' is not a little-endian number or text; convert it "
+                                      "with astype()"));
+  }
+  array.data_begin = prefix + header_bytes;
+  const std::optional<uint64_t> bytes = DataBytes(array);
+  if (!bytes.has_value() || *bytes != file.size() - array.data_begin) {
+    return MalformedFile(
+        path, where,
+        absl::StrCat("the shape needs ", bytes.has_value() ? absl::StrCat(*bytes) : "2^63 or more",
+                     " bytes, there are ", file.size() - array.data_begin));
+  }
+  array.file = std::move(file);
+  if (fortran_order) TurnRound(array);
+  return array;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, uint64_t bytes_max) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) {
+    return FileUnusable(path, absl::StrCat("cannot be read: ", std::strerror(errno)));
+  }
+  std::string content;
+  std::string buffer(size_t{1} << 20, '\0');
+  for (;;) {
+    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
+    if (got == 0) break;
+    if (got > bytes_max - content.size()) {
+      return FileTooLarge(path, "", absl::StrCat("has more than ", bytes_max, " bytes"));
+    }
+    content.append(buffer, 0, got);
+  }
+  if (std::ferror(file.get()) != 0) {
+    return FileUnusable(path, absl::StrCat("cannot be read: ", std::strerror(errno)));
+  }
+  return content;
+}
+
+std::string NpyHeader(std::string_view descr, std::span<const int64_t> shape) {
+  std::string tuple;
+  for (const int64_t length : shape) absl::StrAppend(&tuple, length, ", ");
+  if (shape.size() > 1) tuple.resize(tuple.size() - 2);
+  if (shape.size() == 1) tuple.pop_back();  // "(3,)"
+  std::string text = absl::StrCat("{'descr': '", std::string(descr),
+                                  "', 'fortran_order': False, 'shape': (", tuple, "), }");
+  constexpr size_t kAlignment = 64;
+  const size_t unpadded = kMagic.size() + 4 + text.size() + 1;
+  text.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  text.push_back('\n');
+  std::string header(kMagic);
+  header.push_back('\x01');
+  header.push_back('\x00');
+  header.push_back(static_cast<char>(text.size() & 0xFF));
+  header.push_back(static_cast<char>(text.size() >> 8));
+  return header + text;
+}
+
+std::string_view NpyDescr(ValueType type) {
+  switch (type) {
+    case ValueType::kF16:
+      return "<f2";
+    case ValueType::kBF16:
+      return "<u2";
+    case ValueType::kF32:
+      return "<f4";
+    case ValueType::kF64:
+      return "<f8";
+    case ValueType::kI32:
+      return "<i4";
+    case ValueType::kI64:
+      return "<i8";
+    case ValueType::kU32:
+      return "<u4";
+    case ValueType::kU64:
+      return "<u8";
+  }
+  return "";
+}
+
+std::optional<ValueType> NpyValueType(const NpyArray& array) {
+  const std::string dtype = array.dtype();
+  for (const ValueType type : kAllValueTypes) {
+    if (type != ValueType::kBF16 && NpyDescr(type) == dtype) return type;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<int64_t>> ToIntegers(const NpyArray& array, const std::string& path,
+                                                const std::string& where) {
+  const std::string dtype = array.dtype();
+  std::vector<int64_t> out;
+  bool good = false;
+  if (dtype == "<i4") {
+    good = AppendIntegers<int32_t>(array, out);
+  } else if (dtype == "<i8") {
+    good = AppendIntegers<int64_t>(array, out);
+  } else if (dtype == "<u4") {
+    good = AppendIntegers<uint32_t>(array, out);
+  } else if (dtype == "<u8") {
+    good = AppendIntegers<uint64_t>(array, out);
+  } else {
+    return MalformedFile(path, where,
+                         absl::StrCat("type '", dtype, "' is not one of <i4 <i8 <u4 <u8"));
+  }
+  if (good) return out;
+  return MalformedFile(path, where, "holds a number that is negative, or 2^63 or more");
+}
+
+std::optional<std::string> ToText(const NpyArray& array) {
+  if ((array.kind != 'S' && array.kind != 'U') || array.size() != 1) return std::nullopt;
+  const size_t step = array.kind == 'U' ? 4 : 1;
+  std::string text;
+  for (size_t i = 0; i < array.item_bytes; i += step) {
+    const char c = array.data()[i];
+    if (c != '\0') text.push_back(c);
+  }
+  return text;
+}
+
+}  // namespace sparseagg::client

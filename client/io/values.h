@@ -1,0 +1,31 @@
+// Values of one type as values of another, and as text. For reading and writing files; the numerics
+// of a reduction are in sparse/.
+#ifndef SPARSEAGG_CLIENT_IO_VALUES_H_
+#define SPARSEAGG_CLIENT_IO_VALUES_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/tensor.h"
+
+namespace sparseagg::client {
+
+// Converts the values of `tensor` to `type`: to a floating type rounded to nearest, ties to even;
+// to an integer type only when every value is a whole number of its range. OUT_OF_RANGE
+// (VALUE_NOT_REPRESENTABLE), naming the entry, otherwise; also for a finite value that a floating
+// type can only hold as an infinity.
+absl::Status ConvertValues(ValueType type, Tensor& tensor);
+
+// Reads one number of `type` from `text`, all of it, into `out` (SizeOf(type) bytes). Decimal text
+// is rounded once (f16 and bf16: to f64, then to the type). False when it is not a finite number of
+// the type.
+bool ParseValue(std::string_view text, ValueType type, std::byte* out);
+
+// Appends the shortest text that ParseValue() reads back to the same bits.
+void AppendValue(ValueType type, const std::byte* value, std::string& out);
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_IO_VALUES_H_

@@ -1,0 +1,59 @@
+// Zip archives as lists of named members, through libzip. Reading believes no size of the archive:
+// memory grows with the bytes that are really there.
+#ifndef SPARSEAGG_CLIENT_IO_ZIP_ARCHIVE_H_
+#define SPARSEAGG_CLIENT_IO_ZIP_ARCHIVE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+struct zip;
+
+namespace sparseagg::client {
+
+// Thread-compatible.
+class ZipReader {
+ public:
+  struct Member {
+    std::string name;
+    uint64_t bytes = 0;  // as the archive states it, uncompressed
+  };
+
+  // FILE_UNUSABLE or MALFORMED_FILE, also for two members of one name, an encrypted member, and a
+  // compression other than stored and deflate.
+  static absl::StatusOr<ZipReader> Open(const std::string& path);
+
+  const std::vector<Member>& members() const { return members_; }
+  const std::string& path() const { return path_; }
+  // The content of members()[index], its length and checksum verified.
+  absl::StatusOr<std::string> Read(size_t index) const;
+
+ private:
+  struct Closer {
+    void operator()(zip* archive) const;
+  };
+  std::string path_;
+  std::unique_ptr<zip, Closer> archive_;
+  std::vector<Member> members_;
+};
+
+// Members to be written, in order. `head` and `body` follow each other in the member; `body` must
+// stay valid until WriteZip() returns.
+struct ZipMember {
+  std::string name;
+  std::string head;
+  std::string_view body;
+};
+
+// Writes an archive whose bytes depend on the members only: stored, with the timestamp 1980-01-01.
+// The file appears when it is complete. FILE_UNUSABLE.
+absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& members);
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_IO_ZIP_ARCHIVE_H_

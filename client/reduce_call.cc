@@ -1,0 +1,86 @@
+#include "client/reduce_call.h"
+
+#include <grpcpp/client_context.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/call.h"
+#include "client/encoded_update.h"
+#include "client/result_reader.h"
+#include "proto/convert.h"
+#include "sparse/status.h"
+
+namespace sparseagg::client {
+namespace {
+
+using Stream = grpc::ClientReaderWriterInterface<v1::ReduceRequest, v1::ReduceResponse>;
+
+bool SendStart(Stream& stream, const ReduceRequest& request) {
+  v1::ReduceRequest message;
+  v1::ReduceStart* start = message.mutable_start();
+  for (const TensorSpec& tensor : request.tensors) {
+    *start->mutable_spec()->add_tensors() = ToProto(tensor);
+  }
+  start->set_layout(request.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
+  return stream.Write(message);
+}
+
+// False when the stream is broken; Finish() says why.
+bool SendUpdate(Stream& stream, EncodedUpdate update, const ClientOptions& options) {
+  v1::ReduceRequest message;
+  const uint64_t total = update.total_bytes();
+  if (total <= options.unary_bytes_max) {
+    *message.mutable_update() = ToRequest(std::move(update));
+    return stream.Write(message);
+  }
+  *message.mutable_begin() = ToBegin(update);
+  if (!stream.Write(message)) return false;
+  for (uint64_t offset = 0; offset < total; offset += message.chunk().data().size()) {
+    message.mutable_chunk()->set_update_id(update.update_id);
+    message.mutable_chunk()->set_offset(offset);
+    message.mutable_chunk()->set_data(update.Bytes(offset, options.chunk_bytes));
+    if (!stream.Write(message)) return false;
+  }
+  return true;
+}
+
+// The error of a source; OK when all is sent or the stream broke.
+absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientOptions& options) {
+  if (!SendStart(stream, request)) return absl::OkStatus();
+  for (uint64_t i = 0; i < request.num_updates; ++i) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Update update, request.update(i));
+    // Chunks are told apart by the id; equal updates must not share one.
+    if (update.update_id.empty()) update.update_id = absl::StrCat("u", i);
+    SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode("", update));
+    if (!SendUpdate(stream, std::move(encoded), options)) return absl::OkStatus();
+  }
+  stream.WritesDone();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
+                                  const std::string& target, const ReduceRequest& request,
+                                  const ClientOptions& options) {
+  grpc::ClientContext context;
+  SetTimeout(context, options.transfer_timeout_ms);
+  const std::unique_ptr<Stream> stream = stub.Reduce(&context);
+  ResultReader reader(options.result_bytes_max, request.progress);
+  absl::Status status = SendAll(*stream, request, options);
+  v1::ReduceResponse message;
+  while (status.ok() && stream->Read(&message)) {
+    status = message.has_header() ? reader.Start(message.header()) : reader.Append(message.chunk());
+  }
+  if (!status.ok()) {
+    context.TryCancel();
+    stream->Finish();
+    return status;
+  }
+  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  return std::move(reader).Finish();
+}
+
+}  // namespace sparseagg::client

@@ -1,0 +1,19 @@
+// One attempt of the stateless operator: specification and updates out, aggregate in.
+#ifndef SPARSEAGG_CLIENT_REDUCE_CALL_H_
+#define SPARSEAGG_CLIENT_REDUCE_CALL_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg::client {
+
+absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
+                                  const std::string& target, const ReduceRequest& request,
+                                  const ClientOptions& options);
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_REDUCE_CALL_H_

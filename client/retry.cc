@@ -1,0 +1,41 @@
+#include "client/retry.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "sparse/status.h"
+
+namespace sparseagg::client {
+
+bool IsRetryable(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable || RetryAfterMs(status) > 0;
+}
+
+uint64_t RetryDelayMs(const RetryPolicy& policy, uint32_t attempt, uint64_t hint_ms,
+                      double random) {
+  uint64_t delay_ms = policy.first_delay_ms;
+  for (uint32_t i = 1; i < attempt && delay_ms < policy.delay_ms_max; ++i) delay_ms *= 2;
+  delay_ms = std::min(delay_ms, policy.delay_ms_max);
+  // Clients that failed together do not come back together.
+  delay_ms -= static_cast<uint64_t>(static_cast<double>(delay_ms) / 2 * random);
+  return std::max(delay_ms, hint_ms);
+}
+
+bool RetryLoop::Again(const absl::Status& status) {
+  ++attempts_;
+  if (!IsRetryable(status) || attempts_ >= options_.retry.attempts_max) return false;
+  static thread_local std::minstd_rand generator{std::random_device{}()};
+  const double random = std::uniform_real_distribution<double>(0, 1)(generator);
+  const uint64_t delay_ms = RetryDelayMs(options_.retry, attempts_, RetryAfterMs(status), random);
+  if (options_.sleep) {
+    options_.sleep(delay_ms);
+  } else {
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+  }
+  repeated_ = true;
+  return true;
+}
+
+}  // namespace sparseagg::client

@@ -1,0 +1,134 @@
+// What the client library takes and gives, beside tensors (client/tensor.h). Plain structs; the
+// words are those of the API (proto/sparseagg/v1).
+#ifndef SPARSEAGG_CLIENT_TYPES_H_
+#define SPARSEAGG_CLIENT_TYPES_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/tensor.h"
+#include "sparse/types.h"
+
+namespace sparseagg::client {
+
+using Time = std::chrono::system_clock::time_point;
+
+enum class RoundState : uint8_t { kOpen = 1, kSealed, kPublished, kRetired, kAborted };
+std::string_view RoundStateName(RoundState state);  // "OPEN"
+// No update, seal or publication can follow.
+bool IsFinal(RoundState state);
+
+enum class Durability : uint8_t {
+  kServerDefault = 0,  // in what a caller asks for
+  kMemory = 1,         // lost with the server's process
+  kDurable = 2,        // on stable storage
+};
+std::string_view DurabilityName(Durability durability);  // "memory"
+
+// What a published result was computed from.
+struct Manifest {
+  uint64_t contributors = 0;
+  double total_weight = 0;                   // the exact sum, rounded once
+  std::map<std::string, uint64_t> rejected;  // refused submissions by reason
+  uint64_t duplicates = 0;                   // resends answered with the first receipt
+  std::string updates_digest;                // SHA-256, 32 bytes
+  std::string result_digest;                 // SHA-256, 32 bytes
+  uint64_t infinite_values = 0;              // results beyond the range of the value type
+  std::optional<Time> publish_time;
+};
+
+struct TensorStatus {
+  std::string name;
+  std::string backend;
+  std::string plan;
+  std::string plan_reason;
+  uint64_t nnz_received = 0;
+  uint64_t nnz_result = 0;  // 0 before publication
+};
+
+struct RoundInfo {
+  std::string name;  // "rounds/{id}"
+  RoundState state = RoundState::kOpen;
+  std::vector<TensorSpec> tensors;
+  Durability durability = Durability::kServerDefault;
+  std::optional<Time> create_time;
+  std::optional<Time> seal_time;
+  std::optional<Time> publish_time;
+  uint64_t contributors = 0;
+  uint64_t bytes_received = 0;
+  std::vector<TensorStatus> tensor_status;
+  std::optional<Manifest> manifest;  // from kPublished on
+  std::string failure;               // why a kAborted round failed; "" when it was asked for
+  uint64_t revision = 0;
+};
+
+struct NewRound {
+  std::string id;  // 1 to 63 of [a-z0-9-], a letter first; "": the server makes one
+  std::vector<TensorSpec> tensors;
+  Durability durability = Durability::kServerDefault;
+  std::string request_id;  // the same id and content give the same round; "": a random one
+};
+
+// One contributor's update: every tensor of the round once, nnz 0 for one that it did not touch.
+struct Update {
+  std::string contributor;  // 1 to 128 of [A-Za-z0-9._:@/-]; may stay empty in Reduce
+  // Names this update over retries, 1 to 64 of [A-Za-z0-9._-]. "": a digest of the content, so that
+  // sending the same update again, even from another process, is recognised.
+  std::string update_id;
+  float weight = 1.0f;
+  std::vector<TensorView> tensors;  // their entries must live until the call returns
+};
+
+// The acknowledgement: the update is counted exactly once.
+struct Receipt {
+  std::string round;
+  std::string contributor;
+  std::string update_id;
+  bool duplicate = false;  // it had been counted before
+  uint64_t sequence = 0;   // position in the order of acceptance, from 1
+  std::string digest;      // SHA-256, 32 bytes
+  Durability durability = Durability::kMemory;
+};
+
+// An aggregate. A sparse tensor has ascending indices (in the order of the selection, where one was
+// given), a dense one sparse_dim 0 and one row.
+struct Result {
+  std::vector<Tensor> tensors;
+  Manifest manifest;
+};
+
+struct BackendStatus {
+  std::string name;
+  std::string description;
+  bool available = false;
+  std::string unavailable_reason;
+  std::vector<std::string> plans;
+  bool selected = false;
+};
+
+struct LimitInfo {
+  std::string name;
+  uint64_t value = 0;
+  std::string unit;
+  std::string help;
+};
+
+struct ServerInfo {
+  std::string version;
+  std::vector<BackendStatus> backends;
+  std::vector<std::string> operators;
+  std::vector<std::string> encodings;
+  std::vector<ValueType> value_types;
+  std::vector<LimitInfo> limits;
+  Durability default_durability = Durability::kServerDefault;
+  std::vector<Durability> durabilities;
+};
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_TYPES_H_

@@ -1,0 +1,34 @@
+// Sending one large update in chunks over StreamUpdates.
+//
+//   client: Begin  ............  Chunk, Chunk, ...          server: Progress(offset) ... Receipt |
+//   Error
+//
+// After a broken stream a new attempt begins the same update again, and the server says from which
+// offset on it needs the bytes.
+#ifndef SPARSEAGG_CLIENT_UPLOAD_H_
+#define SPARSEAGG_CLIENT_UPLOAD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "client/encoded_update.h"
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg::client {
+
+struct UploadAttempt {
+  absl::StatusOr<Receipt> receipt;
+  uint64_t resumed_at = 0;  // the offset that the server had at the start of the attempt
+};
+
+// One attempt. Synchronous; reads the server's answers on a thread of its own, so that a refusal
+// stops the upload early.
+UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const std::string& target,
+                         const EncodedUpdate& update, const ClientOptions& options,
+                         const Progress& progress);
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_UPLOAD_H_
