@@ -1,0 +1,172 @@
+#include "service/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "service/config_file.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A file with the given text, gone with the object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text)
+      : path_(::testing::TempDir() + "sparseagg_config_" + std::to_string(getpid()) + ".conf") {
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+using Variables = std::map<std::string, std::string>;
+
+ConfigSources Sources(const Variables& environment, const std::string& file = "") {
+  ConfigSources sources;
+  sources.environment = [environment](const std::string& name) {
+    const auto it = environment.find(name);
+    return it == environment.end() ? std::nullopt : std::optional<std::string>(it->second);
+  };
+  sources.file = file;
+  return sources;
+}
+
+std::string ErrorOf(const ConfigSources& sources) {
+  const auto loaded = LoadConfig(sources);
+  EXPECT_FALSE(loaded.ok());
+  return std::string(loaded.status().message());
+}
+
+TEST(ConfigTest, DefaultsAreLoopbackAndAutomaticBackend) {
+  const auto loaded = LoadConfig(Sources({}));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.listen, "127.0.0.1:50061");
+  EXPECT_EQ(loaded->config.backend, "auto");
+  EXPECT_EQ(loaded->config.limits.message_bytes_max, 16u << 20);
+}
+
+TEST(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  const TemporaryFile file("threads = 1\nrounds-max = 11\nbackend = file\n");
+  ConfigSources sources =
+      Sources({{"SPARSEAGG_ROUNDS_MAX", "22"}, {"SPARSEAGG_BACKEND", "env"}}, file.path());
+  sources.flags["backend"] = "flag";
+  const auto loaded = LoadConfig(sources);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.threads, 1);
+  EXPECT_EQ(loaded->config.limits.rounds_max, 22);
+  EXPECT_EQ(loaded->config.backend, "flag");
+}
+
+TEST(ConfigTest, PrintsEachValueWithItsSource) {
+  const TemporaryFile file("# a comment\n\nthreads = 3\n");
+  const auto loaded = LoadConfig(Sources({{"SPARSEAGG_ROUNDS_MAX", "22"}}, file.path()));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::string text = PrintConfig(*loaded);
+  EXPECT_THAT(text, HasSubstr("threads = 3  # " + file.path() + ":3"));
+  EXPECT_THAT(text, HasSubstr("rounds-max = 22  # environment SPARSEAGG_ROUNDS_MAX"));
+  EXPECT_THAT(text, HasSubstr("listen = \"127.0.0.1:50061\"  # default"));
+}
+
+TEST(ConfigTest, WhatItPrintsCanBeReadBack) {
+  ConfigSources sources = Sources({});
+  sources.flags = {
+      {"listen", "unix:/run/a b#c.sock"}, {"drain-timeout-ms", "5s"}, {"log-level", "debug"}};
+  const auto first = LoadConfig(sources);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const TemporaryFile file(PrintConfig(*first));
+  const auto second = LoadConfig(Sources({}, file.path()));
+  ASSERT_TRUE(second.ok()) << second.status();
+  for (const Setting& setting : Settings()) {
+    EXPECT_EQ(setting.print(first->config), setting.print(second->config)) << setting.name;
+  }
+  EXPECT_EQ(second->config.drain_timeout_ms, 5000);
+}
+
+TEST(ConfigTest, SizesMayHaveUnits) {
+  ConfigSources sources = Sources({});
+  sources.flags["message-bytes-max"] = "32MiB";
+  EXPECT_EQ(LoadConfig(sources)->config.limits.message_bytes_max, 32u << 20);
+}
+
+TEST(ConfigTest, AnUnknownKeyNamesFileLineAndKey) {
+  const TemporaryFile file("threads = 1\nthread = 2\n");
+  const std::string error = ErrorOf(Sources({}, file.path()));
+  EXPECT_THAT(error, HasSubstr(file.path() + ":2"));
+  EXPECT_THAT(error, HasSubstr("\"thread\""));
+}
+
+TEST(ConfigTest, AKeySetTwiceInAFileIsAnError) {
+  const TemporaryFile file("threads = 1\nthreads = 2\n");
+  EXPECT_THAT(ErrorOf(Sources({}, file.path())), HasSubstr(":2: threads is set a second time"));
+}
+
+TEST(ConfigTest, ABadValueNamesItsSourceAndWhatIsAllowed) {
+  const std::string error = ErrorOf(Sources({{"SPARSEAGG_THREADS", "many"}}));
+  EXPECT_THAT(error, HasSubstr("environment SPARSEAGG_THREADS: threads is \"many\""));
+  EXPECT_THAT(error, HasSubstr("from 0 to 4096"));
+}
+
+class BadNumberTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadNumberTest, IsRefused) {
+  ConfigSources sources = Sources({});
+  sources.flags["message-bytes-max"] = GetParam();
+  EXPECT_EQ(ErrorReason(LoadConfig(sources).status()), "INVALID_CONFIG") << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, BadNumberTest,
+                         ::testing::Values("", "-1", "0", "1.5MiB", "16MB", "16s", "2048MiB",
+                                           " 1048576", "99999999999999999999",
+                                           "17592186044416TiB"));
+
+TEST(ConfigTest, EveryLimitIsASetting) {
+  // The limits are all of one type, so their number is the size of the struct.
+  size_t limits = 0;
+  for (const Setting& setting : Settings()) limits += setting.is_limit ? 1 : 0;
+  EXPECT_EQ(limits, sizeof(Limits) / sizeof(uint64_t));
+}
+
+TEST(ConfigTest, NamesTheFileThatCannotBeRead) {
+  EXPECT_THAT(ErrorOf(Sources({}, "/nowhere/sparseagg.conf")),
+              HasSubstr("/nowhere/sparseagg.conf"));
+}
+
+TEST(ConfigFileTest, CommentsAndQuotes) {
+  const auto lines = ParseConfigFile("a = 1 # one\n  # none\nb=\"x # y\"\nc = x#y", "f");
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  ASSERT_EQ(lines->size(), 3);
+  EXPECT_EQ((*lines)[0].value, "1");
+  EXPECT_EQ((*lines)[1].value, "x # y");
+  EXPECT_EQ((*lines)[1].line, 3);
+  EXPECT_EQ((*lines)[2].value, "x#y");
+}
+
+TEST(ConfigFileTest, ALineWithoutEqualsNamesItsNumber) {
+  EXPECT_THAT(std::string(ParseConfigFile("a = 1\nthreads 4\n", "f").status().message()),
+              HasSubstr("f:2"));
+}
+
+TEST(ConfigFileTest, OpenQuotesAreAnError) {
+  EXPECT_FALSE(ParseConfigFile("a = \"1\n", "f").ok());
+  EXPECT_FALSE(ParseConfigFile("a = \"1\" 2\n", "f").ok());
+}
+
+TEST(LogTest, ALineStaysALine) {
+  EXPECT_EQ(FormatEvent("round created",
+                        {{"name", "rounds/a"}, {"why", "a \"b\"\n\\c\x01"}, {"empty", ""}}),
+            R"(event="round created" name=rounds/a why="a \"b\"\n\\c\x01" empty="")");
+}
+
+}  // namespace
+}  // namespace sparseagg

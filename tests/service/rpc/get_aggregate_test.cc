@@ -1,0 +1,265 @@
+#include "service/rpc/get_aggregate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "sparse/status.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::ArrayOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::VectorEntries;
+using testing::VectorRound;
+using testing::VectorUpdate;
+
+// A published round with "emb" (f32 [2, 3, 2], two indexed dimensions, entries (0,1) and (1,2)) and
+// "bias" (f32 [3], dense).
+class GetAggregateTest : public testing::RpcTest {
+ protected:
+  void SetUp() override {
+    v1::RoundSpec spec;
+    v1::TensorSpec& emb = *spec.add_tensors();
+    emb.set_name("emb");
+    emb.set_value_type(v1::VALUE_TYPE_F32);
+    for (const int64_t dim : {2, 3, 2}) emb.add_dense_shape(dim);
+    emb.set_sparse_dim(2);
+    v1::TensorSpec& bias = *spec.add_tensors();
+    bias.set_name("bias");
+    bias.set_value_type(v1::VALUE_TYPE_F32);
+    bias.add_dense_shape(3);
+    const auto round = client_.Create(spec, "r");
+    ASSERT_TRUE(round.ok()) << round.status();
+
+    v1::SubmitUpdateRequest update;
+    update.mutable_header()->set_round("rounds/r");
+    update.mutable_header()->set_contributor("a");
+    update.mutable_header()->set_update_id("u");
+    *update.add_tensors() = Entries(spec.tensors(0), 2, testing::Bytes<int64_t>({1, 2, 0, 1}),
+                                    testing::Bytes<float>({5, 6, 7, 8}));
+    *update.add_tensors() = Entries(spec.tensors(1), 1, "", testing::Bytes<float>({1, 2, 3}));
+    const auto receipt = client_.Submit(update);
+    ASSERT_TRUE(receipt.ok()) << receipt.status();
+    const auto published = client_.Publish("rounds/r");
+    ASSERT_TRUE(published.ok()) << published.status();
+    ASSERT_EQ(published->state(), v1::ROUND_STATE_PUBLISHED) << published->failure();
+    request_.set_name("rounds/r");
+  }
+
+  static v1::Tensor Entries(const v1::TensorSpec& spec, uint64_t nnz, std::string indices,
+                            std::string values) {
+    v1::Tensor tensor;
+    tensor.mutable_header()->set_name(spec.name());
+    tensor.mutable_header()->set_value_type(spec.value_type());
+    *tensor.mutable_header()->mutable_dense_shape() = spec.dense_shape();
+    tensor.mutable_header()->set_sparse_dim(spec.sparse_dim());
+    tensor.mutable_header()->set_nnz(nnz);
+    tensor.set_indices(std::move(indices));
+    tensor.set_values(std::move(values));
+    return tensor;
+  }
+
+  void Select(const std::string& tensor, const std::vector<int64_t>& indices) {
+    v1::IndexSelection& selection = *request_.add_selections();
+    selection.set_tensor(tensor);
+    selection.set_indices(testing::Bytes(indices));
+  }
+
+  std::string ReasonOfRefusal() {
+    const auto answer = client_.Aggregate(request_);
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kInvalidArgument) << answer.status();
+    return ErrorReason(answer.status());
+  }
+
+  v1::GetAggregateRequest request_;
+};
+
+TEST_F(GetAggregateTest, SparseGivesSortedIndicesAndRows) {
+  const auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_EQ(answer->header.tensors_size(), 2);
+  EXPECT_EQ(answer->header.round(), "rounds/r");
+  EXPECT_EQ(answer->header.manifest().contributors(), 1);
+  EXPECT_EQ(answer->header.tensors(0).nnz(), 2);
+  EXPECT_THAT(ArrayOf<int64_t>(answer->indices(0)), ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(ArrayOf<float>(answer->values(0)), ElementsAre(7, 8, 5, 6));
+  EXPECT_EQ(answer->indices(1), "");
+  EXPECT_THAT(ArrayOf<float>(answer->values(1)), ElementsAre(1, 2, 3));
+}
+
+TEST_F(GetAggregateTest, DenseGivesTheWholeShapeWithoutIndices) {
+  request_.set_layout(v1::RESULT_LAYOUT_DENSE);
+  const auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(answer->header.tensors(0).dense_shape(), ElementsAre(2, 3, 2));
+  EXPECT_EQ(answer->header.tensors(0).sparse_dim(), 0);
+  EXPECT_EQ(answer->header.tensors(0).indices_bytes(), 0);
+  EXPECT_THAT(ArrayOf<float>(answer->values(0)), ElementsAre(0, 0, 7, 8, 0, 0, 0, 0, 0, 0, 5, 6));
+  EXPECT_THAT(ArrayOf<float>(answer->values(1)), ElementsAre(1, 2, 3));
+}
+
+TEST_F(GetAggregateTest, ASparseSelectionLeavesOutWhatNobodyTouched) {
+  request_.add_tensors("emb");
+  Select("emb", {1, 2, 0, 0, 0, 1, 1, 2});
+  const auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->header.tensors(0).nnz(), 2);
+  EXPECT_THAT(ArrayOf<int64_t>(answer->indices()), ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(7, 8, 5, 6));
+}
+
+TEST_F(GetAggregateTest, ADenseSelectionHasOneRowForEachIndexInItsOrder) {
+  request_.set_layout(v1::RESULT_LAYOUT_DENSE);
+  request_.add_tensors("emb");
+  Select("emb", {1, 2, 0, 0, 1, 2});
+  const auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(answer->header.tensors(0).dense_shape(), ElementsAre(3, 2));
+  EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(5, 6, 0, 0, 5, 6));
+}
+
+TEST_F(GetAggregateTest, TensorsComeInTheOrderAskedFor) {
+  request_.add_tensors("bias");
+  request_.add_tensors("emb");
+  const auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->header.tensors(0).name(), "bias");
+  EXPECT_THAT(ArrayOf<int64_t>(answer->indices(1)), ElementsAre(0, 1, 1, 2));
+}
+
+TEST_F(GetAggregateTest, ChunksHaveTheSizeAskedForAcrossTensors) {
+  const auto whole = client_.Aggregate(request_);
+  request_.set_chunk_bytes(7);
+  const auto chunked = client_.Aggregate(request_);
+  ASSERT_TRUE(whole.ok() && chunked.ok());
+  EXPECT_EQ(whole->bytes, chunked->bytes);
+  ASSERT_EQ(chunked->chunk_sizes.size(), (chunked->bytes.size() + 6) / 7);
+  for (size_t i = 0; i + 1 < chunked->chunk_sizes.size(); ++i)
+    EXPECT_EQ(chunked->chunk_sizes[i], 7);
+}
+
+TEST_F(GetAggregateTest, NamesATensorThatIsNotInTheRound) {
+  request_.add_tensors("embedding");
+  EXPECT_EQ(ReasonOfRefusal(), "UNKNOWN_TENSOR");
+}
+
+TEST_F(GetAggregateTest, RefusesATensorAskedForTwice) {
+  request_.add_tensors("emb");
+  request_.add_tensors("emb");
+  EXPECT_EQ(ReasonOfRefusal(), "DUPLICATE_TENSOR");
+}
+
+TEST_F(GetAggregateTest, RefusesASelectionOfATensorThatIsNotInTheAnswer) {
+  request_.add_tensors("bias");
+  Select("emb", {0, 0});
+  EXPECT_EQ(ReasonOfRefusal(), "UNKNOWN_TENSOR");
+}
+
+TEST_F(GetAggregateTest, NamesTheEntryOfASelectedIndexOutOfRange) {
+  Select("emb", {0, 0, 1, 3});
+  const absl::Status refused = client_.Aggregate(request_).status();
+  EXPECT_EQ(ErrorReason(refused), "INDEX_OUT_OF_RANGE");
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("\"emb\": selected index 3 at entry 1, dimension 1"));
+}
+
+TEST_F(GetAggregateTest, RefusesANegativeSelectedIndex) {
+  Select("emb", {-1, 0});
+  EXPECT_EQ(ReasonOfRefusal(), "INDEX_OUT_OF_RANGE");
+}
+
+TEST_F(GetAggregateTest, RefusesHalfAnIndex) {
+  Select("emb", {0, 0, 1});
+  EXPECT_EQ(ReasonOfRefusal(), "INVALID_SELECTION");
+}
+
+TEST_F(GetAggregateTest, RefusesASelectionOfADenseTensor) {
+  Select("bias", {});
+  EXPECT_EQ(ReasonOfRefusal(), "INVALID_SELECTION");
+}
+
+TEST_F(GetAggregateTest, RefusesAnUnknownEncoding) {
+  request_.set_encoding("coo.zip");
+  EXPECT_EQ(ReasonOfRefusal(), "UNKNOWN_ENCODING");
+}
+
+TEST_F(GetAggregateTest, RefusesAnUnknownLayout) {
+  request_.set_layout(static_cast<v1::ResultLayout>(9));
+  EXPECT_EQ(ReasonOfRefusal(), "UNKNOWN_RESULT_LAYOUT");
+}
+
+TEST(GetAggregateLimitTest, ADenseAnswerAboveTheLimitIsRefusedAndASelectionIsNot) {
+  Limits limits;
+  limits.dense_result_bytes_max = 100;
+  testing::TestServer server(limits);
+  testing::TestClient client(testing::NewChannel(server.address()));
+  ASSERT_TRUE(client.Create(VectorRound("t", 26), "r").ok());
+  ASSERT_TRUE(client.Publish("rounds/r").ok());
+  v1::GetAggregateRequest request;
+  request.set_name("rounds/r");
+  request.set_layout(v1::RESULT_LAYOUT_DENSE);
+  EXPECT_EQ(ErrorReason(client.Aggregate(request).status()), "RESULT_TOO_LARGE");
+  v1::IndexSelection& selection = *request.add_selections();
+  selection.set_tensor("t");
+  selection.set_indices(testing::Bytes(std::vector<int64_t>(25)));
+  EXPECT_EQ(client.Aggregate(request)->bytes, std::string(100, '\0'));
+}
+
+TEST(GetAggregateLimitTest, AHugeIndexSpaceIsRefusedAsDenseAndServedAsSparse) {
+  testing::TestServer server;
+  testing::TestClient client(testing::NewChannel(server.address()));
+  const int64_t size = int64_t{1} << 62;
+  ASSERT_TRUE(client.Create(VectorRound("t", size), "r").ok());
+  ASSERT_TRUE(
+      client.Submit(VectorUpdate("rounds/r", "a", VectorEntries("t", size, {size - 1}, {1}))).ok());
+  ASSERT_TRUE(client.Publish("rounds/r").ok());
+  EXPECT_THAT(ArrayOf<int64_t>(client.Aggregate("rounds/r")->indices()), ElementsAre(size - 1));
+  v1::GetAggregateRequest request;
+  request.set_name("rounds/r");
+  request.set_layout(v1::RESULT_LAYOUT_DENSE);
+  EXPECT_EQ(ErrorReason(client.Aggregate(request).status()), "RESULT_TOO_LARGE");
+}
+
+TEST(GetAggregateStateTest, RefusesBeforePublication) {
+  testing::TestServer server;
+  testing::TestClient client(testing::NewChannel(server.address()));
+  ASSERT_TRUE(client.Create(VectorRound("t", 10), "r").ok());
+  const absl::Status refused = client.Aggregate("rounds/r").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrorReason(refused), "ROUND_NOT_PUBLISHED");
+}
+
+TEST(GetAggregateStateTest, AReaderKeepsTheResultOfARoundDeletedMeanwhile) {
+  testing::TestServer server;
+  testing::TestClient client(testing::NewChannel(server.address()));
+  constexpr int64_t kSize = 4 << 20;
+  ASSERT_TRUE(client.Create(VectorRound("t", kSize), "r").ok());
+  ASSERT_TRUE(
+      client.Submit(VectorUpdate("rounds/r", "a", VectorEntries("t", kSize, {kSize - 1}, {9})))
+          .ok());
+  ASSERT_TRUE(client.Publish("rounds/r").ok());
+
+  v1::GetAggregateRequest request;
+  request.set_name("rounds/r");
+  request.set_layout(v1::RESULT_LAYOUT_DENSE);
+  request.set_chunk_bytes(64 << 10);
+  const auto context = testing::NewContext();
+  const auto reader = client.stub().GetAggregate(context.get(), request);
+  v1::GetAggregateResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  ASSERT_TRUE(client.Delete("rounds/r").ok());
+  std::string last;
+  while (reader->Read(&response)) last = response.chunk().data();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(ArrayOf<float>(last).back(), 9);
+}
+
+}  // namespace
+}  // namespace sparseagg

@@ -1,0 +1,135 @@
+#include "service/rpc/reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "sparse/status.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::ArrayOf;
+using ::testing::ElementsAre;
+
+class ReduceTest : public testing::RpcTest {
+ protected:
+  static v1::ReduceRequest Start(v1::ResultLayout layout = v1::RESULT_LAYOUT_SPARSE) {
+    v1::ReduceRequest message;
+    *message.mutable_start()->mutable_spec() = testing::VectorRound("t", 10);
+    message.mutable_start()->set_layout(layout);
+    return message;
+  }
+
+  // Contributor and update_id stay empty, as Reduce allows.
+  static v1::ReduceRequest Update(const std::vector<int64_t>& indices,
+                                  const std::vector<float>& values) {
+    v1::ReduceRequest message;
+    *message.mutable_update()->add_tensors() = testing::VectorEntries("t", 10, indices, values);
+    return message;
+  }
+
+  // The messages of one update in chunks of `chunk_bytes`; the last `missing_bytes` are not sent.
+  static std::vector<v1::ReduceRequest> Chunks(const v1::ReduceRequest& whole, size_t chunk_bytes,
+                                               size_t missing_bytes = 0) {
+    const testing::ChunkedUpdate update = testing::Chunked(whole.update());
+    std::vector<v1::ReduceRequest> messages(1);
+    *messages[0].mutable_begin() = update.begin;
+    const size_t end = update.bytes.size() - missing_bytes;
+    for (size_t offset = 0; offset < end; offset += chunk_bytes) {
+      *messages.emplace_back().mutable_chunk() =
+          testing::ChunkOf(update, offset, std::min(chunk_bytes, end - offset));
+    }
+    return messages;
+  }
+
+  size_t RoundsOnTheServer() { return server_.engine().ListRounds("", 10).size(); }
+};
+
+TEST_F(ReduceTest, SumsTheUpdatesOfOneCall) {
+  const auto answer = client_.Reduce({Start(), Update({0, 5}, {1, 1}), Update({5, 9}, {1, 1})});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(ArrayOf<int64_t>(answer->indices()), ElementsAre(0, 5, 9));
+  EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(1, 2, 1));
+  EXPECT_EQ(answer->header.round(), "");
+  EXPECT_EQ(answer->header.manifest().contributors(), 2);
+  EXPECT_EQ(RoundsOnTheServer(), 0);
+}
+
+TEST_F(ReduceTest, AnswersDenseWhenAsked) {
+  const auto answer = client_.Reduce({Start(v1::RESULT_LAYOUT_DENSE), Update({1}, {4})});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(0, 4, 0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST_F(ReduceTest, NoUpdatesGiveAnEmptyTensor) {
+  const auto answer = client_.Reduce({Start()});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->header.tensors(0).nnz(), 0);
+  EXPECT_EQ(answer->bytes, "");
+}
+
+TEST_F(ReduceTest, TakesUpdatesInChunksBesideWholeOnes) {
+  std::vector<v1::ReduceRequest> messages = {Start(), Update({5}, {1})};
+  for (auto& message : Chunks(Update({5, 2}, {10, 20}), 5)) messages.push_back(message);
+  const auto answer = client_.Reduce(messages);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(ArrayOf<int64_t>(answer->indices()), ElementsAre(2, 5));
+  EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(20, 11));
+}
+
+TEST_F(ReduceTest, AnUpdateInChunksMayBeEmpty) {
+  std::vector<v1::ReduceRequest> messages = {Start()};
+  for (auto& message : Chunks(Update({}, {}), 5)) messages.push_back(message);
+  const auto answer = client_.Reduce(messages);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->header.manifest().contributors(), 1);
+}
+
+TEST_F(ReduceTest, AnUpdateWithoutItsLastChunkEndsTheCall) {
+  std::vector<v1::ReduceRequest> messages = {Start()};
+  for (auto& message : Chunks(Update({5, 2}, {10, 20}), 5, 3)) messages.push_back(message);
+  const absl::Status refused = client_.Reduce(messages).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ErrorReason(refused), "UPLOAD_INCOMPLETE");
+}
+
+TEST_F(ReduceTest, NeedsAStart) {
+  EXPECT_EQ(ErrorReason(client_.Reduce({Update({1}, {1})}).status()), "REDUCE_NOT_STARTED");
+  EXPECT_EQ(ErrorReason(client_.Reduce({}).status()), "REDUCE_NOT_STARTED");
+}
+
+TEST_F(ReduceTest, TakesOneStart) {
+  EXPECT_EQ(ErrorReason(client_.Reduce({Start(), Start()}).status()), "REDUCE_STARTED_TWICE");
+}
+
+TEST_F(ReduceTest, RefusesAMessageWithoutBody) {
+  EXPECT_EQ(ErrorReason(client_.Reduce({Start(), v1::ReduceRequest()}).status()), "EMPTY_MESSAGE");
+}
+
+TEST_F(ReduceTest, ABadUpdateEndsTheCallWithItsError) {
+  const absl::Status refused =
+      client_.Reduce({Start(), Update({1}, {1}), Update({10}, {1})}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorReason(refused), "INDEX_OUT_OF_RANGE");
+}
+
+TEST_F(ReduceTest, ACancelledCallLeavesTheServerServing) {
+  for (int i = 0; i < 20; ++i) {
+    const auto context = testing::NewContext();
+    const auto stream = client_.stub().Reduce(context.get());
+    ASSERT_TRUE(stream->Write(Start()));
+    for (const auto& message : Chunks(Update({5, 2}, {10, 20}), 5, 3))
+      ASSERT_TRUE(stream->Write(message));
+    context->TryCancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_TRUE(client_.Reduce({Start(), Update({1}, {1})}).ok());
+}
+
+}  // namespace
+}  // namespace sparseagg

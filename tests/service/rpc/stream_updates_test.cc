@@ -1,0 +1,268 @@
+#include "service/rpc/stream_updates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/error_details.h"
+#include "sparse/status.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::ChunkedUpdate;
+using ::testing::HasSubstr;
+using testing::VectorEntries;
+using testing::VectorUpdate;
+
+// One stream of a client.
+class UpdateStream {
+ public:
+  explicit UpdateStream(testing::TestClient& client)
+      : stream_(client.stub().StreamUpdates(context_.get())) {}
+
+  void Send(const v1::SubmitUpdateRequest& update) {
+    v1::StreamUpdatesRequest message;
+    *message.mutable_update() = update;
+    EXPECT_TRUE(stream_->Write(message));
+  }
+  void Send(const v1::BeginUpdate& begin) {
+    v1::StreamUpdatesRequest message;
+    *message.mutable_begin() = begin;
+    EXPECT_TRUE(stream_->Write(message));
+  }
+  void Send(const v1::UpdateChunk& chunk) {
+    v1::StreamUpdatesRequest message;
+    *message.mutable_chunk() = chunk;
+    EXPECT_TRUE(stream_->Write(message));
+  }
+  void SendEmptyMessage() { EXPECT_TRUE(stream_->Write(v1::StreamUpdatesRequest())); }
+
+  v1::StreamUpdatesResponse Receive() {
+    v1::StreamUpdatesResponse response;
+    EXPECT_TRUE(stream_->Read(&response));
+    return response;
+  }
+
+  // Closes the client's side; the answers that were still to come, then the end.
+  std::vector<v1::StreamUpdatesResponse> CloseAndReceiveRest() {
+    stream_->WritesDone();
+    std::vector<v1::StreamUpdatesResponse> rest(1);
+    while (stream_->Read(&rest.back())) rest.emplace_back();
+    rest.pop_back();
+    status_ = testing::FromGrpc(stream_->Finish());
+    return rest;
+  }
+  const absl::Status& status() const { return status_; }
+
+  void Cancel() {
+    context_->TryCancel();
+    status_ = testing::FromGrpc(stream_->Finish());
+  }
+
+ private:
+  std::unique_ptr<grpc::ClientContext> context_ = testing::NewContext();
+  std::unique_ptr<grpc::ClientReaderWriter<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>>
+      stream_;
+  absl::Status status_;
+};
+
+class StreamUpdatesTest : public testing::RpcTest {
+ protected:
+  void SetUp() override { ASSERT_TRUE(client_.Create(testing::VectorRound("t", 1000), "r").ok()); }
+
+  static v1::SubmitUpdateRequest Update(const std::string& contributor,
+                                        const std::vector<int64_t>& indices) {
+    return VectorUpdate("rounds/r", contributor,
+                        VectorEntries("t", 1000, indices, std::vector<float>(indices.size(), 1)));
+  }
+  uint64_t Counted() { return client_.Get("rounds/r")->contributors(); }
+};
+
+TEST_F(StreamUpdatesTest, AnswersEveryUpdateWithItsReceipt) {
+  UpdateStream stream(client_);
+  for (int i = 0; i < 300; ++i) stream.Send(Update(std::to_string(i), {i}));
+  std::set<std::string> receipts;
+  for (const auto& response : stream.CloseAndReceiveRest()) {
+    EXPECT_TRUE(response.has_receipt()) << response.DebugString();
+    receipts.insert(response.receipt().contributor());
+  }
+  EXPECT_TRUE(stream.status().ok()) << stream.status();
+  EXPECT_EQ(receipts.size(), 300);
+  EXPECT_EQ(Counted(), 300);
+}
+
+TEST_F(StreamUpdatesTest, AnErrorEndsItsUpdateAndNotTheStream) {
+  UpdateStream stream(client_);
+  stream.Send(Update("bad", {1000}));
+  const v1::StreamUpdatesResponse refused = stream.Receive();
+  EXPECT_EQ(refused.update_id(), "u-bad");
+  EXPECT_EQ(refused.error().reason(), "INDEX_OUT_OF_RANGE");
+  EXPECT_EQ(refused.error().code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error().message(), HasSubstr("1000"));
+  stream.Send(Update("good", {999}));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "good");
+  stream.CloseAndReceiveRest();
+  EXPECT_TRUE(stream.status().ok());
+  EXPECT_EQ(Counted(), 1);
+}
+
+TEST_F(StreamUpdatesTest, AMessageWithoutBodyIsAnsweredWithAnError) {
+  UpdateStream stream(client_);
+  stream.SendEmptyMessage();
+  EXPECT_EQ(stream.Receive().error().reason(), "EMPTY_MESSAGE");
+}
+
+TEST_F(StreamUpdatesTest, TakesAnUpdateInChunks) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3, 1, 2}));
+  UpdateStream stream(client_);
+  stream.Send(update.begin);
+  EXPECT_EQ(stream.Receive().progress().committed_offset(), 0);
+  for (size_t offset = 0; offset < update.bytes.size(); offset += 7) {
+    stream.Send(testing::ChunkOf(update, offset, 7));
+  }
+  const v1::StreamUpdatesResponse last = stream.Receive();
+  EXPECT_EQ(last.receipt().contributor(), "a") << last.DebugString();
+  EXPECT_EQ(Counted(), 1);
+}
+
+TEST_F(StreamUpdatesTest, ChunksAndWholeUpdatesMayBeMixed) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3, 1, 2}));
+  UpdateStream stream(client_);
+  stream.Send(update.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  stream.Send(testing::ChunkOf(update, 0, 10));
+  stream.Send(Update("b", {1}));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "b");
+  stream.Send(testing::ChunkOf(update, 10, 1000));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "a");
+}
+
+TEST_F(StreamUpdatesTest, AnEmptyUpdateInChunksIsCountedAtOnce) {
+  UpdateStream stream(client_);
+  stream.Send(testing::Chunked(Update("a", {})).begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  EXPECT_TRUE(stream.Receive().has_receipt());
+}
+
+TEST_F(StreamUpdatesTest, ResumesOnAnotherConnectionAtTheOffsetThatTheServerHas) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3, 1, 2}));
+  {
+    UpdateStream broken(client_);
+    broken.Send(update.begin);
+    EXPECT_TRUE(broken.Receive().has_progress());
+    broken.Send(testing::ChunkOf(update, 0, 10));
+    broken.Send(Update("marker", {1}));  // its receipt shows that the chunk before it has arrived
+    EXPECT_TRUE(broken.Receive().has_receipt());
+    broken.Cancel();
+  }
+  testing::TestClient other(testing::NewChannel(server_.address()));
+  UpdateStream stream(other);
+  stream.Send(update.begin);
+  const uint64_t offset = stream.Receive().progress().committed_offset();
+  EXPECT_EQ(offset, 10);
+  stream.Send(testing::ChunkOf(update, offset, 1000));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "a");
+}
+
+TEST_F(StreamUpdatesTest, BeginningACountedUpdateAgainAnswersTheFirstReceipt) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3}));
+  ASSERT_TRUE(client_.Submit(Update("a", {3})).ok());
+  UpdateStream stream(client_);
+  stream.Send(update.begin);
+  EXPECT_EQ(stream.Receive().progress().committed_offset(), update.bytes.size());
+  const v1::StreamUpdatesResponse answer = stream.Receive();
+  EXPECT_TRUE(answer.receipt().duplicate()) << answer.DebugString();
+}
+
+TEST_F(StreamUpdatesTest, OneWrongChunkGivesOneError) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3, 1, 2}));
+  UpdateStream stream(client_);
+  stream.Send(update.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  stream.Send(testing::ChunkOf(update, 5, 5));
+  EXPECT_EQ(stream.Receive().error().reason(), "OFFSET_MISMATCH");
+  stream.Send(testing::ChunkOf(update, 10, 5));  // was on its way
+  stream.Send(Update("b", {1}));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "b");
+  stream.Send(update.begin);
+  EXPECT_EQ(stream.Receive().progress().committed_offset(), 0);
+  stream.Send(testing::ChunkOf(update, 0, 1000));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "a");
+}
+
+TEST_F(StreamUpdatesTest, AWrongChecksumIsRefused) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3}));
+  UpdateStream stream(client_);
+  stream.Send(update.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  v1::UpdateChunk chunk = testing::ChunkOf(update, 0, 1000);
+  chunk.set_crc32c(1);
+  stream.Send(chunk);
+  EXPECT_EQ(stream.Receive().error().reason(), "CHECKSUM_MISMATCH");
+  EXPECT_EQ(Counted(), 0);
+}
+
+TEST_F(StreamUpdatesTest, AChunkBeforeItsBeginIsRefusedOnce) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3}));
+  UpdateStream stream(client_);
+  stream.Send(testing::ChunkOf(update, 0, 4));
+  stream.Send(testing::ChunkOf(update, 4, 4));
+  EXPECT_EQ(stream.Receive().error().reason(), "UPLOAD_NOT_BEGUN");
+  EXPECT_THAT(stream.CloseAndReceiveRest(), ::testing::IsEmpty());
+}
+
+TEST_F(StreamUpdatesTest, AnUpdateWithoutItsLastChunkIsAnsweredAtTheEnd) {
+  const ChunkedUpdate update = testing::Chunked(Update("a", {3, 1}));
+  UpdateStream stream(client_);
+  stream.Send(update.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  stream.Send(testing::ChunkOf(update, 0, 4));
+  const auto rest = stream.CloseAndReceiveRest();
+  ASSERT_EQ(rest.size(), 1);
+  EXPECT_EQ(rest[0].update_id(), "u-a");
+  EXPECT_EQ(rest[0].error().reason(), "UPLOAD_INCOMPLETE");
+  EXPECT_EQ(Counted(), 0);
+}
+
+TEST_F(StreamUpdatesTest, TwoContributorsMayNotShareAnUpdateIdOnOneStream) {
+  ChunkedUpdate first = testing::Chunked(Update("a", {3}));
+  ChunkedUpdate second = testing::Chunked(Update("b", {3}));
+  second.begin.mutable_header()->set_update_id(first.begin.header().update_id());
+  UpdateStream stream(client_);
+  stream.Send(first.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  stream.Send(second.begin);
+  EXPECT_EQ(stream.Receive().error().reason(), "UPDATE_ID_IN_USE");
+  stream.Send(testing::ChunkOf(first, 0, 1000));
+  EXPECT_EQ(stream.Receive().receipt().contributor(), "a");
+}
+
+TEST_F(StreamUpdatesTest, ADrainingServerEndsAnIdleStream) {
+  UpdateStream stream(client_);
+  stream.Send(Update("a", {1}));
+  EXPECT_TRUE(stream.Receive().has_receipt());
+  server_.grpc().Drain();
+  EXPECT_THAT(stream.CloseAndReceiveRest(), ::testing::IsEmpty());
+  EXPECT_EQ(stream.status().code(), absl::StatusCode::kUnavailable) << stream.status();
+  EXPECT_EQ(ErrorReason(stream.status()), "SERVER_DRAINING");
+}
+
+TEST_F(StreamUpdatesTest, CancelledStreamsLeaveTheServerServing) {
+  for (int i = 0; i < 50; ++i) {
+    UpdateStream stream(client_);
+    stream.Send(testing::Chunked(Update(std::to_string(i), {1, 2, 3})).begin);
+    stream.Send(Update("w" + std::to_string(i), {1}));
+    stream.Cancel();
+  }
+  EXPECT_TRUE(client_.Submit(Update("last", {1})).ok());
+}
+
+}  // namespace
+}  // namespace sparseagg

@@ -1,0 +1,31 @@
+#include "tests/service/rpc/test_server.h"
+
+#include <utility>
+
+namespace sparseagg::testing {
+namespace {
+
+std::unique_ptr<Backend> MakeTestBackend() {
+  for (const BackendFactory& factory : AllBackends()) {
+    if (factory.name == "reference") return factory.make({}).value();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TestServer::TestServer(Limits limits, const std::string& listen) : backend_(MakeTestBackend()) {
+  store_ = MakeMemoryStore();
+  EngineOptions options;
+  options.limits = limits;
+  engine_ = MakeEngine(std::move(options), *backend_, *store_);
+  v1::ServerInfo info;
+  info.set_version("test");
+  info.set_default_durability(v1::DURABILITY_MEMORY);
+  grpc_ = GrpcServer::Start(listen, *engine_, std::move(info)).value();
+  address_ = grpc_->port() == 0 ? listen : "127.0.0.1:" + std::to_string(grpc_->port());
+}
+
+TestServer::~TestServer() = default;
+
+}  // namespace sparseagg::testing

@@ -1,0 +1,45 @@
+// The real server in the test's process: reference back end, engine, store, gRPC on a free port or
+// a unix socket.
+#ifndef SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
+#define SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "service/engine/engine.h"
+#include "service/rpc/grpc_server.h"
+#include "service/store/store.h"
+#include "sparse/backend.h"
+#include "tests/service/rpc/test_client.h"
+
+namespace sparseagg::testing {
+
+class TestServer {
+ public:
+  explicit TestServer(Limits limits = {}, const std::string& listen = "127.0.0.1:0");
+  ~TestServer();
+
+  const std::string& address() const { return address_; }
+  Engine& engine() { return *engine_; }
+  GrpcServer& grpc() { return *grpc_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<UpdateStore> store_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<GrpcServer> grpc_;
+  std::string address_;
+};
+
+// A server with its default limits, and a client of it.
+class RpcTest : public ::testing::Test {
+ protected:
+  TestServer server_;
+  TestClient client_{NewChannel(server_.address())};
+};
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
