@@ -1,0 +1,108 @@
+// The stateless operator gives what a round gives.
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FailsWith;
+using testing::Sparse;
+using testing::TestEngine;
+using testing::TestUpdate;
+using testing::Values;
+
+class ReductionTest : public ::testing::Test {
+ protected:
+  const TensorSpec spec_ = Sparse("emb", 10);
+  TestEngine engine_;
+  std::unique_ptr<Reduction> reduction_ = *engine_->NewReduction({.tensors = {spec_}});
+
+  TestUpdate Update(std::vector<int64_t> rows, std::vector<float> values, float weight = 1.0f,
+                    std::string contributor = "", std::string round = "") {
+    return TestUpdate(std::move(round), std::move(contributor), weight,
+                      contributor.empty() ? "" : "u")
+        .Add<float>(spec_, rows, values);
+  }
+  absl::Status Add(TestUpdate update) { return reduction_->Add(update.header, update.tensors()); }
+};
+
+TEST_F(ReductionTest, SumsAnonymousUpdates) {
+  ASSERT_TRUE(Add(Update({0, 5}, {1, 1})).ok());
+  ASSERT_TRUE(Add(Update({5, 9}, {1, 1})).ok());
+  const auto result = reduction_->Report();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT((*result)->tensors[0].indices, ElementsAre(0, 5, 9));
+  EXPECT_THAT(Values<float>((*result)->tensors[0]), ElementsAre(1, 2, 1));
+  EXPECT_EQ((*result)->manifest.contributors, 2u);
+  EXPECT_TRUE(engine_->ListRounds("", 1).empty()) << "nothing is stored";
+}
+
+TEST_F(ReductionTest, GivesTheDigestsOfARound) {
+  const std::string round = engine_.Create({spec_}).name;
+  for (const char* contributor : {"b", "a"}) {
+    ASSERT_TRUE(engine_.Submit(Update({1}, {3}, 0.5f, contributor, round)).ok());
+  }
+  for (const char* contributor : {"a", "b"}) {
+    ASSERT_TRUE(Add(Update({1}, {3}, 0.5f, contributor)).ok());
+  }
+  const Manifest of_round = engine_.SealAndWait(round)->manifest;
+  const Manifest of_reduction = reduction_->Report().value()->manifest;
+  EXPECT_EQ(of_reduction.updates_digest, of_round.updates_digest);
+  EXPECT_EQ(of_reduction.result_digest, of_round.result_digest);
+  EXPECT_EQ(of_reduction.total_weight, of_round.total_weight);
+}
+
+TEST_F(ReductionTest, LeavesABadUpdateOut) {
+  ASSERT_TRUE(Add(Update({1}, {1})).ok());
+  EXPECT_THAT(Add(Update({1, 10}, {1, 1})),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE"));
+  EXPECT_THAT(Add(Update({1}, {1}, -1.0f)),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_WEIGHT"));
+  EXPECT_THAT(Add(Update({1}, {1}, 1.0f, "no spaces")),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_CONTRIBUTOR"));
+  EXPECT_THAT(Add(TestUpdate("", "", 1.0f, "")),
+              FailsWith(absl::StatusCode::kInvalidArgument, "MISSING_TENSOR"));
+  EXPECT_THAT(Values<float>(reduction_->Report().value()->tensors[0]), ElementsAre(1));
+}
+
+TEST_F(ReductionTest, TakesUpdatesInChunks) {
+  TestUpdate update = Update({2, 7}, {1, 2}, 2.0f);
+  auto upload = *reduction_->BeginUpload(update.header, update.headers());
+  const std::string bytes = update.byte_string();
+  ASSERT_TRUE(upload->Append(0, bytes.substr(0, 3), std::nullopt).ok());
+  EXPECT_FALSE(upload->Finish().ok());
+  ASSERT_TRUE(upload->Append(3, bytes.substr(3), std::nullopt).ok());
+  const auto receipt = upload->Finish();
+  ASSERT_TRUE(receipt.ok()) << receipt.status();
+  EXPECT_EQ(receipt->sequence, 1u);
+  EXPECT_THAT(Values<float>(reduction_->Report().value()->tensors[0]), ElementsAre(2, 4));
+}
+
+TEST_F(ReductionTest, ReportsOnce) {
+  ASSERT_TRUE(reduction_->Report().ok());
+  const auto ended = FailsWith(absl::StatusCode::kFailedPrecondition, "REDUCTION_ENDED");
+  EXPECT_THAT(reduction_->Report().status(), ended);
+  EXPECT_THAT(Add(Update({1}, {1})), ended);
+}
+
+TEST_F(ReductionTest, RefusesABadSpecification) {
+  EXPECT_THAT(engine_->NewReduction({}).status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_SPEC"));
+  EXPECT_THAT(engine_->NewReduction({.tensors = {Sparse("t", 1, "median")}}).status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR"));
+}
+
+TEST_F(ReductionTest, FailsWithTheOverflowOfCheckedIntegers) {
+  const TensorSpec spec = Sparse("hits", 4, "sum", ValueType::kU32);
+  auto reduction = *engine_->NewReduction({.tensors = {spec}});
+  for (int i = 0; i < 2; ++i) {
+    TestUpdate update("", "", 1.0f, "");
+    update.Add<uint32_t>(spec, {3}, {0x80000000u});
+    ASSERT_TRUE(reduction->Add(update.header, update.tensors()).ok());
+  }
+  EXPECT_THAT(reduction->Report().status(),
+              FailsWith(absl::StatusCode::kOutOfRange, "INTEGER_OVERFLOW"));
+}
+
+}  // namespace
+}  // namespace sparseagg

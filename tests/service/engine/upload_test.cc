@@ -1,0 +1,228 @@
+// Updates in chunks: broken off and resumed, damaged, abandoned, contested.
+#include <thread>
+
+#include "service/store/crc32c.h"
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FailsWith;
+using testing::Sparse;
+using testing::TestEngine;
+using testing::TestUpdate;
+using testing::Values;
+
+class UploadTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::shared_ptr<Upload>> Begin() { return Begin(update_); }
+  absl::StatusOr<std::shared_ptr<Upload>> Begin(const TestUpdate& update) {
+    return engine_->BeginUpload(update.header, update.headers());
+  }
+
+  TestEngine engine_;
+  const TensorSpec emb_ = Sparse("emb", 10);
+  const TensorSpec bias_{.name = "bias", .dense_shape = {2}, .sparse_dim = 0};
+  const std::string round_ = engine_.Create({emb_, bias_}).name;
+  TestUpdate update_ = TestUpdate(round_, "a", 2.0f)
+                           .Add<float>(bias_, {}, {5, 6})  // not the order of the specification
+                           .Add<float>(emb_, {3, 4}, {1, 2});
+  const std::string bytes_ = update_.byte_string();
+};
+
+TEST_F(UploadTest, CountsLikeAnUpdateInOnePiece) {
+  auto upload = *Begin();
+  EXPECT_EQ(upload->total_bytes(), bytes_.size());
+  for (uint64_t at = 0; at < bytes_.size(); at += 5) {
+    const std::string_view chunk = std::string_view(bytes_).substr(at, 5);
+    ASSERT_TRUE(upload->Append(at, chunk, Crc32c(chunk)).ok());
+  }
+  EXPECT_EQ(upload->committed_offset(), upload->total_bytes());
+  const auto receipt = upload->Finish();
+  ASSERT_TRUE(receipt.ok()) << receipt.status();
+  EXPECT_FALSE(receipt->duplicate);
+  const auto whole = engine_.Submit(update_);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(whole->duplicate);
+  EXPECT_EQ(whole->digest, receipt->digest);
+  const auto result = engine_.SealAndWait(round_);
+  EXPECT_THAT(Values<float>(result->tensors[0]), ElementsAre(2, 4));
+  EXPECT_THAT(Values<float>(result->tensors[1]), ElementsAre(10, 12));
+}
+
+TEST_F(UploadTest, GoesOnWhereABrokenStreamStopped) {
+  auto first = *Begin();
+  ASSERT_TRUE(first->Append(0, bytes_.substr(0, 10), std::nullopt).ok());
+  first.reset();
+  auto second = *Begin();
+  EXPECT_EQ(second->committed_offset(), 10u);
+  ASSERT_TRUE(second->Append(10, bytes_.substr(10), std::nullopt).ok());
+  EXPECT_TRUE(second->Finish().ok());
+}
+
+TEST_F(UploadTest, BelongsToTheStreamThatBeganLast) {
+  auto first = *Begin();
+  auto second = *Begin();
+  const auto taken_over = FailsWith(absl::StatusCode::kAborted, "UPLOAD_TAKEN_OVER");
+  EXPECT_THAT(first->Append(0, bytes_, std::nullopt), taken_over);
+  ASSERT_TRUE(second->Append(0, bytes_, std::nullopt).ok());
+  EXPECT_THAT(first->Finish().status(), taken_over);
+  EXPECT_TRUE(second->Finish().ok());
+}
+
+TEST_F(UploadTest, ResumesACountedUpdateAtItsEnd) {
+  ASSERT_TRUE(engine_.Submit(update_).ok());
+  auto upload = *Begin();
+  EXPECT_EQ(upload->committed_offset(), bytes_.size());
+  EXPECT_TRUE(upload->Append(bytes_.size(), "", std::nullopt).ok());
+  EXPECT_THAT(upload->Append(0, "x", std::nullopt),
+              FailsWith(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH"));
+  EXPECT_TRUE(upload->Finish()->duplicate);
+  engine_.SealAndWait(round_);
+  EXPECT_TRUE((*Begin())->Finish()->duplicate) << "after publication, too";
+}
+
+TEST_F(UploadTest, RefusesAnotherUpdateOfACountedContributor) {
+  ASSERT_TRUE(engine_.Submit(update_).ok());
+  update_.header.update_id = "u2";
+  EXPECT_THAT(Begin().status(),
+              FailsWith(absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED"));
+  update_.header.update_id = "u1";
+  update_.header.weight = 3.0f;
+  EXPECT_THAT(Begin().status(), FailsWith(absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT"));
+}
+
+TEST_F(UploadTest, RefusesOtherHeadersForTheSameUpdate) {
+  auto upload = *Begin();
+  TestUpdate other =
+      TestUpdate(round_, "a", 2.0f).Add<float>(bias_, {}, {5, 6}).Add<float>(emb_, {3}, {1});
+  const auto conflict = FailsWith(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT");
+  EXPECT_THAT(Begin(other).status(), conflict);
+  TestUpdate heavier = update_;
+  heavier.header.weight = 9.0f;
+  EXPECT_THAT(Begin(heavier).status(), conflict);
+  EXPECT_TRUE(upload->Append(0, bytes_, std::nullopt).ok()) << "the first goes on";
+}
+
+TEST_F(UploadTest, TakesChunksInOrderAndWithinTheStatedSize) {
+  auto upload = *Begin();
+  const auto mismatch = FailsWith(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH");
+  EXPECT_THAT(upload->Append(1, "x", std::nullopt), mismatch);
+  ASSERT_TRUE(upload->Append(0, bytes_.substr(0, 4), std::nullopt).ok());
+  EXPECT_THAT(upload->Append(0, bytes_.substr(0, 4), std::nullopt), mismatch);
+  EXPECT_THAT(upload->Append(4, bytes_, std::nullopt),
+              FailsWith(absl::StatusCode::kInvalidArgument, "UPLOAD_TOO_LONG"));
+  EXPECT_THAT(upload->Finish().status(),
+              FailsWith(absl::StatusCode::kFailedPrecondition, "UPLOAD_INCOMPLETE"));
+  ASSERT_TRUE(upload->Append(4, bytes_.substr(4), std::nullopt).ok());
+  EXPECT_TRUE(upload->Finish().ok());
+  EXPECT_THAT(upload->Finish().status(),
+              FailsWith(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED"));
+}
+
+TEST_F(UploadTest, FindsADamagedChunkAndTakesItWhenSentAgain) {
+  auto upload = *Begin();
+  EXPECT_THAT(upload->Append(0, bytes_, Crc32c(bytes_) ^ 1),
+              FailsWith(absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH"));
+  EXPECT_EQ(upload->committed_offset(), 0u);
+  EXPECT_TRUE(upload->Append(0, bytes_, Crc32c(bytes_)).ok());
+}
+
+TEST_F(UploadTest, RefusesBadHeadersBeforeAnyByte) {
+  update_.tensor_header(1).nnz = 1000;
+  EXPECT_THAT(Begin().status(), FailsWith(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH"));
+  EXPECT_EQ(engine_.SealAndWait(round_)->manifest.rejected.at("SIZE_MISMATCH"), 1u);
+}
+
+TEST_F(UploadTest, StartsAfreshAfterBadBytes) {
+  TestUpdate bad =
+      TestUpdate(round_, "a", 2.0f).Add<float>(bias_, {}, {5, 6}).Add<float>(emb_, {3, 10}, {1, 2});
+  auto upload = *Begin(bad);
+  ASSERT_TRUE(upload->Append(0, bad.byte_string(), std::nullopt).ok());
+  EXPECT_THAT(upload->Finish().status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE"));
+  auto again = *Begin();
+  EXPECT_EQ(again->committed_offset(), 0u);
+  ASSERT_TRUE(again->Append(0, bytes_, std::nullopt).ok());
+  EXPECT_TRUE(again->Finish().ok());
+}
+
+TEST_F(UploadTest, EndsWithItsRound) {
+  auto upload = *Begin();
+  ASSERT_TRUE(upload->Append(0, bytes_, std::nullopt).ok());
+  engine_.SealAndWait(round_);
+  const auto not_open = FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN");
+  EXPECT_THAT(upload->Finish().status(), not_open);
+  EXPECT_THAT(Begin().status(), not_open);
+  EXPECT_EQ(engine_->Result(round_).value()->manifest.contributors, 0u);
+}
+
+TEST_F(UploadTest, IsForgottenWhenNothingComesForLong) {
+  auto idle = *Begin();
+  ASSERT_TRUE(idle->Append(0, bytes_.substr(0, 10), std::nullopt).ok());
+  engine_.clock.Advance(std::chrono::minutes(9));
+  EXPECT_EQ((*Begin())->committed_offset(), 10u);
+  auto active = *Begin();
+  engine_.clock.Advance(std::chrono::minutes(11));
+  EXPECT_EQ((*Begin())->committed_offset(), 0u);
+  EXPECT_THAT(active->Append(10, "x", std::nullopt),
+              FailsWith(absl::StatusCode::kAborted, "UPLOAD_EXPIRED"));
+}
+
+TEST_F(UploadTest, AnUpdateWithoutEntriesIsCompleteAtOnce) {
+  TestUpdate empty = TestUpdate(round_, "a").Add<float>(bias_, {}, {}).Add<float>(emb_, {}, {});
+  auto upload = *Begin(empty);
+  EXPECT_EQ(upload->total_bytes(), 0u);
+  EXPECT_TRUE(upload->Finish().ok());
+  EXPECT_EQ(engine_.SealAndWait(round_)->manifest.contributors, 1u);
+}
+
+TEST_F(UploadTest, CountsOneOfManyStreamsThatRaceToFinish) {
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([this] {
+      // Each takes over from the others until it has a receipt, as clients with a retry loop do.
+      while (true) {
+        const auto begun = Begin();
+        if (!begun.ok()) {
+          ASSERT_EQ(ErrorReason(begun.status()), "UPLOAD_BUSY");
+          continue;
+        }
+        const uint64_t at = (*begun)->committed_offset();
+        if (!(*begun)->Append(at, std::string_view(bytes_).substr(at), std::nullopt).ok()) continue;
+        if ((*begun)->Finish().ok()) return;
+      }
+    });
+  }
+  threads.clear();
+  const auto result = engine_.SealAndWait(round_);
+  EXPECT_EQ(result->manifest.contributors, 1u);
+  EXPECT_THAT(Values<float>(result->tensors[0]), ElementsAre(2, 4));
+}
+
+TEST(UploadLimitTest, KeepsToTheNumberOfOpenUploads) {
+  TestEngine engine;
+  engine.options.limits.open_uploads_max = 2;
+  const TensorSpec spec = Sparse("emb", 10);
+  const std::string round = engine.Create({spec}).name;
+  const auto begin = [&](const std::string& contributor) {
+    TestUpdate update(round, contributor);
+    update.Add<float>(spec, {1}, {1});
+    return engine->BeginUpload(update.header, update.headers());
+  };
+  auto a = begin("a");
+  auto b = begin("b");
+  ASSERT_TRUE(a.ok() && b.ok());
+  const absl::Status full = begin("c").status();
+  EXPECT_THAT(full, FailsWith(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL"));
+  EXPECT_GT(RetryAfterMs(full), 0u);
+  TestUpdate update(round, "a");
+  update.Add<float>(spec, {1}, {1});
+  ASSERT_TRUE((*a)->Append(0, update.byte_string(), std::nullopt).ok());
+  ASSERT_TRUE((*a)->Finish().ok());
+  EXPECT_TRUE(begin("c").ok());
+}
+
+}  // namespace
+}  // namespace sparseagg
