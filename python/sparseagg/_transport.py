@@ -153,7 +153,9 @@ class Transport:
         repeated = False
         while True:
             try:
-                return self._methods[method](request, timeout=backoff.remaining(), metadata=self._metadata)
+                return self._methods[method](
+                    request, timeout=backoff.remaining(), metadata=self._metadata
+                )
             except grpc.RpcError as failure:
                 error = from_rpc_error(failure, for_update=for_update)
             if repeated and method == "DeleteRound" and isinstance(error, NotFoundError):
@@ -273,7 +275,9 @@ class StreamCall:
             now = time.monotonic()
             if self._moves != moves:
                 moves, since = self._moves, now
-            elif self._idle_timeout is not None and now - since >= self._idle_timeout and not ready():
+            elif (
+                self._idle_timeout is not None and now - since >= self._idle_timeout and not ready()
+            ):
                 self._call.cancel()
                 raise DeadlineExceededError(f"no progress for {self._idle_timeout:g} s")
 

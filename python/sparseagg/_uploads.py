@@ -17,7 +17,9 @@ from sparseagg._wire import EncodedUpdate
 from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
 from sparseagg.records import Receipt, receipt_from_proto
 
-CHUNK_BYTES = 1 << 20  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
+CHUNK_BYTES = (
+    1 << 20
+)  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
 _PENDING_MAX = 256
 _PENDING_BYTES_MAX = 64 << 20
 
@@ -117,7 +119,9 @@ class UpdateStream:
 
     def _open(self) -> StreamCall:
         if self._stream is None:
-            self._stream = self._transport.stream("StreamUpdates", idle_timeout=self._timeout, for_update=True)
+            self._stream = self._transport.stream(
+                "StreamUpdates", idle_timeout=self._timeout, for_update=True
+            )
         return self._stream
 
     def _send(self, stream: StreamCall, update: EncodedUpdate) -> None:

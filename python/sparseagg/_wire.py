@@ -18,7 +18,9 @@ from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import value_type_name
 from sparseagg.tensors import VALUE_DTYPES, ResultTensor, SparseTensor, TensorSpec
 
-_VALUE_TYPES = {name: types_pb2.ValueType.Value(f"VALUE_TYPE_{name.upper()}") for name in VALUE_DTYPES}
+_VALUE_TYPES = {
+    name: types_pb2.ValueType.Value(f"VALUE_TYPE_{name.upper()}") for name in VALUE_DTYPES
+}
 _INDEX_DTYPES: dict[int, np.dtype[Any]] = {
     types_pb2.INDEX_TYPE_UNSPECIFIED: np.dtype("<i8"),
     types_pb2.INDEX_TYPE_I64: np.dtype("<i8"),
@@ -32,7 +34,9 @@ class ByteString:
     """Arrays seen as one string of bytes, which is read or written piece by piece."""
 
     def __init__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        self._parts = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays if array.size]
+        self._parts = [
+            memoryview(array.reshape(-1).view(np.uint8)) for array in arrays if array.size
+        ]
         self._starts: list[int] = []
         self.size = 0
         for part in self._parts:
@@ -79,15 +83,21 @@ class EncodedUpdate:
         update_id: str = "",
         weight: float | None = None,
     ) -> None:
-        self.header = types_pb2.UpdateHeader(round=round_name, contributor=contributor, update_id=update_id)
+        self.header = types_pb2.UpdateHeader(
+            round=round_name, contributor=contributor, update_id=update_id
+        )
         if weight is not None:
             self.header.weight = weight
-        self._tensors = [(_header_of(name, tensor), *_arrays_of(tensor)) for name, tensor in tensors.items()]
+        self._tensors = [
+            (_header_of(name, tensor), *_arrays_of(tensor)) for name, tensor in tensors.items()
+        ]
         arrays = [array for _, *arrays in self._tensors for array in arrays]
         self.payload = ByteString(arrays)
         # An upper bound of the serialised SubmitUpdateRequest.
         self.message_bytes = self.payload.size + self.header.ByteSize() + _FRAMING_BYTES
-        self.message_bytes += sum(header.ByteSize() + _FRAMING_BYTES for header, _, _ in self._tensors)
+        self.message_bytes += sum(
+            header.ByteSize() + _FRAMING_BYTES for header, _, _ in self._tensors
+        )
 
     @property
     def update_id(self) -> str:
@@ -137,7 +147,9 @@ def empty_tensor(spec: TensorSpec) -> AnyTensor:
     if spec.sparse_dim == 0:
         return _Untouched(spec)
     indices = np.empty((0, spec.sparse_dim), "<i8")
-    return SparseTensor(indices, np.empty((0, *spec.row_shape), dtype), spec.dense_shape, spec.value_type)
+    return SparseTensor(
+        indices, np.empty((0, *spec.row_shape), dtype), spec.dense_shape, spec.value_type
+    )
 
 
 class _Untouched(DenseValues):

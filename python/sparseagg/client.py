@@ -103,7 +103,9 @@ class Client:
         spec = types_pb2.RoundSpec(tensors=[spec_to_proto(tensor) for tensor in tensors])
         if durability is not None:
             if durability not in ("memory", "durable"):
-                raise InvalidArgumentError(f'no durability "{durability}", only "memory" and "durable"')
+                raise InvalidArgumentError(
+                    f'no durability "{durability}", only "memory" and "durable"'
+                )
             spec.durability = types_pb2.Durability.Value(f"DURABILITY_{durability.upper()}")
         request = aggregation_pb2.CreateRoundRequest(
             round_id=round_id or "", spec=spec, request_id=request_id or uuid.uuid4().hex
@@ -211,10 +213,14 @@ def sparse_sum(
         raise InvalidArgumentError("sparse_sum of no tensors: the shape of the result is unknown")
     spec = _common_spec(updates, op, integer_overflow)
     if client is not None:
-        result = client.reduce([spec], ({spec.name: u} for u in updates), weights=weights, layout=layout)
+        result = client.reduce(
+            [spec], ({spec.name: u} for u in updates), weights=weights, layout=layout
+        )
     else:
         with Client(target) as own:
-            result = own.reduce([spec], ({spec.name: u} for u in updates), weights=weights, layout=layout)
+            result = own.reduce(
+                [spec], ({spec.name: u} for u in updates), weights=weights, layout=layout
+            )
     return result[spec.name]
 
 

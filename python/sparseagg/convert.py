@@ -59,5 +59,9 @@ def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
     uint16 is no value type of its own, so for a bf16 tensor it can only mean bit patterns.
     """
     values = value[1] if isinstance(value, tuple) and len(value) == 3 else value
-    is_bits = spec is not None and spec.value_type == "bf16" and getattr(values, "dtype", None) == np.uint16
+    is_bits = (
+        spec is not None
+        and spec.value_type == "bf16"
+        and getattr(values, "dtype", None) == np.uint16
+    )
     return as_tensor(value, "bf16" if is_bits else None)

@@ -180,7 +180,9 @@ def from_rpc_error(error: Any, *, for_update: bool = False) -> SparseAggError:
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             details = parse_status_details(value)
-    return make_error(error.code(), error.details() or error.code().name, details, for_update=for_update)
+    return make_error(
+        error.code(), error.details() or error.code().name, details, for_update=for_update
+    )
 
 
 def from_error_message(error: Any) -> SparseAggError:

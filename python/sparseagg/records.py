@@ -196,7 +196,9 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
     return ServerInfo(
         version=message.version,
         backends=tuple(
-            BackendInfo(b.name, b.description, b.available, b.unavailable_reason, tuple(b.plans), b.selected)
+            BackendInfo(
+                b.name, b.description, b.available, b.unavailable_reason, tuple(b.plans), b.selected
+            )
             for b in message.backends
         ),
         operators=tuple(message.operators),

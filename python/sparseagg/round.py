@@ -103,7 +103,9 @@ class Round:
         """
         update = self._encode(Update(tensors, contributor, weight, update_id))
         if update.message_bytes <= self._message_bytes_max():
-            answer = self._transport.unary("SubmitUpdate", update.whole(), timeout=timeout, for_update=True)
+            answer = self._transport.unary(
+                "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
+            )
             return receipt_from_proto(answer)
         outcome = self._submit_stream([update], timeout)[0]
         if isinstance(outcome, SparseAggError):
@@ -143,13 +145,19 @@ class Round:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = _WAIT_SLICE_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+            left = (
+                _WAIT_SLICE_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+            )
             request = aggregation_pb2.WaitRoundRequest(name=self.name)
             request.timeout.FromNanoseconds(int(min(left, _WAIT_SLICE_SECONDS) * 1e9))
-            answer = self._transport.unary("WaitRound", request, timeout=_WAIT_SLICE_SECONDS + self._transport.timeout)
+            answer = self._transport.unary(
+                "WaitRound", request, timeout=_WAIT_SLICE_SECONDS + self._transport.timeout
+            )
             info = round_from_proto(answer)
             if info.state is RoundState.ABORTED:
-                raise RoundAbortedError(info.failure or f"{self.name} was aborted", reason="ROUND_ABORTED")
+                raise RoundAbortedError(
+                    info.failure or f"{self.name} was aborted", reason="ROUND_ABORTED"
+                )
             if info.state.final:
                 return info
             if deadline is not None and time.monotonic() >= deadline:
@@ -173,7 +181,9 @@ class Round:
                     while True:
                         message = stream.receive()
                         if message is None:
-                            raise UnavailableError("the server ended the stream before the round was final")
+                            raise UnavailableError(
+                                "the server ended the stream before the round was final"
+                            )
                         backoff.progress()
                         info = round_from_proto(message)
                         yield info
@@ -204,7 +214,9 @@ class Round:
             name=self.name,
             tensors=tensors or (),
             layout=layout_number(layout),
-            selections=[selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()],
+            selections=[
+                selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()
+            ],
         )
         self.wait(timeout)
         idle_timeout = self._transport.timeout if timeout is None else timeout
@@ -231,7 +243,9 @@ class Round:
 
     def _encode(self, update: Update) -> EncodedUpdate:
         specs = self.specs
-        tensors = {name: as_tensor_of(specs.get(name), value) for name, value in update.tensors.items()}
+        tensors = {
+            name: as_tensor_of(specs.get(name), value) for name, value in update.tensors.items()
+        }
         for name, spec in specs.items():
             if name not in tensors:
                 tensors[name] = empty_tensor(spec)
@@ -243,7 +257,9 @@ class Round:
             weight=update.weight,
         )
 
-    def _submit_stream(self, updates: Iterable[EncodedUpdate], timeout: float | None) -> list[Outcome]:
+    def _submit_stream(
+        self, updates: Iterable[EncodedUpdate], timeout: float | None
+    ) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         positions: dict[int, int] = {}  # id of an update object -> its place
 

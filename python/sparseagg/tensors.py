@@ -140,7 +140,9 @@ class SparseTensor:
         index = tuple(self.indices.T)
         if self.value_type == "bf16":
             if len(np.unique(self.indices, axis=0)) != self.nnz:
-                raise ValueError("bfloat16 entries with equal indices: sum them with sparse_sum first")
+                raise ValueError(
+                    "bfloat16 entries with equal indices: sum them with sparse_sum first"
+                )
             dense[index] = self.values
         else:
             np.add.at(dense, index, self.values)
@@ -195,7 +197,9 @@ def _as_indices(indices: Any, rank: int) -> np.ndarray[Any, Any]:
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)  # what np.asarray([]) gives
     if array.dtype.kind not in "iu":
-        raise InvalidUpdateError(f"indices are of type {array.dtype}, not integers", reason="INDEX_TYPE_UNSUPPORTED")
+        raise InvalidUpdateError(
+            f"indices are of type {array.dtype}, not integers", reason="INDEX_TYPE_UNSUPPORTED"
+        )
     if array.ndim == 1:
         array = array.reshape(-1, 1)
     if array.ndim != 2 or not 1 <= array.shape[1] <= rank:
@@ -207,5 +211,7 @@ def _as_indices(indices: Any, rank: int) -> np.ndarray[Any, Any]:
     if array.dtype.newbyteorder("<") == np.dtype("<i4"):
         return np.ascontiguousarray(array, "<i4")
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidUpdateError(f"index {int(array.max())} is not below 2^63", reason="INDEX_OUT_OF_RANGE")
+        raise InvalidUpdateError(
+            f"index {int(array.max())} is not below 2^63", reason="INDEX_OUT_OF_RANGE"
+        )
     return np.ascontiguousarray(array, "<i8")

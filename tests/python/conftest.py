@@ -1,0 +1,98 @@
+"""A real server for the tests: the program itself, on a free port, with default settings unless a test says otherwise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from sparseagg import Client
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = Path(os.environ.get("SPARSEAGG_BINARY") or ROOT / "build/dev/bin/sparseagg")
+_START_SECONDS_MAX = 30
+
+
+class Server:
+    """A server process; `start` and `kill` may be called in turns, on the same port."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self._port_file = folder / "port"
+        self._log = folder / "server.log"
+        self._flags = flags
+        self._process: subprocess.Popen | None = None
+        self.port = 0
+
+    @property
+    def target(self) -> str:
+        """Where a client finds it."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Starts it and waits until it serves."""
+        self._port_file.unlink(missing_ok=True)
+        command = [
+            str(BINARY),
+            "serve",
+            "--listen",
+            self.target,
+            "--port-file",
+            str(self._port_file),
+        ]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while not (self._port_file.exists() and self._port_file.read_text().strip()):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{BINARY} did not start:\n{self._log.read_text()[-2000:]}")
+            time.sleep(0.01)
+        self.port = int(self._port_file.read_text())
+
+    def kill(self) -> None:
+        """Ends it at once, as a power cut would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> int:
+        """Asks it to stop; its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(_START_SECONDS_MAX)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The server that most tests share."""
+    if not BINARY.exists():
+        pytest.fail(f"{BINARY} does not exist; build it with ./dev build, or set SPARSEAGG_BINARY")
+    running = Server(tmp_path_factory.mktemp("server"))
+    running.start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A function that starts a server with flags, for tests that kill it or need small limits."""
+    started = []
+
+    def start(*flags: str) -> Server:
+        one = Server(tmp_path, *flags)
+        one.start()
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+@pytest.fixture
+def client(server):
+    """A connection to the shared server."""
+    with Client(server.target) as connection:
+        yield connection

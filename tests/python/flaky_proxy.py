@@ -1,0 +1,64 @@
+"""A TCP proxy in front of a server that cuts connections, for tests of resuming."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+
+class FlakyProxy:
+    """Forwards to `port`; the first connection is cut after `cut_after_bytes` from the client, later ones are not."""
+
+    def __init__(self, port: int, cut_after_bytes: int) -> None:
+        self._port = port
+        self._cut_after_bytes: int | None = cut_after_bytes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self.connections = 0
+        self.bytes_from_client = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def target(self) -> str:
+        """Where a client finds it."""
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            far = socket.create_connection(("127.0.0.1", self._port))
+            cut, self._cut_after_bytes = self._cut_after_bytes, None
+            self.connections += 1
+            threading.Thread(target=self._forward, args=(near, far, cut, True), daemon=True).start()
+            threading.Thread(
+                target=self._forward, args=(far, near, None, False), daemon=True
+            ).start()
+
+    def _forward(
+        self, source: socket.socket, sink: socket.socket, cut: int | None, counted: bool
+    ) -> None:
+        passed = 0
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+                passed += len(data)
+                if counted:
+                    with self._lock:
+                        self.bytes_from_client += len(data)
+                if cut is not None and passed >= cut:
+                    break
+        except OSError:
+            pass  # the other direction was cut
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            end.close()

@@ -1,0 +1,130 @@
+"""Updates beyond the message limit, broken connections, servers that go away and come back."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from flaky_proxy import FlakyProxy
+from sparseagg import Client, RetryPolicy, SparseTensor, TensorSpec, Update, sparse_sum
+
+ROWS, WIDTH = 1_000_000, 64
+SPECS = [TensorSpec("emb", [ROWS, WIDTH]), TensorSpec("bias", [5], sparse_dim=0)]
+
+
+def large_update(seed: int, nnz: int = 100_000) -> dict:
+    """About 26 MB in the rows of an embedding, beyond the limit of 16 MiB."""
+    generator = np.random.default_rng(seed)
+    rows = generator.choice(ROWS, nnz, replace=False)
+    values = generator.integers(-8, 8, (nnz, WIDTH)).astype(np.float32)
+    return {
+        "emb": SparseTensor(rows, values, [ROWS, WIDTH]),
+        "bias": np.arange(5, dtype=np.float32),
+    }
+
+
+@pytest.fixture
+def proxy(server):
+    """Cuts the first connection after 8 MB."""
+    running = FlakyProxy(server.port, cut_after_bytes=8_000_000)
+    yield running
+    running.close()
+
+
+def test_a_large_update_goes_in_chunks(client):
+    round = client.create_round(SPECS)
+    tensors = large_update(1)
+    receipt = round.submit(tensors, contributor="large")
+    assert (receipt.sequence, receipt.duplicate) == (1, False)
+    assert round.submit(tensors, contributor="large", update_id=receipt.update_id).duplicate
+    round.seal()
+    result = round.result()
+    order = np.argsort(tensors["emb"].indices[:, 0])
+    assert np.array_equal(result["emb"].indices, tensors["emb"].indices[order])
+    assert np.array_equal(result["emb"].values, tensors["emb"].values[order])
+    assert result["bias"].tolist() == [0, 1, 2, 3, 4]
+    round.delete()
+
+
+def test_a_broken_upload_is_resumed_and_not_sent_again(client, proxy):
+    round = client.create_round(SPECS)
+    tensors = large_update(2)
+    size = tensors["emb"].nbytes
+    with Client(proxy.target) as unlucky:
+        receipt = unlucky.round(round.name).submit(tensors, contributor="unlucky")
+    assert receipt.sequence == 1
+    assert proxy.connections >= 2
+    assert (
+        proxy.bytes_from_client < size + 12_000_000
+    )  # 8 MB before the cut, of which most were kept
+    assert round.info().contributors == 1
+    round.abort()
+    round.delete()
+
+
+def test_many_updates_survive_a_broken_connection(client, server):
+    round = client.create_round([TensorSpec("one", [2000, 512])])
+    running = FlakyProxy(server.port, cut_after_bytes=1_000_000)
+    updates = [
+        Update({"one": SparseTensor([n], np.ones((1, 512), np.float32), [2000, 512])}, f"c{n}")
+        for n in range(2000)
+    ]
+    with Client(running.target) as unlucky:
+        receipts = unlucky.round(round.name).submit_many(updates)
+    running.close()
+    assert running.connections >= 2
+    assert sorted(receipt.sequence for receipt in receipts) == list(range(1, 2001))
+    round.seal()
+    assert np.array_equal(round.result("dense")["one"], np.ones((2000, 512), np.float32))
+    round.delete()
+
+
+def test_large_and_small_updates_share_a_stream(client):
+    round = client.create_round(SPECS)
+    small = {"emb": SparseTensor([1], np.ones((1, WIDTH), np.float32), [ROWS, WIDTH])}
+    updates = [
+        Update(small, "a"),
+        Update(large_update(3), "b"),
+        Update(small, "c"),
+        Update(large_update(4), "d"),
+    ]
+    receipts = round.submit_many(updates)
+    assert [receipt.contributor for receipt in receipts] == ["a", "b", "c", "d"]
+    assert round.info().contributors == 4
+    round.abort()
+    round.delete()
+
+
+def test_large_tensors_through_sparse_sum(client):
+    tensors = [large_update(seed)["emb"] for seed in (5, 6)]
+    total = sparse_sum(tensors, client=client, layout="sparse")
+    rows = np.union1d(*(tensor.indices[:, 0] for tensor in tensors))
+    assert np.array_equal(total.indices[:, 0], rows)
+    expected = np.zeros((len(rows), WIDTH), np.float32)
+    for tensor in tensors:  # small whole numbers: every order of addition is exact
+        expected[np.searchsorted(rows, tensor.indices[:, 0])] += tensor.values
+    assert np.array_equal(total.values, expected)
+
+
+def test_a_smaller_message_limit_of_the_server_is_respected(own_server):
+    limited = own_server("--message-bytes-max", "1048576")
+    with Client(limited.target) as client:
+        round = client.create_round(SPECS)
+        assert round.submit(large_update(7, nnz=10_000), contributor="a").sequence == 1
+        round.seal()
+        assert round.result()["emb"].nnz == 10_000
+
+
+def test_calls_wait_for_a_server_that_comes_back(own_server):
+    server = own_server()
+    retry = RetryPolicy(attempts=1000, initial_delay=0.01, max_delay=0.05)
+    with Client(server.target, retry=retry, timeout=30) as client:
+        version = client.info().version
+        server.kill()
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(client.info().version))
+        waiting.start()
+        server.start()
+        waiting.join(30)
+        assert answers == [version]

@@ -1,0 +1,139 @@
+"""The demo, on a little generated text: it runs through the real server, and its check passes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+DEMO = ROOT / "examples/word_embeddings"
+
+
+def run_demo(server, data, out, *options):
+    """Runs train.py; the finished process."""
+    command = [
+        sys.executable,
+        str(DEMO / "train.py"),
+        "--server",
+        server.target,
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(
+        [*command, *options], capture_output=True, text=True, env=environment, timeout=300
+    )
+
+
+@pytest.fixture
+def text_folder(tmp_path):
+    """Thirty documents of two topics, each of 400 words."""
+    generator = random.Random(1)
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for number in range(30):
+        topic = "abcdefg"[number % 2 :: 2]
+        words = [generator.choice(topic) * 2 + generator.choice(topic) * 2 for _ in range(400)]
+        (folder / f"{number}.txt").write_text(" ".join(words))
+    return folder
+
+
+def test_the_demo_learns_and_passes_its_check(server, text_folder, tmp_path):
+    out = tmp_path / "out"
+    finished = run_demo(
+        server, text_folder, out, "--rounds", "3", "--contributors", "8", "--dimensions", "8"
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "VERDICT: PASSED" in finished.stdout
+    numbers = json.loads((out / "word_embeddings.json").read_text())
+    assert len(numbers["rounds"]) == 3
+    assert numbers["rounds"][-1]["held_out_loss"] < numbers["initial_loss"]
+    assert numbers["verdict"]["exact_differences"] == 0
+    if importlib.util.find_spec("matplotlib"):
+        assert (out / "word_embeddings.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_little_text_is_an_error_that_says_what_to_do(server, tmp_path):
+    (tmp_path / "one.txt").write_text("word " * 500)
+    finished = run_demo(server, tmp_path, tmp_path / "out")
+    assert finished.returncode == 1
+    assert "--data DIR" in finished.stderr
+    assert len(finished.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def demo_modules(monkeypatch):
+    """The demo's folder on the module path."""
+    monkeypatch.syspath_prepend(str(DEMO))
+
+
+def test_gradients_are_those_of_the_loss(demo_modules):
+    import model
+
+    generator = np.random.default_rng(1)
+    shapes = model.initial_parameters(20, 4, 0)
+    parameters = {name: generator.normal(size=table.shape) for name, table in shapes.items()}
+    examples = model.Examples(
+        generator.integers(0, 20, 6), generator.integers(0, 20, (6, 2 * model.WINDOW))
+    )
+    negatives = generator.integers(0, 20, 7)
+    found = model.gradients(parameters, examples, negatives)
+    output_ids = np.concatenate([examples.targets, negatives])
+    full = {name: np.zeros_like(table) for name, table in parameters.items()}
+    np.add.at(full["input"], examples.contexts.ravel(), found.input)
+    np.add.at(full["output"], output_ids, found.output)
+    np.add.at(full["bias"], output_ids, found.bias)
+    full["position"] += found.position
+    for name, table in parameters.items():
+        flat = table.reshape(-1)
+        for place in generator.integers(0, flat.size, 10):
+            slope = _slope(lambda: model.loss_of(parameters, examples, negatives), flat, place)
+            assert slope == pytest.approx(full[name].reshape(-1)[place], rel=1e-4, abs=1e-6)
+
+
+def _slope(loss, flat, place, step=1e-5):
+    """Central difference."""
+    start = flat[place]
+    flat[place] = start + step
+    above = loss()
+    flat[place] = start - step
+    below = loss()
+    flat[place] = start
+    return (above - below) / (2 * step)
+
+
+def test_the_check_finds_a_single_wrong_bit(demo_modules):
+    import check
+    from model import LocalUpdate
+
+    shapes = {"input": (4, 2), "position": (2,)}
+    updates = [
+        LocalUpdate(
+            {"input": np.array([1, 3])},
+            {"input": np.float32([[1, 2], [3, 4]]), "position": np.float32([1, 2])},
+            3,
+        ),
+        LocalUpdate(
+            {"input": np.array([3])},
+            {"input": np.float32([[5, 6]]), "position": np.float32([3, 5])},
+            1,
+        ),
+    ]
+    served = {
+        "input": np.float32([[0, 0], [1, 2], [0, 0], [3.5, 4.5]]),
+        "position": np.float32([1.5, 2.75]),
+    }
+    assert check.check(updates, shapes, served).passed
+    served["input"][3, 0] = np.nextafter(np.float32(3.5), np.float32(4))
+    wrong = check.check(updates, shapes, served)
+    assert not wrong.passed
+    assert (wrong.exact_differences, wrong.dense_violations) == (1, 1)
