@@ -175,8 +175,9 @@ def check_file_sizes(tree: Tree) -> Iterator[Problem]:
     """Files hold one idea."""
     for path, text in tree.items():
         lines = text.count("\n")
-        if SOURCE.match(path) and lines > rules.FILE_LINES_MAX:
-            yield Problem(path, 1, f"{lines} lines, at most {rules.FILE_LINES_MAX}: split it")
+        limit = rules.TEST_FILE_LINES_MAX if path.startswith("tests/") else rules.FILE_LINES_MAX
+        if SOURCE.match(path) and lines > limit:
+            yield Problem(path, 1, f"{lines} lines, at most {limit}: split it")
 
 
 def functions(text: str) -> Iterator[tuple[int, int]]:
