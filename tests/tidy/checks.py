@@ -77,10 +77,15 @@ def _include_message(tree: Tree, path: str, include: str, allowed: list[str]) ->
     for file_pattern, include_pattern, reason in rules.FORBIDDEN:
         if re.fullmatch(file_pattern, path) and re.fullmatch(include_pattern, include):
             return f'must not include "{include}": {reason}'
-    if library == "sparse" and re.fullmatch(rules.HOST_DEVICE_ONLY, path) and include in tree:
-        if include != "sparse/host_device.h" and '"sparse/host_device.h"' not in tree[include]:
-            return f'must not include "{include}": it is not marked for host and device'
+    device = library == "sparse" and re.fullmatch(rules.HOST_DEVICE_ONLY, path)
+    if device and not _is_host_device(tree, include):
+        return f'must not include "{include}": it is not marked for host and device'
     return None
+
+
+def _is_host_device(tree: Tree, header: str) -> bool:
+    marker = "sparse/host_device.h"
+    return header == marker or header not in tree or f'"{marker}"' in tree[header]
 
 
 def check_dependencies(tree: Tree) -> Iterator[Problem]:
