@@ -64,8 +64,9 @@ Setting NumberSetting(std::string_view name, std::string_view unit, std::string_
       const char* suffixes = unit == "bytes" ? " (KiB, MiB, GiB, TiB may follow)"
                              : unit == "ms"  ? " (or 30s)"
                                              : "";
-      return Invalid(absl::StrCat("must be a whole number of ", std::string(unit), " from ",
-                                  range.min, " to ", range.max, suffixes));
+      return Invalid(absl::StrCat("must be a whole number",
+                                  unit == "count" ? "" : absl::StrCat(" of ", std::string(unit)),
+                                  " from ", range.min, " to ", range.max, suffixes));
     }
     field(config) = static_cast<Number>(*number);
     return absl::OkStatus();
