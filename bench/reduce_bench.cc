@@ -1,12 +1,15 @@
-// How fast updates are reduced: every back end and plan of this build that suits the case, the naive dense f32 sum a
-// user would write instead, and the machine's own read bandwidth, all in one run and interleaved.
+// How fast updates are reduced: every back end and plan of this build that suits the case, the
+// naive dense f32 sum a user would write instead, and the machine's own read bandwidth, all in one
+// run and interleaved.
 //
 //   reduce_bench [--quick] [--threads N] [--json FILE]
 //
-// A case is (entries, index space, contributors, order of rows, row width) of f32 values. Time runs from the first
-// staged update to the complete result; staging (a copy) is not part of it. Reported are medians:
-//   ns_entry   nanoseconds an entry      x_naive   time over that of the naive dense f32 sum; 0: it would not fit
-//   limit_pct  the time to read the entries once and write the result once at the measured bandwidth, in percent of the
+// A case is (entries, index space, contributors, order of rows, row width) of f32 values. Time runs
+// from the first staged update to the complete result; staging (a copy) is not part of it. Reported
+// are medians:
+//   ns_entry   nanoseconds an entry      x_naive   time over that of the naive dense f32 sum; 0: it
+//   would not fit limit_pct  the time to read the entries once and write the result once at the
+//   measured bandwidth, in percent of the
 //              time taken
 //   spread     slowest over fastest repetition: the machine's noise
 #include <algorithm>
@@ -30,7 +33,8 @@ namespace {
 
 constexpr int kRepetitions = 5;
 constexpr uint64_t kNaiveBytesMax = uint64_t{1} << 30;  // largest dense array of the naive sum
-constexpr uint64_t kReferenceEntriesMax = 100'000;      // the definition is slow; beyond that it says nothing new
+constexpr uint64_t kReferenceEntriesMax =
+    100'000;  // the definition is slow; beyond that it says nothing new
 
 enum class Order { kSorted, kShuffled, kZipf };
 constexpr const char* kOrderNames[] = {"uniform sorted", "uniform shuffled", "zipf shuffled"};
@@ -45,12 +49,18 @@ struct Case {
 
 constexpr uint64_t kHuge = uint64_t{1} << 60;
 constexpr Case kCases[] = {
-    {10'000, 1'000'000, 10, Order::kSorted, 1},       {1'000'000, 100'000, 10, Order::kSorted, 1},
-    {1'000'000, 1'000'000, 10, Order::kSorted, 1},    {1'000'000, 1'000'000, 10, Order::kShuffled, 1},
-    {1'000'000, 1'000'000, 1000, Order::kSorted, 1},  {1'000'000, 1'000'000, 10, Order::kZipf, 1},
-    {1'000'000, 100'000'000, 10, Order::kSorted, 1},  {1'000'000, 100'000'000, 10, Order::kShuffled, 1},
-    {1'000'000, kHuge, 1000, Order::kShuffled, 1},    {100'000, 1'000'000, 100, Order::kSorted, 64},
-    {10'000'000, 10'000'000, 100, Order::kSorted, 1}, {10'000'000, 10'000'000, 100, Order::kZipf, 1},
+    {10'000, 1'000'000, 10, Order::kSorted, 1},
+    {1'000'000, 100'000, 10, Order::kSorted, 1},
+    {1'000'000, 1'000'000, 10, Order::kSorted, 1},
+    {1'000'000, 1'000'000, 10, Order::kShuffled, 1},
+    {1'000'000, 1'000'000, 1000, Order::kSorted, 1},
+    {1'000'000, 1'000'000, 10, Order::kZipf, 1},
+    {1'000'000, 100'000'000, 10, Order::kSorted, 1},
+    {1'000'000, 100'000'000, 10, Order::kShuffled, 1},
+    {1'000'000, kHuge, 1000, Order::kShuffled, 1},
+    {100'000, 1'000'000, 100, Order::kSorted, 64},
+    {10'000'000, 10'000'000, 100, Order::kSorted, 1},
+    {10'000'000, 10'000'000, 100, Order::kZipf, 1},
 };
 
 struct Update {
@@ -108,7 +118,8 @@ double ReadBandwidth(uint32_t threads) {
   return best;
 }
 
-// What a user writes without us: one dense f32 array, added to in order of arrival. Neither exact nor sparse.
+// What a user writes without us: one dense f32 array, added to in order of arrival. Neither exact
+// nor sparse.
 double TimeNaive(const Case& c, const std::vector<Update>& updates) {
   if (c.num_rows > kNaiveBytesMax / sizeof(float) / c.row_width) return 0;
   const auto start = std::chrono::steady_clock::now();
@@ -161,7 +172,8 @@ struct Contender {
   std::vector<double> seconds;
 };
 
-std::vector<Contender> Contenders(const Case& c, const std::vector<std::unique_ptr<Backend>>& backends) {
+std::vector<Contender> Contenders(const Case& c,
+                                  const std::vector<std::unique_ptr<Backend>>& backends) {
   ReduceSpec spec;
   spec.name = "t";
   spec.layout = {c.num_rows, c.row_width, ValueType::kF32};
@@ -169,7 +181,8 @@ std::vector<Contender> Contenders(const Case& c, const std::vector<std::unique_p
   for (const auto& backend : backends) {
     if (backend->info().name == "reference" && c.entries > kReferenceEntriesMax) continue;
     for (const std::string& name : backend->info().plans) {
-      const auto plan = MakePlan(spec, {c.contributors, c.entries / c.contributors}, backend->info(), name);
+      const auto plan =
+          MakePlan(spec, {c.contributors, c.entries / c.contributors}, backend->info(), name);
       if (plan.ok()) contenders.push_back({backend.get(), *plan, {}});
     }
   }
@@ -194,19 +207,21 @@ void RunCase(const Case& c, const std::vector<std::unique_ptr<Backend>>& backend
   const double floor = entry_bytes * static_cast<double>(c.entries + nnz) / bandwidth;
   for (const Contender& contender : contenders) {
     const double seconds = Median(contender.seconds);
-    const auto [fastest, slowest] = std::minmax_element(contender.seconds.begin(), contender.seconds.end());
-    rows.push_back({{"entries", c.entries},
-                    {"index_space", c.num_rows},
-                    {"contributors", c.contributors},
-                    {"order", kOrderNames[static_cast<int>(c.order)]},
-                    {"width", c.row_width},
-                    {"density", static_cast<double>(nnz) / static_cast<double>(c.num_rows)},
-                    {"plan", absl::StrCat(contender.backend->info().name, "/", contender.plan.name)},
-                    {"ns_entry", seconds * 1e9 / static_cast<double>(c.entries)},
-                    {"Mnnz_s", static_cast<double>(c.entries) / seconds / 1e6},
-                    {"x_naive", Median(naive) > 0 ? seconds / Median(naive) : 0.0},
-                    {"limit_pct", 100 * floor / seconds},
-                    {"spread", *slowest / *fastest}});
+    const auto [fastest, slowest] =
+        std::minmax_element(contender.seconds.begin(), contender.seconds.end());
+    rows.push_back(
+        {{"entries", c.entries},
+         {"index_space", c.num_rows},
+         {"contributors", c.contributors},
+         {"order", kOrderNames[static_cast<int>(c.order)]},
+         {"width", c.row_width},
+         {"density", static_cast<double>(nnz) / static_cast<double>(c.num_rows)},
+         {"plan", absl::StrCat(contender.backend->info().name, "/", contender.plan.name)},
+         {"ns_entry", seconds * 1e9 / static_cast<double>(c.entries)},
+         {"Mnnz_s", static_cast<double>(c.entries) / seconds / 1e6},
+         {"x_naive", Median(naive) > 0 ? seconds / Median(naive) : 0.0},
+         {"limit_pct", 100 * floor / seconds},
+         {"spread", *slowest / *fastest}});
   }
 }
 
@@ -229,8 +244,8 @@ int Main(int argc, char** argv) {
   std::vector<Row> rows;
   for (const Case& c : kCases) {
     if (quick && c.entries > 1'000'000) continue;
-    std::fprintf(stderr, "reduce_bench: %lu entries, %lu rows, %u contributors, %s\n", c.entries, c.num_rows,
-                 c.contributors, kOrderNames[static_cast<int>(c.order)]);
+    std::fprintf(stderr, "reduce_bench: %lu entries, %lu rows, %u contributors, %s\n", c.entries,
+                 c.num_rows, c.contributors, kOrderNames[static_cast<int>(c.order)]);
     RunCase(c, backends, bandwidth, rows);
   }
   const std::string name = absl::StrCat("reduce, ", threads, " threads, memory reads at ",

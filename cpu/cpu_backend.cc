@@ -21,8 +21,8 @@
 namespace sparseagg {
 namespace {
 
-// Entries that wait before they are folded in: enough to share the fixed costs of a fold, few enough to stay a small
-// part of memory (24 bytes an entry while it is sorted).
+// Entries that wait before they are folded in: enough to share the fixed costs of a fold, few
+// enough to stay a small part of memory (24 bytes an entry while it is sorted).
 constexpr uint64_t kBatchValues = uint64_t{1} << 22;
 
 absl::Status OutOfMemory(const ReduceSpec& spec) {
@@ -53,13 +53,16 @@ class CpuAggregator : public Aggregator {
   CpuAggregator(const Plan& plan, Parallel& parallel)
       : spec_(plan.spec), parallel_(parallel), plan_(MakeCpuPlan<Op, V>(plan, parallel)) {}
 
-  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override { return StageOnHeap(spec_.layout, nnz); }
+  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
+    return StageOnHeap(spec_.layout, nnz);
+  }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const uint64_t nnz = update.entries.nnz;
     if (addends_ + nnz > kAddendsMax) {
       return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
-                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax, " entries in one round"));
+                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax,
+                                    " entries in one round"));
     }
     ++contributors_;
     addends_ += nnz;
@@ -129,17 +132,20 @@ class CpuAggregator : public Aggregator {
 uint64_t PhysicalMemoryBytes() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : uint64_t{1} << 32;
+  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page)
+                               : uint64_t{1} << 32;
 }
 
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : parallel_(options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency())) {
+      : parallel_(options.threads != 0 ? options.threads
+                                       : std::max(1u, std::thread::hardware_concurrency())) {
     info_.name = "cpu";
     info_.threads = parallel_.threads();
     info_.description = absl::StrCat(info_.threads, " threads, windowed 128-bit integers");
-    info_.memory_bytes = options.memory_bytes != 0 ? options.memory_bytes : PhysicalMemoryBytes() / 2;
+    info_.memory_bytes =
+        options.memory_bytes != 0 ? options.memory_bytes : PhysicalMemoryBytes() / 2;
     info_.plans = {"dense", "sort"};
   }
 
@@ -150,8 +156,8 @@ class CpuBackend : public Backend {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(plan.spec, [&] {
       AllOps::With(plan.spec.op, [&](auto op) {
         WithValueType(plan.spec.layout.value_type, [&](auto tag) {
-          aggregator =
-              std::make_unique<CpuAggregator<decltype(op), typename decltype(tag)::type>>(plan, parallel_);
+          aggregator = std::make_unique<CpuAggregator<decltype(op), typename decltype(tag)::type>>(
+              plan, parallel_);
         });
       });
     }));

@@ -1,7 +1,8 @@
 // The CPU back end: parallel with oneTBB, exact with windowed integers.
 //
-// Updates are kept as they come until a batch is full, then folded into a running partial aggregate by the aggregator's
-// plan (cpu/plan.h); so reduction overlaps the arrival of updates, and memory for raw entries is bounded by a batch.
+// Updates are kept as they come until a batch is full, then folded into a running partial aggregate
+// by the aggregator's plan (cpu/plan.h); so reduction overlaps the arrival of updates, and memory
+// for raw entries is bounded by a batch.
 #ifndef SPARSEAGG_CPU_CPU_BACKEND_H_
 #define SPARSEAGG_CPU_CPU_BACKEND_H_
 

@@ -1,8 +1,8 @@
-// Plan "dense": one slot for every coordinate of the index space, kept over the whole round. For small index spaces
-// and dense tensors; no sorting, memory is that of the index space.
+// Plan "dense": one slot for every coordinate of the index space, kept over the whole round. For
+// small index spaces and dense tensors; no sorting, memory is that of the index space.
 //
-// Each task owns a rectangle of the slots (rows x columns) and passes over all entries of the batch; so slots are
-// written by one thread only, without atomics.
+// Each task owns a rectangle of the slots (rows x columns) and passes over all entries of the
+// batch; so slots are written by one thread only, without atomics.
 #ifndef SPARSEAGG_CPU_DENSE_PLAN_H_
 #define SPARSEAGG_CPU_DENSE_PLAN_H_
 
@@ -34,7 +34,8 @@ class DensePlan : public CpuPlan {
     parallel_.For(tasks_.size(), [&](size_t t) {
       SlotWriter<Op, V> writer(spec_, lsb_, sides[t]);
       for (uint32_t u = 0; u < batch.size(); ++u) {
-        FoldUpdate(batch[u], pieces.empty() ? nullptr : &pieces[u], updates_ + u + 1, tasks_[t], writer);
+        FoldUpdate(batch[u], pieces.empty() ? nullptr : &pieces[u], updates_ + u + 1, tasks_[t],
+                   writer);
       }
     });
     updates_ += batch.size();
@@ -49,7 +50,8 @@ class DensePlan : public CpuPlan {
     ++updates_;
     for (size_t i = 0; i < partial.rows.size(); ++i) {
       Int128* slots = slots_.data() + partial.rows[i] * width_;
-      for (uint32_t c = 0; c < width_; ++c) slots[c] = CombineSlots<Op>(slots[c], partial.slots[i * width_ + c]);
+      for (uint32_t c = 0; c < width_; ++c)
+        slots[c] = CombineSlots<Op>(slots[c], partial.slots[i * width_ + c]);
       last_holder_[partial.rows[i]] = updates_;
     }
     addends_ += partial.addends;
@@ -71,7 +73,8 @@ class DensePlan : public CpuPlan {
       const size_t begin = t * state.rows.size() / tasks_.size();
       const size_t end = (t + 1) * state.rows.size() / tasks_.size();
       for (size_t i = begin; i < end; ++i) {
-        std::copy_n(slots_.begin() + state.rows[i] * width_, width_, state.slots.begin() + i * width_);
+        std::copy_n(slots_.begin() + state.rows[i] * width_, width_,
+                    state.slots.begin() + i * width_);
       }
     });
     return state;
@@ -97,7 +100,8 @@ class DensePlan : public CpuPlan {
       if (by_rows) {
         tasks.push_back({begin, end, {0, layout.row_width}});
       } else {
-        tasks.push_back({0, layout.num_rows, {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}});
+        tasks.push_back(
+            {0, layout.num_rows, {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}});
       }
     }
     return tasks;
@@ -110,14 +114,15 @@ class DensePlan : public CpuPlan {
       for (uint32_t u = 0; u < batch.size(); ++u) {
         pieces.push_back({u, 0, static_cast<uint32_t>(batch[u].staged.entries.nnz), {}});
       }
-      parallel_.For(pieces.size(), [&](size_t p) { SortPiece(batch[p].staged.entries.view(), pieces[p]); });
+      parallel_.For(pieces.size(),
+                    [&](size_t p) { SortPiece(batch[p].staged.entries.view(), pieces[p]); });
     }
     return pieces;
   }
 
   // `number` is this update's, different for each and never 0.
-  void FoldUpdate(const PendingUpdate& update, const Piece* piece, uint64_t number, const Task& task,
-                  SlotWriter<Op, V>& writer) {
+  void FoldUpdate(const PendingUpdate& update, const Piece* piece, uint64_t number,
+                  const Task& task, SlotWriter<Op, V>& writer) {
     const CooView entries = update.staged.entries.view();
     const auto* values = static_cast<const V*>(entries.values);
     const uint64_t row_width = spec_.layout.row_width;
@@ -131,10 +136,14 @@ class DensePlan : public CpuPlan {
       }
       if constexpr (kPerUpdate<Op>) {
         uint64_t end = i + 1;
-        while (end < entries.nnz && entries.indices[piece->Entry(static_cast<uint32_t>(end))] == row) ++end;
+        while (end < entries.nnz &&
+               entries.indices[piece->Entry(static_cast<uint32_t>(end))] == row)
+          ++end;
         writer.AddContribution(
             static_cast<uint32_t>(end - i),
-            [&](uint32_t k) { return values + piece->Entry(static_cast<uint32_t>(i + k)) * row_width; },
+            [&](uint32_t k) {
+              return values + piece->Entry(static_cast<uint32_t>(i + k)) * row_width;
+            },
             task.columns, slots);
         i = end - 1;
       }
@@ -151,7 +160,8 @@ class DensePlan : public CpuPlan {
       Partial state = State();
       Rebase(state, lsb);
       for (size_t i = 0; i < state.rows.size(); ++i) {
-        std::copy_n(state.slots.begin() + i * width_, width_, slots_.begin() + state.rows[i] * width_);
+        std::copy_n(state.slots.begin() + i * width_, width_,
+                    slots_.begin() + state.rows[i] * width_);
       }
       side_ = std::move(state.side);
     }
@@ -170,8 +180,9 @@ class DensePlan : public CpuPlan {
   const uint32_t width_;
   Parallel& parallel_;
   const std::vector<Task> tasks_;
-  std::vector<Int128> slots_;           // [num_rows, width_]
-  std::vector<uint64_t> last_holder_;   // [num_rows], number of the last update that held the row; 0: none
+  std::vector<Int128> slots_;  // [num_rows, width_]
+  std::vector<uint64_t>
+      last_holder_;  // [num_rows], number of the last update that held the row; 0: none
   uint64_t updates_ = 0;
   uint64_t addends_ = 0;
   bool has_window_ = false;

@@ -31,14 +31,16 @@ class Lowering {
 
   // Lowers rows [begin, end). Counts infinities; stops at the first integer that does not fit.
   absl::Status Rows(size_t begin, size_t end, uint64_t& infinite_values) {
-    auto side = std::lower_bound(state_.side.begin(), state_.side.end(), begin < end ? state_.rows[begin] : 0,
-                                 [](const SideEntry& entry, uint64_t row) { return entry.row < row; });
+    auto side = std::lower_bound(
+        state_.side.begin(), state_.side.end(), begin < end ? state_.rows[begin] : 0,
+        [](const SideEntry& entry, uint64_t row) { return entry.row < row; });
     for (size_t i = begin; i < end; ++i) {
       const uint64_t row = state_.rows[i];
       const auto side_begin = side;
       while (side != state_.side.end() && side->row == row) ++side;
       for (uint32_t c = 0; c < result_width_; ++c) {
-        const Lowered lowered = side_begin == side ? FromSlots(i, c) : WithSide(i, c, side_begin, side);
+        const Lowered lowered =
+            side_begin == side ? FromSlots(i, c) : WithSide(i, c, side_begin, side);
         if (lowered == Lowered::kOverflow) return IntegerOverflowError(state_.spec, row, c);
         infinite_values += lowered == Lowered::kInfinite ? 1 : 0;
       }
@@ -59,14 +61,17 @@ class Lowering {
   // Some slots of this row have parts outside the window.
   Lowered WithSide(size_t i, uint32_t c, SideAt begin, SideAt end) {
     const WideInteger value = Exact(i, c, begin, end);
-    const WideInteger row = Op::kRowSlot == RowSlot::kNone ? value : Exact(i, width_ - 1, begin, end);
+    const WideInteger row =
+        Op::kRowSlot == RowSlot::kNone ? value : Exact(i, width_ - 1, begin, end);
     return LowerValue<Op, V>(value, row, total_weight_, state_.spec.integer_overflow, Out(i, c));
   }
 
   WideInteger Exact(size_t i, uint32_t slot, SideAt begin, SideAt end) const {
     WideInteger sum;
     sum.AddScaled(state_.slots[i * width_ + slot], state_.lsb);
-    const auto below = [](const SideEntry& entry, uint32_t column) { return entry.column < column; };
+    const auto below = [](const SideEntry& entry, uint32_t column) {
+      return entry.column < column;
+    };
     for (auto s = std::lower_bound(begin, end, slot, below); s != end && s->column == slot; ++s) {
       sum.AddScaled(s->significand, s->exponent);
     }

@@ -2,13 +2,13 @@
 #ifndef SPARSEAGG_CPU_PARALLEL_H_
 #define SPARSEAGG_CPU_PARALLEL_H_
 
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
-
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include "sparse/host_device.h"
 
@@ -19,13 +19,14 @@ class Parallel {
  public:
   // Work is cut for `threads` threads; at most as many run as the machine has.
   explicit Parallel(uint32_t threads)
-      : arena_(static_cast<int>(std::min(threads, std::max(1u, std::thread::hardware_concurrency())))),
+      : arena_(
+            static_cast<int>(std::min(threads, std::max(1u, std::thread::hardware_concurrency())))),
         threads_(threads) {}
 
   uint32_t threads() const { return threads_; }
 
-  // Calls f(i) for 0 <= i < n, each once, in any order and concurrently. Returns when all are done. Exceptions of f
-  // (no memory) come out of here.
+  // Calls f(i) for 0 <= i < n, each once, in any order and concurrently. Returns when all are done.
+  // Exceptions of f (no memory) come out of here.
   template <class F>
   void For(size_t n, const F& f) {
     if (n == 0) return;

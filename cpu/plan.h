@@ -1,5 +1,6 @@
-// The seam between the CPU aggregator and its algorithms. A plan keeps the exact state of one reduction and folds
-// batches into it. A new algorithm is one header with a class like these, and one row in cpu_backend.cc.
+// The seam between the CPU aggregator and its algorithms. A plan keeps the exact state of one
+// reduction and folds batches into it. A new algorithm is one header with a class like these, and
+// one row in cpu_backend.cc.
 #ifndef SPARSEAGG_CPU_PLAN_H_
 #define SPARSEAGG_CPU_PLAN_H_
 
@@ -33,7 +34,8 @@ class CpuPlan {
 inline constexpr uint64_t kWindowSamples = 4096;
 
 template <class Op, class V>
-std::vector<double> SampleProducts(const TensorLayout& layout, std::span<const PendingUpdate> batch) {
+std::vector<double> SampleProducts(const TensorLayout& layout,
+                                   std::span<const PendingUpdate> batch) {
   std::vector<double> samples;
   if constexpr (ValueTraits<V>::kFloating && Op::kValues == ValueSlots::kExactSum) {
     uint64_t total = 0;
@@ -44,7 +46,8 @@ std::vector<double> SampleProducts(const TensorLayout& layout, std::span<const P
     for (const PendingUpdate& update : batch) {
       const uint64_t size = update.staged.entries.nnz * layout.row_width;
       const auto* values = static_cast<const V*>(update.staged.entries.values);
-      for (; next < first + size; next += stride) samples.push_back(Lift(values[next - first], update.weight));
+      for (; next < first + size; next += stride)
+        samples.push_back(Lift(values[next - first], update.weight));
       first += size;
       if (Op::kRowSlot == RowSlot::kWeight) samples.push_back(update.weight);
     }
@@ -58,7 +61,8 @@ inline constexpr double kWindowCoverageKept = 0.99;
 inline int32_t NextWindow(const std::vector<double>& samples, bool has_window, int32_t lsb) {
   if (has_window && WindowCoverage(samples, lsb) >= kWindowCoverageKept) return lsb;
   const int32_t chosen = ChooseWindow(samples);
-  const bool better = !has_window || WindowCoverage(samples, chosen) > WindowCoverage(samples, lsb) + 0.1;
+  const bool better =
+      !has_window || WindowCoverage(samples, chosen) > WindowCoverage(samples, lsb) + 0.1;
   return better ? chosen : lsb;
 }
 

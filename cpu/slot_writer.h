@@ -23,11 +23,15 @@ class SlotWriter {
  public:
   // `side` takes what the window at `lsb` does not hold.
   SlotWriter(const ReduceSpec& spec, int32_t lsb, std::vector<SideEntry>& side)
-      : lsb_(lsb), row_slot_(SlotsPerRow(spec) - 1), overflow_(spec.integer_overflow), side_(side) {}
+      : lsb_(lsb),
+        row_slot_(SlotsPerRow(spec) - 1),
+        overflow_(spec.integer_overflow),
+        side_(side) {}
 
   // Exact sums: adds weight * values[c] to slots[c].
   void AddEntry(uint64_t row, const V* values, float weight, Columns columns, Int128* slots) {
-    for (uint32_t c = columns.begin; c < columns.end; ++c) AddTo(row, c, Lift(values[c], weight), slots);
+    for (uint32_t c = columns.begin; c < columns.end; ++c)
+      AddTo(row, c, Lift(values[c], weight), slots);
   }
 
   // The row slot: one more contributor holds the row.

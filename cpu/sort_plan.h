@@ -1,9 +1,13 @@
-// Plan "sort": any workload, any index space. Memory and time grow with the entries, not with the index space.
+// Plan "sort": any workload, any index space. Memory and time grow with the entries, not with the
+// index space.
 //
-//   1. cut the updates of the batch into pieces, sort each piece by row (canonical updates already are);
+//   1. cut the updates of the batch into pieces, sort each piece by row (canonical updates already
+//   are);
 //   2. sample rows for borders that split the entries evenly; each range of rows is one task;
-//   3. a task gathers its entries from every piece by binary search, sorts them by (row, update) and sums the runs;
-//   4. the ranges, concatenated, are a partial aggregate. Partials are merged like the levels of a log-structured tree,
+//   3. a task gathers its entries from every piece by binary search, sorts them by (row, update)
+//   and sums the runs;
+//   4. the ranges, concatenated, are a partial aggregate. Partials are merged like the levels of a
+//   log-structured tree,
 //      so that every entry is merged O(log(batches)) times.
 #ifndef SPARSEAGG_CPU_SORT_PLAN_H_
 #define SPARSEAGG_CPU_SORT_PLAN_H_
@@ -18,9 +22,10 @@
 
 namespace sparseagg {
 
-inline constexpr uint32_t kPieceEntries = 1 << 18;      // sorted by one thread, in its cache
-inline constexpr uint64_t kRangeEntriesMin = 1 << 13;   // below this a task costs more than it brings
-inline constexpr uint32_t kRangesPerThread = 8;         // so that uneven ranges even out
+inline constexpr uint32_t kPieceEntries = 1 << 18;  // sorted by one thread, in its cache
+inline constexpr uint64_t kRangeEntriesMin = 1
+                                             << 13;  // below this a task costs more than it brings
+inline constexpr uint32_t kRangesPerThread = 8;      // so that uneven ranges even out
 inline constexpr uint32_t kSamplesPerRange = 32;
 
 template <class Op, class V>
@@ -47,7 +52,9 @@ class SortPlan : public CpuPlan {
 
   void Merge(Partial partial) override {
     levels_.push_back(std::move(partial));
-    while (levels_.size() > 1 && levels_.back().rows.size() * 2 > levels_[levels_.size() - 2].rows.size()) MergeTop();
+    while (levels_.size() > 1 &&
+           levels_.back().rows.size() * 2 > levels_[levels_.size() - 2].rows.size())
+      MergeTop();
   }
 
   Partial State() override {
@@ -57,7 +64,8 @@ class SortPlan : public CpuPlan {
   }
 
  private:
-  // Place of an entry: entry `at` (in ascending order) of a piece. Pieces of one update are neighbours.
+  // Place of an entry: entry `at` (in ascending order) of a piece. Pieces of one update are
+  // neighbours.
   struct Key {
     uint64_t row;
     uint32_t piece;
@@ -82,7 +90,8 @@ class SortPlan : public CpuPlan {
     for (uint32_t u = 0; u < batch.size(); ++u) {
       const uint64_t nnz = batch[u].staged.entries.nnz;
       for (uint64_t begin = 0; begin < nnz; begin += kPieceEntries) {
-        pieces.push_back({u, begin, static_cast<uint32_t>(std::min<uint64_t>(kPieceEntries, nnz - begin)), {}});
+        pieces.push_back(
+            {u, begin, static_cast<uint32_t>(std::min<uint64_t>(kPieceEntries, nnz - begin)), {}});
       }
     }
     parallel_.For(pieces.size(), [&](size_t p) {
@@ -91,18 +100,20 @@ class SortPlan : public CpuPlan {
     return pieces;
   }
 
-  std::vector<uint64_t> Borders(std::span<const PendingUpdate> batch, const std::vector<Piece>& pieces) const {
+  std::vector<uint64_t> Borders(std::span<const PendingUpdate> batch,
+                                const std::vector<Piece>& pieces) const {
     uint64_t entries = 0;
     for (const Piece& piece : pieces) entries += piece.size;
-    const uint64_t ranges =
-        std::min<uint64_t>(entries / kRangeEntriesMin + 1, uint64_t{kRangesPerThread} * parallel_.threads());
+    const uint64_t ranges = std::min<uint64_t>(entries / kRangeEntriesMin + 1,
+                                               uint64_t{kRangesPerThread} * parallel_.threads());
     const uint64_t stride = entries / (ranges * kSamplesPerRange) + 1;
     std::vector<uint64_t> samples;
     uint64_t skip = 0;
     for (const Piece& piece : pieces) {
       const uint64_t* rows = batch[piece.update].staged.entries.indices;
       uint64_t i = skip;
-      for (; i < piece.size; i += stride) samples.push_back(rows[piece.Entry(static_cast<uint32_t>(i))]);
+      for (; i < piece.size; i += stride)
+        samples.push_back(rows[piece.Entry(static_cast<uint32_t>(i))]);
       skip = i - piece.size;
     }
     std::sort(samples.begin(), samples.end());
@@ -113,7 +124,8 @@ class SortPlan : public CpuPlan {
   }
 
   // Entries of `piece` with a row in [low, high).
-  static std::pair<uint32_t, uint32_t> Cut(const uint64_t* rows, const Piece& piece, uint64_t low, uint64_t high) {
+  static std::pair<uint32_t, uint32_t> Cut(const uint64_t* rows, const Piece& piece, uint64_t low,
+                                           uint64_t high) {
     const auto first_at_least = [&](uint64_t bound) {
       uint32_t begin = 0;
       uint32_t end = piece.size;
@@ -130,8 +142,8 @@ class SortPlan : public CpuPlan {
     return {first_at_least(low), first_at_least(high)};
   }
 
-  void ReduceRange(std::span<const PendingUpdate> batch, const std::vector<Piece>& pieces, uint64_t low,
-                   uint64_t high, Partial& out) const {
+  void ReduceRange(std::span<const PendingUpdate> batch, const std::vector<Piece>& pieces,
+                   uint64_t low, uint64_t high, Partial& out) const {
     std::vector<Key> keys;
     for (uint32_t p = 0; p < pieces.size(); ++p) {
       const uint64_t* rows = batch[pieces[p].update].staged.entries.indices;
@@ -148,14 +160,15 @@ class SortPlan : public CpuPlan {
     CompactSide(out.side);
   }
 
-  void SumRuns(std::span<const PendingUpdate> batch, const std::vector<Piece>& pieces, const std::vector<Key>& keys,
-               Partial& out) const {
+  void SumRuns(std::span<const PendingUpdate> batch, const std::vector<Piece>& pieces,
+               const std::vector<Key>& keys, Partial& out) const {
     SlotWriter<Op, V> writer(spec_, lsb_, out.side);
     const uint32_t row_width = spec_.layout.row_width;
     const Columns all{0, row_width};
     const auto values = [&](const Key& key) {
       const Piece& piece = pieces[key.piece];
-      return static_cast<const V*>(batch[piece.update].staged.entries.values) + piece.Entry(key.at) * row_width;
+      return static_cast<const V*>(batch[piece.update].staged.entries.values) +
+             piece.Entry(key.at) * row_width;
     };
     for (size_t i = 0; i < keys.size();) {
       if (out.rows.empty() || out.rows.back() != keys[i].row) {
@@ -166,14 +179,18 @@ class SortPlan : public CpuPlan {
       // The entries of one contributor in this row.
       const uint32_t update = pieces[keys[i].piece].update;
       size_t end = i + 1;
-      while (end < keys.size() && keys[end].row == keys[i].row && pieces[keys[end].piece].update == update) ++end;
+      while (end < keys.size() && keys[end].row == keys[i].row &&
+             pieces[keys[end].piece].update == update)
+        ++end;
       const float weight = batch[update].weight;
       if constexpr (kPerUpdate<Op>) {
-        writer.AddContribution(static_cast<uint32_t>(end - i), [&](uint32_t k) { return values(keys[i + k]); }, all,
-                               slots);
+        writer.AddContribution(
+            static_cast<uint32_t>(end - i), [&](uint32_t k) { return values(keys[i + k]); }, all,
+            slots);
       }
       if constexpr (Op::kValues == ValueSlots::kExactSum) {
-        for (size_t k = i; k < end; ++k) writer.AddEntry(keys[k].row, values(keys[k]), weight, all, slots);
+        for (size_t k = i; k < end; ++k)
+          writer.AddEntry(keys[k].row, values(keys[k]), weight, all, slots);
       }
       writer.AddHolder(keys[i].row, weight, slots);
       i = end;
@@ -193,7 +210,8 @@ class SortPlan : public CpuPlan {
     all.side.resize(side_at.back());
     parallel_.For(ranges.size(), [&](size_t r) {
       std::copy(ranges[r].rows.begin(), ranges[r].rows.end(), all.rows.begin() + row_at[r]);
-      std::copy(ranges[r].slots.begin(), ranges[r].slots.end(), all.slots.begin() + row_at[r] * width_);
+      std::copy(ranges[r].slots.begin(), ranges[r].slots.end(),
+                all.slots.begin() + row_at[r] * width_);
       std::copy(ranges[r].side.begin(), ranges[r].side.end(), all.side.begin() + side_at[r]);
     });
     return all;

@@ -20,7 +20,8 @@ std::vector<Bits> BitsOf(const std::vector<double>& samples) {
   for (double sample : samples) {
     const Scaled parts = TakeApart(sample);
     if (parts.significand == 0) continue;
-    const auto magnitude = static_cast<uint64_t>(parts.significand < 0 ? -parts.significand : parts.significand);
+    const auto magnitude =
+        static_cast<uint64_t>(parts.significand < 0 ? -parts.significand : parts.significand);
     bits.push_back({parts.exponent + 63 - CountLeadingZeros(magnitude),
                     parts.exponent + CountTrailingZeros(magnitude)});
   }
@@ -32,9 +33,11 @@ std::vector<Bits> BitsOf(const std::vector<double>& samples) {
 int32_t ChooseWindow(const std::vector<double>& samples) {
   std::vector<Bits> bits = BitsOf(samples);
   if (bits.empty()) return 0;
-  std::sort(bits.begin(), bits.end(), [](const Bits& a, const Bits& b) { return a.first < b.first; });
-  // Slide over the samples by their first bit. A range of them fits when its span, from the lowest last bit to the
-  // highest first bit, does; ToFixed() wants room for a whole 53-bit significand above the last bit.
+  std::sort(bits.begin(), bits.end(),
+            [](const Bits& a, const Bits& b) { return a.first < b.first; });
+  // Slide over the samples by their first bit. A range of them fits when its span, from the lowest
+  // last bit to the highest first bit, does; ToFixed() wants room for a whole 53-bit significand
+  // above the last bit.
   size_t best_begin = 0;
   size_t best_count = 0;
   for (size_t begin = 0, end = 0; begin < bits.size(); ++begin) {
@@ -46,7 +49,8 @@ int32_t ChooseWindow(const std::vector<double>& samples) {
     }
   }
   int lowest = bits[best_begin].last;
-  for (size_t i = best_begin; i < best_begin + best_count; ++i) lowest = std::min(lowest, bits[i].last);
+  for (size_t i = best_begin; i < best_begin + best_count; ++i)
+    lowest = std::min(lowest, bits[i].last);
   const int highest = bits[best_begin + best_count - 1].first;
   const int slack = std::max(0, kWindowValueBits - (highest - lowest + 1));
   // From the window's last bit up: half the slack, the samples, the rest.

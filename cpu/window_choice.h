@@ -1,5 +1,6 @@
-// Chooses the window of the exact accumulators from a sample of what will be added. The choice decides how many
-// products need the side table, that is, speed and memory; no bit of a result depends on it.
+// Chooses the window of the exact accumulators from a sample of what will be added. The choice
+// decides how many products need the side table, that is, speed and memory; no bit of a result
+// depends on it.
 #ifndef SPARSEAGG_CPU_WINDOW_CHOICE_H_
 #define SPARSEAGG_CPU_WINDOW_CHOICE_H_
 
@@ -8,9 +9,9 @@
 
 namespace sparseagg {
 
-// The lsb (sparse/window.h) of a window that holds as many of the samples as possible, with equal room above and below
-// them. By counting, not by the largest value: a few extreme products cannot move the window away from the others.
-// Zeros do not count. All zeros: 0.
+// The lsb (sparse/window.h) of a window that holds as many of the samples as possible, with equal
+// room above and below them. By counting, not by the largest value: a few extreme products cannot
+// move the window away from the others. Zeros do not count. All zeros: 0.
 int32_t ChooseWindow(const std::vector<double>& samples);
 
 // The part of the non-zero samples that a window at `lsb` holds, 0 to 1; 1 when there are none.

@@ -1,4 +1,5 @@
-// Which GPUs this machine has, asked once through the CUDA runtime, without keeping a context. No CUDA type in here.
+// Which GPUs this machine has, asked once through the CUDA runtime, without keeping a context. No
+// CUDA type in here.
 #ifndef SPARSEAGG_CUDA_PROBE_H_
 #define SPARSEAGG_CUDA_PROBE_H_
 
@@ -17,8 +18,8 @@ struct GpuInfo {
   uint64_t memory_bytes = 0;
 };
 
-// The GPUs, in the runtime's order; at least one. UNAVAILABLE (NO_GPU) says why there is none: no device, no driver, or
-// a driver too old for this build's runtime.
+// The GPUs, in the runtime's order; at least one. UNAVAILABLE (NO_GPU) says why there is none: no
+// device, no driver, or a driver too old for this build's runtime.
 absl::StatusOr<std::vector<GpuInfo>> ProbeGpus();
 
 }  // namespace sparseagg

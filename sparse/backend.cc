@@ -20,8 +20,8 @@ absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nn
   }
   if (staged.memory == nullptr) {
     return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
-                     absl::StrCat("no memory for ", nnz, " entries of ", sizeof(uint64_t) + layout.row_bytes(),
-                                  " bytes"));
+                     absl::StrCat("no memory for ", nnz, " entries of ",
+                                  sizeof(uint64_t) + layout.row_bytes(), " bytes"));
   }
   staged.entries.indices = static_cast<uint64_t*>(staged.memory.get());
   staged.entries.values = staged.entries.indices + nnz;

@@ -26,27 +26,31 @@ absl::StatusOr<const Encoding*> FindEncoding(std::string_view name) {
     if (encoding.name == name) return &encoding;
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(encoding.name));
   }
-  return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_ENCODING",
-                   absl::StrCat("there is no encoding \"", std::string(name), "\"; there are ", known));
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "UNKNOWN_ENCODING",
+      absl::StrCat("there is no encoding \"", std::string(name), "\"; there are ", known));
 }
 
 absl::Status InspectTensor(const EncodedHeader& header, const TensorSpec& spec) {
   const auto encoding = FindEncoding(header.encoding);
   if (!encoding.ok()) {
-    return MakeError(encoding.status().code(), ErrorReason(encoding.status()),
-                     absl::StrCat("tensor \"", spec.name, "\": ", std::string(encoding.status().message())));
+    return MakeError(
+        encoding.status().code(), ErrorReason(encoding.status()),
+        absl::StrCat("tensor \"", spec.name, "\": ", std::string(encoding.status().message())));
   }
   if (header.value_type != spec.value_type) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "TYPE_MISMATCH",
-                     absl::StrCat("tensor \"", spec.name, "\": values are ",
-                                  std::string(ValueTypeName(header.value_type)), ", the round expects ",
-                                  std::string(ValueTypeName(spec.value_type))));
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "TYPE_MISMATCH",
+        absl::StrCat("tensor \"", spec.name, "\": values are ",
+                     std::string(ValueTypeName(header.value_type)), ", the round expects ",
+                     std::string(ValueTypeName(spec.value_type))));
   }
   if (header.dense_shape != spec.dense_shape || header.sparse_dim != spec.sparse_dim) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "SHAPE_MISMATCH",
-                     absl::StrCat("tensor \"", spec.name, "\": shape is ",
-                                  ShapeText(header.dense_shape, header.sparse_dim), ", the round expects ",
-                                  ShapeText(spec.dense_shape, spec.sparse_dim)));
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "SHAPE_MISMATCH",
+        absl::StrCat("tensor \"", spec.name, "\": shape is ",
+                     ShapeText(header.dense_shape, header.sparse_dim), ", the round expects ",
+                     ShapeText(spec.dense_shape, spec.sparse_dim)));
   }
   return (*encoding)->inspect(header, spec);
 }

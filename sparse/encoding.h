@@ -1,5 +1,5 @@
-// Encodings turn bytes into COO entries and back. They are named by strings and listed in one table: a new encoding is
-// one file and one row of AllEncodings().
+// Encodings turn bytes into COO entries and back. They are named by strings and listed in one
+// table: a new encoding is one file and one row of AllEncodings().
 #ifndef SPARSEAGG_SPARSE_ENCODING_H_
 #define SPARSEAGG_SPARSE_ENCODING_H_
 
@@ -36,24 +36,26 @@ struct EncodedHeader {
 
 struct Encoding {
   std::string_view name;
-  // Checks the stated sizes against nnz and the spec, without the payload. Everything that bounds an allocation is
-  // checked here. Errors name the tensor.
+  // Checks the stated sizes against nnz and the spec, without the payload. Everything that bounds
+  // an allocation is checked here. Errors name the tensor.
   absl::Status (*inspect)(const EncodedHeader& header, const TensorSpec& spec);
-  // Decodes into `out` (out.nnz == header.nnz, memory owned by the caller). Every index is checked against the shape
-  // and flattened. REQUIRES: inspect() succeeded; the chains hold indices_bytes and values_bytes bytes.
-  absl::Status (*decode)(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices, ByteChain values,
-                         const MutableCooView& out);
-  // Appends the two payload arrays of `entries` and fills the sizes of `header` (name, value_type, dense_shape,
-  // sparse_dim and index_type are the caller's).
-  absl::Status (*encode)(const CooView& entries, EncodedHeader& header, std::string& indices, std::string& values);
+  // Decodes into `out` (out.nnz == header.nnz, memory owned by the caller). Every index is checked
+  // against the shape and flattened. REQUIRES: inspect() succeeded; the chains hold indices_bytes
+  // and values_bytes bytes.
+  absl::Status (*decode)(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
+                         ByteChain values, const MutableCooView& out);
+  // Appends the two payload arrays of `entries` and fills the sizes of `header` (name, value_type,
+  // dense_shape, sparse_dim and index_type are the caller's).
+  absl::Status (*encode)(const CooView& entries, EncodedHeader& header, std::string& indices,
+                         std::string& values);
 };
 
 std::span<const Encoding> AllEncodings();
 // "" means "coo.raw". INVALID_ARGUMENT with the known names when there is no such encoding.
 absl::StatusOr<const Encoding*> FindEncoding(std::string_view name);
 
-// Checks that the header describes a tensor of `spec` (value type, shape, sparse_dim), then that the sizes agree.
-// Reasons: UNKNOWN_ENCODING, TYPE_MISMATCH, SHAPE_MISMATCH, SIZE_MISMATCH.
+// Checks that the header describes a tensor of `spec` (value type, shape, sparse_dim), then that
+// the sizes agree. Reasons: UNKNOWN_ENCODING, TYPE_MISMATCH, SHAPE_MISMATCH, SIZE_MISMATCH.
 absl::Status InspectTensor(const EncodedHeader& header, const TensorSpec& spec);
 
 }  // namespace sparseagg

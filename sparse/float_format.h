@@ -1,6 +1,6 @@
-// Floating-point formats as integers: taking a value apart, and rounding an exact integer multiple of a power of two to
-// a format, once, to nearest with ties to even. Everything that decides the bits of a floating result is here.
-// Host and device.
+// Floating-point formats as integers: taking a value apart, and rounding an exact integer multiple
+// of a power of two to a format, once, to nearest with ties to even. Everything that decides the
+// bits of a floating result is here. Host and device.
 #ifndef SPARSEAGG_SPARSE_FLOAT_FORMAT_H_
 #define SPARSEAGG_SPARSE_FLOAT_FORMAT_H_
 
@@ -14,7 +14,8 @@ namespace sparseagg {
 using Int128 = __int128;
 using UInt128 = unsigned __int128;
 
-// A binary format: values are m * 2^q with |m| < 2^precision, q >= min_exponent, and |value| < 2^(max_exponent + 1).
+// A binary format: values are m * 2^q with |m| < 2^precision, q >= min_exponent, and |value| <
+// 2^(max_exponent + 1).
 struct FloatFormat {
   int precision;     // bits of the significand, the hidden one counted
   int min_exponent;  // of the last bit of a subnormal number
@@ -61,22 +62,25 @@ SPARSEAGG_HOST_DEVICE inline int BitWidth(UInt128 value) {
   return low == 0 ? 0 : 64 - CountLeadingZeros(low);
 }
 
-// 2^exponent * integer for an integer of at most 53 bits, correctly even where 2^exponent itself is not a double.
-// Infinity when the product is too large. REQUIRES: the product is a multiple of 2^-1074.
+// 2^exponent * integer for an integer of at most 53 bits, correctly even where 2^exponent itself is
+// not a double. Infinity when the product is too large. REQUIRES: the product is a multiple of
+// 2^-1074.
 SPARSEAGG_HOST_DEVICE inline double ScaleExact(uint64_t integer, int exponent) {
   if (integer == 0) return 0.0;
   const int top = 63 - CountLeadingZeros(integer);  // position of the first bit
   const int first = top + exponent;                 // its power of two
   if (first > 1023) return BitCast<double>(uint64_t{0x7FF} << 52);
-  if (first < -1022) return BitCast<double>(integer << (exponent + 1074));  // subnormal: bits are the multiple
+  if (first < -1022)
+    return BitCast<double>(integer << (exponent + 1074));  // subnormal: bits are the multiple
   const uint64_t fraction = (integer << (52 - top)) & ((uint64_t{1} << 52) - 1);
   return BitCast<double>((static_cast<uint64_t>(first + 1023) << 52) | fraction);
 }
 
-// Rounds magnitude * 2^exponent (plus something below its last bit when `sticky`) to the format: to nearest, ties to
-// even, subnormals kept, infinity beyond the range. The result, a double, is a number of the format.
-// REQUIRES: with `sticky`, magnitude has at least 64 bits.
-SPARSEAGG_HOST_DEVICE inline double RoundMagnitude(UInt128 magnitude, int exponent, bool sticky, FloatFormat format) {
+// Rounds magnitude * 2^exponent (plus something below its last bit when `sticky`) to the format: to
+// nearest, ties to even, subnormals kept, infinity beyond the range. The result, a double, is a
+// number of the format. REQUIRES: with `sticky`, magnitude has at least 64 bits.
+SPARSEAGG_HOST_DEVICE inline double RoundMagnitude(UInt128 magnitude, int exponent, bool sticky,
+                                                   FloatFormat format) {
   if (magnitude == 0) return 0.0;
   const int top = exponent + BitWidth(magnitude) - 1;
   int last = top - (format.precision - 1);  // power of two of the last bit kept
@@ -84,7 +88,8 @@ SPARSEAGG_HOST_DEVICE inline double RoundMagnitude(UInt128 magnitude, int expone
   const int drop = last - exponent;  // bits to drop
   double result;
   if (drop <= 0) {
-    result = ScaleExact(static_cast<uint64_t>(magnitude), exponent);  // at most `precision` bits: exact
+    result =
+        ScaleExact(static_cast<uint64_t>(magnitude), exponent);  // at most `precision` bits: exact
   } else {
     const UInt128 kept = drop >= 128 ? 0 : magnitude >> drop;
     const UInt128 half = drop > 128 ? 0 : UInt128{1} << (drop - 1);
@@ -112,7 +117,8 @@ SPARSEAGG_HOST_DEVICE inline double RoundDouble(double value, FloatFormat format
   return RoundScaled(parts.significand, parts.exponent, format);
 }
 
-// Order-preserving integer of a double that is not NaN: a < b exactly when OrderKey(a) < OrderKey(b). REQUIRES: not -0.
+// Order-preserving integer of a double that is not NaN: a < b exactly when OrderKey(a) <
+// OrderKey(b). REQUIRES: not -0.
 SPARSEAGG_HOST_DEVICE inline int64_t OrderKey(double value) {
   const int64_t bits = BitCast<int64_t>(value);
   return bits >= 0 ? bits : INT64_MIN - bits;

@@ -1,5 +1,5 @@
-// The one place where the compiler's kind is asked for: functions marked SPARSEAGG_HOST_DEVICE run on CPU and GPU, so
-// that both use the same source for everything that decides a bit of a result.
+// The one place where the compiler's kind is asked for: functions marked SPARSEAGG_HOST_DEVICE run
+// on CPU and GPU, so that both use the same source for everything that decides a bit of a result.
 #ifndef SPARSEAGG_SPARSE_HOST_DEVICE_H_
 #define SPARSEAGG_SPARSE_HOST_DEVICE_H_
 
@@ -11,7 +11,8 @@
 #define SPARSEAGG_HOST_DEVICE
 #endif
 
-// Happens-before edges through libraries that ThreadSanitizer cannot see into (oneTBB is not instrumented).
+// Happens-before edges through libraries that ThreadSanitizer cannot see into (oneTBB is not
+// instrumented).
 #ifdef __SANITIZE_THREAD__
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);

@@ -20,7 +20,8 @@ bool SlotBefore(const SideEntry& a, const SideEntry& b) {
   return std::tie(a.row, a.column) < std::tie(b.row, b.column);
 }
 
-void AppendSlot(Int128 slot, int32_t lsb, uint64_t row, uint32_t column, std::vector<SideEntry>& side) {
+void AppendSlot(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
+                std::vector<SideEntry>& side) {
   WideInteger value;
   value.AddScaled(slot, lsb);
   AppendDigits(value, row, column, side);
@@ -69,7 +70,8 @@ uint32_t SlotsPerRow(const ReduceSpec& spec) {
   return slots;
 }
 
-void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column, std::vector<SideEntry>& side) {
+void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column,
+                  std::vector<SideEntry>& side) {
   const bool negative = value.negative();
   uint64_t carry = 1;
   for (int i = 0; i < WideInteger::kWords; ++i) {
@@ -81,7 +83,8 @@ void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column, std::
     for (int half = 0; half < 2; ++half) {
       const auto digit = static_cast<int64_t>(static_cast<uint32_t>(word >> (32 * half)));
       if (digit == 0) continue;
-      side.push_back({row, column, WideInteger::kLastBit + 64 * i + 32 * half, negative ? -digit : digit});
+      side.push_back(
+          {row, column, WideInteger::kLastBit + 64 * i + 32 * half, negative ? -digit : digit});
     }
   }
 }
@@ -98,7 +101,8 @@ void CompactSide(std::vector<SideEntry>& side) {
       for (size_t i = begin; i < end; ++i) sum.AddScaled(side[i].significand, side[i].exponent);
       AppendDigits(sum, side[begin].row, side[begin].column, digits);
     }
-    // A sum over the whole exponent range may need more digits than the run has entries; then the run stays.
+    // A sum over the whole exponent range may need more digits than the run has entries; then the
+    // run stays.
     if (end - begin > kSideRunMax && digits.size() < end - begin) {
       out = std::copy(digits.begin(), digits.end(), side.begin() + out) - side.begin();
     } else {
@@ -125,7 +129,8 @@ void Rebase(Partial& partial, int32_t lsb) {
     } else if (shift < 0 && shift > -127 && (magnitude & ((UInt128{1} << -shift) - 1)) == 0) {
       slot >>= -shift;
     } else {
-      AppendSlot(slot, partial.lsb, partial.rows[i / width], static_cast<uint32_t>(i % width), moved);
+      AppendSlot(slot, partial.lsb, partial.rows[i / width], static_cast<uint32_t>(i % width),
+                 moved);
       slot = 0;
     }
   }
@@ -136,17 +141,19 @@ void Rebase(Partial& partial, int32_t lsb) {
 absl::Status CheckMergeable(const Partial& a, const Partial& b) {
   if (a.spec.op != b.spec.op || a.spec.layout != b.spec.layout ||
       a.spec.integer_overflow != b.spec.integer_overflow) {
-    return MakeError(absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH",
-                     absl::StrCat("tensor \"", a.spec.name, "\": a partial aggregate of ", b.spec.op, " over ",
-                                  b.spec.layout.num_rows, " rows of ", b.spec.layout.row_width, " ",
-                                  std::string(ValueTypeName(b.spec.layout.value_type)),
-                                  " cannot be merged into one of ", a.spec.op, " over ", a.spec.layout.num_rows,
-                                  " rows of ", a.spec.layout.row_width, " ",
-                                  std::string(ValueTypeName(a.spec.layout.value_type))));
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH",
+        absl::StrCat("tensor \"", a.spec.name, "\": a partial aggregate of ", b.spec.op, " over ",
+                     b.spec.layout.num_rows, " rows of ", b.spec.layout.row_width, " ",
+                     std::string(ValueTypeName(b.spec.layout.value_type)),
+                     " cannot be merged into one of ", a.spec.op, " over ", a.spec.layout.num_rows,
+                     " rows of ", a.spec.layout.row_width, " ",
+                     std::string(ValueTypeName(a.spec.layout.value_type))));
   }
   if (a.addends + b.addends > kAddendsMax) {
     return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
-                     absl::StrCat("tensor \"", a.spec.name, "\": more than ", kAddendsMax, " entries in one round"));
+                     absl::StrCat("tensor \"", a.spec.name, "\": more than ", kAddendsMax,
+                                  " entries in one round"));
   }
   return absl::OkStatus();
 }
@@ -154,14 +161,16 @@ absl::Status CheckMergeable(const Partial& a, const Partial& b) {
 absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t column) {
   std::string where = absl::StrCat("tensor \"", spec.name, "\": the ", spec.op, " at index ", row);
   if (spec.layout.row_width > 1) absl::StrAppend(&where, ", value ", column, ",");
-  return MakeError(absl::StatusCode::kOutOfRange, "INTEGER_OVERFLOW",
-                   absl::StrCat(where, " does not fit in ",
-                                std::string(ValueTypeName(ResultLayout(spec).value_type)),
-                                "; use a wider type, or integer_overflow modular if it shall wrap"));
+  return MakeError(
+      absl::StatusCode::kOutOfRange, "INTEGER_OVERFLOW",
+      absl::StrCat(where, " does not fit in ",
+                   std::string(ValueTypeName(ResultLayout(spec).value_type)),
+                   "; use a wider type, or integer_overflow modular if it shall wrap"));
 }
 
 Partial MergePartials(Partial a, Partial b) {
-  // The smaller one moves, so that a few entries far from the others cost themselves and not the others.
+  // The smaller one moves, so that a few entries far from the others cost themselves and not the
+  // others.
   if (a.addends < b.addends) std::swap(a, b);
   Rebase(b, a.lsb);
   Partial out;

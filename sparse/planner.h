@@ -1,5 +1,5 @@
-// Chooses an algorithm for a workload. Pure: the same arguments give the same plan. A plan affects speed and memory,
-// never a bit of a result.
+// Chooses an algorithm for a workload. Pure: the same arguments give the same plan. A plan affects
+// speed and memory, never a bit of a result.
 #ifndef SPARSEAGG_SPARSE_PLANNER_H_
 #define SPARSEAGG_SPARSE_PLANNER_H_
 
@@ -23,8 +23,8 @@ struct BackendInfo {
   std::string name;         // "cpu"
   std::string description;  // "2 threads, oneTBB 2021.8"
   uint32_t threads = 1;
-  uint64_t memory_bytes = 0;         // what the back end may use
-  std::vector<std::string> plans;    // algorithms it has, the general one (any workload) last
+  uint64_t memory_bytes = 0;       // what the back end may use
+  std::vector<std::string> plans;  // algorithms it has, the general one (any workload) last
 };
 
 struct Plan {
@@ -34,10 +34,10 @@ struct Plan {
   Workload workload;
 };
 
-// INVALID_ARGUMENT (UNKNOWN_PLAN) when `forced` is not a plan of the back end; RESOURCE_EXHAUSTED when a forced plan
-// cannot hold the workload. `forced` empty: the planner chooses.
-absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload, const BackendInfo& backend,
-                              std::string_view forced = {});
+// INVALID_ARGUMENT (UNKNOWN_PLAN) when `forced` is not a plan of the back end; RESOURCE_EXHAUSTED
+// when a forced plan cannot hold the workload. `forced` empty: the planner chooses.
+absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
+                              const BackendInfo& backend, std::string_view forced = {});
 
 }  // namespace sparseagg
 

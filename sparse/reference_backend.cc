@@ -37,13 +37,16 @@ class ReferenceAggregator : public Aggregator {
  public:
   explicit ReferenceAggregator(const ReduceSpec& spec) : spec_(spec) {}
 
-  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override { return StageOnHeap(spec_.layout, nnz); }
+  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
+    return StageOnHeap(spec_.layout, nnz);
+  }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const CooView entries = update.entries.view();
     if (addends_ + entries.nnz > kAddendsMax) {
       return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
-                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax, " entries in one round"));
+                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax,
+                                    " entries in one round"));
     }
     ++contributors_;
     addends_ += entries.nnz;
@@ -63,9 +66,11 @@ class ReferenceAggregator : public Aggregator {
     const uint32_t width = SlotsPerRow(spec_);
     for (size_t i = 0; i < partial.rows.size(); ++i) {
       Row& row = rows_.try_emplace(partial.rows[i], MakeRow()).first->second;
-      for (uint32_t c = 0; c < width; ++c) MergeSlot(row, c, partial.slots[i * width + c], partial.lsb);
+      for (uint32_t c = 0; c < width; ++c)
+        MergeSlot(row, c, partial.slots[i * width + c], partial.lsb);
     }
-    for (const SideEntry& s : partial.side) Wide(rows_.at(s.row), s.column).AddScaled(s.significand, s.exponent);
+    for (const SideEntry& s : partial.side)
+      Wide(rows_.at(s.row), s.column).AddScaled(s.significand, s.exponent);
     return absl::OkStatus();
   }
 
@@ -134,7 +139,8 @@ class ReferenceAggregator : public Aggregator {
   void AddHolders(const CooView& entries, float weight) {
     if constexpr (Op::kRowSlot != RowSlot::kNone) {
       const std::set<uint64_t> held(entries.indices, entries.indices + entries.nnz);
-      for (uint64_t row : held) rows_.at(row).holders.Add(Op::kRowSlot == RowSlot::kWeight ? weight : 1.0);
+      for (uint64_t row : held)
+        rows_.at(row).holders.Add(Op::kRowSlot == RowSlot::kWeight ? weight : 1.0);
     }
   }
 
@@ -143,7 +149,8 @@ class ReferenceAggregator : public Aggregator {
     const uint32_t width = spec_.layout.row_width;
     for (uint64_t e = 0; e < entries.nnz; ++e) {
       Row& row = rows_.at(entries.indices[e]);
-      for (uint32_t c = 0; c < width; ++c) AddValue<V>(row.sums[c], Lift(values[e * width + c], weight));
+      for (uint32_t c = 0; c < width; ++c)
+        AddValue<V>(row.sums[c], Lift(values[e * width + c], weight));
     }
   }
 
@@ -158,7 +165,8 @@ class ReferenceAggregator : public Aggregator {
     }
     for (const auto& [index, sums] : own) {
       Row& row = rows_.at(index);
-      for (uint32_t c = 0; c < width; ++c) row.keys[c] = CombineSlots<Op>(row.keys[c], Key(sums[c]));
+      for (uint32_t c = 0; c < width; ++c)
+        row.keys[c] = CombineSlots<Op>(row.keys[c], Key(sums[c]));
     }
   }
 
@@ -183,7 +191,8 @@ class ReferenceAggregator : public Aggregator {
       const SlotValue key{row.keys[c], 0};
       return LowerValue<Op, V>(key, key, total_weight, spec_.integer_overflow, value);
     } else {
-      return LowerValue<Op, V>(Wide(row, c), row.holders, total_weight, spec_.integer_overflow, value);
+      return LowerValue<Op, V>(Wide(row, c), row.holders, total_weight, spec_.integer_overflow,
+                               value);
     }
   }
 
@@ -209,7 +218,9 @@ class ReferenceBackend : public Backend {
     std::unique_ptr<Aggregator> aggregator;
     AllOps::With(plan.spec.op, [&](auto op) {
       WithValueType(plan.spec.layout.value_type, [&](auto tag) {
-        aggregator = std::make_unique<ReferenceAggregator<decltype(op), typename decltype(tag)::type>>(plan.spec);
+        aggregator =
+            std::make_unique<ReferenceAggregator<decltype(op), typename decltype(tag)::type>>(
+                plan.spec);
       });
     });
     if (aggregator == nullptr) {

@@ -1,5 +1,5 @@
-// The reference back end: the definition of every result. One wide integer for each coordinate, one map, no
-// cleverness. Slow and large; the other back ends are compared with it byte for byte.
+// The reference back end: the definition of every result. One wide integer for each coordinate, one
+// map, no cleverness. Slow and large; the other back ends are compared with it byte for byte.
 #ifndef SPARSEAGG_SPARSE_REFERENCE_BACKEND_H_
 #define SPARSEAGG_SPARSE_REFERENCE_BACKEND_H_
 

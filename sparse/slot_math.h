@@ -1,6 +1,6 @@
-// The arithmetic between entries, slots and results, shared by every back end: what an entry adds to a slot (Lift), what
-// a contributor's coordinate is for min and max (ContributionKey), and how exact slots become a result (LowerValue).
-// Host and device.
+// The arithmetic between entries, slots and results, shared by every back end: what an entry adds
+// to a slot (Lift), what a contributor's coordinate is for min and max (ContributionKey), and how
+// exact slots become a result (LowerValue). Host and device.
 #ifndef SPARSEAGG_SPARSE_SLOT_MATH_H_
 #define SPARSEAGG_SPARSE_SLOT_MATH_H_
 
@@ -19,7 +19,8 @@ namespace sparseagg {
 template <class Op, class V>
 using ResultValue = std::conditional_t<Op::kValues == ValueSlots::kNone, uint64_t, V>;
 
-// weight * value: exact for f16, bf16, f32 (at most 48 bits) and for integers (whole weights); for f64 the IEEE product.
+// weight * value: exact for f16, bf16, f32 (at most 48 bits) and for integers (whole weights); for
+// f64 the IEEE product.
 template <class V>
 SPARSEAGG_HOST_DEVICE inline WideValue<V> Lift(V value, float weight) {
   if constexpr (ValueTraits<V>::kFloating) {
@@ -29,7 +30,8 @@ SPARSEAGG_HOST_DEVICE inline WideValue<V> Lift(V value, float weight) {
   }
 }
 
-// Order key of a contributor's coordinate, from the sum of its entries rounded once (floating types)...
+// Order key of a contributor's coordinate, from the sum of its entries rounded once (floating
+// types)...
 SPARSEAGG_HOST_DEVICE inline Int128 ContributionKey(double rounded) {
   return OrderKey(rounded == 0.0 ? 0.0 : rounded);
 }
@@ -62,10 +64,12 @@ enum class Lowered : uint8_t {
   kOverflow,  // a checked integer does not fit; nothing is written
 };
 
-// Writes the result of one coordinate. `row` is the exact row slot (any value when the operator has none).
+// Writes the result of one coordinate. `row` is the exact row slot (any value when the operator has
+// none).
 template <class Op, class V, class Exact>
-SPARSEAGG_HOST_DEVICE inline Lowered LowerValue(const Exact& value, const Exact& row, double total_weight,
-                                                IntegerOverflow overflow, ResultValue<Op, V>* out) {
+SPARSEAGG_HOST_DEVICE inline Lowered LowerValue(const Exact& value, const Exact& row,
+                                                double total_weight, IntegerOverflow overflow,
+                                                ResultValue<Op, V>* out) {
   using R = ResultValue<Op, V>;
   if constexpr (ValueTraits<R>::kFloating) {
     const double result = Op::Real(value, row, total_weight, ValueTraits<R>::kFormat);
@@ -83,7 +87,9 @@ SPARSEAGG_HOST_DEVICE inline Lowered LowerValue(const Exact& value, const Exact&
 struct SlotValue {
   Int128 slot;
   int lsb;
-  SPARSEAGG_HOST_DEVICE double Round(FloatFormat format) const { return RoundScaled(slot, lsb, format); }
+  SPARSEAGG_HOST_DEVICE double Round(FloatFormat format) const {
+    return RoundScaled(slot, lsb, format);
+  }
   SPARSEAGG_HOST_DEVICE Int128 ToInteger() const { return slot; }
 };
 

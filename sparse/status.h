@@ -1,5 +1,6 @@
-// Errors with a stable reason. A message is one line that names the tensor, the position and the limit; the reason is
-// an UPPER_SNAKE_CASE word that programs can act on. The service sends it as google.rpc.ErrorInfo.
+// Errors with a stable reason. A message is one line that names the tensor, the position and the
+// limit; the reason is an UPPER_SNAKE_CASE word that programs can act on. The service sends it as
+// google.rpc.ErrorInfo.
 #ifndef SPARSEAGG_SPARSE_STATUS_H_
 #define SPARSEAGG_SPARSE_STATUS_H_
 
@@ -24,12 +25,12 @@ uint64_t RetryAfterMs(const absl::Status& status);
 }  // namespace sparseagg
 
 // Returns from the enclosing function when `expr` is not OK.
-#define SPARSEAGG_RETURN_IF_ERROR(expr)            \
-  do {                                             \
-    absl::Status sparseagg_status_ = (expr);       \
-    if (!sparseagg_status_.ok()) {                 \
-      return sparseagg_status_;                    \
-    }                                              \
+#define SPARSEAGG_RETURN_IF_ERROR(expr)      \
+  do {                                       \
+    absl::Status sparseagg_status_ = (expr); \
+    if (!sparseagg_status_.ok()) {           \
+      return sparseagg_status_;              \
+    }                                        \
   } while (false)
 
 #define SPARSEAGG_CONCAT_INNER(a, b) a##b

@@ -11,7 +11,8 @@ namespace sparseagg {
 namespace {
 
 absl::Status BadSpec(const std::string& name, const std::string& what) {
-  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC", absl::StrCat("tensor \"", name, "\": ", what));
+  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+                   absl::StrCat("tensor \"", name, "\": ", what));
 }
 
 absl::Status CheckName(const std::string& name) {
@@ -29,14 +30,16 @@ absl::Status CheckName(const std::string& name) {
 }
 
 // The product of dimensions [begin, end) of the shape, or an error when it is not below `limit`.
-absl::StatusOr<uint64_t> Product(const TensorSpec& spec, size_t begin, size_t end, uint64_t limit, const char* what) {
+absl::StatusOr<uint64_t> Product(const TensorSpec& spec, size_t begin, size_t end, uint64_t limit,
+                                 const char* what) {
   uint64_t product = 1;
   for (size_t d = begin; d < end; ++d) {
     const auto dim = static_cast<uint64_t>(spec.dense_shape[d]);
     if (product > (limit - 1) / dim) {
       return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_SPACE_TOO_LARGE",
                        absl::StrCat("tensor \"", spec.name, "\": the ", what, " of shape [",
-                                    absl::StrJoin(spec.dense_shape, ","), "] must multiply to less than ", limit));
+                                    absl::StrJoin(spec.dense_shape, ","),
+                                    "] must multiply to less than ", limit));
     }
     product *= dim;
   }
@@ -60,21 +63,25 @@ std::optional<ValueType> ParseValueType(std::string_view name) {
 absl::StatusOr<TensorLayout> MakeLayout(const TensorSpec& spec) {
   SPARSEAGG_RETURN_IF_ERROR(CheckName(spec.name));
   const size_t rank = spec.dense_shape.size();
-  if (rank > kRankMax) return BadSpec(spec.name, absl::StrCat("rank ", rank, " is above ", kRankMax));
+  if (rank > kRankMax)
+    return BadSpec(spec.name, absl::StrCat("rank ", rank, " is above ", kRankMax));
   if (spec.sparse_dim > rank) {
-    return BadSpec(spec.name, absl::StrCat("sparse_dim ", spec.sparse_dim, " is above the rank ", rank));
+    return BadSpec(spec.name,
+                   absl::StrCat("sparse_dim ", spec.sparse_dim, " is above the rank ", rank));
   }
   for (size_t d = 0; d < rank; ++d) {
     if (spec.dense_shape[d] < 1) {
-      return BadSpec(spec.name, absl::StrCat("dimension ", d, " is ", spec.dense_shape[d], "; it must be at least 1"));
+      return BadSpec(spec.name, absl::StrCat("dimension ", d, " is ", spec.dense_shape[d],
+                                             "; it must be at least 1"));
     }
   }
   TensorLayout layout;
   layout.value_type = spec.value_type;
-  SPARSEAGG_ASSIGN_OR_RETURN(layout.num_rows, Product(spec, 0, spec.sparse_dim, kNumRowsMax, "indexed dimensions"));
+  SPARSEAGG_ASSIGN_OR_RETURN(layout.num_rows,
+                             Product(spec, 0, spec.sparse_dim, kNumRowsMax, "indexed dimensions"));
   const uint64_t width_max = spec.sparse_dim == 0 ? kDenseWidthMax : kRowWidthMax;
-  SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t width,
-                             Product(spec, spec.sparse_dim, rank, width_max + 1, "dense dimensions"));
+  SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t width, Product(spec, spec.sparse_dim, rank,
+                                                           width_max + 1, "dense dimensions"));
   layout.row_width = static_cast<uint32_t>(width);
   return layout;
 }
@@ -88,13 +95,17 @@ absl::StatusOr<ReduceSpec> MakeReduceSpec(const TensorSpec& spec) {
   bool is_mean = false;
   if (!AllOps::With(reduce.op, [&](auto op) { is_mean = decltype(op)::kIsMean; })) {
     std::string known;
-    for (std::string_view name : AllOps::kNames) absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(name));
+    for (std::string_view name : AllOps::kNames)
+      absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(name));
     return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR",
                      absl::StrCat("tensor \"", spec.name, "\": there is no operator \"", reduce.op,
                                   "\"; there are ", known));
   }
-  if (is_mean && !IsFloating(spec.value_type) && spec.integer_overflow == IntegerOverflow::kModular) {
-    return BadSpec(spec.name, absl::StrCat(reduce.op, " of modular integers has no meaning; use sum, or checked"));
+  if (is_mean && !IsFloating(spec.value_type) &&
+      spec.integer_overflow == IntegerOverflow::kModular) {
+    return BadSpec(
+        spec.name,
+        absl::StrCat(reduce.op, " of modular integers has no meaning; use sum, or checked"));
   }
   return reduce;
 }

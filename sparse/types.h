@@ -1,8 +1,9 @@
 // The words of the project as types: what a tensor is, and how its entries lie in memory.
 //
-// A tensor is hybrid COO: its first `sparse_dim` dimensions are indexed, the rest is a dense row of `row_width` values.
-// The core works on flattened rows: an entry is (row, row_width values), with row = the row-major position of the
-// entry's index among the leading dimensions. sparse_dim == 0 is a dense tensor: num_rows 1, all of it in row 0.
+// A tensor is hybrid COO: its first `sparse_dim` dimensions are indexed, the rest is a dense row of
+// `row_width` values. The core works on flattened rows: an entry is (row, row_width values), with
+// row = the row-major position of the entry's index among the leading dimensions. sparse_dim == 0
+// is a dense tensor: num_rows 1, all of it in row 0.
 #ifndef SPARSEAGG_SPARSE_TYPES_H_
 #define SPARSEAGG_SPARSE_TYPES_H_
 
@@ -20,8 +21,9 @@ namespace sparseagg {
 
 enum class ValueType : uint8_t { kF16 = 1, kBF16, kF32, kF64, kI32, kI64, kU32, kU64 };
 
-inline constexpr ValueType kAllValueTypes[] = {ValueType::kF16, ValueType::kBF16, ValueType::kF32, ValueType::kF64,
-                                               ValueType::kI32, ValueType::kI64,  ValueType::kU32, ValueType::kU64};
+inline constexpr ValueType kAllValueTypes[] = {ValueType::kF16, ValueType::kBF16, ValueType::kF32,
+                                               ValueType::kF64, ValueType::kI32,  ValueType::kI64,
+                                               ValueType::kU32, ValueType::kU64};
 
 // Bytes of one value.
 constexpr size_t SizeOf(ValueType type) {
@@ -55,9 +57,9 @@ enum class IntegerOverflow : uint8_t {
 
 inline constexpr size_t kTensorNameBytesMax = 255;
 inline constexpr size_t kRankMax = 16;
-inline constexpr uint64_t kNumRowsMax = uint64_t{1} << 63;        // exclusive
-inline constexpr uint64_t kRowWidthMax = uint64_t{1} << 20;       // sparse tensors
-inline constexpr uint64_t kDenseWidthMax = uint64_t{1} << 31;     // sparse_dim == 0
+inline constexpr uint64_t kNumRowsMax = uint64_t{1} << 63;     // exclusive
+inline constexpr uint64_t kRowWidthMax = uint64_t{1} << 20;    // sparse tensors
+inline constexpr uint64_t kDenseWidthMax = uint64_t{1} << 31;  // sparse_dim == 0
 
 // What a user states about one tensor of a round.
 struct TensorSpec {
@@ -80,8 +82,9 @@ struct TensorLayout {
   friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
 };
 
-// Flattens a spec. INVALID_ARGUMENT, naming the tensor and the limit: a bad name, rank, dimension, sparse_dim, an index
-// space of 2^63 rows or more, a row wider than kRowWidthMax (kDenseWidthMax for sparse_dim 0).
+// Flattens a spec. INVALID_ARGUMENT, naming the tensor and the limit: a bad name, rank, dimension,
+// sparse_dim, an index space of 2^63 rows or more, a row wider than kRowWidthMax (kDenseWidthMax
+// for sparse_dim 0).
 absl::StatusOr<TensorLayout> MakeLayout(const TensorSpec& spec);
 
 // Entries in host memory. Rows need be neither sorted nor distinct; equal rows are summed.

@@ -21,7 +21,8 @@ absl::Status Invalid(std::string_view reason, const std::string& message) {
 
 // "tensor "emb": entry 17 (row 812), value 3": where a value stands.
 std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry, uint64_t column) {
-  std::string text = absl::StrCat("tensor \"", spec.name, "\": entry ", entry, " (row ", entries.indices[entry], ")");
+  std::string text = absl::StrCat("tensor \"", spec.name, "\": entry ", entry, " (row ",
+                                  entries.indices[entry], ")");
   if (spec.layout.row_width > 1) absl::StrAppend(&text, ", value ", column);
   return text;
 }
@@ -29,9 +30,10 @@ std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry
 absl::Status CheckRows(const ReduceSpec& spec, const CooView& entries) {
   for (uint64_t e = 0; e < entries.nnz; ++e) {
     if (entries.indices[e] >= spec.layout.num_rows) {
-      return Invalid("INDEX_OUT_OF_RANGE",
-                     absl::StrCat("tensor \"", spec.name, "\": index ", entries.indices[e], " at entry ", e,
-                                  " is not below ", spec.layout.num_rows, " rows"));
+      return Invalid(
+          "INDEX_OUT_OF_RANGE",
+          absl::StrCat("tensor \"", spec.name, "\": index ", entries.indices[e], " at entry ", e,
+                       " is not below ", spec.layout.num_rows, " rows"));
     }
   }
   return absl::OkStatus();
@@ -44,13 +46,15 @@ absl::Status CheckFloats(const ReduceSpec& spec, const CooView& entries, float w
   for (uint64_t i = 0; i < entries.nnz * width; ++i) {
     const double value = Widen(values[i]);
     if (!IsFiniteBits(value)) {
-      return Invalid("NON_FINITE_VALUE", absl::StrCat(Where(spec, entries, i / width, i % width), " is ",
-                                                      std::isnan(value) ? "NaN" : "infinite"));
+      return Invalid("NON_FINITE_VALUE",
+                     absl::StrCat(Where(spec, entries, i / width, i % width), " is ",
+                                  std::isnan(value) ? "NaN" : "infinite"));
     }
     // Products of narrower types always fit in f64.
     if (std::is_same_v<V, double> && !IsFiniteBits(Lift(values[i], weight))) {
-      return Invalid("PRODUCT_OVERFLOW", absl::StrCat(Where(spec, entries, i / width, i % width), ": ", value,
-                                                      " times the weight ", weight, " is beyond f64"));
+      return Invalid("PRODUCT_OVERFLOW",
+                     absl::StrCat(Where(spec, entries, i / width, i % width), ": ", value,
+                                  " times the weight ", weight, " is beyond f64"));
     }
   }
   return absl::OkStatus();
@@ -61,7 +65,8 @@ template <class V>
 absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) {
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
-  if (std::is_sorted(entries.indices, entries.indices + entries.nnz, std::less_equal<>())) return absl::OkStatus();
+  if (std::is_sorted(entries.indices, entries.indices + entries.nnz, std::less_equal<>()))
+    return absl::OkStatus();
   std::vector<uint64_t> order(entries.nnz);
   std::iota(order.begin(), order.end(), uint64_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -77,9 +82,10 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
     }
     for (uint64_t c = 0; c < width; ++c) {
       if (!FitsInteger<V>(sums[c])) {
-        return Invalid("INTEGER_OVERFLOW",
-                       absl::StrCat(Where(spec, entries, last, c), ": the entries of this row sum up beyond ",
-                                    std::string(ValueTypeName(spec.layout.value_type))));
+        return Invalid(
+            "INTEGER_OVERFLOW",
+            absl::StrCat(Where(spec, entries, last, c), ": the entries of this row sum up beyond ",
+                         std::string(ValueTypeName(spec.layout.value_type))));
       }
     }
   }
@@ -89,8 +95,9 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
 template <class V>
 absl::Status CheckIntegers(const ReduceSpec& spec, const CooView& entries, float weight) {
   if (weight > kIntegerWeightMax || weight != std::trunc(weight)) {
-    return Invalid("INVALID_WEIGHT", absl::StrCat("tensor \"", spec.name, "\" holds integers: the weight ", weight,
-                                                  " must be a whole number of at most ", kIntegerWeightMax));
+    return Invalid("INVALID_WEIGHT",
+                   absl::StrCat("tensor \"", spec.name, "\" holds integers: the weight ", weight,
+                                " must be a whole number of at most ", kIntegerWeightMax));
   }
   bool per_update = false;
   AllOps::With(spec.op, [&](auto op) { per_update = kPerUpdate<decltype(op)>; });
@@ -102,7 +109,8 @@ absl::Status CheckIntegers(const ReduceSpec& spec, const CooView& entries, float
 
 absl::Status ValidateWeight(float weight) {
   if (std::isfinite(weight) && weight >= 0) return absl::OkStatus();
-  return Invalid("INVALID_WEIGHT", absl::StrCat("the weight is ", weight, "; it must be finite and not negative"));
+  return Invalid("INVALID_WEIGHT",
+                 absl::StrCat("the weight is ", weight, "; it must be finite and not negative"));
 }
 
 absl::Status ValidateUpdate(const ReduceSpec& spec, const CooView& entries, float weight) {

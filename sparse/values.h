@@ -1,5 +1,6 @@
-// Value types as C++ types: how each is widened for exact arithmetic and narrowed from a rounded result. One dispatch,
-// WithValueType(), turns the run-time ValueType into a template argument. Host and device.
+// Value types as C++ types: how each is widened for exact arithmetic and narrowed from a rounded
+// result. One dispatch, WithValueType(), turns the run-time ValueType into a template argument.
+// Host and device.
 #ifndef SPARSEAGG_SPARSE_VALUES_H_
 #define SPARSEAGG_SPARSE_VALUES_H_
 
@@ -74,7 +75,8 @@ struct ValueTraits<F16> : FloatTraits<ValueType::kF16> {
     const int biased = static_cast<int>(bits >> 52) & 0x7FF;
     if (biased == 0x7FF) return {static_cast<uint16_t>(sign | 0x7C00)};
     const int exponent = biased - 1023;
-    if (exponent < -24) return {static_cast<uint16_t>(sign)};  // zero: the format has nothing else there
+    if (exponent < -24)
+      return {static_cast<uint16_t>(sign)};  // zero: the format has nothing else there
     const uint64_t significand = (bits & ((uint64_t{1} << 52) - 1)) | (uint64_t{1} << 52);
     if (exponent < -14) return {static_cast<uint16_t>(sign | (significand >> (28 - exponent)))};
     return {static_cast<uint16_t>(sign | (static_cast<uint32_t>(exponent + 15) << 10) |

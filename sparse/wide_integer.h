@@ -1,8 +1,10 @@
-// A fixed-point number wide enough to hold any sum of doubles exactly: the definition of an exact sum.
+// A fixed-point number wide enough to hold any sum of doubles exactly: the definition of an exact
+// sum.
 //
-// Two's complement, 34 words of 64 bits, the last bit worth 2^-1074 (the smallest double). The largest double is below
-// 2^1024; the remaining bits hold sums of up to 2^76 of them. This is Kulisch's long accumulator; slow (272 bytes and
-// a carry chain) and simple. Back ends use it for the rare sums that no smaller accumulator holds. Host and device.
+// Two's complement, 34 words of 64 bits, the last bit worth 2^-1074 (the smallest double). The
+// largest double is below 2^1024; the remaining bits hold sums of up to 2^76 of them. This is
+// Kulisch's long accumulator; slow (272 bytes and a carry chain) and simple. Back ends use it for
+// the rare sums that no smaller accumulator holds. Host and device.
 #ifndef SPARSEAGG_SPARSE_WIDE_INTEGER_H_
 #define SPARSEAGG_SPARSE_WIDE_INTEGER_H_
 
@@ -27,7 +29,8 @@ class WideInteger {
     const UInt128 low = static_cast<UInt128>(value) << shift;
     const uint64_t sign = value < 0 ? ~uint64_t{0} : 0;
     const uint64_t high =
-        shift == 0 ? sign : static_cast<uint64_t>(static_cast<UInt128>(value >> 64) >> (64 - shift));
+        shift == 0 ? sign
+                   : static_cast<uint64_t>(static_cast<UInt128>(value >> 64) >> (64 - shift));
     uint64_t carry = 0;
     for (int i = word; i < kWords; ++i) {
       const int k = i - word;
@@ -35,7 +38,8 @@ class WideInteger {
                               : k == 1 ? static_cast<uint64_t>(low >> 64)
                               : k == 2 ? high
                                        : sign;
-      if (k > 2 && addend + carry == 0) return;  // nothing more to add (also: all ones plus a carry)
+      if (k > 2 && addend + carry == 0)
+        return;  // nothing more to add (also: all ones plus a carry)
       const UInt128 sum = static_cast<UInt128>(words_[i]) + addend + carry;
       words_[i] = static_cast<uint64_t>(sum);
       carry = static_cast<uint64_t>(sum >> 64);
@@ -60,7 +64,8 @@ class WideInteger {
   SPARSEAGG_HOST_DEVICE bool negative() const { return (words_[kWords - 1] >> 63) != 0; }
   SPARSEAGG_HOST_DEVICE uint64_t word(int i) const { return words_[i]; }
 
-  // Rounds once, to nearest with ties to even; +0 for zero; infinity beyond the range of the format.
+  // Rounds once, to nearest with ties to even; +0 for zero; infinity beyond the range of the
+  // format.
   SPARSEAGG_HOST_DEVICE double Round(FloatFormat format) const {
     const bool minus = negative();
     const WideInteger magnitude = minus ? Negated() : *this;
@@ -79,13 +84,15 @@ class WideInteger {
   }
   SPARSEAGG_HOST_DEVICE double ToDouble() const { return Round(kFormatF64); }
 
-  // The value as an integer modulo 2^128. REQUIRES: it is a whole number (the sum of whole numbers).
+  // The value as an integer modulo 2^128. REQUIRES: it is a whole number (the sum of whole
+  // numbers).
   SPARSEAGG_HOST_DEVICE Int128 ToInteger() const {
     constexpr int kWord = -kLastBit / 64;
     constexpr int kShift = -kLastBit % 64;
     static_assert(kShift != 0);
     const UInt128 low = (static_cast<UInt128>(words_[kWord + 1]) << 64) | words_[kWord];
-    return static_cast<Int128>((low >> kShift) | (static_cast<UInt128>(words_[kWord + 2]) << (128 - kShift)));
+    return static_cast<Int128>((low >> kShift) |
+                               (static_cast<UInt128>(words_[kWord + 2]) << (128 - kShift)));
   }
 
   friend SPARSEAGG_HOST_DEVICE bool operator==(const WideInteger& a, const WideInteger& b) {

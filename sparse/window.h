@@ -1,8 +1,9 @@
 // Windowed integers: the fast exact accumulator.
 //
-// A slot is a 128-bit integer that counts multiples of 2^lsb. A product that is such a multiple and below
-// 2^(lsb + kWindowValueBits) in magnitude is added as an integer: exact, and the same in every order. Any other product
-// goes, whole, to the side table (sparse/partial.h). The window decides speed, never bits.
+// A slot is a 128-bit integer that counts multiples of 2^lsb. A product that is such a multiple and
+// below 2^(lsb + kWindowValueBits) in magnitude is added as an integer: exact, and the same in
+// every order. Any other product goes, whole, to the side table (sparse/partial.h). The window
+// decides speed, never bits.
 //
 //   bit   127 126        126-38=88                                0
 //         sign | room for 2^38 addends | a product of the window  |        bit 0 is worth 2^lsb
@@ -19,10 +20,12 @@
 namespace sparseagg {
 
 inline constexpr int kWindowValueBits = 88;
-// Addends of one slot. Also keeps sums of integers (64 bits times a weight of 24 bits) inside a slot.
+// Addends of one slot. Also keeps sums of integers (64 bits times a weight of 24 bits) inside a
+// slot.
 inline constexpr uint64_t kAddendsMax = uint64_t{1} << 38;
 
-// Converts value to multiples of 2^lsb. False, leaving `fixed` alone, when it is not one of the window.
+// Converts value to multiples of 2^lsb. False, leaving `fixed` alone, when it is not one of the
+// window.
 SPARSEAGG_HOST_DEVICE inline bool ToFixed(double value, int lsb, Int128* fixed) {
   const Scaled parts = TakeApart(value);
   if (parts.significand == 0) {
@@ -32,11 +35,13 @@ SPARSEAGG_HOST_DEVICE inline bool ToFixed(double value, int lsb, Int128* fixed) 
   const int shift = parts.exponent - lsb;
   if (shift >= 0) {
     if (shift > kWindowValueBits - 53) return false;
-    *fixed = static_cast<Int128>(static_cast<UInt128>(static_cast<Int128>(parts.significand)) << shift);
+    *fixed =
+        static_cast<Int128>(static_cast<UInt128>(static_cast<Int128>(parts.significand)) << shift);
     return true;
   }
   if (shift <= -53) return false;
-  const uint64_t magnitude = static_cast<uint64_t>(parts.significand < 0 ? -parts.significand : parts.significand);
+  const uint64_t magnitude =
+      static_cast<uint64_t>(parts.significand < 0 ? -parts.significand : parts.significand);
   if (CountTrailingZeros(magnitude) < -shift) return false;
   *fixed = parts.significand >> -shift;
   return true;

@@ -1,8 +1,9 @@
-// The engine runs rounds: it knows when an update may come, for whom it counts, and when a result is ready. It speaks
-// no network protocol; service/rpc/ translates. It does no arithmetic; sparse/ and the back end do.
+// The engine runs rounds: it knows when an update may come, for whom it counts, and when a result
+// is ready. It speaks no network protocol; service/rpc/ translates. It does no arithmetic; sparse/
+// and the back end do.
 //
-// Life of an update:  received -> admitted (sizes from its headers) -> staged (decoded, validated) -> stored ->
-// counted -> receipt. An error at any step leaves the round as it was.
+// Life of an update:  received -> admitted (sizes from its headers) -> staged (decoded, validated)
+// -> stored -> counted -> receipt. An error at any step leaves the round as it was.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
 
@@ -94,20 +95,23 @@ struct RoundSnapshot {
 // A published result; immutable, shared with every reader, outlives the deletion of its round.
 struct PublishedResult {
   RoundSpec spec;
-  std::vector<SparseTensor> tensors;        // in the order of spec.tensors
-  std::vector<TensorSpec> result_specs;     // shape and type of each result (differs from spec for "count")
+  std::vector<SparseTensor> tensors;  // in the order of spec.tensors
+  std::vector<TensorSpec>
+      result_specs;  // shape and type of each result (differs from spec for "count")
   Manifest manifest;
 };
 
-// An update that arrives in chunks of its byte string (for each tensor: indices, then values). Thread-compatible.
+// An update that arrives in chunks of its byte string (for each tensor: indices, then values).
+// Thread-compatible.
 class Upload {
  public:
   virtual ~Upload() = default;
   virtual uint64_t committed_offset() const = 0;
   virtual uint64_t total_bytes() const = 0;
-  // Appends bytes at `offset`, which must equal committed_offset() (OFFSET_MISMATCH names both), checks the CRC32C
-  // when given (CHECKSUM_MISMATCH).
-  virtual absl::Status Append(uint64_t offset, std::string_view data, std::optional<uint32_t> crc32c) = 0;
+  // Appends bytes at `offset`, which must equal committed_offset() (OFFSET_MISMATCH names both),
+  // checks the CRC32C when given (CHECKSUM_MISMATCH).
+  virtual absl::Status Append(uint64_t offset, std::string_view data,
+                              std::optional<uint32_t> crc32c) = 0;
   // REQUIRES: committed_offset() == total_bytes(). Counts the update.
   virtual absl::StatusOr<Receipt> Finish() = 0;
 };
@@ -116,9 +120,10 @@ class Upload {
 class Reduction {
  public:
   virtual ~Reduction() = default;
-  virtual absl::Status Add(const UpdateHeader& header, const std::vector<EncodedTensor>& tensors) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(const UpdateHeader& header,
-                                                              std::vector<EncodedHeader> tensors) = 0;
+  virtual absl::Status Add(const UpdateHeader& header,
+                           const std::vector<EncodedTensor>& tensors) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
+      const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() = 0;
 };
 
@@ -144,17 +149,21 @@ class Engine {
   virtual absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) = 0;
   virtual absl::Status DeleteRound(std::string_view name) = 0;
 
-  // Calls `on_change` after every change of the round (from any thread, without locks held, never after the handle is
-  // gone), and once with nullopt when the round is deleted.
-  virtual absl::StatusOr<WatchHandle> Watch(std::string_view name,
-                                            std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
+  // Calls `on_change` after every change of the round (from any thread, without locks held, never
+  // after the handle is gone), and once with nullopt when the round is deleted.
+  virtual absl::StatusOr<WatchHandle> Watch(
+      std::string_view name,
+      std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
 
-  // Counts one contributor's update. ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) for another update_id of a counted
-  // contributor; INVALID_ARGUMENT (DIGEST_CONFLICT) for the same id with other bytes.
-  virtual absl::StatusOr<Receipt> Submit(const UpdateHeader& header, const std::vector<EncodedTensor>& tensors) = 0;
-  // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first receipt.
-  virtual absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
-                                                              std::vector<EncodedHeader> tensors) = 0;
+  // Counts one contributor's update. ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) for another
+  // update_id of a counted contributor; INVALID_ARGUMENT (DIGEST_CONFLICT) for the same id with
+  // other bytes.
+  virtual absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+                                         const std::vector<EncodedTensor>& tensors) = 0;
+  // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first
+  // receipt.
+  virtual absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(
+      const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
 
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
@@ -164,7 +173,8 @@ class Engine {
   virtual const BackendInfo& backend_info() const = 0;
   virtual const Limits& limits() const = 0;
 
-  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and finishes the reductions that are under way.
+  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and finishes the reductions that
+  // are under way.
   virtual void Drain() = 0;
 };
 
@@ -172,7 +182,9 @@ struct EngineOptions {
   Limits limits;
   Durability default_durability = Durability::kMemory;
   uint32_t worker_threads = 2;  // fold and publish
-  std::function<std::chrono::system_clock::time_point()> now = [] { return std::chrono::system_clock::now(); };
+  std::function<std::chrono::system_clock::time_point()> now = [] {
+    return std::chrono::system_clock::now();
+  };
 };
 
 // `backend` and `store` must outlive the engine.

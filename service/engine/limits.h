@@ -1,5 +1,5 @@
-// Limits of the engine, checked before memory is taken. One row here is one configuration flag, one line of
-// GetServerInfo and one number in an error message (service/config.cc holds the table).
+// Limits of the engine, checked before memory is taken. One row here is one configuration flag, one
+// line of GetServerInfo and one number in an error message (service/config.cc holds the table).
 #ifndef SPARSEAGG_SERVICE_ENGINE_LIMITS_H_
 #define SPARSEAGG_SERVICE_ENGINE_LIMITS_H_
 
@@ -8,14 +8,15 @@
 namespace sparseagg {
 
 struct Limits {
-  uint64_t message_bytes_max = uint64_t{16} << 20;      // one gRPC message
-  uint64_t update_bytes_max = uint64_t{4} << 30;        // payload of one update
-  uint64_t update_nnz_max = uint64_t{1} << 31;          // entries of one tensor of one update
-  uint64_t staging_bytes_max = uint64_t{4} << 30;       // updates received and not yet folded in, all rounds
-  uint64_t round_tensors_max = 1024;                    // tensors of one round
-  uint64_t rounds_max = 1000;                           // rounds that exist at a time, in any state
-  uint64_t open_uploads_max = 4096;                     // chunked updates under way
-  uint64_t dense_result_bytes_max = uint64_t{64} << 30; // one dense answer of GetAggregate
+  uint64_t message_bytes_max = uint64_t{16} << 20;  // one gRPC message
+  uint64_t update_bytes_max = uint64_t{4} << 30;    // payload of one update
+  uint64_t update_nnz_max = uint64_t{1} << 31;      // entries of one tensor of one update
+  uint64_t staging_bytes_max = uint64_t{4}
+                               << 30;  // updates received and not yet folded in, all rounds
+  uint64_t round_tensors_max = 1024;   // tensors of one round
+  uint64_t rounds_max = 1000;          // rounds that exist at a time, in any state
+  uint64_t open_uploads_max = 4096;    // chunked updates under way
+  uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
 };
 
 }  // namespace sparseagg

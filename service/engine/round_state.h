@@ -1,6 +1,7 @@
 // The life of a round, as one table. Everything that changes a round's state goes through Next().
 //
-//   OPEN --seal--> SEALED --publish--> PUBLISHED --retire--> RETIRED        (ABORTED from OPEN or SEALED)
+//   OPEN --seal--> SEALED --publish--> PUBLISHED --retire--> RETIRED        (ABORTED from OPEN or
+//   SEALED)
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_STATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_STATE_H_
 
@@ -42,7 +43,8 @@ constexpr std::optional<RoundState> Next(RoundState state, RoundEvent event) {
 
 // No update, seal or publication can follow.
 constexpr bool IsFinal(RoundState state) {
-  return state == RoundState::kPublished || state == RoundState::kRetired || state == RoundState::kAborted;
+  return state == RoundState::kPublished || state == RoundState::kRetired ||
+         state == RoundState::kAborted;
 }
 
 constexpr std::string_view RoundStateName(RoundState state) {

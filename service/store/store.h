@@ -1,5 +1,6 @@
-// Where accepted updates live until their result is published. The store is the only commit point: an update that
-// Put() accepted is counted exactly once, and the store alone decides between accepted, duplicate and conflict.
+// Where accepted updates live until their result is published. The store is the only commit point:
+// an update that Put() accepted is counted exactly once, and the store alone decides between
+// accepted, duplicate and conflict.
 #ifndef SPARSEAGG_SERVICE_STORE_STORE_H_
 #define SPARSEAGG_SERVICE_STORE_STORE_H_
 
@@ -52,16 +53,19 @@ class UpdateStore {
   // Opens the books of a round. ALREADY_EXISTS when they are open.
   virtual absl::Status OpenRound(const std::string& round, Durability durability) = 0;
 
-  // Accepts, recognises or refuses an update, atomically; durable on return when the round is. `payload` is the
-  // update's byte string in pieces. Refusals: NOT_FOUND (ROUND_NOT_FOUND), FAILED_PRECONDITION (ROUND_NOT_OPEN) after
-  // CloseRound unless it is a duplicate, ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT
-  // (DIGEST_CONFLICT).
-  virtual absl::StatusOr<PutResult> Put(const UpdateRecord& record, std::span<const std::string_view> payload) = 0;
+  // Accepts, recognises or refuses an update, atomically; durable on return when the round is.
+  // `payload` is the update's byte string in pieces. Refusals: NOT_FOUND (ROUND_NOT_FOUND),
+  // FAILED_PRECONDITION (ROUND_NOT_OPEN) after CloseRound unless it is a duplicate, ALREADY_EXISTS
+  // (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT (DIGEST_CONFLICT).
+  virtual absl::StatusOr<PutResult> Put(const UpdateRecord& record,
+                                        std::span<const std::string_view> payload) = 0;
 
   // The stored update of a contributor, if any.
-  virtual std::optional<UpdateRecord> Find(const std::string& round, const std::string& contributor) const = 0;
+  virtual std::optional<UpdateRecord> Find(const std::string& round,
+                                           const std::string& contributor) const = 0;
 
-  // Fixes the accepted set: no Put() succeeds afterwards but a duplicate's. Returns it, ordered by contributor.
+  // Fixes the accepted set: no Put() succeeds afterwards but a duplicate's. Returns it, ordered by
+  // contributor.
   virtual absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round) = 0;
 
   // Erases raw payloads (after publication) and keeps what is needed to recognise late retries.
@@ -71,7 +75,8 @@ class UpdateStore {
   virtual absl::Status EraseRound(const std::string& round) = 0;
 };
 
-// Keeps identities in memory and no payloads: the accumulators are the only copy of the values. Durability kMemory.
+// Keeps identities in memory and no payloads: the accumulators are the only copy of the values.
+// Durability kMemory.
 std::unique_ptr<UpdateStore> MakeMemoryStore();
 
 }  // namespace sparseagg

@@ -12,10 +12,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "coo.raw is copied, not converted");
 
-absl::Status SizeError(const EncodedHeader& header, const char* what, const std::string& expected, uint64_t got) {
+absl::Status SizeError(const EncodedHeader& header, const char* what, const std::string& expected,
+                       uint64_t got) {
   return MakeError(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH",
-                   absl::StrCat("tensor \"", header.name, "\": nnz ", header.nnz, " needs ", expected, " bytes of ",
-                                what, ", the update has ", got));
+                   absl::StrCat("tensor \"", header.name, "\": nnz ", header.nnz, " needs ",
+                                expected, " bytes of ", what, ", the update has ", got));
 }
 
 void CopyChain(ByteChain chain, void* out) {
@@ -31,7 +32,8 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
   const std::string where = header.sparse_dim == 1 ? "" : absl::StrCat(" of dimension ", dim);
   const std::string what = index < 0 ? "is negative" : absl::StrCat("is not below ", limit);
   return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
-                   absl::StrCat("tensor \"", header.name, "\": index ", index, where, " at entry ", entry, " ", what));
+                   absl::StrCat("tensor \"", header.name, "\": index ", index, where, " at entry ",
+                                entry, " ", what));
 }
 
 // Flattens [nnz, sparse_dim] indices to rows, row-major.
@@ -87,29 +89,34 @@ absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) 
   const Wide indices = Wide{header.nnz} * header.sparse_dim * SizeOf(header.index_type);
   const Wide values = Wide{header.nnz} * layout.row_bytes();
   const auto text = [](Wide bytes) {
-    return bytes > std::numeric_limits<uint64_t>::max() ? std::string("over 2^64")
-                                                        : absl::StrCat(static_cast<uint64_t>(bytes));
+    return bytes > std::numeric_limits<uint64_t>::max()
+               ? std::string("over 2^64")
+               : absl::StrCat(static_cast<uint64_t>(bytes));
   };
-  if (indices != header.indices_bytes) return SizeError(header, "indices", text(indices), header.indices_bytes);
-  if (values != header.values_bytes) return SizeError(header, "values", text(values), header.values_bytes);
+  if (indices != header.indices_bytes)
+    return SizeError(header, "indices", text(indices), header.indices_bytes);
+  if (values != header.values_bytes)
+    return SizeError(header, "values", text(values), header.values_bytes);
   return absl::OkStatus();
 }
 
-absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteChain indices, ByteChain values,
-                          const MutableCooView& out) {
+absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteChain indices,
+                          ByteChain values, const MutableCooView& out) {
   CopyChain(values, out.values);
   if (header.sparse_dim == 0) {
     if (header.nnz == 1) out.indices[0] = 0;
     return absl::OkStatus();
   }
-  if (header.index_type == IndexType::kI32) return CopyAndFlatten<int32_t>(header, indices, out.indices);
+  if (header.index_type == IndexType::kI32)
+    return CopyAndFlatten<int32_t>(header, indices, out.indices);
   if (header.sparse_dim > 1) return CopyAndFlatten<int64_t>(header, indices, out.indices);
   // One indexed dimension of i64: the array is the rows, copied once and checked in place.
   CopyChain(indices, out.indices);
   return Flatten(header, reinterpret_cast<const int64_t*>(out.indices), out.indices);
 }
 
-absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices, std::string& values) {
+absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,
+                          std::string& values) {
   const size_t indices_before = indices.size();
   const size_t values_before = values.size();
   header.encoding = "coo.raw";
@@ -118,8 +125,8 @@ absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::st
     for (uint32_t d = 0; d < header.sparse_dim; ++d) {
       if (header.dense_shape[d] > int64_t{1} << 31) {
         return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
-                         absl::StrCat("tensor \"", header.name, "\": dimension ", d, " of ", header.dense_shape[d],
-                                      " does not fit in i32 indices"));
+                         absl::StrCat("tensor \"", header.name, "\": dimension ", d, " of ",
+                                      header.dense_shape[d], " does not fit in i32 indices"));
       }
     }
     AppendIndices<int32_t>(entries, header, indices);

@@ -1,9 +1,11 @@
 // coo.raw: the arrays as they lie in memory.
 //
-//   indices := nnz x sparse_dim x index     index := i64 | i32, little-endian, as the header's index_type says
-//   values  := nnz x row_width x value      value := little-endian, of the header's value_type
+//   indices := nnz x sparse_dim x index     index := i64 | i32, little-endian, as the header's
+//   index_type says values  := nnz x row_width x value      value := little-endian, of the header's
+//   value_type
 //
-// Entries in any order, equal indices allowed. sparse_dim 0 (a dense tensor): no indices, nnz 0 or 1.
+// Entries in any order, equal indices allowed. sparse_dim 0 (a dense tensor): no indices, nnz 0
+// or 1.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_COO_RAW_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_COO_RAW_H_
 
@@ -12,9 +14,10 @@
 namespace sparseagg {
 
 absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec);
-absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices, ByteChain values,
-                          const MutableCooView& out);
-absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices, std::string& values);
+absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
+                          ByteChain values, const MutableCooView& out);
+absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,
+                          std::string& values);
 
 inline constexpr Encoding kCooRaw = {"coo.raw", &InspectCooRaw, &DecodeCooRaw, &EncodeCooRaw};
 

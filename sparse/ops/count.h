@@ -1,4 +1,5 @@
-// count: the number of contributors that hold the row, as u64, one value a row whatever the row's width.
+// count: the number of contributors that hold the row, as u64, one value a row whatever the row's
+// width.
 //
 //   absent coordinate       not in the sparse result; 0 in the dense one
 //   duplicates in an update one contributor
@@ -19,7 +20,8 @@ struct Count {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact&, const Exact& row, double, FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double Real(const Exact&, const Exact& row, double,
+                                           FloatFormat format) {
     return row.Round(format);
   }
   template <class Exact>

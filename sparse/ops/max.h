@@ -1,7 +1,8 @@
 // max: the largest value among the contributors that hold the coordinate. Weights play no part.
 //
 //   absent coordinate       does not take part; not in the sparse result, 0 in the dense one
-//   duplicates in an update summed first, exactly, and rounded once to the value type; a checked integer that leaves
+//   duplicates in an update summed first, exactly, and rounded once to the value type; a checked
+//   integer that leaves
 //                           its type this way is refused with its update
 //   zero weight             takes part like any other
 //   empty update            takes no part

@@ -1,12 +1,12 @@
-// mean_of_contributors: S / W_row with S as in sum and W_row the weight of the contributors that hold the row. A rare
-// row is not pulled towards zero by those that never saw it.
-// To count the others as zero, use weighted_mean.
+// mean_of_contributors: S / W_row with S as in sum and W_row the weight of the contributors that
+// hold the row. A rare row is not pulled towards zero by those that never saw it. To count the
+// others as zero, use weighted_mean.
 //
 //   absent coordinate       not in the sparse result; 0 in the dense one
 //   duplicates in an update added to S; the contributor's weight counts once in W_row
-//   zero weight             adds nothing; the coordinate is present. All its holders have weight zero: +0
-//   empty update            changes nothing but the number of contributors
-//   empty round             an empty tensor
+//   zero weight             adds nothing; the coordinate is present. All its holders have weight
+//   zero: +0 empty update            changes nothing but the number of contributors empty round an
+//   empty tensor
 //
 // S and W_row are each rounded once to f64, divided in IEEE f64, and rounded to the value type.
 #ifndef SPARSEAGG_SPARSE_OPS_MEAN_OF_CONTRIBUTORS_H_
@@ -23,7 +23,8 @@ struct MeanOfContributors {
   static constexpr bool kIsMean = true;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact& row, double, FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact& row, double,
+                                           FloatFormat format) {
     return RoundDouble(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)), format);
   }
   template <class Exact>

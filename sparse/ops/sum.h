@@ -19,7 +19,8 @@ struct Sum {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double, FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double,
+                                           FloatFormat format) {
     return value.Round(format);
   }
   template <class Exact>

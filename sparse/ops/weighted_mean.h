@@ -1,6 +1,7 @@
-// weighted_mean: S / W with S as in sum and W the total weight of the round. A contributor that does not hold a
-// coordinate counts there as zero: this is federated averaging of updates whose untouched rows are zero.
-// To divide by the weight of those that hold the coordinate, use mean_of_contributors.
+// weighted_mean: S / W with S as in sum and W the total weight of the round. A contributor that
+// does not hold a coordinate counts there as zero: this is federated averaging of updates whose
+// untouched rows are zero. To divide by the weight of those that hold the coordinate, use
+// mean_of_contributors.
 //
 //   absent coordinate       not in the sparse result; 0 in the dense one
 //   duplicates in an update added, as one contribution
@@ -8,8 +9,8 @@
 //   empty update            its weight counts in W
 //   empty round             an empty tensor
 //
-// S and W are each rounded once to f64, divided in IEEE f64, and rounded to the value type (integers: nearest, ties to
-// even).
+// S and W are each rounded once to f64, divided in IEEE f64, and rounded to the value type
+// (integers: nearest, ties to even).
 #ifndef SPARSEAGG_SPARSE_OPS_WEIGHTED_MEAN_H_
 #define SPARSEAGG_SPARSE_OPS_WEIGHTED_MEAN_H_
 

@@ -1,8 +1,8 @@
-// Every back end and plan gives the bytes of the reference back end: operators x value types x row widths x sizes x
-// distributions of rows x kinds of values.
-#include <tuple>
-
+// Every back end and plan gives the bytes of the reference back end: operators x value types x row
+// widths x sizes x distributions of rows x kinds of values.
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "sparse/ops/all.h"
@@ -26,7 +26,8 @@ std::vector<std::unique_ptr<Backend>> BackendsUnderTest() {
   return backends;
 }
 
-void ExpectSameBytes(Backend& reference, Backend& backend, const ReduceSpec& spec, const Shape& shape, uint64_t seed) {
+void ExpectSameBytes(Backend& reference, Backend& backend, const ReduceSpec& spec,
+                     const Shape& shape, uint64_t seed) {
   const std::vector<Update> updates = MakeUpdates(spec, shape, seed);
   const auto expected = Reduce(reference, spec, updates);
   for (const std::string& plan : backend.info().plans) {
@@ -34,8 +35,9 @@ void ExpectSameBytes(Backend& reference, Backend& backend, const ReduceSpec& spe
     EXPECT_EQ(Difference(expected, actual), "")
         << backend.info().name << "/" << plan << " " << spec.op << " "
         << ValueTypeName(spec.layout.value_type) << " rows " << spec.layout.num_rows << " width "
-        << spec.layout.row_width << " nnz " << shape.nnz << " distribution " << static_cast<int>(shape.distribution)
-        << " values " << static_cast<int>(shape.values) << " seed " << seed;
+        << spec.layout.row_width << " nnz " << shape.nnz << " distribution "
+        << static_cast<int>(shape.distribution) << " values " << static_cast<int>(shape.values)
+        << " seed " << seed;
   }
 }
 
@@ -55,7 +57,8 @@ TEST_P(ConformanceTest, EveryPlanGivesTheBytesOfTheReference) {
         for (Distribution distribution : kAllDistributions) {
           // Each kind of values meets each size, width and distribution over the run of seeds.
           const Values values = kAllValues[seed % std::size(kAllValues)];
-          const ReduceSpec spec = MakeSpec(std::string(op), type, seed % 2 == 0 ? 1000 : 300, width);
+          const ReduceSpec spec =
+              MakeSpec(std::string(op), type, seed % 2 == 0 ? 1000 : 300, width);
           ExpectSameBytes(*reference_, *backend, spec, {nnz, 3, distribution, values}, seed);
           ++seed;
         }
@@ -70,7 +73,8 @@ TEST_P(ConformanceTest, ModularIntegersWrapLikeTheReference) {
   spec.integer_overflow = IntegerOverflow::kModular;
   for (const auto& backend : backends_) {
     for (uint64_t seed = 0; seed < 5; ++seed) {
-      ExpectSameBytes(*reference_, *backend, spec, {257, 5, Distribution::kZipf, Values::kHostile}, seed);
+      ExpectSameBytes(*reference_, *backend, spec, {257, 5, Distribution::kZipf, Values::kHostile},
+                      seed);
     }
   }
 }
@@ -81,44 +85,52 @@ TEST_P(ConformanceTest, DenseTensorsAreOneRow) {
     for (uint32_t width : {1u, 5u, 257u}) {
       for (uint64_t nnz : {0, 1}) {
         const ReduceSpec spec = MakeSpec(std::string(op), type, 1, width);
-        ExpectSameBytes(*reference_, *backend, spec, {nnz, 4, Distribution::kSorted, Values::kHostile}, width);
+        ExpectSameBytes(*reference_, *backend, spec,
+                        {nnz, 4, Distribution::kSorted, Values::kHostile}, width);
       }
     }
   }
 }
 
 std::string ParamName(const ::testing::TestParamInfo<ConformanceTest::ParamType>& info) {
-  return absl::StrCat(std::string(std::get<0>(info.param)), "_", std::string(ValueTypeName(std::get<1>(info.param))));
+  return absl::StrCat(std::string(std::get<0>(info.param)), "_",
+                      std::string(ValueTypeName(std::get<1>(info.param))));
 }
 
 INSTANTIATE_TEST_SUITE_P(OperatorsAndTypes, ConformanceTest,
-                         ::testing::Combine(::testing::ValuesIn(AllOps::kNames), ::testing::ValuesIn(kAllValueTypes)),
+                         ::testing::Combine(::testing::ValuesIn(AllOps::kNames),
+                                            ::testing::ValuesIn(kAllValueTypes)),
                          ParamName);
 
 // Large enough for many pieces, ranges and tasks.
-class LargeConformanceTest : public ::testing::TestWithParam<std::tuple<std::string_view, Distribution>> {};
+class LargeConformanceTest
+    : public ::testing::TestWithParam<std::tuple<std::string_view, Distribution>> {};
 
 TEST_P(LargeConformanceTest, MoreThanAMillionEntries) {
   const auto [op, distribution] = GetParam();
   const auto reference = *MakeReferenceBackend({});
   const ReduceSpec spec = MakeSpec(std::string(op), ValueType::kF32, 1 << 17, 1);
   for (const auto& backend : BackendsUnderTest()) {
-    ExpectSameBytes(*reference, *backend, spec, {(uint64_t{1} << 19) + 1, 2, distribution, Values::kNormal}, 11);
+    ExpectSameBytes(*reference, *backend, spec,
+                    {(uint64_t{1} << 19) + 1, 2, distribution, Values::kNormal}, 11);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LargeConformanceTest,
                          ::testing::Combine(::testing::Values("sum", "mean_of_contributors", "max"),
-                                            ::testing::Values(Distribution::kZipf, Distribution::kAllEqual,
+                                            ::testing::Values(Distribution::kZipf,
+                                                              Distribution::kAllEqual,
                                                               Distribution::kSorted)));
 
 TEST(ConformanceIndexSpace, RowsUpToTheLimitOfTheIndexSpace) {
   const auto reference = *MakeReferenceBackend({});
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, kNumRowsMax - 1, 1);
   for (const auto& backend : BackendsUnderTest()) {
-    const std::vector<Update> updates = MakeUpdates(spec, {2000, 5, Distribution::kDistinct, Values::kNormal}, 3);
+    const std::vector<Update> updates =
+        MakeUpdates(spec, {2000, 5, Distribution::kDistinct, Values::kNormal}, 3);
     const auto expected = Reduce(*reference, spec, updates);
-    EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, backend->info().plans.back())), "");
+    EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, backend->info().plans.back())),
+              "");
     EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates)), "") << "the planner's choice";
   }
 }

@@ -1,9 +1,9 @@
 #include "cpu/window_choice.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "sparse/window.h"
 

@@ -1,12 +1,14 @@
-// Inputs a, b, weights [n]; output [n]. One thread a case, no shared memory; a launch is bounded by n / 128 blocks.
-#include "tests/cuda/device_numerics.h"
-
+// Inputs a, b, weights [n]; output [n]. One thread a case, no shared memory; a launch is bounded by
+// n / 128 blocks.
 #include <cuda_runtime.h>
+
+#include "tests/cuda/device_numerics.h"
 
 namespace sparseagg::testing {
 namespace {
 
-__global__ void NumericsKernel(const double* a, const double* b, const float* weights, NumericsResult* out, int n) {
+__global__ void NumericsKernel(const double* a, const double* b, const float* weights,
+                               NumericsResult* out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = ComputeNumerics(a[i], b[i], weights[i]);
 }
@@ -35,7 +37,8 @@ void Upload(DeviceArray<T>& to, const std::vector<T>& from, cudaError_t& error) 
 
 }  // namespace
 
-std::vector<NumericsResult> ComputeOnDevice(const std::vector<double>& a, const std::vector<double>& b,
+std::vector<NumericsResult> ComputeOnDevice(const std::vector<double>& a,
+                                            const std::vector<double>& b,
                                             const std::vector<float>& weights, std::string& error) {
   cudaError_t status = cudaSuccess;
   const int n = static_cast<int>(a.size());
@@ -48,12 +51,13 @@ std::vector<NumericsResult> ComputeOnDevice(const std::vector<double>& a, const 
   Upload(device_weights, weights, status);
   std::vector<NumericsResult> out(a.size());
   if (status == cudaSuccess) {
-    NumericsKernel<<<(n + 127) / 128, 128>>>(device_a.data(), device_b.data(), device_weights.data(),
-                                             device_out.data(), n);
+    NumericsKernel<<<(n + 127) / 128, 128>>>(device_a.data(), device_b.data(),
+                                             device_weights.data(), device_out.data(), n);
     status = cudaGetLastError();
   }
   if (status == cudaSuccess) {
-    status = cudaMemcpy(out.data(), device_out.data(), out.size() * sizeof(NumericsResult), cudaMemcpyDeviceToHost);
+    status = cudaMemcpy(out.data(), device_out.data(), out.size() * sizeof(NumericsResult),
+                        cudaMemcpyDeviceToHost);
   }
   if (status != cudaSuccess) {
     error = cudaGetErrorString(status);

@@ -16,8 +16,8 @@ namespace sparseagg::testing {
 
 // Everything that decides a bit, for one pair of values: the same code on both processors.
 struct NumericsResult {
-  uint64_t rounded[4];     // the exact sum as f16, bf16, f32, f64
-  uint64_t window[4];      // the slot and its rounding to f32, when the window holds the product
+  uint64_t rounded[4];  // the exact sum as f16, bf16, f32, f64
+  uint64_t window[4];   // the slot and its rounding to f32, when the window holds the product
   uint64_t quotient;
   int64_t whole;
 
@@ -29,7 +29,8 @@ SPARSEAGG_HOST_DEVICE inline NumericsResult ComputeNumerics(double a, double b, 
   WideInteger sum;
   sum.Add(a);
   sum.Add(b);
-  const FloatFormat formats[4] = {{11, -24, 15}, {8, -133, 127}, {24, -149, 127}, {53, -1074, 1023}};
+  const FloatFormat formats[4] = {
+      {11, -24, 15}, {8, -133, 127}, {24, -149, 127}, {53, -1074, 1023}};
   for (int f = 0; f < 4; ++f) result.rounded[f] = BitCast<uint64_t>(sum.Round(formats[f]));
   const double product = Lift(static_cast<float>(b), weight);
   Int128 slot = 0;
@@ -44,7 +45,8 @@ SPARSEAGG_HOST_DEVICE inline NumericsResult ComputeNumerics(double a, double b, 
 }
 
 // The same on the GPU. Empty and `error` set when a CUDA call fails.
-std::vector<NumericsResult> ComputeOnDevice(const std::vector<double>& a, const std::vector<double>& b,
+std::vector<NumericsResult> ComputeOnDevice(const std::vector<double>& a,
+                                            const std::vector<double>& b,
                                             const std::vector<float>& weights, std::string& error);
 
 }  // namespace sparseagg::testing

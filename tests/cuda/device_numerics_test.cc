@@ -1,12 +1,12 @@
-// The host+device headers of sparse/ give the same bits on a GPU as on the CPU. Skipped where there is no GPU;
-// SPARSEAGG_REQUIRE_GPU=1 turns the skip into a failure.
+// The host+device headers of sparse/ give the same bits on a GPU as on the CPU. Skipped where there
+// is no GPU; SPARSEAGG_REQUIRE_GPU=1 turns the skip into a failure.
 #include "tests/cuda/device_numerics.h"
+
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "cuda/probe.h"
 #include "sparse/status.h"
@@ -40,7 +40,9 @@ TEST(DeviceNumerics, TheDeviceGivesTheBitsOfTheHost) {
   std::mt19937_64 random(1);
   const auto finite = [&](int i) {
     for (;;) {
-      const double value = i % 2 == 0 ? BitCast<double>(random()) : std::ldexp(random() % 1000003, static_cast<int>(random() % 90) - 60);
+      const double value =
+          i % 2 == 0 ? BitCast<double>(random())
+                     : std::ldexp(random() % 1000003, static_cast<int>(random() % 90) - 60);
       if (std::isfinite(value)) return value;
     }
   };
@@ -57,7 +59,8 @@ TEST(DeviceNumerics, TheDeviceGivesTheBitsOfTheHost) {
   const std::vector<NumericsResult> device = ComputeOnDevice(a, b, weights, error);
   ASSERT_EQ(error, "");
   for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_TRUE(device[i] == ComputeNumerics(a[i], b[i], weights[i])) << i << ": " << a[i] << " " << b[i];
+    ASSERT_TRUE(device[i] == ComputeNumerics(a[i], b[i], weights[i]))
+        << i << ": " << a[i] << " " << b[i];
   }
 }
 

@@ -1,9 +1,9 @@
-// A result is a pure function of the accepted (weight, update) pairs: no order, batching, splitting or merging of the
-// same updates changes a bit.
+// A result is a pure function of the accepted (weight, update) pairs: no order, batching, splitting
+// or merging of the same updates changes a bit.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "sparse/ops/all.h"
@@ -29,14 +29,18 @@ class OrderTest : public ::testing::TestWithParam<std::tuple<std::string_view, V
     }
     const auto [op, type, values] = GetParam();
     case_.spec = MakeSpec(std::string(op), type, 200, 2);
-    // Checked integers this large would all be refused, or fail; wrapping ones keep their differences visible.
+    // Checked integers this large would all be refused, or fail; wrapping ones keep their
+    // differences visible.
     const bool is_mean = op == "weighted_mean" || op == "mean_of_contributors";
-    if (values != Values::kNormal && !is_mean) case_.spec.integer_overflow = IntegerOverflow::kModular;
+    if (values != Values::kNormal && !is_mean)
+      case_.spec.integer_overflow = IntegerOverflow::kModular;
     case_.updates = MakeUpdates(case_.spec, {150, 16, Distribution::kZipf, values}, 42);
     // Only what would be accepted, so that the splits below start from accepted updates.
     const auto aggregator = NewAggregator(*reference_, case_.spec);
     std::erase_if(case_.updates, [&](const Update& update) {
-      return !ValidateUpdate(case_.spec, StageCopy(*aggregator, update).entries.view(), update.weight).ok();
+      return !ValidateUpdate(case_.spec, StageCopy(*aggregator, update).entries.view(),
+                             update.weight)
+                  .ok();
     });
     EXPECT_GE(case_.updates.size(), 8u);
     case_.expected = Reduce(*reference_, case_.spec, case_.updates);
@@ -64,7 +68,8 @@ TEST_P(OrderTest, PermutingTheUpdatesChangesNoBit) {
   for (int i = 0; i < 5; ++i) {
     std::shuffle(case_.updates.begin(), case_.updates.end(), random);
     ForEachPlan([&](Backend& backend, const std::string& plan) {
-      ExpectExpected(Reduce(backend, case_.spec, case_.updates, plan), absl::StrCat(plan, " permutation ", i));
+      ExpectExpected(Reduce(backend, case_.spec, case_.updates, plan),
+                     absl::StrCat(plan, " permutation ", i));
     });
   }
 }
@@ -79,7 +84,8 @@ TEST_P(OrderTest, PermutingTheEntriesOfAnUpdateChangesNoBit) {
     std::shuffle(order.begin(), order.end(), random);
     for (size_t i = 0; i < order.size(); ++i) {
       shuffled.rows[i] = update.rows[order[i]];
-      std::copy_n(update.values.begin() + order[i] * row_bytes, row_bytes, shuffled.values.begin() + i * row_bytes);
+      std::copy_n(update.values.begin() + order[i] * row_bytes, row_bytes,
+                  shuffled.values.begin() + i * row_bytes);
     }
     update = shuffled;
   }
@@ -121,7 +127,8 @@ TEST_P(OrderTest, MergingPartialsOfAnyBackEndChangesNoBit) {
 }
 
 TEST_P(OrderTest, SplittingAnUpdateByRowsChangesNoBitWhereItsWeightIsNotDividedBy) {
-  if (case_.spec.op == "weighted_mean") return;  // two contributors would weigh twice: see the next test
+  if (case_.spec.op == "weighted_mean")
+    return;  // two contributors would weigh twice: see the next test
   const uint64_t row_bytes = case_.spec.layout.row_bytes();
   std::vector<Update> split;
   for (const Update& update : case_.updates) {
@@ -142,7 +149,8 @@ TEST_P(OrderTest, SplittingAnUpdateByRowsChangesNoBitWhereItsWeightIsNotDividedB
 
 TEST_P(OrderTest, SplittingAWeightChangesNoBitOfSumsAndMeans) {
   const auto [op, type, values] = GetParam();
-  // f64 products are rounded, so w*x is not w1*x + w2*x there; count, min and max ignore weights, but not contributors.
+  // f64 products are rounded, so w*x is not w1*x + w2*x there; count, min and max ignore weights,
+  // but not contributors.
   if (type == ValueType::kF64 || op == "count") return;
   std::vector<Update> split;
   for (const Update& update : case_.updates) {
@@ -151,7 +159,9 @@ TEST_P(OrderTest, SplittingAWeightChangesNoBitOfSumsAndMeans) {
     one.weight = IsFloating(type) ? update.weight / 4 : std::trunc(update.weight / 4);
     two.weight = update.weight - one.weight;
     // Only splits that are exact: both parts are numbers of f32, and so is their sum.
-    if (static_cast<double>(one.weight) + static_cast<double>(two.weight) != static_cast<double>(update.weight)) two.weight = -1;
+    if (static_cast<double>(one.weight) + static_cast<double>(two.weight) !=
+        static_cast<double>(update.weight))
+      two.weight = -1;
     if (two.weight < 0) {
       split.push_back(update);
     } else {

@@ -1,10 +1,10 @@
 #include "sparse/encoding.h"
 
-#include <cstring>
-#include <random>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
 
 #include "sparse/status.h"
 #include "tests/support/workload.h"
@@ -28,8 +28,8 @@ std::string Bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-EncodedHeader HeaderFor(const TensorSpec& spec, uint64_t nnz, const std::string& indices, const std::string& values,
-                        IndexType index_type = IndexType::kI64) {
+EncodedHeader HeaderFor(const TensorSpec& spec, uint64_t nnz, const std::string& indices,
+                        const std::string& values, IndexType index_type = IndexType::kI64) {
   EncodedHeader header;
   header.name = spec.name;
   header.value_type = spec.value_type;
@@ -45,7 +45,8 @@ EncodedHeader HeaderFor(const TensorSpec& spec, uint64_t nnz, const std::string&
 // Cuts `bytes` into pieces of `size` bytes.
 std::vector<std::string_view> Pieces(const std::string& bytes, size_t size) {
   std::vector<std::string_view> pieces;
-  for (size_t at = 0; at < bytes.size(); at += size) pieces.push_back(std::string_view(bytes).substr(at, size));
+  for (size_t at = 0; at < bytes.size(); at += size)
+    pieces.push_back(std::string_view(bytes).substr(at, size));
   return pieces;
 }
 
@@ -65,8 +66,10 @@ Decoded Decode(const EncodedHeader& header, const TensorSpec& spec, const std::s
   decoded.values.resize(header.nnz * layout.row_width);
   const auto index_pieces = Pieces(indices, piece);
   const auto value_pieces = Pieces(values, piece);
-  decoded.status = FindEncoding(header.encoding).value()->decode(
-      header, spec, index_pieces, value_pieces, {layout, header.nnz, decoded.rows.data(), decoded.values.data()});
+  decoded.status = FindEncoding(header.encoding)
+                       .value()
+                       ->decode(header, spec, index_pieces, value_pieces,
+                                {layout, header.nnz, decoded.rows.data(), decoded.values.data()});
   return decoded;
 }
 
@@ -109,22 +112,23 @@ TEST(CooRaw, ADenseTensorHasOneEntryAndNoIndices) {
   EXPECT_THAT(decoded.values, ::testing::ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(Decode(HeaderFor(spec, 0, "", ""), spec, "", "").status.ok()) << "nothing to add";
   const std::string twice = values + values;
-  ExpectError(Decode(HeaderFor(spec, 2, "", twice), spec, "", twice).status, "SIZE_MISMATCH", "nnz is 2");
+  ExpectError(Decode(HeaderFor(spec, 2, "", twice), spec, "", twice).status, "SIZE_MISMATCH",
+              "nnz is 2");
 }
 
 TEST(CooRaw, NamesTheEntryOfAnIndexOutOfRange) {
   const TensorSpec spec = Spec({800}, 1);
   const std::string values = Bytes<float>({1, 2});
   const std::string high = Bytes<int64_t>({3, 812});
-  ExpectError(Decode(HeaderFor(spec, 2, high, values), spec, high, values).status, "INDEX_OUT_OF_RANGE",
-              "index 812 at entry 1 is not below 800");
+  ExpectError(Decode(HeaderFor(spec, 2, high, values), spec, high, values).status,
+              "INDEX_OUT_OF_RANGE", "index 812 at entry 1 is not below 800");
   const std::string negative = Bytes<int64_t>({-1, 3});
-  ExpectError(Decode(HeaderFor(spec, 2, negative, values), spec, negative, values).status, "INDEX_OUT_OF_RANGE",
-              "index -1 at entry 0 is negative");
+  ExpectError(Decode(HeaderFor(spec, 2, negative, values), spec, negative, values).status,
+              "INDEX_OUT_OF_RANGE", "index -1 at entry 0 is negative");
   const TensorSpec two = Spec({3, 5}, 2);
   const std::string second = Bytes<int64_t>({0, 4, 1, 5});
-  ExpectError(Decode(HeaderFor(two, 2, second, values), two, second, values).status, "INDEX_OUT_OF_RANGE",
-              "index 5 of dimension 1 at entry 1 is not below 5");
+  ExpectError(Decode(HeaderFor(two, 2, second, values), two, second, values).status,
+              "INDEX_OUT_OF_RANGE", "index 5 of dimension 1 at entry 1 is not below 5");
 }
 
 TEST(CooRaw, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
@@ -132,10 +136,12 @@ TEST(CooRaw, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
   const std::string indices = Bytes<int64_t>({1, 2});
   const std::string values = Bytes<float>({1, 2});
   EncodedHeader header = HeaderFor(spec, 3, indices, values);
-  ExpectError(InspectTensor(header, spec), "SIZE_MISMATCH", "nnz 3 needs 24 bytes of indices, the update has 16");
+  ExpectError(InspectTensor(header, spec), "SIZE_MISMATCH",
+              "nnz 3 needs 24 bytes of indices, the update has 16");
   header = HeaderFor(spec, 2, indices, values);
   header.values_bytes = 7;
-  ExpectError(InspectTensor(header, spec), "SIZE_MISMATCH", "needs 8 bytes of values, the update has 7");
+  ExpectError(InspectTensor(header, spec), "SIZE_MISMATCH",
+              "needs 8 bytes of values, the update has 7");
   header.nnz = ~uint64_t{0};  // times anything would overflow 64 bits
   ExpectError(InspectTensor(header, spec), "SIZE_MISMATCH", "over 2^64");
   header.nnz = uint64_t{1} << 61;  // 2^61 * 8 == 0 modulo 2^64
@@ -149,13 +155,15 @@ TEST(InspectTensor, ComparesWithTheSpec) {
   const std::string values = Bytes<float>({1});
   EncodedHeader header = HeaderFor(spec, 1, indices, values);
   header.value_type = ValueType::kF64;
-  ExpectError(InspectTensor(header, spec), "TYPE_MISMATCH", "values are f64, the round expects f32");
+  ExpectError(InspectTensor(header, spec), "TYPE_MISMATCH",
+              "values are f64, the round expects f32");
   header = HeaderFor(spec, 1, indices, values);
   header.dense_shape = {801};
   ExpectError(InspectTensor(header, spec), "SHAPE_MISMATCH", "shape is [801] with sparse_dim 1");
   header = HeaderFor(spec, 1, indices, values);
   header.encoding = "coo.zip";
-  ExpectError(InspectTensor(header, spec), "UNKNOWN_ENCODING", "there is no encoding \"coo.zip\"; there are coo.raw");
+  ExpectError(InspectTensor(header, spec), "UNKNOWN_ENCODING",
+              "there is no encoding \"coo.zip\"; there are coo.raw");
 }
 
 // Every encoding, every value type: decode(encode(x)) == x.
@@ -166,14 +174,16 @@ TEST(Encodings, DecodeUndoesEncode) {
         const TensorSpec spec = Spec({7, 11, 3}, 2, type);
         const ReduceSpec reduce = MakeReduceSpec(spec).value();
         const auto updates = testing::MakeUpdates(
-            reduce, {50, 1, testing::Distribution::kZipf, testing::Values::kHostile}, static_cast<uint64_t>(type));
+            reduce, {50, 1, testing::Distribution::kZipf, testing::Values::kHostile},
+            static_cast<uint64_t>(type));
         const testing::Update& update = updates[0];
         EncodedHeader header = HeaderFor(spec, 0, "", "", index_type);
         std::string indices;
         std::string values;
         ASSERT_TRUE(encoding
-                        .encode({reduce.layout, update.rows.size(), update.rows.data(), update.values.data()}, header,
-                                indices, values)
+                        .encode({reduce.layout, update.rows.size(), update.rows.data(),
+                                 update.values.data()},
+                                header, indices, values)
                         .ok());
         ASSERT_TRUE(InspectTensor(header, spec).ok());
         std::vector<uint64_t> rows(header.nnz);

@@ -1,10 +1,10 @@
 #include "sparse/float_format.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "sparse/values.h"
 
@@ -39,7 +39,8 @@ TEST(FloatFormat, RoundsToF32LikeTheHardware) {
     double value = AnyDouble(random);
     // Most of them in and around the range of f32, where all the cases are.
     int exponent = 0;
-    if (i % 4 != 0) value = std::ldexp(std::frexp(value, &exponent), static_cast<int>(random() % 300) - 160);
+    if (i % 4 != 0)
+      value = std::ldexp(std::frexp(value, &exponent), static_cast<int>(random() % 300) - 160);
     const float expected = static_cast<float>(value);
     const double rounded = RoundDouble(value, kFormatF32);
     if (expected == 0) {
@@ -53,8 +54,9 @@ TEST(FloatFormat, RoundsToF32LikeTheHardware) {
 TEST(FloatFormat, RoundsToF16LikeTheCompiler) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 300000; ++i) {
-    const double value = std::ldexp(static_cast<double>(static_cast<int64_t>(random()) >> (random() % 60)),
-                                    static_cast<int>(random() % 60) - 60);
+    const double value =
+        std::ldexp(static_cast<double>(static_cast<int64_t>(random()) >> (random() % 60)),
+                   static_cast<int>(random() % 60) - 60);
     const auto expected = static_cast<_Float16>(value);
     const F16 narrow = ValueTraits<F16>::Narrow(RoundDouble(value, kFormatF16));
     uint16_t bits = BitCast<uint16_t>(expected);
@@ -95,7 +97,8 @@ TEST(FloatFormat, ABitBelowATieDecides) {
   const Int128 tie = ((Int128{1} << 24) + 1) << 60;
   EXPECT_EQ(RoundScaled(tie + 1, -60, kFormatF32), 0x1p24 + 2);
   EXPECT_EQ(RoundScaled(tie - 1, -60, kFormatF32), 0x1p24);
-  EXPECT_EQ(RoundMagnitude(static_cast<UInt128>(tie), -60, true, kFormatF32), 0x1p24 + 2) << "sticky";
+  EXPECT_EQ(RoundMagnitude(static_cast<UInt128>(tie), -60, true, kFormatF32), 0x1p24 + 2)
+      << "sticky";
 }
 
 TEST(FloatFormat, SubnormalsAreKeptAndRoundedOnce) {
@@ -113,11 +116,13 @@ TEST(FloatFormat, BeyondTheRangeIsInfinite) {
   EXPECT_EQ(RoundScaled(65520, 0, kFormatF16), infinity);
   EXPECT_EQ(RoundScaled(1, 128, kFormatF32), infinity);
   EXPECT_EQ(RoundScaled(-1, 1024, kFormatF64), -infinity);
-  EXPECT_EQ(RoundScaled((Int128{1} << 53) - 1, 971, kFormatF64), std::numeric_limits<double>::max());
+  EXPECT_EQ(RoundScaled((Int128{1} << 53) - 1, 971, kFormatF64),
+            std::numeric_limits<double>::max());
 }
 
 TEST(FloatFormat, OrderKeysKeepTheOrderAndComeBack) {
-  const double ascending[] = {-std::numeric_limits<double>::infinity(), -1e308, -1.0, -1e-320, 0.0, 1e-320, 1.0, 1e308};
+  const double ascending[] = {
+      -std::numeric_limits<double>::infinity(), -1e308, -1.0, -1e-320, 0.0, 1e-320, 1.0, 1e308};
   for (size_t i = 0; i + 1 < std::size(ascending); ++i) {
     EXPECT_LT(OrderKey(ascending[i]), OrderKey(ascending[i + 1]));
     EXPECT_EQ(FromOrderKey(OrderKey(ascending[i])), ascending[i]);

@@ -1,10 +1,10 @@
 #include "sparse/partial.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "sparse/status.h"
 #include "sparse/window.h"
@@ -19,7 +19,8 @@ using testing::MakeSpec;
 WideInteger ValueOf(const Partial& partial, uint64_t row) {
   WideInteger value;
   const auto at = std::find(partial.rows.begin(), partial.rows.end(), row);
-  if (at != partial.rows.end()) value.AddScaled(partial.slots[at - partial.rows.begin()], partial.lsb);
+  if (at != partial.rows.end())
+    value.AddScaled(partial.slots[at - partial.rows.begin()], partial.lsb);
   for (const SideEntry& entry : partial.side) {
     if (entry.row == row) value.AddScaled(entry.significand, entry.exponent);
   }
@@ -49,7 +50,8 @@ TEST(Partial, RebasingKeepsEveryValue) {
     const WideInteger before = ValueOf(partial, 7);
     Rebase(partial, static_cast<int32_t>(random() % 300) - 200);
     EXPECT_EQ(ValueOf(partial, 7), before);
-    const UInt128 magnitude = partial.slots[0] < 0 ? -static_cast<UInt128>(partial.slots[0]) : partial.slots[0];
+    const UInt128 magnitude =
+        partial.slots[0] < 0 ? -static_cast<UInt128>(partial.slots[0]) : partial.slots[0];
     EXPECT_LE(BitWidth(magnitude), kWindowValueBits) << "within the bound of one addend";
   }
 }

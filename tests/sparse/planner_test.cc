@@ -27,7 +27,8 @@ TEST(MakePlan, SmallIndexSpacesAreDense) {
 }
 
 TEST(MakePlan, LargeIndexSpacesAreSorted) {
-  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 1), {}, Cpu()).value();
+  const Plan plan =
+      MakePlan(MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 1), {}, Cpu()).value();
   EXPECT_EQ(plan.name, "sort");
   EXPECT_THAT(plan.reason, HasSubstr("does not pay"));
 }

@@ -43,8 +43,10 @@ TEST(MakeLayout, ScalarCooHasWidthOneAndDenseTensorsHaveOneRow) {
 TEST(MakeLayout, TheIndexSpaceEndsBelowTwoToThe63) {
   EXPECT_TRUE(MakeLayout(Spec({INT64_MAX}, 1)).ok());
   EXPECT_TRUE(MakeLayout(Spec({int64_t{1} << 31, int64_t{1} << 31}, 2)).ok());
-  ExpectRefused(Spec({int64_t{1} << 32, int64_t{1} << 31}, 2), "INDEX_SPACE_TOO_LARGE", "9223372036854775808");
-  ExpectRefused(Spec({INT64_MAX, INT64_MAX, INT64_MAX}, 3), "INDEX_SPACE_TOO_LARGE", "tensor \"emb\"");
+  ExpectRefused(Spec({int64_t{1} << 32, int64_t{1} << 31}, 2), "INDEX_SPACE_TOO_LARGE",
+                "9223372036854775808");
+  ExpectRefused(Spec({INT64_MAX, INT64_MAX, INT64_MAX}, 3), "INDEX_SPACE_TOO_LARGE",
+                "tensor \"emb\"");
 }
 
 TEST(MakeLayout, RowsHaveALimitedWidth) {

@@ -1,10 +1,10 @@
 #include "sparse/validate.h"
 
-#include <cmath>
-#include <limits>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
 
 #include "sparse/status.h"
 #include "tests/support/workload.h"
@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using testing::MakeSpec;
 
 template <class V>
-absl::Status Validate(const ReduceSpec& spec, const std::vector<uint64_t>& rows, const std::vector<V>& values,
-                      float weight = 1) {
+absl::Status Validate(const ReduceSpec& spec, const std::vector<uint64_t>& rows,
+                      const std::vector<V>& values, float weight = 1) {
   return ValidateUpdate(spec, {spec.layout, rows.size(), rows.data(), values.data()}, weight);
 }
 
@@ -39,11 +39,13 @@ TEST(ValidateUpdate, NamesTheEntryOfANonFiniteValue) {
 
 TEST(ValidateUpdate, FindsNonFiniteValuesOfEveryFloatingType) {
   const std::vector<uint16_t> f16 = {0x7C00};
-  ExpectError(Validate(MakeSpec("max", ValueType::kF16, 8, 1), {1}, f16), "NON_FINITE_VALUE", "infinite");
-  const std::vector<uint16_t> bf16 = {0x7FC0};
-  ExpectError(Validate(MakeSpec("count", ValueType::kBF16, 8, 1), {1}, bf16), "NON_FINITE_VALUE", "NaN");
-  ExpectError(Validate<double>(MakeSpec("sum", ValueType::kF64, 8, 1), {1}, {-HUGE_VAL}), "NON_FINITE_VALUE",
+  ExpectError(Validate(MakeSpec("max", ValueType::kF16, 8, 1), {1}, f16), "NON_FINITE_VALUE",
               "infinite");
+  const std::vector<uint16_t> bf16 = {0x7FC0};
+  ExpectError(Validate(MakeSpec("count", ValueType::kBF16, 8, 1), {1}, bf16), "NON_FINITE_VALUE",
+              "NaN");
+  ExpectError(Validate<double>(MakeSpec("sum", ValueType::kF64, 8, 1), {1}, {-HUGE_VAL}),
+              "NON_FINITE_VALUE", "infinite");
 }
 
 TEST(ValidateUpdate, RowsAreBelowTheNumberOfRows) {
@@ -57,7 +59,8 @@ TEST(ValidateUpdate, WeightsAreFiniteAndNotNegative) {
   EXPECT_TRUE(Validate<float>(spec, {1}, {1}, 0.0f).ok());
   EXPECT_TRUE(Validate<float>(spec, {1}, {1}, -0.0f).ok());
   for (float weight : {-1.0f, -1e-40f, INFINITY, std::nanf("")}) {
-    ExpectError(Validate<float>(spec, {1}, {1}, weight), "INVALID_WEIGHT", "must be finite and not negative");
+    ExpectError(Validate<float>(spec, {1}, {1}, weight), "INVALID_WEIGHT",
+                "must be finite and not negative");
   }
 }
 
@@ -65,23 +68,27 @@ TEST(ValidateUpdate, WeightsOfIntegersAreWhole) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kI32, 8, 1);
   EXPECT_TRUE(Validate<int32_t>(spec, {1}, {1}, kIntegerWeightMax).ok());
   ExpectError(Validate<int32_t>(spec, {1}, {1}, 0.5f), "INVALID_WEIGHT", "whole number");
-  ExpectError(Validate<int32_t>(spec, {1}, {1}, kIntegerWeightMax * 2), "INVALID_WEIGHT", "at most");
+  ExpectError(Validate<int32_t>(spec, {1}, {1}, kIntegerWeightMax * 2), "INVALID_WEIGHT",
+              "at most");
 }
 
 TEST(ValidateUpdate, AProductBeyondF64IsRefused) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF64, 8, 1);
   EXPECT_TRUE(Validate<double>(spec, {1}, {1e300}, 1e8f).ok());
-  ExpectError(Validate<double>(spec, {0, 1}, {1, 1e300}, 1e9f), "PRODUCT_OVERFLOW", "entry 1 (row 1)");
+  ExpectError(Validate<double>(spec, {0, 1}, {1, 1e300}, 1e9f), "PRODUCT_OVERFLOW",
+              "entry 1 (row 1)");
 }
 
 TEST(ValidateUpdate, DuplicatesOfMinAndMaxSumUpWithinTheType) {
   const int32_t most = std::numeric_limits<int32_t>::max();
   ReduceSpec spec = MakeSpec("max", ValueType::kI32, 8, 1);
   EXPECT_TRUE(Validate<int32_t>(spec, {3, 1, 3}, {most - 1, 5, 1}).ok());
-  ExpectError(Validate<int32_t>(spec, {3, 1, 3}, {most, 5, 1}), "INTEGER_OVERFLOW", "entry 2 (row 3)");
+  ExpectError(Validate<int32_t>(spec, {3, 1, 3}, {most, 5, 1}), "INTEGER_OVERFLOW",
+              "entry 2 (row 3)");
   spec.integer_overflow = IntegerOverflow::kModular;
   EXPECT_TRUE(Validate<int32_t>(spec, {3, 1, 3}, {most, 5, 1}).ok());
-  EXPECT_TRUE(Validate<int32_t>(MakeSpec("sum", ValueType::kI32, 8, 1), {3, 1, 3}, {most, 5, 1}).ok())
+  EXPECT_TRUE(
+      Validate<int32_t>(MakeSpec("sum", ValueType::kI32, 8, 1), {3, 1, 3}, {most, 5, 1}).ok())
       << "a sum is checked when it is complete";
 }
 

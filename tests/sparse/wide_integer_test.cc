@@ -1,12 +1,12 @@
 #include "sparse/wide_integer.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace sparseagg {
 namespace {
@@ -33,7 +33,8 @@ TEST(WideInteger, SumsOfTwoRoundLikeTheHardware) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 100000; ++i) {
     const double a = BitCast<double>(random());
-    const double b = i % 2 == 0 ? BitCast<double>(random()) : -a * (1 + static_cast<double>(random() % 64) * 0x1p-52);
+    const double b = i % 2 == 0 ? BitCast<double>(random())
+                                : -a * (1 + static_cast<double>(random() % 64) * 0x1p-52);
     if (!std::isfinite(a) || !std::isfinite(b)) continue;
     EXPECT_EQ(SumOf({a, b}).ToDouble(), a + b) << a << " " << b;
   }
@@ -60,7 +61,8 @@ TEST(WideInteger, TheSmallestBesideTheLargest) {
   EXPECT_EQ(SumOf({max, min, -max}).ToDouble(), min);
   EXPECT_EQ(SumOf({max, max}).ToDouble(), std::numeric_limits<double>::infinity());
   EXPECT_EQ(SumOf({-max, -max, max}).ToDouble(), -max);
-  EXPECT_EQ(SumOf({max, max, max, -max, -max}).ToDouble(), max) << "sums beyond f64 on the way do not stick";
+  EXPECT_EQ(SumOf({max, max, max, -max, -max}).ToDouble(), max)
+      << "sums beyond f64 on the way do not stick";
 }
 
 TEST(WideInteger, OneTinyBitBreaksATie) {
@@ -74,7 +76,8 @@ TEST(WideInteger, OneTinyBitBreaksATie) {
 TEST(WideInteger, AddScaledTakesAllOf128Bits) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 20000; ++i) {
-    const auto value = static_cast<Int128>((static_cast<UInt128>(random()) << 64) | random()) >> (random() % 128);
+    const auto value =
+        static_cast<Int128>((static_cast<UInt128>(random()) << 64) | random()) >> (random() % 128);
     const int exponent = static_cast<int>(random() % 800) - 400;
     WideInteger sum;
     sum.AddScaled(value, exponent);
@@ -89,7 +92,8 @@ TEST(WideInteger, WholeNumbersComeBackAsIntegers) {
   Int128 expected = 0;
   std::mt19937_64 random(5);
   for (int i = 0; i < 1000; ++i) {
-    const auto value = static_cast<Int128>(static_cast<int64_t>(random())) * static_cast<int64_t>(random() >> 40);
+    const auto value =
+        static_cast<Int128>(static_cast<int64_t>(random())) * static_cast<int64_t>(random() >> 40);
     sum.AddScaled(value, 0);
     expected += value;
     ASSERT_EQ(sum.ToInteger() == expected, true) << i;

@@ -1,9 +1,9 @@
 #include "sparse/window.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <random>
-
-#include <gtest/gtest.h>
 
 namespace sparseagg {
 namespace {
@@ -12,8 +12,9 @@ TEST(Window, WhatItTakesItHoldsExactly) {
   std::mt19937_64 random(1);
   int taken = 0;
   for (int i = 0; i < 200000; ++i) {
-    const double value = std::ldexp(static_cast<double>(static_cast<int64_t>(random()) >> (11 + random() % 40)),
-                                    static_cast<int>(random() % 120) - 100);
+    const double value =
+        std::ldexp(static_cast<double>(static_cast<int64_t>(random()) >> (11 + random() % 40)),
+                   static_cast<int>(random() % 120) - 100);
     const int lsb = static_cast<int>(random() % 80) - 90;
     Int128 fixed = 12345;
     if (!ToFixed(value, lsb, &fixed)) {
@@ -22,7 +23,8 @@ TEST(Window, WhatItTakesItHoldsExactly) {
     }
     ++taken;
     EXPECT_EQ(RoundScaled(fixed, lsb, kFormatF64), value);
-    const UInt128 magnitude = fixed < 0 ? -static_cast<UInt128>(fixed) : static_cast<UInt128>(fixed);
+    const UInt128 magnitude =
+        fixed < 0 ? -static_cast<UInt128>(fixed) : static_cast<UInt128>(fixed);
     EXPECT_LE(BitWidth(magnitude), kWindowValueBits);
   }
   EXPECT_GT(taken, 20000);

@@ -1,12 +1,12 @@
 #include "tests/support/workload.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
-
-#include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "sparse/slot_math.h"
@@ -20,7 +20,8 @@ using Random = std::mt19937_64;
 
 uint64_t Below(Random& random, uint64_t limit) { return random() % limit; }
 
-std::vector<uint64_t> DistinctRows(uint64_t nnz, uint64_t first, uint64_t num_rows, Random& random) {
+std::vector<uint64_t> DistinctRows(uint64_t nnz, uint64_t first, uint64_t num_rows,
+                                   Random& random) {
   // An arithmetic walk with a stride coprime to the range: distinct without a set.
   uint64_t stride = Below(random, num_rows) | 1;
   while (std::gcd(stride, num_rows) != 1) stride += 2;
@@ -33,7 +34,8 @@ std::vector<uint64_t> DistinctRows(uint64_t nnz, uint64_t first, uint64_t num_ro
   return rows;
 }
 
-std::vector<uint64_t> MakeRows(const ReduceSpec& spec, const Shape& shape, uint32_t contributor, Random& random) {
+std::vector<uint64_t> MakeRows(const ReduceSpec& spec, const Shape& shape, uint32_t contributor,
+                               Random& random) {
   const uint64_t num_rows = spec.layout.num_rows;
   const uint64_t distinct = std::min(shape.nnz, num_rows);
   std::vector<uint64_t> rows;
@@ -61,15 +63,18 @@ std::vector<uint64_t> MakeRows(const ReduceSpec& spec, const Shape& shape, uint3
     case Distribution::kZipf:
       for (uint64_t i = 0; i < shape.nnz; ++i) {
         const double u = (static_cast<double>(random() >> 11) + 1) * 0x1p-53;
-        rows.push_back(std::min<uint64_t>(num_rows - 1, static_cast<uint64_t>(std::pow(u, -0.9)) - 1));
+        rows.push_back(
+            std::min<uint64_t>(num_rows - 1, static_cast<uint64_t>(std::pow(u, -0.9)) - 1));
       }
       break;
     case Distribution::kOneHotRow:
-      for (uint64_t i = 0; i < shape.nnz; ++i) rows.push_back(i % 2 == 0 ? num_rows / 2 : Below(random, num_rows));
+      for (uint64_t i = 0; i < shape.nnz; ++i)
+        rows.push_back(i % 2 == 0 ? num_rows / 2 : Below(random, num_rows));
       break;
   }
   if (shape.distribution == Distribution::kSorted) std::sort(rows.begin(), rows.end());
-  if (shape.distribution == Distribution::kReversed) std::sort(rows.begin(), rows.end(), std::greater<>());
+  if (shape.distribution == Distribution::kReversed)
+    std::sort(rows.begin(), rows.end(), std::greater<>());
   return rows;
 }
 
@@ -89,7 +94,8 @@ V MakeFloat(Values kind, uint64_t i, Random& random) {
       }
     case Values::kCancelling: {
       const double large = std::ldexp(1.0, Traits::kFormat.max_exponent - 4);
-      const double small = std::ldexp(1.0 + static_cast<double>(Below(random, 8)), Traits::kFormat.min_exponent);
+      const double small =
+          std::ldexp(1.0 + static_cast<double>(Below(random, 8)), Traits::kFormat.min_exponent);
       return round(i % 4 == 0 ? large : i % 4 == 1 ? -large : i % 4 == 2 ? small : 1.0);
     }
     case Values::kTies: {
@@ -177,7 +183,8 @@ StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update) {
   return staged;
 }
 
-std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec, const std::string& plan) {
+std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,
+                                          const std::string& plan) {
   const auto made = MakePlan(spec, {}, backend.info(), plan);
   EXPECT_TRUE(made.ok()) << made.status();
   auto aggregator = backend.NewAggregator(*made);
@@ -185,8 +192,8 @@ std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& sp
   return *std::move(aggregator);
 }
 
-absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec, const std::vector<Update>& updates,
-                                 const std::string& plan) {
+absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
+                                 const std::vector<Update>& updates, const std::string& plan) {
   const auto aggregator = NewAggregator(backend, spec, plan);
   for (const Update& update : updates) {
     StagedUpdate staged = StageCopy(*aggregator, update);
@@ -201,11 +208,12 @@ std::string Describe(const absl::StatusOr<Aggregate>& result) {
   if (!result.ok()) return result.status().ToString();
   const SparseTensor& tensor = result->tensor;
   return absl::StrCat(tensor.nnz(), " x ", tensor.layout.row_width, " ",
-                      std::string(ValueTypeName(tensor.layout.value_type)), ", ", result->infinite_values,
-                      " infinite");
+                      std::string(ValueTypeName(tensor.layout.value_type)), ", ",
+                      result->infinite_values, " infinite");
 }
 
-std::string Difference(const absl::StatusOr<Aggregate>& expected, const absl::StatusOr<Aggregate>& actual) {
+std::string Difference(const absl::StatusOr<Aggregate>& expected,
+                       const absl::StatusOr<Aggregate>& actual) {
   if (Describe(expected) != Describe(actual)) {
     return absl::StrCat("expected ", Describe(expected), ", got ", Describe(actual));
   }
@@ -220,8 +228,8 @@ std::string Difference(const absl::StatusOr<Aggregate>& expected, const absl::St
   for (size_t i = 0; i < a.values.size(); ++i) {
     if (a.values[i] != b.values[i]) {
       const size_t value = i / SizeOf(a.layout.value_type);
-      return absl::StrCat("value ", value % a.layout.row_width, " of index ", a.indices[value / a.layout.row_width],
-                          ": byte ", i, " differs");
+      return absl::StrCat("value ", value % a.layout.row_width, " of index ",
+                          a.indices[value / a.layout.row_width], ": byte ", i, " differs");
     }
   }
   return "";

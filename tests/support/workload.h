@@ -1,5 +1,5 @@
-// Seeded updates for tests: every distribution of indices and every kind of values that has broken an aggregation
-// somewhere. The same seed gives the same updates.
+// Seeded updates for tests: every distribution of indices and every kind of values that has broken
+// an aggregation somewhere. The same seed gives the same updates.
 #ifndef SPARSEAGG_TESTS_SUPPORT_WORKLOAD_H_
 #define SPARSEAGG_TESTS_SUPPORT_WORKLOAD_H_
 
@@ -26,8 +26,9 @@ enum class Distribution {
   kIdentical,  // all updates have the same rows
 };
 inline constexpr Distribution kAllDistributions[] = {
-    Distribution::kDistinct, Distribution::kAllEqual,  Distribution::kZipf,     Distribution::kSorted,
-    Distribution::kReversed, Distribution::kOneHotRow, Distribution::kDisjoint, Distribution::kIdentical};
+    Distribution::kDistinct, Distribution::kAllEqual, Distribution::kZipf,
+    Distribution::kSorted,   Distribution::kReversed, Distribution::kOneHotRow,
+    Distribution::kDisjoint, Distribution::kIdentical};
 
 enum class Values {
   kNormal,      // like gradients
@@ -36,8 +37,8 @@ enum class Values {
   kTies,        // sums halfway between two numbers of the format
   kSmall,       // small whole numbers: no rounding at all
 };
-inline constexpr Values kAllValues[] = {Values::kNormal, Values::kHostile, Values::kCancelling, Values::kTies,
-                                        Values::kSmall};
+inline constexpr Values kAllValues[] = {Values::kNormal, Values::kHostile, Values::kCancelling,
+                                        Values::kTies, Values::kSmall};
 
 struct Update {
   float weight = 1.0f;
@@ -46,7 +47,7 @@ struct Update {
 };
 
 struct Shape {
-  uint64_t nnz = 0;           // entries of each update
+  uint64_t nnz = 0;  // entries of each update
   uint32_t contributors = 3;
   Distribution distribution = Distribution::kDistinct;
   Values values = Values::kNormal;
@@ -61,18 +62,22 @@ ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, ui
 // A staged copy of `update`.
 StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
 
-// An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is none.
-std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec, const std::string& plan = "");
+// An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is
+// none.
+std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,
+                                          const std::string& plan = "");
 
 // Accumulates everything and reports. Updates that ValidateUpdate() refuses are left out.
-absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec, const std::vector<Update>& updates,
-                                 const std::string& plan = "");
+absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
+                                 const std::vector<Update>& updates, const std::string& plan = "");
 
 // One line that is equal exactly when two results are: the status or the tensor.
 std::string Describe(const absl::StatusOr<Aggregate>& result);
 
-// Adds to the caller's failure the first place where two results differ; "" when they are the same bytes.
-std::string Difference(const absl::StatusOr<Aggregate>& expected, const absl::StatusOr<Aggregate>& actual);
+// Adds to the caller's failure the first place where two results differ; "" when they are the same
+// bytes.
+std::string Difference(const absl::StatusOr<Aggregate>& expected,
+                       const absl::StatusOr<Aggregate>& actual);
 
 }  // namespace sparseagg::testing
 
