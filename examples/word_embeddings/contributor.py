@@ -28,6 +28,7 @@ class TrainingTask:
     model_folder: Path  # the global model, one .npy file a table
     vocabulary_path: Path
     passes: int
+    learning_rate: float
     seed: int
     kept_updates: Path | None = None  # folder for a copy of the update, for the check at the end
 
@@ -70,7 +71,9 @@ class Contributors:
         document = self._documents[task.document]
         random = np.random.default_rng([task.seed, task.document])
         ids = self._vocabulary.ids_of(document.words)
-        update = train_locally(parameters, ids, self._vocabulary.counts, task.passes, random)
+        update = train_locally(
+            parameters, ids, self._vocabulary.counts, task.passes, task.learning_rate, random
+        )
         tensors = {
             name: SparseTensor(update.rows[name], update.deltas[name], parameters[name].shape)
             for name in SPARSE_TABLES

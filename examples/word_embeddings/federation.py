@@ -16,7 +16,7 @@ import numpy as np
 import report
 from contributor import DENSE_TABLES, SPARSE_TABLES, Sent, TrainingTask
 from documents import HASH_SPACE, Document, TooFewDocumentsError, Vocabulary, word_hash
-from model import LocalUpdate, Parameters
+from model import LocalUpdate, Parameters, learning_rate
 from sparseagg import Client, Result, Round, TensorSpec
 
 WORD_DOCUMENTS_MIN = 2  # a word must be in this many documents to enter the vocabulary
@@ -144,15 +144,16 @@ class Federation:
         return [words[place] for place in vocabulary.hashes.tolist()]
 
     def _task(self, document: int, round: Round, number: int) -> TrainingTask:
-        last = number == self._arguments.rounds
+        rounds = self._arguments.rounds
         return TrainingTask(
             document=document,
             round_name=round.name,
             model_folder=self._model_folder,
             vocabulary_path=self._vocabulary_path,
             passes=self._arguments.passes,
+            learning_rate=learning_rate((number - 1) / max(1, rounds - 1)),
             seed=self._arguments.seed * 1_000_003 + number,
-            kept_updates=self._kept_folder if last else None,
+            kept_updates=self._kept_folder if number == rounds else None,
         )
 
     def _gather(self, what: str, function: Callable, tasks: Iterable) -> list:

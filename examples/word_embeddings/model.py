@@ -20,8 +20,9 @@ NEGATIVES = 5  # weight of the random words, as if each example had this many
 NEGATIVE_ROWS = 512  # random words of one contributor in one round ...
 BATCH_NEGATIVES = 64  # ... of which each batch takes some, shared by its examples
 BATCH = 32
-LEARNING_RATE = 0.15
-POSITION_LEARNING_RATE = 0.015  # every example moves these, so they move in smaller steps
+LEARNING_RATE = 0.15  # of the first round; it falls evenly to LEARNING_RATE_END in the last
+LEARNING_RATE_END = 0.05
+POSITION_SHARE = 0.1  # every example moves the position weights, so they move in smaller steps
 
 Parameters = dict[str, np.ndarray]
 
@@ -59,6 +60,11 @@ def make_examples(ids: np.ndarray) -> Examples:
     return Examples(windows[:, WINDOW], np.delete(windows, WINDOW, axis=1))
 
 
+def learning_rate(progress: float) -> float:
+    """The learning rate of a round; `progress` goes from 0 in the first to 1 in the last."""
+    return LEARNING_RATE + progress * (LEARNING_RATE_END - LEARNING_RATE)
+
+
 def thin_out(ids: np.ndarray, counts: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Drops most occurrences of the most frequent words, which say little (word2vec's subsampling)."""
     share = counts / counts.sum()
@@ -94,6 +100,7 @@ def train_locally(
     ids: np.ndarray,
     counts: np.ndarray,
     passes: int,
+    rate: float,
     random: np.random.Generator,
 ) -> LocalUpdate:
     """Stochastic gradient descent over one document, on its own copy of the rows it touches.
@@ -119,7 +126,7 @@ def train_locally(
         for begin in range(0, examples.count, BATCH):
             batch = order[begin : begin + BATCH]
             some = random.choice(local_negatives, BATCH_NEGATIVES)
-            descend(local, Examples(targets[batch], contexts[batch]), some)
+            descend(local, Examples(targets[batch], contexts[batch]), some, rate)
     rows = {"input": input_rows, "output": output_rows, "bias": output_rows}
     return LocalUpdate(
         rows={name: value.astype(np.int32) for name, value in rows.items()},
@@ -128,14 +135,14 @@ def train_locally(
     )
 
 
-def descend(parameters: Parameters, examples: Examples, negatives: np.ndarray) -> None:
+def descend(parameters: Parameters, examples: Examples, negatives: np.ndarray, rate: float) -> None:
     """One step down the gradient of the summed loss of a batch, in place."""
     gradient = gradients(parameters, examples, negatives)
-    parameters["position"] -= POSITION_LEARNING_RATE * gradient.position
-    _subtract_at(parameters["input"], examples.contexts.ravel(), LEARNING_RATE * gradient.input)
+    parameters["position"] -= POSITION_SHARE * rate * gradient.position
+    _subtract_at(parameters["input"], examples.contexts.ravel(), rate * gradient.input)
     output_ids = np.concatenate([examples.targets, negatives])
-    _subtract_at(parameters["output"], output_ids, LEARNING_RATE * gradient.output)
-    _subtract_at(parameters["bias"], output_ids, LEARNING_RATE * gradient.bias)
+    _subtract_at(parameters["output"], output_ids, rate * gradient.output)
+    _subtract_at(parameters["bias"], output_ids, rate * gradient.bias)
 
 
 @dataclass(frozen=True)

@@ -137,16 +137,16 @@ def draw(path: Path, rows: Sequence[RoundReport], initial_loss: float) -> bool:
     )
     loss.set(title="Held-out loss", xlabel="round", ylabel="loss per word", ylim=(0, None))
     loss.grid(alpha=0.3)
-    traffic.bar(
-        rounds, [row.dense_bytes / 1e6 for row in rows], color="#c9c9c9", label="dense (computed)"
-    )
-    traffic.bar(
-        rounds, [row.sparse_bytes / 1e6 for row in rows], color="#1f5fa8", label="sparse (sent)"
-    )
+    dense = np.array([row.dense_bytes for row in rows]) / 1e6
+    sparse = np.array([row.sparse_bytes for row in rows]) / 1e6
+    traffic.bar(rounds, dense, color="#c9c9c9", label="if they were dense (computed)")
+    traffic.bar(rounds, sparse, color="#1f5fa8", label="sparse (sent)")
+    factor = dense.sum() / sparse.sum()
     traffic.set(
-        title="Bytes from the contributors", xlabel="round", ylabel="MB, logarithmic", yscale="log"
+        title=f"Updates of a round: {factor:.0f} times smaller", xlabel="round", ylabel="MB"
     )
-    traffic.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False)
+    traffic.set_ylim(0, 1.25 * dense.max())
+    traffic.legend(loc="upper right", ncol=2, frameon=False)
     for axes in (loss, traffic):
         axes.xaxis.get_major_locator().set_params(integer=True)
     figure.savefig(path, dpi=120)

@@ -24,7 +24,7 @@ from federation import Federation
 from sparseagg import Client, Result, SparseAggError, SparseTensor
 from sparseagg.tensors import ResultTensor
 
-WORDS_MAX = 20_000  # of one document
+WORDS_MAX = 8_000  # of one document; a few very long ones would keep everyone waiting
 HELD_OUT_SHARE = 0.1
 HELD_OUT_EXAMPLES_MAX = 20_000
 HELD_OUT_NEGATIVES = 500

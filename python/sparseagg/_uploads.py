@@ -17,13 +17,21 @@ from sparseagg._wire import EncodedUpdate
 from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
 from sparseagg.records import Receipt, receipt_from_proto
 
-CHUNK_BYTES = (
+_CHUNK_BYTES = (
     1 << 20
 )  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
 _PENDING_MAX = 256
 _PENDING_BYTES_MAX = 64 << 20
 
+# Room in a message for the fields around a chunk's bytes: update_id (at most 64 characters), offset, tags, lengths.
+_CHUNK_FRAMING_BYTES = 256
+
 Outcome = Union[Receipt, SparseAggError]
+
+
+def chunk_size(message_bytes_max: int) -> int:
+    """Bytes of one chunk, for a server that takes messages of at most `message_bytes_max`."""
+    return max(1, min(_CHUNK_BYTES, message_bytes_max - _CHUNK_FRAMING_BYTES))
 
 
 class UpdateStream:
@@ -136,7 +144,7 @@ class UpdateStream:
             self._receive(stream)
         offset = self._offset or 0
         while offset < update.payload.size and self._is_expected(update):
-            chunk = update.chunk(offset, CHUNK_BYTES)
+            chunk = update.chunk(offset, chunk_size(self._message_bytes_max))
             stream.send(aggregation_pb2.StreamUpdatesRequest(chunk=chunk))
             offset += len(chunk.data)
             self._take_answers()

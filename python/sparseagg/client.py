@@ -11,7 +11,7 @@ import grpc
 
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._transport import RetryPolicy, StreamCall, Transport
-from sparseagg._uploads import CHUNK_BYTES
+from sparseagg._uploads import chunk_size
 from sparseagg._wire import EncodedUpdate, spec_to_proto
 from sparseagg.convert import AnyTensor, as_tensor, as_tensor_of
 from sparseagg.errors import InvalidArgumentError
@@ -264,5 +264,6 @@ def _send_to_reduce(stream: StreamCall, update: EncodedUpdate, message_bytes_max
         stream.send(aggregation_pb2.ReduceRequest(update=update.whole()))
         return
     stream.send(aggregation_pb2.ReduceRequest(begin=update.begin()))
-    for offset in range(0, update.payload.size, CHUNK_BYTES):
-        stream.send(aggregation_pb2.ReduceRequest(chunk=update.chunk(offset, CHUNK_BYTES)))
+    size = chunk_size(message_bytes_max)
+    for offset in range(0, update.payload.size, size):
+        stream.send(aggregation_pb2.ReduceRequest(chunk=update.chunk(offset, size)))
