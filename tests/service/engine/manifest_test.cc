@@ -1,0 +1,106 @@
+// The digests, written down a second time from their description, and what they depend on.
+#include "service/engine/manifest.h"
+
+#include <algorithm>
+#include <set>
+
+#include "service/engine/update.h"
+#include "service/store/digest.h"
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::Sparse;
+using testing::TestUpdate;
+
+std::string U32(uint32_t value) { return {reinterpret_cast<const char*>(&value), 4}; }
+std::string U64(uint64_t value) { return {reinterpret_cast<const char*>(&value), 8}; }
+std::string Text(const std::string& text) { return U64(text.size()) + text; }
+std::string Hash(const std::string& bytes) { return Sha256().Bytes(bytes).Finish(); }
+
+UpdateRecord Record(std::string contributor, float weight) {
+  return {.contributor = contributor,
+          .update_id = "u-" + contributor,
+          .weight = weight,
+          .digest = Hash(contributor)};
+}
+
+TEST(ManifestTest, DescribesASetWhateverItsOrder) {
+  std::vector<UpdateRecord> records = {Record("a", 1e8f), Record("b", 1e-8f), Record("c", 3.0f)};
+  const Manifest expected = DescribeResult(records, {});
+  EXPECT_EQ(expected.contributors, 3u);
+  while (std::next_permutation(records.begin(), records.end(), [](const auto& a, const auto& b) {
+    return a.contributor < b.contributor;
+  })) {
+    const Manifest manifest = DescribeResult(records, {});
+    EXPECT_EQ(manifest.updates_digest, expected.updates_digest);
+    EXPECT_EQ(manifest.total_weight, expected.total_weight);
+  }
+}
+
+TEST(ManifestTest, RoundsTheExactSumOfWeightsOnce) {
+  // 2^53 + 1 + 1: adding one after the other in f64 would lose both ones.
+  const std::vector<UpdateRecord> records = {Record("a", 0x1p53f), Record("b", 1), Record("c", 1)};
+  EXPECT_EQ(DescribeResult(records, {}).total_weight, 0x1p53 + 2);
+}
+
+TEST(ManifestTest, DigestsUpdatesAsDocumented) {
+  const std::vector<UpdateRecord> records = {Record("a", 1), Record("b", 2)};
+  std::string bytes;
+  for (const auto& r : records) bytes += Text(r.contributor) + Text(r.update_id) + Text(r.digest);
+  EXPECT_EQ(UpdatesDigest(records), Hash(bytes));
+}
+
+TEST(ManifestTest, DigestsResultsAsDocumented) {
+  SparseTensor tensor;
+  tensor.indices = {3, 9};
+  tensor.values = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+  const std::vector<SparseTensor> tensors = {tensor, SparseTensor{}};
+  EXPECT_EQ(ResultDigest(tensors),
+            Hash(U64(2) + U64(3) + U64(9) + Text("\1\2\3\4") + U64(0) + U64(0)));
+}
+
+class UpdateDigestTest : public ::testing::Test {
+ protected:
+  std::string Digest(TestUpdate& update) {
+    const auto& tensors = update.tensors();
+    const auto plan = PlanUpdate({.tensors = {emb_}}, HeadersOf(tensors), {});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return UpdateDigest(update.header.weight, tensors, plan->order);
+  }
+  TestUpdate Update() { return TestUpdate("rounds/r", "a", 2.0f).Add<float>(emb_, {3, 4}, {1, 2}); }
+  const TensorSpec emb_ = Sparse("emb", 10);
+};
+
+TEST_F(UpdateDigestTest, IsMadeAsDocumented) {
+  TestUpdate update = Update();
+  EXPECT_EQ(Digest(update), Hash(U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) +
+                                 U32(1) + U32(1) + U64(1) + U64(10) + U64(2) +
+                                 Text(update.indices()) + Text(update.values())));
+}
+
+TEST_F(UpdateDigestTest, DependsOnWeightAndPayloadButNotOnPiecesOrTheEncodingsShortName) {
+  TestUpdate same = Update();
+  const std::string digest = Digest(same);
+  same.tensor_header().encoding = "";
+  EXPECT_EQ(Digest(same), digest);
+  const std::string_view pieces[] = {std::string_view(same.values()).substr(0, 3),
+                                     std::string_view(same.values()).substr(3)};
+  std::vector<EncodedTensor> cut = same.tensors();
+  cut[0].values = pieces;
+  const size_t order[] = {0};
+  EXPECT_EQ(UpdateDigest(2.0f, cut, order), digest);
+
+  std::set<std::string> digests = {digest, UpdateDigest(2.5f, same.tensors(), order)};
+  TestUpdate other = Update();
+  other.values()[0] ^= 1;
+  digests.insert(Digest(other));
+  other = Update();
+  other.indices()[0] ^= 1;
+  digests.insert(Digest(other));
+  EXPECT_EQ(digests.size(), 4u);
+}
+
+}  // namespace
+}  // namespace sparseagg

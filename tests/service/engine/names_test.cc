@@ -1,0 +1,59 @@
+#include "service/engine/names.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+struct Rule {
+  std::string reason;
+  std::function<absl::Status(std::string_view)> validate;
+  std::vector<std::string> good;
+  std::vector<std::string> bad;
+};
+
+TEST(NamesTest, AcceptsExactlyWhatTheRulesAllow) {
+  const std::vector<Rule> rules = {
+      {"INVALID_ROUND_ID",
+       ValidateRoundId,
+       {"a", "a-1", "z9-", std::string(63, 'a')},
+       {"", "1a", "-a", "A", "aB", "a_b", "a.b", "a b", "\xC3\xA4", std::string(64, 'a')}},
+      {"INVALID_ROUND_NAME",
+       ValidateRoundName,
+       {"rounds/a"},
+       {"", "a", "rounds/", "rounds/A", "round/a", "rounds/a/b", "/rounds/a"}},
+      {"INVALID_REQUEST_ID",
+       ValidateRequestId,
+       {"", "any text: 1+1", std::string(64, 'x')},
+       {std::string(65, 'x'), "a\nb", std::string("\0", 1), "\xFF"}},
+      {"INVALID_CONTRIBUTOR",
+       ValidateContributor,
+       {"a", "user@site.org:/x-1_2", std::string(128, 'a')},
+       {"", "a b", "a\n", "a,b", "\xC3\xA4", std::string("a\0b", 3), std::string(129, 'a')}},
+      {"INVALID_UPDATE_ID",
+       ValidateUpdateId,
+       {"1", "A.b_c-9", std::string(64, 'a')},
+       {"", "a/b", "a:b", "a@b", " ", std::string(65, 'a')}},
+  };
+  for (const Rule& rule : rules) {
+    for (const std::string& name : rule.good) EXPECT_TRUE(rule.validate(name).ok()) << name;
+    for (const std::string& name : rule.bad) {
+      EXPECT_EQ(ErrorReason(rule.validate(name)), rule.reason) << name;
+    }
+  }
+}
+
+TEST(NamesTest, QuotesForeignTextOnOneShortLine) {
+  EXPECT_EQ(Quoted("a\"b\n"), "\"a\\\"b\\n\"");
+  EXPECT_LT(Quoted(std::string(10000, 'x')).size(), 100u);
+  EXPECT_EQ(ValidateContributor(std::string(100000, '\n')).message().find('\n'),
+            absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace sparseagg
