@@ -6,6 +6,7 @@ on its own document, and sends the rows it changed. Its text never leaves it.
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +99,9 @@ _here: Contributors | None = None
 
 def start_worker(server: str, documents: list[Document]) -> None:
     """Called once in each worker process."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is the main process's business; it ends the workers
     global _here
     _here = Contributors(server, documents)
 

@@ -39,6 +39,10 @@ def main() -> int:
         report.clear_progress()
         print(f"train.py: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        report.clear_progress()
+        print("train.py: interrupted", file=sys.stderr)
+        return 130
 
 
 def parse_arguments() -> argparse.Namespace:

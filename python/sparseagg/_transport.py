@@ -20,7 +20,6 @@ from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
-    ResourceExhaustedError,
     SparseAggError,
     UnavailableError,
     from_rpc_error,
@@ -58,8 +57,8 @@ _CHANNEL_OPTIONS = (
 class RetryPolicy:
     """When a failed call is made again. Every call is safe to repeat: updates and new rounds carry an id.
 
-    attempts: calls at most while the server is unavailable; 1 never retries. An overloaded server that says when to
-        come back (RESOURCE_EXHAUSTED with RetryInfo) is asked again until the timeout is over.
+    attempts: calls at most while the server is unavailable; 1 never retries. A server that says when to
+        come back (RetryInfo) is asked again until the timeout is over.
     initial_delay, max_delay: seconds before the second call, and at most; doubling, with jitter.
     """
 
@@ -100,10 +99,8 @@ class Backoff:
 
 
 def is_retryable(error: SparseAggError) -> bool:
-    """True for a server that is unavailable, or overloaded and tells when to come back."""
-    if isinstance(error, ResourceExhaustedError):
-        return error.retry_after is not None
-    return isinstance(error, UnavailableError)
+    """True for a server that is unavailable, or that tells when to come back."""
+    return error.retry_after is not None or isinstance(error, UnavailableError)
 
 
 class Transport:
@@ -168,12 +165,13 @@ class Transport:
         return Backoff(self.retry, None)
 
     def repeat(self, action: Callable[[], _T]) -> _T:
-        """What `action` returns, which is done again while the server is unavailable."""
-        backoff = self.new_backoff()
+        """What `action` returns, done again until it works or `timeout` seconds after the first failure are over."""
+        backoff: Backoff | None = None
         while True:
             try:
                 return action()
             except SparseAggError as failure:
+                backoff = backoff or Backoff(self.retry, self.timeout)
                 backoff.wait(failure)
 
     def stream(

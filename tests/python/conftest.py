@@ -46,10 +46,16 @@ class Server:
             self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not (self._port_file.exists() and self._port_file.read_text().strip()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._has_ended_within(0.01) or time.monotonic() > deadline:
                 pytest.fail(f"{BINARY} did not start:\n{self._log.read_text()[-2000:]}")
-            time.sleep(0.01)
         self.port = int(self._port_file.read_text())
+
+    def _has_ended_within(self, seconds: float) -> bool:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def kill(self) -> None:
         """Ends it at once, as a power cut would."""

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from flaky_proxy import FlakyProxy
-from sparseagg import Client, RetryPolicy, SparseTensor, TensorSpec, Update, sparse_sum
+from sparseagg import (
+    Client,
+    RetryPolicy,
+    SparseTensor,
+    TensorSpec,
+    Update,
+    _transport,
+    as_tensor,
+    sparse_sum,
+)
+from sparseagg._proto import aggregation_pb2
+from sparseagg._wire import EncodedUpdate
 
 ROWS, WIDTH = 1_000_000, 64
 SPECS = [TensorSpec("emb", [ROWS, WIDTH]), TensorSpec("bias", [5], sparse_dim=0)]
@@ -114,6 +126,40 @@ def test_a_smaller_message_limit_of_the_server_is_respected(own_server):
         assert round.submit(large_update(7, nnz=10_000), contributor="a").sequence == 1
         round.seal()
         assert round.result()["emb"].nnz == 10_000
+
+
+def test_an_overloaded_server_is_asked_again_when_it_says(own_server, monkeypatch):
+    """A half sent update fills the staging memory; a second one waits, and is counted once there is room."""
+    server = own_server("--staging-bytes-max", "80000000")
+    refused, room = threading.Event(), threading.Event()
+
+    def pause(seconds: float) -> None:
+        refused.set()
+        assert room.wait(60)
+
+    monkeypatch.setattr(_transport.time, "sleep", pause)
+    with Client(server.target) as client:
+        round = client.create_round(SPECS)
+        first = EncodedUpdate(
+            {name: as_tensor(tensor) for name, tensor in large_update(8).items()},
+            round_name=round.name,
+            contributor="first",
+            update_id="first",
+        )
+        with client._transport.stream("StreamUpdates", idle_timeout=60) as half_sent:
+            half_sent.send(aggregation_pb2.StreamUpdatesRequest(begin=first.begin()))
+            assert half_sent.receive().WhichOneof("body") == "progress"
+            with ThreadPoolExecutor(1) as threads:
+                second = threads.submit(round.submit, large_update(9), contributor="second")
+                assert refused.wait(60)
+                for offset in range(0, first.payload.size, 1 << 20):
+                    chunk = first.chunk(offset, 1 << 20)
+                    half_sent.send(aggregation_pb2.StreamUpdatesRequest(chunk=chunk))
+                assert half_sent.receive().receipt.contributor == "first"
+                room.set()
+                assert second.result(60).contributor == "second"
+        round.seal()
+        assert round.result().manifest.contributors == 2
 
 
 def test_calls_wait_for_a_server_that_comes_back(own_server):
