@@ -121,6 +121,7 @@ class Transport:
             self._channel = grpc.insecure_channel(target, all_options)
         else:
             self._channel = grpc.secure_channel(target, credentials, all_options)
+        self._target = target
         self._metadata = tuple(metadata)
         self.timeout = timeout
         self.retry = retry
@@ -154,7 +155,7 @@ class Transport:
                     request, timeout=backoff.remaining(), metadata=self._metadata
                 )
             except grpc.RpcError as failure:
-                error = from_rpc_error(failure, for_update=for_update)
+                error = _with_target(from_rpc_error(failure, for_update=for_update), self._target)
             if repeated and method == "DeleteRound" and isinstance(error, NotFoundError):
                 return empty_pb2.Empty()  # the attempt whose answer was lost had done it
             backoff.wait(error)
@@ -310,6 +311,15 @@ class StreamCall:
 
     def _is_full(self) -> bool:
         return self._answers_max is not None and len(self._answers) >= self._answers_max
+
+
+def _with_target(error: SparseAggError, target: str) -> SparseAggError:
+    """The server gives its errors a reason; one without comes from the connection, and should say to whom."""
+    if isinstance(error, UnavailableError) and not error.reason:
+        return UnavailableError(
+            f"no answer from {target} ({error.message}); is the server running there?"
+        )
+    return error
 
 
 def _serialize(message: Any) -> bytes:
