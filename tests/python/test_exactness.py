@@ -126,10 +126,8 @@ def test_equals_rational_arithmetic_rounded_once(client, op, value_type, seed):
     assert actual == _expected(op, value_type, updates, weights)
 
 
-@pytest.mark.parametrize("value_type", list(oracle.FORMATS))
+@pytest.mark.parametrize("value_type", ["f16", "f32", "f64"])  # numpy has no bfloat16
 def test_the_oracle_rounds_as_numpy_does(value_type):
-    if value_type == "bf16":
-        pytest.skip("numpy has no bfloat16")
     fmt = oracle.FORMATS[value_type]
     generator = random.Random(value_type)
     for _ in range(500):
