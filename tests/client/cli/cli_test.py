@@ -1,0 +1,289 @@
+"""The program `sparseagg` as a user runs it: real processes, a real server, files that NumPy and SciPy wrote and read."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+try:
+    import numpy as np
+    import scipy.io
+    import scipy.sparse as sp
+except ImportError as error:
+    print(f"skipped: {error}; install the packages python3-numpy and python3-scipy")
+    sys.exit(77)
+
+BINARY = os.environ["SPARSEAGG_BINARY"]
+START_SECONDS_MAX = 60
+
+
+def wait_for_port(server: subprocess.Popen, port_file: pathlib.Path) -> str:
+    """Polls another process: the one thing there is no event for."""
+    end = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < end and server.poll() is None:
+        text = port_file.read_text().strip() if port_file.exists() else ""
+        if text:
+            return f"127.0.0.1:{text}"
+        time.sleep(0.02)
+    raise RuntimeError(f"the server did not start: {server.returncode}")
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        port_file = cls.path / "port"
+        cls.log = open(cls.path / "serve.log", "w")
+        cls.server = subprocess.Popen(
+            [BINARY, "serve", "--listen", "127.0.0.1:0", "--port-file", str(port_file)],
+            stdout=cls.log, stderr=cls.log)
+        cls.address = wait_for_port(cls.server, port_file)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.server.terminate()
+        code = cls.server.wait(timeout=60)
+        cls.log.close()
+        cls.folder.cleanup()
+        assert code == 0, f"the server ended with {code}"
+
+    def run_cli(self, *args, server: str | None = None, code: int = 0) -> subprocess.CompletedProcess:
+        environment = dict(os.environ, SPARSEAGG_SERVER=server or self.address)
+        result = subprocess.run([BINARY, *map(str, args)], env=environment, cwd=self.path,
+                                capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result
+
+    def error(self, *args, code: int = 1, server: str | None = None) -> str:
+        """The one line on stderr of a command that fails with `code`."""
+        result = self.run_cli(*args, code=code, server=server)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("sparseagg: "), result.stderr)
+        return result.stderr
+
+    def matrix(self, name: str, seed: int, dtype="f4", shape=(200, 300)) -> sp.coo_matrix:
+        rng = np.random.default_rng(seed)
+        matrix = sp.random(*shape, density=0.05, format="coo", random_state=rng)
+        matrix.data = (rng.integers(-8, 8, matrix.nnz).astype(dtype) if dtype[0] != "u"
+                       else rng.integers(0, 8, matrix.nnz).astype(dtype))
+        sp.save_npz(self.path / name, matrix)
+        return matrix
+
+    def load(self, name: str) -> sp.coo_matrix:
+        return sp.load_npz(self.path / name)
+
+    # Files.
+
+    def test_sum_equals_scipys_for_every_type_and_layout(self) -> None:
+        for dtype in ("f4", "f8", "i4", "i8", "u4", "u8"):
+            matrices = [self.matrix(f"{dtype}-{i}.npz", i, dtype) for i in range(3)]
+            sp.save_npz(self.path / "csr.npz", matrices[1].tocsr(), compressed=True)
+            sp.save_npz(self.path / "csc.npz", matrices[2].tocsc(), compressed=False)
+            self.run_cli("reduce", "--local", "-o", "out.npz", f"{dtype}-0.npz", "csr.npz", "csc.npz")
+            result = self.load("out.npz")
+            self.assertEqual(result.dtype, np.dtype(dtype))
+            np.testing.assert_array_equal(result.toarray(), sum(m.toarray() for m in matrices))
+
+    def test_half_precision(self) -> None:
+        # SciPy cannot compute with f2, but its layout can hold it.
+        np.savez(self.path / "f2.npz", format=np.array(b"coo"), shape=np.array([4, 4]),
+                 data=np.array([1.5, -2], "f2"), row=np.array([1, 3], "i4"), col=np.array([0, 2], "i4"))
+        self.run_cli("reduce", "--local", "-o", "f2-out.npz", "f2.npz", "f2.npz")
+        with np.load(self.path / "f2-out.npz") as result:
+            self.assertEqual(result["data"].dtype, np.float16)
+            np.testing.assert_array_equal(result["data"], [3, -4])
+
+    def test_matrix_market_of_scipy_and_back(self) -> None:
+        matrix = self.matrix("mm.npz", 5, "f8")
+        scipy.io.mmwrite(self.path / "mm.mtx", matrix)
+        symmetric = sp.coo_matrix(matrix.toarray()[:50, :50] + matrix.toarray()[:50, :50].T)
+        scipy.io.mmwrite(self.path / "sym.mtx", symmetric, symmetry="symmetric")
+        self.run_cli("reduce", "--local", "-o", "mm-out.mtx", "mm.mtx", "mm.npz")
+        np.testing.assert_array_equal(scipy.io.mmread(self.path / "mm-out.mtx").toarray(),
+                                      2 * matrix.toarray())
+        self.run_cli("reduce", "--local", "-o", "sym-out.npz", "sym.mtx")
+        np.testing.assert_array_equal(self.load("sym-out.npz").toarray(), symmetric.toarray())
+
+    def test_arrays_in_fortran_order(self) -> None:
+        dense = np.zeros((20, 30), "f4")
+        dense[3, 4] = dense[10, 29] = 1
+        indices = np.array(np.nonzero(dense)).T  # a transposed view: NumPy stores it columns first
+        self.assertTrue(indices.flags.f_contiguous)
+        np.savez(self.path / "fortran.npz", indices=indices, values=dense[dense != 0],
+                 dense_shape=np.array(dense.shape))
+        self.run_cli("reduce", "--local", "-o", "fortran-out.npz", "fortran.npz")
+        np.testing.assert_array_equal(self.load("fortran-out.npz").toarray(), dense)
+
+    def test_malformed_files_are_named_in_one_line(self) -> None:
+        (self.path / "bad.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n")
+        self.assertIn("bad.mtx: line 3: row 3 is not in [1, 2]",
+                      self.error("reduce", "--local", "-o", "o.npz", "bad.mtx"))
+        (self.path / "bad.npz").write_bytes(b"PK\x03\x04 not really")
+        self.assertIn("bad.npz", self.error("reduce", "--local", "-o", "o.npz", "bad.npz"))
+        np.savez(self.path / "bool.npz", w=np.array([True]))
+        self.assertIn("member w.npy", self.error("reduce", "--local", "-o", "o.npz", "bool.npz"))
+        self.assertIn("none.npz", self.error("reduce", "--local", "-o", "o.npz", "none.npz"))
+        self.assertFalse((self.path / "o.npz").exists())
+
+    # The stateless operator.
+
+    def test_server_and_local_give_the_same_bytes(self) -> None:
+        for i in range(3):
+            self.matrix(f"same-{i}.npz", i)
+            rng = np.random.default_rng(i)
+            indices = np.sort(rng.integers(0, 50, (40, 1)), axis=0)
+            np.savez(self.path / f"hybrid-{i}.npz", **{
+                "emb/indices": indices, "emb/values": rng.standard_normal((40, 3)).astype("f4"),
+                "emb/dense_shape": np.array([50, 3]), "bias": rng.standard_normal(7)})
+        backends = [b["name"] for b in json.loads(self.run_cli("info", "--json").stdout)["backends"]
+                    if b["available"]]
+        self.assertIn("cpu", backends)
+        for op in ("sum", "weighted_mean", "mean_of_contributors", "count", "min", "max"):
+            for kind in ("same", "hybrid"):
+                files = [f"{kind}-{i}.npz" for i in range(3)]
+                flags = ["--op", op, "--weights", "1,2.5,0.25"]
+                self.run_cli("reduce", *flags, "-o", "server.npz", *files)
+                expected = (self.path / "server.npz").read_bytes()
+                for backend in backends:
+                    self.run_cli("reduce", "--local", "--backend", backend, *flags, "-o", "local.npz", *files)
+                    self.assertEqual((self.path / "local.npz").read_bytes(), expected, (op, kind, backend))
+
+    def test_weighted_sum_in_the_type_asked_for(self) -> None:
+        a, b = self.matrix("w-a.npz", 1), self.matrix("w-b.npz", 2)
+        self.run_cli("reduce", "--weights", "2,0.5", "--dtype", "f64", "-o", "w.npz", "w-a.npz", "w-b.npz")
+        result = self.load("w.npz")
+        self.assertEqual(result.dtype, np.float64)
+        np.testing.assert_array_equal(result.toarray(), 2.0 * a.toarray() + 0.5 * b.toarray())
+
+    def test_modular_integers_wrap_and_checked_ones_fail(self) -> None:
+        top = sp.coo_matrix((np.array([2**31 - 1], "i4"), ([0], [0])), shape=(1, 1))
+        sp.save_npz(self.path / "top.npz", top)
+        self.assertIn("0", self.error("reduce", "--local", "-o", "o.npz", "top.npz", "top.npz"))
+        self.run_cli("reduce", "--overflow", "modular", "-o", "wrap.npz", "top.npz", "top.npz")
+        self.assertEqual(self.load("wrap.npz").data.tolist(), [-2])
+
+    def test_reduce_json(self) -> None:
+        self.matrix("j.npz", 1)
+        answer = json.loads(self.run_cli("reduce", "--json", "--local", "-o", "jo.npz", "j.npz").stdout)
+        self.assertEqual(answer["output"], "jo.npz")
+        self.assertEqual(answer["tensors"][0]["nnz"], self.load("jo.npz").nnz)
+
+    # Rounds.
+
+    def test_a_whole_round(self) -> None:
+        a, b = self.matrix("r-a.npz", 1), self.matrix("r-b.npz", 2)
+        scipy.io.mmwrite(self.path / "r-b.mtx", b)
+        name = self.run_cli("round", "create", "--id", "whole", "--like", "r-a.npz").stdout.strip()
+        self.assertEqual(name, "rounds/whole")
+        self.run_cli("push", name, "r-a.npz", "--contributor", "a")
+        self.assertIn("counted before", self.run_cli("push", name, "r-a.npz", "--contributor", "a").stdout)
+        self.run_cli("push", "whole", "r-b.mtx", "--contributor", "b", "--weight", "3", "--update-id", "b-1")
+        self.assertIn("\"a\"", self.error("push", name, "r-b.npz", "--contributor", "a"))
+        self.assertIn(name, self.error("pull", name, "-o", "early.npz"))
+        self.assertFalse((self.path / "early.npz").exists())
+        shown = json.loads(self.run_cli("round", "seal", name, "--wait", "--json").stdout)
+        self.assertEqual((shown["state"], shown["contributors"]), ("PUBLISHED", 2))
+        self.assertEqual(shown["manifest"]["total_weight"], 4.0)
+
+        expected = a.toarray() + 3 * b.toarray()
+        self.run_cli("pull", name, "-o", "r.npz")
+        np.testing.assert_array_equal(self.load("r.npz").toarray(), expected)
+        self.run_cli("pull", name, "-o", "r.mtx")
+        np.testing.assert_array_equal(scipy.io.mmread(self.path / "r.mtx").toarray(), expected)
+        self.run_cli("pull", name, "--dense", "-o", "rd.npz")
+        with np.load(self.path / "rd.npz") as dense:
+            np.testing.assert_array_equal(dense["values"], expected)
+        listed = json.loads(self.run_cli("round", "list", "--json").stdout)["rounds"]
+        self.assertIn(name, [r["name"] for r in listed])
+        self.run_cli("round", "delete", name)
+        self.assertIn("whole", self.error("round", "show", name, code=4))
+
+    def test_tensors_of_several_kinds(self) -> None:
+        name = self.run_cli("round", "create", "--tensor", "emb:f32:50x3:sparse_dim=1:op=mean_of_contributors",
+                            "--tensor", "bias:f64:[7]:sparse_dim=0").stdout.strip()
+        values = np.arange(6, dtype="f4").reshape(2, 3)
+        np.savez(self.path / "emb.npz", indices=np.array([[4], [9]]), values=values, dense_shape=np.array([50, 3]))
+        np.savez(self.path / "bias.npz", bias=np.arange(7.0))
+        self.run_cli("push", name, "emb=emb.npz", "bias.npz", "--contributor", "a")
+        self.run_cli("push", name, "bias.npz", "--contributor", "b")
+        self.run_cli("round", "seal", name)
+        self.run_cli("pull", name, "--wait", "-o", "kinds.npz")
+        with np.load(self.path / "kinds.npz") as result:
+            np.testing.assert_array_equal(result["emb/indices"], [[4], [9]])
+            np.testing.assert_array_equal(result["emb/values"], values)
+            np.testing.assert_array_equal(result["bias/values"], 2 * np.arange(7.0))
+        (self.path / "rows.txt").write_text("9\n\n1\n4\n")
+        np.save(self.path / "rows.npy", np.array([9, 1, 4]))
+        for rows in ("rows.txt", "rows.npy"):
+            self.run_cli("pull", name, "--tensor", "emb", "--indices", rows, "--dense", "-o", "rows.npz")
+            with np.load(self.path / "rows.npz") as result:
+                np.testing.assert_array_equal(result["values"], [values[1], [0, 0, 0], values[0]])
+        self.assertIn("emb.npz", self.error("push", name, "emb.npz", "--contributor", "c"))
+
+    def test_watch_ends_with_the_round(self) -> None:
+        name = self.run_cli("round", "create", "--tensor", "t:f32:5").stdout.strip()
+        watch = subprocess.Popen([BINARY, "round", "watch", name, "--json", "--server", self.address],
+                                 stdout=subprocess.PIPE, text=True)
+        first = json.loads(watch.stdout.readline())
+        self.assertEqual(first["state"], "OPEN")
+        self.run_cli("round", "seal", name)
+        rest, _ = watch.communicate(timeout=60)
+        self.assertEqual(json.loads(rest.splitlines()[-1])["state"], "PUBLISHED")
+        self.assertEqual(watch.returncode, 0)
+
+    def test_an_aborted_round_has_an_exit_code_of_its_own(self) -> None:
+        name = self.run_cli("round", "create", "--tensor", "t:f32:5").stdout.strip()
+        self.assertIn("ABORTED", self.run_cli("round", "abort", name).stdout)
+        self.assertIn("aborted", self.error("pull", name, "--wait", "-o", "a.npz", code=5))
+        self.assertIn("aborted", self.run_cli("round", "watch", name, code=5).stderr)
+
+    # Errors.
+
+    def test_usage_errors(self) -> None:
+        self.assertIn("--help", self.error("push", code=2))
+        self.assertIn("--nonsense", self.error("info", "--nonsense", code=2))
+        self.assertIn("float", self.error("round", "create", "--tensor", "a:float:3", code=2))
+        self.assertIn(".npz", self.error("reduce", "--local", "-o", "o.txt", "x.npz", code=2))
+        self.matrix("u.npz", 1)
+        self.assertIn("2 numbers for 1",
+                      self.error("reduce", "--local", "--weights", "1,2", "-o", "o.npz", "u.npz", code=2))
+        self.assertIn("cpu", self.error("reduce", "--local", "--backend", "abacus", "-o", "o.npz", "u.npz", code=2))
+        self.assertIn("--local", self.error("reduce", "--backend", "cpu", "-o", "o.npz", "u.npz", code=2))
+
+    def test_no_server(self) -> None:
+        dead = "127.0.0.1:1"
+        line = self.error("info", "--attempts", "1", server=dead, code=3)
+        self.assertEqual(line, f"sparseagg: cannot reach {dead}: connection refused; "
+                               "start it with `sparseagg serve` or give --server\n")
+        self.assertIn(dead, self.error("healthcheck", server=dead, code=3))
+        answer = json.loads(self.run_cli("info", "--json", "--attempts", "1", server=dead, code=3).stderr)
+        self.assertEqual((answer["error"]["reason"], answer["error"]["exit_code"]), ("CANNOT_CONNECT", 3))
+
+    def test_healthcheck_and_info(self) -> None:
+        self.run_cli("healthcheck")
+        info = json.loads(self.run_cli("info", "--json").stdout)
+        self.assertIn("weighted_mean", info["operators"])
+        self.assertIn("coo.raw", info["encodings"])
+
+    def test_wrong_types_and_shapes_name_the_file(self) -> None:
+        name = self.run_cli("round", "create", "--tensor", "m:f32:200x300").stdout.strip()
+        self.matrix("f8.npz", 1, "f8")
+        self.matrix("small.npz", 1, shape=(20, 30))
+        self.assertIn("--dtype f32", self.error("push", name, "f8.npz", "--contributor", "a"))
+        self.run_cli("push", name, "f8.npz", "--dtype", "f32", "--contributor", "a")
+        self.assertIn("small.npz: tensor \"m\" is 20x30",
+                      self.error("push", name, "small.npz", "--contributor", "b"))
+
+    def test_output_holds_no_progress_without_a_terminal(self) -> None:
+        self.matrix("quiet.npz", 1)
+        self.assertEqual(self.run_cli("reduce", "-o", "quiet-out.npz", "quiet.npz").stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

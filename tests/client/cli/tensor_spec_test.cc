@@ -1,0 +1,64 @@
+#include "client/cli/tensor_spec.h"
+
+#include "tests/client/support.h"
+
+namespace sparseagg::cli {
+namespace {
+
+using sparseagg::testing::HasError;
+
+TEST(ParseTensorSpecTest, ReadsEveryPart) {
+  const TensorSpec spec =
+      ParseTensorSpec(
+          "emb:bf16:[1000, 64]:sparse_dim=1:op=weighted_mean:overflow=modular:plan=sort")
+          .value();
+  EXPECT_EQ(spec.name, "emb");
+  EXPECT_EQ(spec.value_type, ValueType::kBF16);
+  EXPECT_EQ(spec.dense_shape, (std::vector<int64_t>{1000, 64}));
+  EXPECT_EQ(spec.sparse_dim, 1u);
+  EXPECT_EQ(spec.op, "weighted_mean");
+  EXPECT_EQ(spec.integer_overflow, IntegerOverflow::kModular);
+  EXPECT_EQ(spec.plan, "sort");
+}
+
+TEST(ParseTensorSpecTest, IndexesAllDimensionsUnlessToldOtherwise) {
+  EXPECT_EQ(ParseTensorSpec("a:f32:10x20x30")->sparse_dim, 3u);
+  EXPECT_EQ(ParseTensorSpec("a:f32:10")->op, "sum");
+}
+
+TEST(ParseTensorSpecTest, ReadsBackWhatFormatWrites) {
+  for (const char* text : {"a:i64:5:sparse_dim=0:op=max", "b c:u32:2x3:sparse_dim=1:op=sum:plan=x",
+                           "n:i32:7:sparse_dim=1:op=sum:overflow=modular"}) {
+    EXPECT_EQ(FormatTensorSpec(ParseTensorSpec(text).value()), text);
+  }
+}
+
+TEST(ParseTensorSpecTest, SaysWhichPartIsWrong) {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  constexpr Case kCases[] = {
+      {"", "expected NAME:TYPE:SHAPE"},
+      {"a:f32", "expected NAME:TYPE:SHAPE"},
+      {":f32:3", "expected NAME:TYPE:SHAPE"},
+      {"a:float:3", "type \"float\" is not one of f16 bf16 f32 f64 i32 i64 u32 u64"},
+      {"a:f32:", "shape \"\""},
+      {"a:f32:3x", "shape \"3x\""},
+      {"a:f32:0", "shape \"0\""},
+      {"a:f32:-1", "shape \"-1\""},
+      {"a:f32:[3", "shape \"[3\""},
+      {"a:f32:99999999999999999999", "shape"},
+      {"a:f32:3:sparse_dim=2", "sparse_dim \"2\" is not in [0, 1]"},
+      {"a:f32:3:sparse_dim=-1", "sparse_dim"},
+      {"a:f32:3:op", "\"op\" is not name=value"},
+      {"a:f32:3:operator=sum", "\"operator\" is unknown"},
+      {"a:f32:3:overflow=wrap", "neither checked nor modular"},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_TRUE(HasError(ParseTensorSpec(c.text).status(), "BAD_ARGUMENT", c.message)) << c.text;
+  }
+}
+
+}  // namespace
+}  // namespace sparseagg::cli

@@ -1,0 +1,145 @@
+#include "client/io/matrix_market.h"
+
+#include <cstdint>
+
+#include "tests/client/support.h"
+
+namespace sparseagg::client {
+namespace {
+
+using sparseagg::testing::HasError;
+using sparseagg::testing::MakeTensor;
+using sparseagg::testing::SameTensor;
+using sparseagg::testing::ValuesOf;
+
+class MatrixMarketTest : public sparseagg::testing::FolderTest {
+ protected:
+  absl::StatusOr<Tensor> Read(const std::string& text, ReadOptions options = {}) {
+    return ReadMatrixMarket(WriteFile("m.mtx", text), options);
+  }
+  absl::Status ReadError(const std::string& text) { return Read(text).status(); }
+};
+
+TEST_F(MatrixMarketTest, ReadsCoordinatesFromOne) {
+  const Tensor tensor = Read(
+                            "%%MatrixMarket matrix coordinate real general\n"
+                            "% a comment\n\n"
+                            " 3\t4  2 \r\n1 1 0.5\n3 4 -2e3\n")
+                            .value();
+  EXPECT_EQ(tensor.dense_shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(tensor.sparse_dim, 2u);
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{0, 11}));
+  EXPECT_EQ(ValuesOf<double>(tensor), (std::vector<double>{0.5, -2000}));
+}
+
+TEST_F(MatrixMarketTest, ReadsIntegersAndPatterns) {
+  EXPECT_EQ(ValuesOf<int64_t>(
+                Read("%%MatrixMarket matrix coordinate integer general\n2 2 1\n2 1 -7\n").value()),
+            (std::vector<int64_t>{-7}));
+  EXPECT_EQ(ValuesOf<int64_t>(
+                Read("%%MatrixMarket MATRIX Coordinate Pattern General\n2 2 1\n2 1\n").value()),
+            (std::vector<int64_t>{1}));
+}
+
+TEST_F(MatrixMarketTest, ExpandsSymmetricMatrices) {
+  const Tensor symmetric =
+      Read("%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 2 5\n3 1 7\n").value();
+  EXPECT_EQ(symmetric.indices, (std::vector<uint64_t>{4, 6, 2}));
+  EXPECT_EQ(ValuesOf<double>(symmetric), (std::vector<double>{5, 7, 7}));
+  const Tensor skew =
+      Read("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n3 1 -7\n2 1 4\n").value();
+  EXPECT_EQ(ValuesOf<double>(skew), (std::vector<double>{-7, 7, 4, -4}));
+}
+
+TEST_F(MatrixMarketTest, ReadsArraysColumnByColumnAsDense) {
+  const Tensor tensor =
+      Read("%%MatrixMarket matrix array real general\n2 3\n1\n4\n2\n5\n3\n6\n").value();
+  EXPECT_EQ(tensor.sparse_dim, 0u);
+  EXPECT_EQ(ValuesOf<double>(tensor), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(MatrixMarketTest, ReadsValuesAsTheTypeAskedFor) {
+  ReadOptions options;
+  options.value_type = ValueType::kF32;
+  const std::string text = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 0.1\n";
+  EXPECT_EQ(ValuesOf<float>(Read(text, options).value()), (std::vector<float>{0.1f}));
+}
+
+TEST_F(MatrixMarketTest, WritesWhatItReads) {
+  for (const uint32_t sparse_dim : {2u, 0u}) {
+    Tensor tensor =
+        sparse_dim == 2
+            ? MakeTensor<double>({"m", ValueType::kF64, {3, 2}, 2}, {5, 0}, {0.1, 1e-300})
+            : MakeTensor<double>({"m", ValueType::kF64, {3, 2}, 0}, {0}, {1, 2, 3, 4, 5, 1e22});
+    tensor.name.clear();
+    ASSERT_TRUE(WriteTensors(Path("out.mtx"), {tensor}).ok());
+    EXPECT_TRUE(SameTensor(ReadTensors(Path("out.mtx")).value().at(0), tensor)) << sparse_dim;
+  }
+}
+
+TEST_F(MatrixMarketTest, RefusesToWriteWhatIsNoMatrix) {
+  const Tensor rows = MakeTensor<float>({"emb", ValueType::kF32, {3, 2}, 1}, {0}, {1, 2});
+  EXPECT_TRUE(HasError(WriteTensors(Path("o.mtx"), {rows}), "UNSUITABLE_FORMAT", "use .npz"));
+  EXPECT_TRUE(HasError(WriteTensors(Path("o.mtx"), {}), "UNSUITABLE_FORMAT", "0 tensors"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(MatrixMarketTest, NamesTheLineThatIsWrong) {
+  const std::string head = "%%MatrixMarket matrix coordinate real general\n";
+  struct Case {
+    std::string text;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"", "line 1: is not \"%%MatrixMarket"},
+      {"%%MatrixMarket matrix coordinate complex general\n1 1 0\n", "line 1: field \"complex\""},
+      {"%%MatrixMarket matrix coordinate real hermitian\n1 1 0\n",
+       "line 1: symmetry \"hermitian\""},
+      {"%%MatrixMarket vector coordinate real general\n1 1 0\n", "line 1: \"vector coordinate\""},
+      {head, "line 2: the file ends where the size line should be"},
+      {head + "2 2\n", "line 2: is not \"rows columns entries\""},
+      {head + "2 -2 1\n", "line 2: is not"},
+      {head + "0 2 0\n", "line 2: rows 0 is not in [1, 2^63)"},
+      {head + "2 2 2\n1 1 1\n", "line 4: the file ends where an entry should be"},
+      {head + "2 2 1\n3 1 1\n", "line 3: row 3 is not in [1, 2]"},
+      {head + "2 2 1\n1 0 1\n", "line 3: column 0 is not in [1, 2]"},
+      {head + "2 2 1\n1 1 nan\n", "line 3: value \"nan\" is not a finite f64"},
+      {head + "2 2 1\n1 1\n", "line 3: is not \"row column value\""},
+      {head + "2 2 1\n1 1 1\n2 2 2\n", "line 4: follows the last of 1 entries"},
+      {"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "2 rows and 3 columns"},
+      {"%%MatrixMarket matrix array real symmetric\n2 2\n", "not supported"},
+      {head + std::string(70'000, '1') + "\n", "line 2: is longer than 65536 bytes"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_TRUE(HasError(ReadError(c.text), "MALFORMED_FILE", c.message)) << c.text.substr(0, 200);
+  }
+}
+
+TEST_F(MatrixMarketTest, BelievesNoCountThatTheFileCannotHold) {
+  EXPECT_TRUE(HasError(
+      ReadError("%%MatrixMarket matrix coordinate real general\n9 9 1000000000000\n1 1 1\n"),
+      "MALFORMED_FILE", "1000000000000 entries are stated, but the file has only"));
+  EXPECT_TRUE(HasError(ReadError("%%MatrixMarket matrix array real general\n"
+                                 "9223372036854775807 9223372036854775807\n1\n"),
+                       "MALFORMED_FILE", "entries are stated"));
+  EXPECT_TRUE(HasError(ReadError("%%MatrixMarket matrix coordinate real general\n"
+                                 "9223372036854775807 9223372036854775807 1\n1 1 1\n"),
+                       "MALFORMED_FILE", "line 2"));
+}
+
+TEST_F(MatrixMarketTest, NeverCrashesOnAFlippedFile) {
+  const std::string good =
+      "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 2 5\n3 1 7.25\n";
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = good;
+      flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
+      const absl::StatusOr<Tensor> tensor = Read(flipped);
+      if (!tensor.ok()) continue;
+      EXPECT_EQ(tensor->values.size(), tensor->indices.size() * sizeof(double));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparseagg::client

@@ -1,0 +1,218 @@
+#include "client/io/npz.h"
+
+#include <cstdint>
+
+#include "client/io/tensor_file.h"
+#include "tests/client/support.h"
+
+namespace sparseagg::client {
+namespace {
+
+using sparseagg::testing::BytesOf;
+using sparseagg::testing::HasError;
+using sparseagg::testing::MakeTensor;
+using sparseagg::testing::SameTensor;
+using sparseagg::testing::ValuesOf;
+
+class NpzTest : public sparseagg::testing::FolderTest {
+ protected:
+  template <class T>
+  ZipMember Array(const std::string& name, std::string_view descr, std::vector<int64_t> shape,
+                  const std::vector<T>& elements) {
+    const std::vector<std::byte> bytes = BytesOf(elements);
+    return {name + ".npy",
+            NpyHeader(descr, shape) +
+                std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+            ""};
+  }
+  std::string Archive(const std::vector<ZipMember>& members) {
+    EXPECT_TRUE(WriteZip(Path("in.npz"), members).ok());
+    return Path("in.npz");
+  }
+  absl::Status ReadError(const std::vector<ZipMember>& members) {
+    return ReadTensors(Archive(members)).status();
+  }
+  Tensor ReadOne(const std::vector<ZipMember>& members) {
+    std::vector<Tensor> tensors = ReadTensors(Archive(members)).value();
+    EXPECT_EQ(tensors.size(), 1u);
+    return tensors.at(0);
+  }
+  void ExpectRoundTrip(const std::vector<Tensor>& tensors) {
+    ASSERT_TRUE(WriteTensors(Path("out.npz"), tensors).ok());
+    const std::vector<Tensor> read = ReadTensors(Path("out.npz")).value();
+    ASSERT_EQ(read.size(), tensors.size());
+    for (size_t i = 0; i < read.size(); ++i) EXPECT_TRUE(SameTensor(read[i], tensors[i])) << i;
+  }
+
+  // The members of one scipy matrix, csr: [[0, 1.5, 0], [2.5, 0, 3.5]].
+  std::vector<ZipMember> Csr() {
+    return {Array<char>("format", "|S3", {}, {'c', 's', 'r'}),
+            Array<int64_t>("shape", "<i8", {2}, {2, 3}),
+            Array<float>("data", "<f4", {3}, {1.5f, 2.5f, 3.5f}),
+            Array<int32_t>("indices", "<i4", {3}, {1, 0, 2}),
+            Array<int32_t>("indptr", "<i4", {3}, {0, 1, 3})};
+  }
+  std::vector<ZipMember> Hybrid() {
+    return {Array<int64_t>("indices", "<i8", {2, 1}, {7, 2}),
+            Array<float>("values", "<f4", {2, 2}, {1, 2, 3, 4}),
+            Array<int64_t>("dense_shape", "<i8", {2}, {10, 2})};
+  }
+};
+
+TEST_F(NpzTest, KeepsEveryValueType) {
+  for (const ValueType type : kAllValueTypes) {
+    std::vector<uint8_t> bytes(2 * SizeOf(type));
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i + 1);
+    Tensor matrix = MakeTensor<uint8_t>({"matrix", type, {3, 4}, 2}, {1, 11}, bytes);
+    matrix.name.clear();
+    ExpectRoundTrip({matrix});
+  }
+}
+
+TEST_F(NpzTest, KeepsSeveralTensorsOfAllKinds) {
+  ExpectRoundTrip({
+      MakeTensor<float>({"layer/emb", ValueType::kF32, {10, 2}, 1}, {7, 2}, {1, 2, 3, 4}),
+      MakeTensor<uint16_t>({"half", ValueType::kBF16, {10}, 1}, {3}, {0x3F80}),
+      MakeTensor<int64_t>({"cube", ValueType::kI64, {2, 3, 4}, 3}, {23, 0}, {-5, 5}),
+      MakeTensor<double>({"bias", ValueType::kF64, {2, 2}, 0}, {0}, {1, 2, 3, 4}),
+      MakeTensor<float>({"empty", ValueType::kF32, {10, 2}, 1}, {}, {}),
+  });
+}
+
+TEST_F(NpzTest, KeepsAnEmptyMatrix) {
+  Tensor matrix = MakeTensor<float>({"matrix", ValueType::kF32, {3, 4}, 2}, {}, {});
+  matrix.name.clear();
+  ExpectRoundTrip({matrix});
+}
+
+TEST_F(NpzTest, WritesTheSameBytesForTheSameTensors) {
+  const Tensor tensor = MakeTensor<float>({"a", ValueType::kF32, {10, 2}, 1}, {7}, {1, 2});
+  ASSERT_TRUE(WriteTensors(Path("1.npz"), {tensor}).ok());
+  ASSERT_TRUE(WriteTensors(Path("2.npz"), {tensor}).ok());
+  EXPECT_EQ(ReadFile(Path("1.npz")), ReadFile(Path("2.npz")));
+}
+
+TEST_F(NpzTest, ReadsCompressedRowsAndColumns) {
+  std::vector<ZipMember> members = Csr();
+  Tensor csr = ReadOne(members);
+  EXPECT_EQ(csr.indices, (std::vector<uint64_t>{1, 3, 5}));
+  EXPECT_EQ(ValuesOf<float>(csr), (std::vector<float>{1.5f, 2.5f, 3.5f}));
+  members[0] = Array<char>("format", "|S3", {}, {'c', 's', 'c'});
+  members[1] = Array<int64_t>("shape", "<i8", {2}, {3, 2});
+  EXPECT_EQ(ReadOne(members).indices, (std::vector<uint64_t>{2, 1, 5}));
+}
+
+TEST_F(NpzTest, ReadsCoordinatesOfNewerSciPy) {
+  const Tensor tensor = ReadOne({Array<char>("format", "|S3", {}, {'c', 'o', 'o'}),
+                                 Array<int64_t>("shape", "<i8", {2}, {2, 3}),
+                                 Array<double>("data", "<f8", {2}, {1, 2}),
+                                 Array<int64_t>("coords", "<i8", {2, 2}, {0, 1, 2, 0})});
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{2, 3}));
+}
+
+TEST_F(NpzTest, ReadsPlainArraysAsDenseTensors) {
+  const Tensor tensor = ReadOne({Array<float>("w", "<f4", {2, 2}, {1, 2, 3, 4})});
+  EXPECT_EQ(tensor.name, "w");
+  EXPECT_EQ(tensor.sparse_dim, 0u);
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{0}));
+}
+
+TEST_F(NpzTest, TakesIndicesOfOneDimension) {
+  std::vector<ZipMember> members = Hybrid();
+  members[0] = Array<int64_t>("indices", "<i8", {2}, {7, 2});
+  const Tensor tensor = ReadOne(members);
+  EXPECT_EQ(tensor.sparse_dim, 1u);
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{7, 2}));
+}
+
+TEST_F(NpzTest, ConvertsOnRequest) {
+  ReadOptions options;
+  options.value_type = ValueType::kF64;
+  const std::vector<Tensor> tensors = ReadTensors(Archive(Csr()), options).value();
+  EXPECT_EQ(ValuesOf<double>(tensors[0]), (std::vector<double>{1.5, 2.5, 3.5}));
+}
+
+TEST_F(NpzTest, NamesTheMemberThatIsWrong) {
+  auto members = Csr();
+  members[4] = Array<int32_t>("indptr", "<i4", {3}, {0, 5, 3});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "indptr.npy: decreases"));
+  members[4] = Array<int32_t>("indptr", "<i4", {2}, {0, 3});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "indptr.npy"));
+  members = Csr();
+  members[3] = Array<int32_t>("indices", "<i4", {3}, {1, 0, 3});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "entry 2: index 3 of dimension 1"));
+  members = Csr();
+  members[0] = Array<char>("format", "|S3", {}, {'d', 'i', 'a'});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "\"dia\" is not coo, csr or csc"));
+  members = Csr();
+  members.pop_back();
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "member indptr.npy: is missing"));
+}
+
+TEST_F(NpzTest, RefusesTensorsThatContradictThemselves) {
+  auto members = Hybrid();
+  members[0] = Array<int64_t>("indices", "<i8", {2, 1}, {10, 2});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "entry 0: index 10"));
+  members = Hybrid();
+  members[1] = Array<float>("values", "<f4", {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "not one row of 2 values"));
+  members = Hybrid();
+  members[2] = Array<int64_t>("dense_shape", "<i8", {2}, {int64_t{1} << 62, int64_t{1} << 40});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "4611686018427387904"));
+  members = Hybrid();
+  members.push_back(Array<char>("value_type", "|S4", {}, {'b', 'f', '1', '6'}));
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "\"bf16\" does not fit"));
+  members = Hybrid();
+  members.push_back(Array<float>("w", "<f4", {1}, {1}));
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "without a name"));
+  members = Hybrid();
+  members[1] = Array<int16_t>("values", "<i2", {2, 2}, {1, 2, 3, 4});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "'<i2' is not one of"));
+}
+
+TEST_F(NpzTest, RefusesMoreThanTheLimitBeforeReading) {
+  ReadOptions options;
+  options.bytes_max = 200;
+  EXPECT_TRUE(HasError(ReadTensors(Archive(Csr()), options).status(), "FILE_TOO_LARGE",
+                       "all members together may have 200"));
+}
+
+TEST_F(NpzTest, SaysWhatIsWrongWithTheFileItself) {
+  EXPECT_TRUE(HasError(ReadTensors(Path("none.npz")).status(), "FILE_UNUSABLE", "none.npz"));
+  WriteFile("junk.npz", "this is not an archive");
+  EXPECT_TRUE(HasError(ReadTensors(Path("junk.npz")).status(), "MALFORMED_FILE", "zip"));
+  EXPECT_TRUE(
+      HasError(ReadTensors(Path("a.txt")).status(), "UNKNOWN_FORMAT", ".npz nor with .mtx"));
+}
+
+TEST_F(NpzTest, NeverCrashesOnATruncatedOrFlippedArchive) {
+  const std::string good = ReadFile(Archive(Hybrid()));
+  const Tensor tensor = ReadTensors(Path("in.npz")).value().at(0);
+  for (size_t n = 0; n < good.size(); n += 3) {
+    EXPECT_FALSE(ReadTensors(WriteFile("cut.npz", good.substr(0, n))).ok()) << n;
+  }
+  size_t refused = 0;
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string flipped = good;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x20);
+    const auto read = ReadTensors(WriteFile("flipped.npz", flipped));
+    // Checksums guard the arrays; a flip in a timestamp or an attribute does no harm.
+    if (!read.ok()) ++refused;
+    if (read.ok() && read->size() == 1 && read->at(0).name.empty()) {
+      EXPECT_EQ(read->at(0).values, tensor.values) << i;
+    }
+  }
+  EXPECT_GT(refused, good.size() / 2);
+}
+
+TEST_F(NpzTest, LeavesNoFileWhenItCannotWrite) {
+  const Tensor tensor = MakeTensor<float>({"a", ValueType::kF32, {10, 2}, 1}, {7}, {1, 2});
+  EXPECT_TRUE(
+      HasError(WriteTensors(Path("no/folder.npz"), {tensor}), "FILE_UNUSABLE", "folder.npz"));
+  EXPECT_TRUE(
+      HasError(WriteTensors(Path("two.npz"), {tensor, tensor}), "BAD_TENSOR_NAME", "\"a\""));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+}  // namespace
+}  // namespace sparseagg::client
