@@ -9,11 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cpu/dense_plan.h"
-#include "cpu/lower.h"
+#include "cpu/kernels.h"
 #include "cpu/parallel.h"
-#include "cpu/sort_plan.h"
-#include "sparse/ops/all.h"
 #include "sparse/status.h"
 #include "sparse/values.h"
 #include "sparse/window.h"
@@ -41,17 +38,13 @@ absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   return absl::OkStatus();
 }
 
-template <class Op, class V>
-std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, Parallel& parallel) {
-  if (plan.name == "dense") return std::make_unique<DensePlan<Op, V>>(plan.spec, parallel);
-  return std::make_unique<SortPlan<Op, V>>(plan.spec, parallel);
-}
-
-template <class Op, class V>
 class CpuAggregator : public Aggregator {
  public:
-  CpuAggregator(const Plan& plan, Parallel& parallel)
-      : spec_(plan.spec), parallel_(parallel), plan_(MakeCpuPlan<Op, V>(plan, parallel)) {}
+  CpuAggregator(const Plan& plan, const CpuKernels& kernels, Parallel& parallel)
+      : spec_(plan.spec),
+        lower_(kernels.lower),
+        parallel_(parallel),
+        plan_(kernels.make_plan(plan, parallel)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
     return StageOnHeap(spec_.layout, nnz);
@@ -97,7 +90,7 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
       Partial state = State();
       plan_ = nullptr;
-      result = LowerState<Op, V>(std::move(state), parallel_);
+      result = lower_(std::move(state), parallel_);
     }));
     return result;
   }
@@ -120,6 +113,7 @@ class CpuAggregator : public Aggregator {
   }
 
   const ReduceSpec spec_;
+  decltype(CpuKernels::lower) const lower_;
   Parallel& parallel_;
   std::unique_ptr<CpuPlan> plan_;
   uint64_t contributors_ = 0;
@@ -152,19 +146,17 @@ class CpuBackend : public Backend {
   const BackendInfo& info() const override { return info_; }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
-    std::unique_ptr<Aggregator> aggregator;
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(plan.spec, [&] {
-      AllOps::With(plan.spec.op, [&](auto op) {
-        WithValueType(plan.spec.layout.value_type, [&](auto tag) {
-          aggregator = std::make_unique<CpuAggregator<decltype(op), typename decltype(tag)::type>>(
-              plan, parallel_);
-        });
-      });
-    }));
-    if (aggregator == nullptr) {
+    const CpuKernels kernels = WithValueType(plan.spec.layout.value_type, [&](auto tag) {
+      return KernelsFor<typename decltype(tag)::type>(plan.spec.op);
+    });
+    if (kernels.make_plan == nullptr) {
       return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR",
                        absl::StrCat("there is no operator \"", plan.spec.op, "\""));
     }
+    std::unique_ptr<Aggregator> aggregator;
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(plan.spec, [&] {
+      aggregator = std::make_unique<CpuAggregator>(plan, kernels, parallel_);
+    }));
     return aggregator;
   }
 
