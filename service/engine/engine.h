@@ -116,7 +116,8 @@ class Upload {
   virtual absl::StatusOr<Receipt> Finish() = 0;
 };
 
-// The stateless operator: a round without a name, a store or an end other than Report().
+// The stateless operator: a round without a name, a store or an end other than Report(). A
+// contributor is not recognised again: every added update counts. Thread-safe.
 class Reduction {
  public:
   virtual ~Reduction() = default;
@@ -161,7 +162,9 @@ class Engine {
   virtual absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
                                          const std::vector<EncodedTensor>& tensors) = 0;
   // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first
-  // receipt.
+  // receipt; as its bytes are not sent again, it is recognised by update_id and weight. ABORTED
+  // (UPLOAD_BUSY) while Finish() of another stream is under way. Uploads end when their round is no
+  // longer OPEN, or after ten minutes without a byte.
   virtual absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(
       const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
 
@@ -187,7 +190,7 @@ struct EngineOptions {
   };
 };
 
-// `backend` and `store` must outlive the engine.
+// `backend` and `store` must outlive the engine; watch handles, uploads and reductions must not.
 std::unique_ptr<Engine> MakeEngine(EngineOptions options, Backend& backend, UpdateStore& store);
 
 }  // namespace sparseagg
