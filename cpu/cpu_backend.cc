@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cpu/dense_plan.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
+#include "cpu/sort_plan.h"
 #include "sparse/status.h"
 #include "sparse/values.h"
 #include "sparse/window.h"
@@ -38,13 +40,44 @@ absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels,
+                                     Parallel& parallel) {
+  if (plan.name == "dense") return std::make_unique<DensePlan>(plan.spec, kernels, parallel);
+  return std::make_unique<SortPlan>(plan.spec, kernels, parallel);
+}
+
+absl::StatusOr<Aggregate> LowerState(Partial state, const CpuKernels& kernels, Parallel& parallel) {
+  constexpr size_t kRowsPerTask = 1 << 14;
+  Aggregate result;
+  SparseTensor& tensor = result.tensor;
+  tensor.layout = ResultLayout(state.spec);
+  const size_t rows = state.rows.size();
+  tensor.values.resize(rows * tensor.layout.row_bytes());
+  const double total_weight = state.total_weight.ToDouble();
+  const size_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+  std::vector<absl::Status> statuses(tasks);
+  std::vector<uint64_t> infinite(tasks, 0);
+  parallel.For(tasks, [&](size_t t) {
+    const size_t end = std::min(rows, (t + 1) * kRowsPerTask);
+    statuses[t] = kernels.lower_rows(state, total_weight, t * kRowsPerTask, end,
+                                     tensor.values.data(), infinite[t]);
+  });
+  // The first error in order of rows, whatever thread met one first.
+  for (size_t t = 0; t < tasks; ++t) {
+    if (!statuses[t].ok()) return statuses[t];
+    result.infinite_values += infinite[t];
+  }
+  tensor.indices = std::move(state.rows);
+  return result;
+}
+
 class CpuAggregator : public Aggregator {
  public:
   CpuAggregator(const Plan& plan, const CpuKernels& kernels, Parallel& parallel)
       : spec_(plan.spec),
-        lower_(kernels.lower),
+        kernels_(kernels),
         parallel_(parallel),
-        plan_(kernels.make_plan(plan, parallel)) {}
+        plan_(MakeCpuPlan(plan, kernels, parallel)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
     return StageOnHeap(spec_.layout, nnz);
@@ -90,7 +123,7 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
       Partial state = State();
       plan_ = nullptr;
-      result = lower_(std::move(state), parallel_);
+      result = LowerState(std::move(state), kernels_, parallel_);
     }));
     return result;
   }
@@ -113,7 +146,7 @@ class CpuAggregator : public Aggregator {
   }
 
   const ReduceSpec spec_;
-  decltype(CpuKernels::lower) const lower_;
+  const CpuKernels& kernels_;
   Parallel& parallel_;
   std::unique_ptr<CpuPlan> plan_;
   uint64_t contributors_ = 0;
@@ -146,16 +179,16 @@ class CpuBackend : public Backend {
   const BackendInfo& info() const override { return info_; }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
-    const CpuKernels kernels = WithValueType(plan.spec.layout.value_type, [&](auto tag) {
+    const CpuKernels* kernels = WithValueType(plan.spec.layout.value_type, [&](auto tag) {
       return KernelsFor<typename decltype(tag)::type>(plan.spec.op);
     });
-    if (kernels.make_plan == nullptr) {
+    if (kernels == nullptr) {
       return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR",
                        absl::StrCat("there is no operator \"", plan.spec.op, "\""));
     }
     std::unique_ptr<Aggregator> aggregator;
     SPARSEAGG_RETURN_IF_ERROR(Guarded(plan.spec, [&] {
-      aggregator = std::make_unique<CpuAggregator>(plan, kernels, parallel_);
+      aggregator = std::make_unique<CpuAggregator>(plan, *kernels, parallel_);
     }));
     return aggregator;
   }

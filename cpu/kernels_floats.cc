@@ -3,9 +3,9 @@
 
 namespace sparseagg {
 
-template CpuKernels KernelsFor<F16>(std::string_view op);
-template CpuKernels KernelsFor<BF16>(std::string_view op);
-template CpuKernels KernelsFor<float>(std::string_view op);
-template CpuKernels KernelsFor<double>(std::string_view op);
+template const CpuKernels* KernelsFor<F16>(std::string_view op);
+template const CpuKernels* KernelsFor<BF16>(std::string_view op);
+template const CpuKernels* KernelsFor<float>(std::string_view op);
+template const CpuKernels* KernelsFor<double>(std::string_view op);
 
 }  // namespace sparseagg

@@ -69,4 +69,14 @@ double WindowCoverage(const std::vector<double>& samples, int32_t lsb) {
   return counted == 0 ? 1.0 : static_cast<double>(held) / static_cast<double>(counted);
 }
 
+int32_t NextWindow(const std::vector<double>& samples, bool has_window, int32_t lsb) {
+  constexpr double kCoverageKept = 0.99;
+  constexpr double kCoverageGainMin = 0.1;
+  if (!has_window) return ChooseWindow(samples);
+  const double coverage = WindowCoverage(samples, lsb);
+  if (coverage >= kCoverageKept) return lsb;
+  const int32_t chosen = ChooseWindow(samples);
+  return WindowCoverage(samples, chosen) > coverage + kCoverageGainMin ? chosen : lsb;
+}
+
 }  // namespace sparseagg

@@ -49,6 +49,15 @@ struct Partial {
 // the row.
 uint32_t SlotsPerRow(const ReduceSpec& spec);
 
+// The slot of a row that no contributor holds yet.
+Int128 EmptySlotOf(const ReduceSpec& spec);
+
+// Joins the slots of a row into those of the same row elsewhere, both [SlotsPerRow(spec)].
+void CombineRow(const ReduceSpec& spec, const Int128* from, Int128* into);
+
+// Sorts a side table by (row, column).
+void SortSide(std::vector<SideEntry>& side);
+
 // Appends `value` as side entries of slot (row, column).
 void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column,
                   std::vector<SideEntry>& side);
