@@ -1,5 +1,7 @@
 #include "sparse/encodings/coo_raw.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -19,13 +21,33 @@ absl::Status SizeError(const EncodedHeader& header, const char* what, const std:
                                 expected, " bytes of ", what, ", the update has ", got));
 }
 
-void CopyChain(ByteChain chain, void* out) {
-  auto* to = static_cast<char*>(out);
-  for (std::string_view piece : chain) {
-    if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
-    to += piece.size();
+// Reads the pieces of a chain as one array.
+class ChainReader {
+ public:
+  explicit ChainReader(ByteChain chain) : chain_(chain) {}
+
+  // Copies the next `bytes` bytes. REQUIRES: the chain has as many left.
+  void Read(void* out, size_t bytes) {
+    auto* to = static_cast<char*>(out);
+    while (bytes > 0) {
+      const std::string_view rest = chain_[piece_].substr(at_);
+      const size_t take = std::min(bytes, rest.size());
+      if (take > 0) std::memcpy(to, rest.data(), take);
+      to += take;
+      bytes -= take;
+      at_ += take;
+      if (at_ == chain_[piece_].size()) {
+        ++piece_;
+        at_ = 0;
+      }
+    }
   }
-}
+
+ private:
+  ByteChain chain_;
+  size_t piece_ = 0;
+  size_t at_ = 0;
+};
 
 absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t dim, int64_t index) {
   const int64_t limit = header.dense_shape[dim];
@@ -36,15 +58,19 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
                                 entry, " ", what));
 }
 
-// Flattens [nnz, sparse_dim] indices to rows, row-major.
+// Flattens [count, sparse_dim] indices to rows, row-major. `first` is the position of the first
+// entry.
 template <class Index>
-absl::Status Flatten(const EncodedHeader& header, const Index* from, uint64_t* rows) {
+absl::Status Flatten(const EncodedHeader& header, const Index* from, uint64_t first, uint64_t count,
+                     uint64_t* rows) {
   const uint32_t dims = header.sparse_dim;
-  for (uint64_t e = 0; e < header.nnz; ++e) {
+  for (uint64_t e = 0; e < count; ++e) {
     uint64_t row = 0;
     for (uint32_t d = 0; d < dims; ++d) {
       const int64_t index = from[e * dims + d];
-      if (index < 0 || index >= header.dense_shape[d]) return IndexError(header, e, d, index);
+      if (index < 0 || index >= header.dense_shape[d]) {
+        return IndexError(header, first + e, d, index);
+      }
       row = row * static_cast<uint64_t>(header.dense_shape[d]) + static_cast<uint64_t>(index);
     }
     rows[e] = row;
@@ -52,11 +78,18 @@ absl::Status Flatten(const EncodedHeader& header, const Index* from, uint64_t* r
   return absl::OkStatus();
 }
 
+// Through a buffer of a fixed size, so that decoding takes no memory that was not admitted.
 template <class Index>
-absl::Status CopyAndFlatten(const EncodedHeader& header, ByteChain indices, uint64_t* rows) {
-  std::vector<Index> buffer(header.nnz * header.sparse_dim);
-  CopyChain(indices, buffer.data());
-  return Flatten(header, buffer.data(), rows);
+absl::Status FlattenChain(const EncodedHeader& header, ByteChain indices, uint64_t* rows) {
+  constexpr uint64_t kBlockEntries = 512;
+  ChainReader reader(indices);
+  std::array<Index, kBlockEntries * kRankMax> block;
+  for (uint64_t first = 0; first < header.nnz; first += kBlockEntries) {
+    const uint64_t count = std::min(kBlockEntries, header.nnz - first);
+    reader.Read(block.data(), count * header.sparse_dim * sizeof(Index));
+    SPARSEAGG_RETURN_IF_ERROR(Flatten(header, block.data(), first, count, rows + first));
+  }
+  return absl::OkStatus();
 }
 
 // rows -> [nnz, sparse_dim] indices.
@@ -102,17 +135,15 @@ absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) 
 
 absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteChain indices,
                           ByteChain values, const MutableCooView& out) {
-  CopyChain(values, out.values);
+  ChainReader(values).Read(out.values, header.values_bytes);
   if (header.sparse_dim == 0) {
     if (header.nnz == 1) out.indices[0] = 0;
     return absl::OkStatus();
   }
-  if (header.index_type == IndexType::kI32)
-    return CopyAndFlatten<int32_t>(header, indices, out.indices);
-  if (header.sparse_dim > 1) return CopyAndFlatten<int64_t>(header, indices, out.indices);
-  // One indexed dimension of i64: the array is the rows, copied once and checked in place.
-  CopyChain(indices, out.indices);
-  return Flatten(header, reinterpret_cast<const int64_t*>(out.indices), out.indices);
+  if (header.index_type == IndexType::kI32) {
+    return FlattenChain<int32_t>(header, indices, out.indices);
+  }
+  return FlattenChain<int64_t>(header, indices, out.indices);
 }
 
 absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,
