@@ -35,6 +35,11 @@ void PrintError(const absl::Status& status, bool json) {
 
 }  // namespace
 
+void AddRepeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                 const std::string& description) {
+  command.add_option(name, values, description)->allow_extra_args(false);
+}
+
 void AddJsonFlag(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--json", flags.json, "Print results and errors as JSON");
 }

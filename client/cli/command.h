@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -26,6 +27,11 @@ struct CommonFlags {
 
 // --server, --timeout, --attempts, --json.
 void AddCommonFlags(CLI::App& command, CommonFlags& flags);
+// An option that may be given several times, with one value each: unlike CLI11's own way it does
+// not swallow the arguments that follow.
+void AddRepeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                 const std::string& description);
+
 // --json only, for what needs no server.
 void AddJsonFlag(CLI::App& command, CommonFlags& flags);
 

@@ -21,10 +21,12 @@ class ProgressBar {
 
   // For the client library; valid while the bar lives. Empty when there is no terminal.
   client::Progress progress();
+  // `done` of `total` pieces, for what is not counted in bytes.
+  void Step(uint64_t done, uint64_t total);
 
  private:
   using Clock = std::chrono::steady_clock;
-  void Show(uint64_t done, uint64_t total);
+  void Show(uint64_t done, uint64_t total, const std::string& amount);
 
   std::string label_;
   bool terminal_;
@@ -33,8 +35,9 @@ class ProgressBar {
   Clock::time_point last_ = start_;
 };
 
-// "emb.npz  [#####     ]  50 %  1.0 of 2.0 MiB"
-std::string FormatProgress(const std::string& label, uint64_t done, uint64_t total);
+// "reduce  [#####     ]   50 %  2 of 4", the amount as given.
+std::string FormatProgress(const std::string& label, uint64_t done, uint64_t total,
+                           const std::string& amount);
 
 }  // namespace sparseagg::cli
 

@@ -112,9 +112,9 @@ void AddPullCommand(CLI::App& app, const CliContext& context) {
       ->required();
   command.add_flag("--dense", flags->dense,
                    "All values, absent ones 0, instead of touched entries");
-  command.add_option("--tensor", flags->tensors, "Only this tensor (may be repeated)");
-  command.add_option("--indices", flags->indices,
-                     "Only these indices: [NAME=]FILE, a .npy array or text with one index a line");
+  AddRepeated(command, "--tensor", flags->tensors, "Only this tensor (may be repeated)");
+  AddRepeated(command, "--indices", flags->indices,
+              "Only these indices: [NAME=]FILE, a .npy array or text with one index a line");
   command.add_flag("--wait", flags->wait, "Wait until the result is published");
   command.add_option("--wait-timeout", flags->wait_s, "Seconds to wait (0: without an end)")
       ->check(CLI::Range(0.0, 1e7));

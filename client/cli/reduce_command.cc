@@ -103,7 +103,7 @@ class Updates {
 absl::StatusOr<std::vector<client::Tensor>> ReduceOnServer(const ReduceFlags& flags,
                                                            client::ReduceRequest request) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
-  ProgressBar bar("reduce");
+  ProgressBar bar("pull the result");
   request.progress = bar.progress();
   SPARSEAGG_ASSIGN_OR_RETURN(client::Result result, client->Reduce(request));
   return std::move(result.tensors);
@@ -117,7 +117,11 @@ absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> ba
   client::ReduceRequest request;
   request.tensors = updates->specs();
   request.num_updates = flags.files.size();
-  request.update = [&](uint64_t i) { return updates->Read(i); };
+  auto bar = std::make_unique<ProgressBar>("reduce files");
+  request.update = [&](uint64_t i) {
+    bar->Step(i, flags.files.size());
+    return updates->Read(i);
+  };
 
   std::vector<client::Tensor> tensors;
   std::string where = flags.common.server;
@@ -129,6 +133,7 @@ absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> ba
   } else {
     SPARSEAGG_ASSIGN_OR_RETURN(tensors, ReduceOnServer(flags, std::move(request)));
   }
+  bar.reset();
   SPARSEAGG_RETURN_IF_ERROR(client::WriteTensors(flags.output, tensors));
   if (flags.common.json) {
     PrintJson({{"output", flags.output},

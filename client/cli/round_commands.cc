@@ -156,10 +156,10 @@ void AddCreate(CLI::App& round, const CliContext& context) {
   auto flags = std::make_shared<CreateFlags>();
   CLI::App& command = *round.add_subcommand("create", "Open a round; prints its name");
   command.add_option("--id", flags->id, "Last part of the name (empty: the server makes one)");
-  command.add_option("--tensor", flags->tensors,
-                     "A tensor: NAME:TYPE:SHAPE[:sparse_dim=N][:op=OP][:overflow=modular]"
-                     "[:plan=PLAN], as emb:f32:1000x64:sparse_dim=1:op=weighted_mean");
-  command.add_option("--like", flags->like, "Take tensors from a file: [NAME=]FILE");
+  AddRepeated(command, "--tensor", flags->tensors,
+              "A tensor: NAME:TYPE:SHAPE[:sparse_dim=N][:op=OP][:overflow=modular]"
+              "[:plan=PLAN], as emb:f32:1000x64:sparse_dim=1:op=weighted_mean");
+  AddRepeated(command, "--like", flags->like, "Take tensors from a file: [NAME=]FILE");
   command.add_option("--op", flags->op, "Operator for the tensors of --like")
       ->capture_default_str();
   command.add_option("--dtype", flags->dtype, "Value type for the tensors of --like");

@@ -161,25 +161,16 @@ TEST_F(ClientTest, ResumesAnUploadAfterBrokenConnections) {
   tensor.values = sparseagg::testing::BytesOf(std::vector<float>(tensor.indices.size(), 1.5f));
   const std::string name = client_->CreateRound(RoundOf({big}))->name;
 
-  CuttingProxy proxy(server_.grpc().port(), {1'000'000, 1'500'000});
+  // No connection carries the 4 MB of the update, so only an upload that goes on can succeed.
+  CuttingProxy proxy(server_.grpc().port(), 1'500'000);
   ClientOptions options = Impatient();
   options.unary_bytes_max = 0;
   options.chunk_bytes = 64 << 10;
-  options.retry = {100, 1, 20};
+  options.retry = {1000, 1, 20};
   const auto cut = Client::Connect(proxy.address(), options).value();
-  std::vector<uint64_t> starts;
-  uint64_t last = UINT64_MAX;
-  const absl::StatusOr<Receipt> receipt =
-      cut->Submit(name, From("a", tensor), [&](uint64_t done, uint64_t) {
-        if (done <= last) starts.push_back(done);
-        last = done;
-      });
+  const absl::StatusOr<Receipt> receipt = cut->Submit(name, From("a", tensor));
   ASSERT_TRUE(receipt.ok()) << receipt.status();
   EXPECT_GE(proxy.connections(), 3u);
-  ASSERT_GE(starts.size(), 3u);
-  EXPECT_EQ(starts[0], 0u);
-  EXPECT_GT(starts[1], 0u) << "the second attempt goes on, it does not start again";
-  EXPECT_GT(starts[2], starts[1]);
 
   ASSERT_TRUE(client_->Seal(name).ok());
   ASSERT_TRUE(client_->Wait(name).ok());
@@ -188,15 +179,15 @@ TEST_F(ClientTest, ResumesAnUploadAfterBrokenConnections) {
 
 TEST_F(ClientTest, RepeatsSubmissionsOverABrokenConnectionWithoutCountingTwice) {
   const std::string name = client_->CreateRound(RoundOf({kEmb}))->name;
-  CuttingProxy proxy(server_.grpc().port(), {40, 400});
+  CuttingProxy proxy(server_.grpc().port(), 2000);
   ClientOptions options = Impatient();
-  options.retry = {100, 1, 20};
+  options.retry = {1000, 1, 20};
   const auto cut = Client::Connect(proxy.address(), options).value();
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const Tensor tensor = MakeTensor<float>(kEmb, {7}, {1, 2});
     ASSERT_TRUE(cut->Submit(name, From("c" + std::to_string(i), tensor)).ok());
   }
-  EXPECT_EQ(client_->GetRound(name)->contributors, 20u);
+  EXPECT_EQ(client_->GetRound(name)->contributors, 60u);
   EXPECT_GE(proxy.connections(), 3u);
 }
 

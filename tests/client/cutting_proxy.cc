@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace sparseagg::testing {
 namespace {
 
-constexpr uint64_t kNeverCut = UINT64_MAX;
+constexpr uint64_t kUnlimited = UINT64_MAX;
 
 sockaddr_in Loopback(int port) {
   sockaddr_in address{};
@@ -36,8 +35,8 @@ void Pump(int from, int to, uint64_t limit) {
 
 }  // namespace
 
-CuttingProxy::CuttingProxy(int port, std::vector<uint64_t> cuts)
-    : port_(port), cuts_(std::move(cuts)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+CuttingProxy::CuttingProxy(int port, uint64_t bytes_max)
+    : port_(port), bytes_max_(bytes_max), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
   bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
@@ -60,16 +59,15 @@ void CuttingProxy::Accept() {
   for (;;) {
     const int client = accept(listener_, nullptr, nullptr);
     if (client < 0) return;
-    const size_t position = connections_++;
+    ++connections_;
     const int server = socket(AF_INET, SOCK_STREAM, 0);
     const sockaddr_in address = Loopback(port_);
     connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-    const uint64_t cut = position < cuts_.size() ? cuts_[position] : kNeverCut;
     const std::lock_guard lock(mutex_);
     sockets_.push_back(client);
     sockets_.push_back(server);
-    threads_.emplace_back([=] { Pump(client, server, cut); });
-    threads_.emplace_back([=] { Pump(server, client, kNeverCut); });
+    threads_.emplace_back([=, this] { Pump(client, server, bytes_max_); });
+    threads_.emplace_back([=] { Pump(server, client, kUnlimited); });
   }
 }
 

@@ -1,4 +1,4 @@
-// A TCP proxy on this machine that breaks its first connections after some bytes, as networks do.
+// A TCP proxy on this machine that breaks every connection after some bytes, as bad networks do.
 #ifndef SPARSEAGG_TESTS_CLIENT_CUTTING_PROXY_H_
 #define SPARSEAGG_TESTS_CLIENT_CUTTING_PROXY_H_
 
@@ -13,9 +13,8 @@ namespace sparseagg::testing {
 
 class CuttingProxy {
  public:
-  // Forwards to 127.0.0.1:`port`. Connection i (from 0) breaks after cuts[i] bytes to the server;
-  // later connections live.
-  CuttingProxy(int port, std::vector<uint64_t> cuts);
+  // Forwards to 127.0.0.1:`port`. A connection breaks after `bytes_max` bytes to the server.
+  CuttingProxy(int port, uint64_t bytes_max);
   ~CuttingProxy();
 
   const std::string& address() const { return address_; }
@@ -25,7 +24,7 @@ class CuttingProxy {
   void Accept();
 
   int port_;
-  std::vector<uint64_t> cuts_;
+  uint64_t bytes_max_;
   int listener_;
   std::string address_;
   std::atomic<size_t> connections_ = 0;

@@ -225,6 +225,8 @@ class CliTest(unittest.TestCase):
             with np.load(self.path / "rows.npz") as result:
                 np.testing.assert_array_equal(result["values"], [values[1], [0, 0, 0], values[0]])
         self.assertIn("emb.npz", self.error("push", name, "emb.npz", "--contributor", "c"))
+        self.run_cli("pull", "--tensor", "bias", name, "-o", "bias-out.npz")  # the name is not another tensor
+        self.assertIn("weight", self.error("push", name, "bias.npz", "--contributor", "c", "--weight", "-1"))
 
     def test_watch_ends_with_the_round(self) -> None:
         name = self.run_cli("round", "create", "--tensor", "t:f32:5").stdout.strip()
