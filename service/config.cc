@@ -134,6 +134,10 @@ std::vector<Setting> MakeSettings() {
                               "Memory the back end may use; 0: it decides", {},
                               SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
       LogLevelSetting(),
+      NumberSetting<uint64_t>("drain-delay-ms", "ms",
+                              "Time that a stopping server goes on answering, with refusals and "
+                              "NOT_SERVING, so that clients and balancers notice",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_delay_ms)),
       NumberSetting<uint64_t>("drain-timeout-ms", "ms",
                               "Time that calls under way get to finish when the server is stopped",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
@@ -149,6 +153,10 @@ std::vector<Setting> MakeSettings() {
       LimitSetting("staging-bytes-max", "bytes",
                    "Updates received and not yet folded in, all rounds together",
                    {kMiB, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.staging_bytes_max)),
+      LimitSetting("aggregation-bytes-max", "bytes",
+                   "What rounds hold: accumulators, entries that wait, results; 0: the memory of "
+                   "the back end",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.aggregation_bytes_max)),
       LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, 1'000'000},
                    SPARSEAGG_FIELD(uint64_t, limits.round_tensors_max)),
       LimitSetting("rounds-max", "count", "Rounds that exist at a time, in any state",

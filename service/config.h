@@ -27,6 +27,7 @@ struct ServerConfig {
   uint32_t threads = 0;
   uint64_t backend_memory_bytes = 0;
   LogLevel log_level = LogLevel::kInfo;
+  uint64_t drain_delay_ms = 200;
   uint64_t drain_timeout_ms = 30'000;
   std::string port_file;
   Limits limits;

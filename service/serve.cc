@@ -3,11 +3,13 @@
 #include <grpc/support/log.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -117,6 +119,10 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
       std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_timeout_ms);
   server->grpc->Drain();
   server->engine->Drain();
+  // gRPC cancels a call that comes when Shutdown() has begun. Until then it gets a proper refusal.
+  const auto delay_end =
+      std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
+  std::this_thread::sleep_until(std::min(delay_end, deadline));
   server->grpc->Stop(deadline);
   log.Info("stopped");
   return kServeStopped;

@@ -1,8 +1,9 @@
 // Runs the server from its configuration to its end: back end, store, engine, gRPC server, signals.
 //
 // Stop (SIGTERM or SIGINT): health NOT_SERVING -> the engine refuses new rounds and updates
-// (SERVER_DRAINING), watchers are sent home -> calls under way finish, at most drain-timeout-ms ->
-// exit 0. A second signal ends the process at once.
+// (SERVER_DRAINING), watchers are sent home -> so it goes on for drain-delay-ms -> calls under way
+// finish, at most drain-timeout-ms after the signal -> exit 0. A second signal ends the process at
+// once.
 #ifndef SPARSEAGG_SERVICE_SERVE_H_
 #define SPARSEAGG_SERVICE_SERVE_H_
 
@@ -13,9 +14,9 @@
 
 namespace sparseagg {
 
-inline constexpr int kServeStopped = 0;      // stopped by a signal, everything finished or refused
-inline constexpr int kServeFailed = 1;  // no back end, the address in use; the log says which
-inline constexpr int kServeUsage = 2;        // the command line or the configuration is wrong
+inline constexpr int kServeStopped = 0;  // stopped by a signal, everything finished or refused
+inline constexpr int kServeFailed = 1;   // no back end, the address in use; the log says which
+inline constexpr int kServeUsage = 2;    // the command line or the configuration is wrong
 inline constexpr int kServeKilled = 3;
 
 // Returns an exit code. REQUIRES: called from the main thread, before any other thread exists (it

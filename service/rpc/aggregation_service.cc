@@ -23,18 +23,32 @@ constexpr int kPageSizeMax = 1000;
 // Reports and large uploads use the back end's own threads; two let a short one pass a long one.
 constexpr int kBackgroundThreads = 2;
 
-grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
+// A call whose answer is there when its handler returns.
+class UnaryCall : public grpc::ServerUnaryReactor {
+ public:
+  explicit UnaryCall(CallCounter& calls) : call_entry_(calls) {}
+  void OnDone() override { delete this; }
+
+ private:
+  CallCounter::Entry call_entry_;
+};
+
+// Runs `handler`, which returns a Status.
+template <typename Handler>
+grpc::ServerUnaryReactor* Run(CallCounter& calls, Handler handler) {
+  auto* call = new UnaryCall(calls);
+  call->Finish(ToGrpcStatus(handler()));
+  return call;
 }
 
-// Ends a call whose answer, if there is one, converts with ToProto().
-template <typename Answer, typename Response>
-grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
-                               const absl::StatusOr<Answer>& answer, Response* response) {
-  if (answer.ok()) *response = ToProto(*answer);
-  return Done(context, answer.status());
+// Runs `handler`, which returns a StatusOr of what ToProto() turns into the response.
+template <typename Response, typename Handler>
+grpc::ServerUnaryReactor* Run(CallCounter& calls, Response* response, Handler handler) {
+  return Run(calls, [&]() -> absl::Status {
+    auto answer = handler();
+    if (answer.ok()) *response = ToProto(*answer);
+    return answer.status();
+  });
 }
 
 absl::StatusOr<RoundSnapshot> Create(Engine& engine, const v1::CreateRoundRequest& request,
@@ -50,100 +64,107 @@ absl::StatusOr<Receipt> Submit(Engine& engine, const v1::SubmitUpdateRequest& re
   return engine.Submit(update.header, update.tensors);
 }
 
+absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
+                  v1::ListRoundsResponse& response) {
+  if (request.page_size() < 0) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "INVALID_PAGE_SIZE",
+        absl::StrCat("page_size is ", request.page_size(), "; use 0 to ", kPageSizeMax));
+  }
+  const int page_size =
+      request.page_size() == 0 ? kPageSizeDefault : std::min(request.page_size(), kPageSizeMax);
+  // One more than the page tells whether there is a next one. The token is the last name of the
+  // page before.
+  std::vector<RoundSnapshot> rounds =
+      engine.ListRounds(request.page_token(), static_cast<size_t>(page_size) + 1);
+  const bool more = rounds.size() > static_cast<size_t>(page_size);
+  if (more) rounds.pop_back();
+  for (const RoundSnapshot& round : rounds) *response.add_rounds() = ToProto(round);
+  if (more) response.set_next_page_token(rounds.back().name);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info)
     : engine_(engine), info_(std::move(info)), background_(kBackgroundThreads) {}
 
-grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* /*context*/,
                                                           const v1::CreateRoundRequest* request,
                                                           v1::Round* response) {
   const auto default_durability = static_cast<Durability>(info_.default_durability());
-  return Done(context, Create(engine_, *request, default_durability), response);
+  return Run(calls_, response, [&] { return Create(engine_, *request, default_durability); });
 }
 
-grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* /*context*/,
                                                        const v1::GetRoundRequest* request,
                                                        v1::Round* response) {
-  return Done(context, engine_.GetRound(request->name()), response);
+  return Run(calls_, response, [&] { return engine_.GetRound(request->name()); });
 }
 
-grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* /*context*/,
                                                          const v1::ListRoundsRequest* request,
                                                          v1::ListRoundsResponse* response) {
-  if (request->page_size() < 0) {
-    return Done(context, MakeError(absl::StatusCode::kInvalidArgument, "INVALID_PAGE_SIZE",
-                                   absl::StrCat("page_size is ", request->page_size(),
-                                                "; use 0 to ", kPageSizeMax)));
-  }
-  const int page_size =
-      request->page_size() == 0 ? kPageSizeDefault : std::min(request->page_size(), kPageSizeMax);
-  // One more than the page tells whether there is a next one. The token is the last name of the
-  // page before.
-  std::vector<RoundSnapshot> rounds =
-      engine_.ListRounds(request->page_token(), static_cast<size_t>(page_size) + 1);
-  const bool more = rounds.size() > static_cast<size_t>(page_size);
-  if (more) rounds.pop_back();
-  for (const RoundSnapshot& round : rounds) *response->add_rounds() = ToProto(round);
-  if (more) response->set_next_page_token(rounds.back().name);
-  return Done(context, absl::OkStatus());
+  return Run(calls_, [&] { return List(engine_, *request, *response); });
 }
 
-grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* /*context*/,
                                                         const v1::SealRoundRequest* request,
                                                         v1::Round* response) {
-  return Done(context, engine_.SealRound(request->name()), response);
+  return Run(calls_, response, [&] { return engine_.SealRound(request->name()); });
 }
 
-grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* /*context*/,
                                                          const v1::AbortRoundRequest* request,
                                                          v1::Round* response) {
-  return Done(context, engine_.AbortRound(request->name()), response);
+  return Run(calls_, response, [&] { return engine_.AbortRound(request->name()); });
 }
 
-grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* /*context*/,
                                                           const v1::DeleteRoundRequest* request,
                                                           google::protobuf::Empty* /*response*/) {
-  return Done(context, engine_.DeleteRound(request->name()));
+  return Run(calls_, [&] { return engine_.DeleteRound(request->name()); });
 }
 
 grpc::ServerWriteReactor<v1::Round>* AggregationService::WatchRound(
     grpc::CallbackServerContext* /*context*/, const v1::WatchRoundRequest* request) {
-  return StartWatchRound(engine_, drain_list_, *request);
+  return StartWatchRound(engine_, drain_list_, calls_, *request);
 }
 
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* /*context*/,
                                                         const v1::WaitRoundRequest* request,
                                                         v1::Round* response) {
-  return StartWaitRound(engine_, drain_list_, *request, response);
+  return StartWaitRound(engine_, drain_list_, calls_, *request, response);
 }
 
-grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* /*context*/,
                                                            const v1::SubmitUpdateRequest* request,
                                                            v1::Receipt* response) {
-  return Done(context, Submit(engine_, *request), response);
+  return Run(calls_, response, [&] { return Submit(engine_, *request); });
 }
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>*
 AggregationService::StreamUpdates(grpc::CallbackServerContext* /*context*/) {
-  return StartStreamUpdates(engine_, background_, drain_list_);
+  return StartStreamUpdates(engine_, background_, drain_list_, calls_);
 }
 
 grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggregate(
     grpc::CallbackServerContext* /*context*/, const v1::GetAggregateRequest* request) {
-  return StartGetAggregate(engine_, *request);
+  return StartGetAggregate(engine_, calls_, *request);
 }
 
 grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* AggregationService::Reduce(
     grpc::CallbackServerContext* /*context*/) {
-  return StartReduce(engine_, background_);
+  return StartReduce(engine_, background_, calls_);
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
-    grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
+    grpc::CallbackServerContext* /*context*/, const v1::GetServerInfoRequest* /*request*/,
     v1::ServerInfo* response) {
-  *response = info_;
-  return Done(context, absl::OkStatus());
+  return Run(calls_, [&] {
+    *response = info_;
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace sparseagg

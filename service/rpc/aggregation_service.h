@@ -6,6 +6,7 @@
 
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
+#include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
@@ -23,6 +24,10 @@ class AggregationService : public v1::AggregationService::CallbackService {
   // Ends the calls that would last as long as their client wishes. To be called once, when the
   // server stops.
   void Drain() { drain_list_.DrainAll(); }
+  // Returns when no call is under way, at the latest at `deadline`.
+  void WaitUntilIdle(std::chrono::system_clock::time_point deadline) {
+    calls_.WaitUntilIdle(deadline);
+  }
 
   grpc::ServerUnaryReactor* CreateRound(grpc::CallbackServerContext* context,
                                         const v1::CreateRoundRequest* request,
@@ -63,6 +68,7 @@ class AggregationService : public v1::AggregationService::CallbackService {
  private:
   Engine& engine_;
   const v1::ServerInfo info_;
+  CallCounter calls_;
   DrainList drain_list_;
   Background background_;
 };

@@ -20,7 +20,8 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
 // One operation at a time, each started by the end of the one before; so no lock.
 class GetAggregateCall : public grpc::ServerWriteReactor<v1::GetAggregateResponse> {
  public:
-  GetAggregateCall(Engine& engine, const v1::GetAggregateRequest& request) {
+  GetAggregateCall(Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request)
+      : call_entry_(calls) {
     absl::StatusOr<std::unique_ptr<ResultWriter>> writer = OpenResult(engine, request);
     if (!writer.ok()) {
       Finish(ToGrpcStatus(writer.status()));
@@ -49,6 +50,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<v1::GetAggregateRespons
     }
   }
 
+  CallCounter::Entry call_entry_;
   std::unique_ptr<ResultWriter> writer_;
   v1::GetAggregateResponse message_;
 };
@@ -56,8 +58,8 @@ class GetAggregateCall : public grpc::ServerWriteReactor<v1::GetAggregateRespons
 }  // namespace
 
 grpc::ServerWriteReactor<v1::GetAggregateResponse>* StartGetAggregate(
-    Engine& engine, const v1::GetAggregateRequest& request) {
-  return new GetAggregateCall(engine, request);
+    Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request) {
+  return new GetAggregateCall(engine, calls, request);
 }
 
 }  // namespace sparseagg

@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "service/engine/engine.h"
+#include "service/rpc/call_counter.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
@@ -13,7 +14,7 @@ namespace sparseagg {
 // The reactor frees itself. The result stays readable to the end of the call, even if the round is
 // deleted.
 grpc::ServerWriteReactor<v1::GetAggregateResponse>* StartGetAggregate(
-    Engine& engine, const v1::GetAggregateRequest& request);
+    Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request);
 
 }  // namespace sparseagg
 

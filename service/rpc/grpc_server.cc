@@ -5,6 +5,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,9 @@ void SetLimits(const Limits& limits, grpc::ServerBuilder& builder) {
   // A second server on the same port would silently take half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
+
+// Time for connections without calls to close in good order.
+constexpr std::chrono::milliseconds kGoodbye{200};
 
 }  // namespace
 
@@ -72,7 +76,9 @@ void GrpcServer::Drain() {
 }
 
 void GrpcServer::Stop(std::chrono::system_clock::time_point deadline) {
-  server_->Shutdown(deadline);
+  service_.WaitUntilIdle(deadline);
+  const auto goodbye = std::chrono::system_clock::now() + kGoodbye;
+  server_->Shutdown(std::min(deadline, goodbye));
   server_->Wait();
   server_.reset();
 }

@@ -25,7 +25,8 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
 // ok == false.
 class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse> {
  public:
-  ReduceCall(Engine& engine, Background& background) : engine_(engine), background_(background) {
+  ReduceCall(Engine& engine, Background& background, CallCounter& calls)
+      : engine_(engine), background_(background), call_entry_(calls) {
     StartRead(request_.get());
   }
 
@@ -143,6 +144,7 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
 
   Engine& engine_;
   Background& background_;
+  CallCounter::Entry call_entry_;
   MessageBuffer<v1::ReduceRequest> request_;
   v1::GetAggregateRequest answer_;  // what the caller wants to get
   std::unique_ptr<Reduction> reduction_;
@@ -156,9 +158,10 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(
-    Engine& engine, Background& background) {
-  return new ReduceCall(engine, background);
+grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(Engine& engine,
+                                                                            Background& background,
+                                                                            CallCounter& calls) {
+  return new ReduceCall(engine, background, calls);
 }
 
 }  // namespace sparseagg

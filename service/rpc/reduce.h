@@ -7,13 +7,15 @@
 
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
+#include "service/rpc/call_counter.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
 // The reactor frees itself. The arguments must outlive the call.
 grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(Engine& engine,
-                                                                            Background& background);
+                                                                            Background& background,
+                                                                            CallCounter& calls);
 
 }  // namespace sparseagg
 

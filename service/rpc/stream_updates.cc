@@ -33,8 +33,8 @@ class StreamUpdatesCall
       public DrainableCall,
       public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
-  StreamUpdatesCall(Engine& engine, Background& background)
-      : engine_(engine), background_(background) {}
+  StreamUpdatesCall(Engine& engine, Background& background, CallCounter& calls)
+      : engine_(engine), background_(background), call_entry_(calls) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -90,6 +90,7 @@ class StreamUpdatesCall
     {
       const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
     }
+    call_entry_.reset();
     const auto last = std::move(self_);
   }
 
@@ -226,7 +227,8 @@ class StreamUpdatesCall
 
   Engine& engine_;
   Background& background_;
-  std::shared_ptr<StreamUpdatesCall> self_;  // until OnDone
+  std::optional<CallCounter::Entry> call_entry_;  // until OnDone
+  std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
   // Only the reading side, one message at a time.
   MessageBuffer<v1::StreamUpdatesRequest> request_;
@@ -248,8 +250,8 @@ class StreamUpdatesCall
 }  // namespace
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
-    Engine& engine, Background& background, DrainList& drain_list) {
-  const auto call = std::make_shared<StreamUpdatesCall>(engine, background);
+    Engine& engine, Background& background, DrainList& drain_list, CallCounter& calls) {
+  const auto call = std::make_shared<StreamUpdatesCall>(engine, background, calls);
   call->Begin(drain_list);
   return call.get();
 }

@@ -11,6 +11,7 @@
 
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
+#include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
@@ -18,7 +19,7 @@ namespace sparseagg {
 
 // The reactor frees itself. The arguments must outlive the call.
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
-    Engine& engine, Background& background, DrainList& drain_list);
+    Engine& engine, Background& background, DrainList& drain_list, CallCounter& calls);
 
 }  // namespace sparseagg
 

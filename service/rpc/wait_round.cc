@@ -27,8 +27,11 @@ class WaitRoundCall : public grpc::ServerUnaryReactor,
                       public DrainableCall,
                       public std::enable_shared_from_this<WaitRoundCall> {
  public:
-  WaitRoundCall(const v1::WaitRoundRequest& request, v1::Round* response)
-      : name_(request.name()), after_revision_(request.after_revision()), response_(response) {}
+  WaitRoundCall(const v1::WaitRoundRequest& request, v1::Round* response, CallCounter& calls)
+      : name_(request.name()),
+        after_revision_(request.after_revision()),
+        response_(response),
+        call_entry_(calls) {}
 
   void Begin(Engine& engine, DrainList& drain_list, const v1::WaitRoundRequest& request) {
     self_ = shared_from_this();
@@ -58,6 +61,7 @@ class WaitRoundCall : public grpc::ServerUnaryReactor,
       alarm_.reset();  // cancels it
     }
     subscription.reset();  // outside the lock: may wait for OnChange() to return
+    call_entry_.reset();
     const auto last = std::move(self_);
   }
 
@@ -121,7 +125,8 @@ class WaitRoundCall : public grpc::ServerUnaryReactor,
   const std::string name_;
   const uint64_t after_revision_;
   v1::Round* const response_;
-  std::shared_ptr<WaitRoundCall> self_;  // until OnDone
+  std::optional<CallCounter::Entry> call_entry_;  // until OnDone
+  std::shared_ptr<WaitRoundCall> self_;           // until OnDone
 
   std::mutex mutex_;
   WatchHandle subscription_;
@@ -132,9 +137,9 @@ class WaitRoundCall : public grpc::ServerUnaryReactor,
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list,
+grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
                                          const v1::WaitRoundRequest& request, v1::Round* response) {
-  const auto call = std::make_shared<WaitRoundCall>(request, response);
+  const auto call = std::make_shared<WaitRoundCall>(request, response, calls);
   call->Begin(engine, drain_list, request);
   return call.get();
 }

@@ -7,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "service/engine/engine.h"
+#include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
@@ -14,7 +15,7 @@ namespace sparseagg {
 
 // The reactor frees itself. `engine` must outlive the call; `response` is the call's. Timeouts
 // above 300 s are 300 s.
-grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list,
+grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
                                          const v1::WaitRoundRequest& request, v1::Round* response);
 
 }  // namespace sparseagg

@@ -29,7 +29,8 @@ class WatchRoundCall : public grpc::ServerWriteReactor<v1::Round>,
                        public DrainableCall,
                        public std::enable_shared_from_this<WatchRoundCall> {
  public:
-  explicit WatchRoundCall(std::string name) : name_(std::move(name)) {}
+  WatchRoundCall(std::string name, CallCounter& calls)
+      : name_(std::move(name)), call_entry_(calls) {}
 
   void Begin(Engine& engine, DrainList& drain_list, const v1::WatchRoundRequest& request) {
     self_ = shared_from_this();
@@ -66,6 +67,7 @@ class WatchRoundCall : public grpc::ServerWriteReactor<v1::Round>,
       alarm_.reset();  // cancels it
     }
     subscription.reset();  // outside the lock: may wait for OnChange() to return
+    call_entry_.reset();
     const auto last = std::move(self_);
   }
 
@@ -150,7 +152,8 @@ class WatchRoundCall : public grpc::ServerWriteReactor<v1::Round>,
   }
 
   const std::string name_;
-  std::shared_ptr<WatchRoundCall> self_;  // until OnDone
+  std::optional<CallCounter::Entry> call_entry_;  // until OnDone
+  std::shared_ptr<WatchRoundCall> self_;          // until OnDone
   milliseconds min_interval_{};
 
   std::mutex mutex_;
@@ -170,8 +173,9 @@ class WatchRoundCall : public grpc::ServerWriteReactor<v1::Round>,
 }  // namespace
 
 grpc::ServerWriteReactor<v1::Round>* StartWatchRound(Engine& engine, DrainList& drain_list,
+                                                     CallCounter& calls,
                                                      const v1::WatchRoundRequest& request) {
-  const auto call = std::make_shared<WatchRoundCall>(request.name());
+  const auto call = std::make_shared<WatchRoundCall>(request.name(), calls);
   call->Begin(engine, drain_list, request);
   return call.get();
 }

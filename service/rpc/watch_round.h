@@ -7,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "service/engine/engine.h"
+#include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
@@ -14,6 +15,7 @@ namespace sparseagg {
 
 // The reactor frees itself. `engine` must outlive the call.
 grpc::ServerWriteReactor<v1::Round>* StartWatchRound(Engine& engine, DrainList& drain_list,
+                                                     CallCounter& calls,
                                                      const v1::WatchRoundRequest& request);
 
 }  // namespace sparseagg
