@@ -94,6 +94,7 @@ class CpuAggregator : public Aggregator {
     addends_ += nnz;
     total_weight_.Add(weight);
     if (nnz == 0) return absl::OkStatus();
+    pending_bytes_ += update.bytes;
     pending_.push_back({std::move(update), weight});
     pending_values_ += nnz * spec_.layout.row_width;
     return pending_values_ < kBatchValues ? absl::OkStatus() : Flush();
@@ -117,12 +118,15 @@ class CpuAggregator : public Aggregator {
     return state;
   }
 
+  uint64_t memory_bytes() const override { return pending_bytes_ + plan_->MemoryBytes(); }
+
   absl::StatusOr<Aggregate> Report() && override {
     SPARSEAGG_RETURN_IF_ERROR(Flush());
     absl::StatusOr<Aggregate> result = Aggregate{};
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
-      Partial state = State();
+      Partial state = plan_->TakeState();
       plan_ = nullptr;
+      AddTotals(state);
       result = LowerState(std::move(state), kernels_, parallel_);
     }));
     return result;
@@ -135,14 +139,19 @@ class CpuAggregator : public Aggregator {
     });
     pending_.clear();
     pending_values_ = 0;
+    pending_bytes_ = 0;
     return status;
   }
 
   Partial State() {
     Partial state = plan_->State();
+    AddTotals(state);
+    return state;
+  }
+
+  void AddTotals(Partial& state) const {
     state.contributors = contributors_;
     state.total_weight = total_weight_;
-    return state;
   }
 
   const ReduceSpec spec_;
@@ -154,6 +163,7 @@ class CpuAggregator : public Aggregator {
   WideInteger total_weight_;
   std::vector<PendingUpdate> pending_;
   uint64_t pending_values_ = 0;
+  uint64_t pending_bytes_ = 0;
 };
 
 uint64_t PhysicalMemoryBytes() {

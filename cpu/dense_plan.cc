@@ -71,6 +71,11 @@ Partial DensePlan::State() {
   return state;
 }
 
+uint64_t DensePlan::MemoryBytes() const {
+  return slots_.capacity() * sizeof(Int128) + last_holder_.capacity() * sizeof(uint64_t) +
+         side_.capacity() * sizeof(SideEntry);
+}
+
 // Equal parts of the rows, or of the columns when there are fewer rows than threads.
 std::vector<SlotRectangle> DensePlan::MakeTasks() const {
   const TensorLayout& layout = spec_.layout;

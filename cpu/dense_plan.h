@@ -22,6 +22,7 @@ class DensePlan : public CpuPlan {
   void Fold(std::span<const PendingUpdate> batch) override;
   void Merge(Partial partial) override;
   Partial State() override;
+  uint64_t MemoryBytes() const override;
 
  private:
   std::vector<SlotRectangle> MakeTasks() const;

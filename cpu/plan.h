@@ -24,6 +24,12 @@ class CpuPlan {
 
   // rows, slots, side, lsb and addends of the state; the aggregator fills in the rest.
   virtual Partial State() = 0;
+
+  // The same as the last call: may hand over its memory instead of a copy.
+  virtual Partial TakeState() { return State(); }
+
+  // Bytes that the state holds.
+  virtual uint64_t MemoryBytes() const = 0;
 };
 
 }  // namespace sparseagg

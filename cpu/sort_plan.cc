@@ -64,9 +64,24 @@ void SortPlan::Merge(Partial partial) {
 }
 
 Partial SortPlan::State() {
+  MergeAll();
+  return levels_.back();
+}
+
+Partial SortPlan::TakeState() {
+  MergeAll();
+  return std::move(levels_.back());
+}
+
+uint64_t SortPlan::MemoryBytes() const {
+  uint64_t bytes = 0;
+  for (const Partial& level : levels_) bytes += sparseagg::MemoryBytes(level);
+  return bytes;
+}
+
+void SortPlan::MergeAll() {
   while (levels_.size() > 1) MergeTop();
   if (levels_.empty()) levels_.push_back(Empty());
-  return levels_.back();
 }
 
 Partial SortPlan::Empty() const {

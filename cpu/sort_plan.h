@@ -28,9 +28,12 @@ class SortPlan : public CpuPlan {
   void Fold(std::span<const PendingUpdate> batch) override;
   void Merge(Partial partial) override;
   Partial State() override;
+  Partial TakeState() override;
+  uint64_t MemoryBytes() const override;
 
  private:
   Partial Empty() const;
+  void MergeAll();
   void MergeTop();
   std::vector<Piece> SortPieces(std::span<const PendingUpdate> batch);
   std::vector<uint64_t> Borders(std::span<const PendingUpdate> batch,

@@ -58,6 +58,9 @@ class Aggregator {
   // The state so far, exact. Does not change the result.
   virtual absl::StatusOr<Partial> Snapshot() = 0;
 
+  // Bytes that this aggregator holds now: its state and the entries that wait.
+  virtual uint64_t memory_bytes() const = 0;
+
   // The result: every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW) names the index of a
   // checked integer that does not fit. Ends the aggregator.
   virtual absl::StatusOr<Aggregate> Report() && = 0;

@@ -70,6 +70,11 @@ uint32_t SlotsPerRow(const ReduceSpec& spec) {
   return slots;
 }
 
+uint64_t MemoryBytes(const Partial& partial) {
+  return partial.rows.capacity() * sizeof(uint64_t) + partial.slots.capacity() * sizeof(Int128) +
+         partial.side.capacity() * sizeof(SideEntry);
+}
+
 Int128 EmptySlotOf(const ReduceSpec& spec) {
   Int128 slot = 0;
   AllOps::With(spec.op, [&](auto op) { slot = EmptySlot<decltype(op)>(); });

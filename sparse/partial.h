@@ -45,6 +45,9 @@ struct Partial {
   std::vector<SideEntry> side;  // sorted by (row, column)
 };
 
+// Bytes that the arrays of a partial aggregate hold.
+uint64_t MemoryBytes(const Partial& partial);
+
 // Slots of one row: the values of the row, and one more where the operator needs to know who holds
 // the row.
 uint32_t SlotsPerRow(const ReduceSpec& spec);

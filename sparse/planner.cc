@@ -26,8 +26,8 @@ struct DenseSize {
 
 DenseSize SizeOfDense(const ReduceSpec& spec) {
   const uint32_t slots = SlotsPerRow(spec);
-  const unsigned __int128 bytes =
-      static_cast<unsigned __int128>(spec.layout.num_rows) * slots * sizeof(Int128);
+  const unsigned __int128 bytes = static_cast<unsigned __int128>(spec.layout.num_rows) *
+                                  (slots * uint64_t{sizeof(Int128)} + sizeof(uint64_t));
   const auto mib = bytes >> 20;
   return {bytes,
           absl::StrCat(spec.layout.num_rows, " rows of ", slots, " slots take ",
@@ -48,6 +48,19 @@ std::string WhyDense(const ReduceSpec& spec, const Workload& workload, const Bac
                         " entries are expected");
   }
   return "";
+}
+
+// The memory that the chosen plan takes. An entry waits as it came, and may become a row of slots
+// of its own.
+void AddMemory(const BackendInfo& backend, Plan& plan) {
+  const uint64_t waiting = sizeof(uint64_t) + plan.spec.layout.row_bytes();
+  if (plan.name == kDense) {
+    plan.fixed_bytes = static_cast<uint64_t>(SizeOfDense(plan.spec).bytes);
+    plan.entry_bytes = waiting;
+  } else {
+    plan.entry_bytes =
+        waiting + sizeof(uint64_t) + uint64_t{SlotsPerRow(plan.spec)} * backend.slot_bytes;
+  }
 }
 
 }  // namespace
@@ -74,6 +87,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
     }
     plan.name = std::string(forced);
     plan.reason = "asked for";
+    AddMemory(backend, plan);
     return plan;
   }
   const std::string why_dense = has(kDense) ? WhyDense(spec, workload, backend) : "";
@@ -85,6 +99,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
   } else {
     plan.reason = "the only plan";
   }
+  AddMemory(backend, plan);
   return plan;
 }
 

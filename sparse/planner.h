@@ -24,6 +24,7 @@ struct BackendInfo {
   std::string description;  // "2 threads, oneTBB 2021.8"
   uint32_t threads = 1;
   uint64_t memory_bytes = 0;       // what the back end may use
+  uint32_t slot_bytes = 16;        // memory of one exact slot (sparse/partial.h)
   std::vector<std::string> plans;  // algorithms it has, the general one (any workload) last
 };
 
@@ -32,6 +33,8 @@ struct Plan {
   std::string reason;  // one clause for people: "4096 rows x 1 slots fit in 1 MiB"
   ReduceSpec spec;
   Workload workload;
+  uint64_t fixed_bytes = 0;  // memory that the aggregator takes at once
+  uint64_t entry_bytes = 0;  // at most this for each entry that it accumulates, until Report()
 };
 
 // INVALID_ARGUMENT (UNKNOWN_PLAN) when `forced` is not a plan of the back end; RESOURCE_EXHAUSTED

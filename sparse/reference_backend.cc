@@ -16,6 +16,8 @@
 namespace sparseagg {
 namespace {
 
+constexpr uint64_t kMapNodeBytes = 64;  // of std::map, about
+
 // One coordinate row. Which members an operator uses is written in sparse/ops/op.h.
 struct Row {
   std::vector<WideInteger> sums;  // exact sums of w * x
@@ -90,6 +92,10 @@ class ReferenceAggregator : public Aggregator {
       }
     }
     return partial;
+  }
+
+  uint64_t memory_bytes() const override {
+    return rows_.size() * (sizeof(Row) + kMapNodeBytes + SlotsPerRow(spec_) * sizeof(WideInteger));
   }
 
   absl::StatusOr<Aggregate> Report() && override {
@@ -209,6 +215,7 @@ class ReferenceBackend : public Backend {
     info_.name = "reference";
     info_.description = "one wide integer for each coordinate; the definition, slow";
     info_.memory_bytes = ~uint64_t{0};
+    info_.slot_bytes = sizeof(WideInteger) + sizeof(Row) + kMapNodeBytes;
     info_.plans = {"wide"};
   }
 

@@ -6,14 +6,6 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
-namespace {
-
-// Long enough for several folds of a 16 MiB message, short beside a round; clients back off from
-// here.
-constexpr uint64_t kRetryAfterMs = 200;
-
-}  // namespace
-
 Reservation::Reservation(Reservation&& other) noexcept
     : admission_(std::exchange(other.admission_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
@@ -34,21 +26,26 @@ Reservation Reservation::Split(uint64_t bytes) {
   return Reservation(admission_, bytes);
 }
 
-absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes) {
+void Reservation::SetBytes(uint64_t bytes) {
+  admission_->Exchange(bytes_, bytes);
+  bytes_ = bytes;
+}
+
+absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view who) {
+  const std::string needs =
+      absl::StrCat(std::string(who), " needs ", bytes, " bytes of ", words_.memory);
   if (bytes > bytes_max_) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "UPDATE_TOO_LARGE",
-                     absl::StrCat("the update needs ", bytes, " bytes of staging memory, more than",
-                                  " staging-bytes-max = ", bytes_max_,
+    return MakeError(absl::StatusCode::kResourceExhausted, words_.too_large,
+                     absl::StrCat(needs, ", more than ", words_.limit, " = ", bytes_max_,
                                   "; send fewer entries or raise the limit"));
   }
   std::lock_guard lock(mutex_);
-  if (bytes > bytes_max_ - bytes_in_use_) {
-    return WithRetryAfter(
-        MakeError(
-            absl::StatusCode::kResourceExhausted, "STAGING_FULL",
-            absl::StrCat("the update needs ", bytes, " bytes of staging memory and ",
-                         bytes_max_ - bytes_in_use_, " of ", bytes_max_, " are free; try again")),
-        kRetryAfterMs);
+  const uint64_t free = bytes_in_use_ < bytes_max_ ? bytes_max_ - bytes_in_use_ : 0;
+  if (bytes > free) {
+    absl::Status full = MakeError(
+        absl::StatusCode::kResourceExhausted, words_.full,
+        absl::StrCat(needs, " and ", free, " of ", bytes_max_, " are free; ", words_.remedy));
+    return words_.retry_after_ms == 0 ? full : WithRetryAfter(full, words_.retry_after_ms);
   }
   bytes_in_use_ += bytes;
   return Reservation(this, bytes);
@@ -62,6 +59,11 @@ uint64_t Admission::bytes_in_use() const {
 void Admission::GiveBack(uint64_t bytes) {
   std::lock_guard lock(mutex_);
   bytes_in_use_ -= bytes;
+}
+
+void Admission::Exchange(uint64_t old_bytes, uint64_t new_bytes) {
+  std::lock_guard lock(mutex_);
+  bytes_in_use_ = bytes_in_use_ - old_bytes + new_bytes;
 }
 
 }  // namespace sparseagg

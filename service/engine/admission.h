@@ -1,11 +1,12 @@
-// Admission by bytes: memory for an update is reserved from one budget before any of it is taken,
-// so that senders cannot make the server run out of memory. What does not fit now is refused with a
-// hint when to try again.
+// Admission by bytes: memory is reserved from a budget before any of it is taken, so that senders
+// cannot make the server run out of memory. The engine has two budgets: staging, for updates that
+// are not folded in yet, and aggregation, for what rounds hold of them.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ADMISSION_H_
 #define SPARSEAGG_SERVICE_ENGINE_ADMISSION_H_
 
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
@@ -23,6 +24,8 @@ class Reservation {
   ~Reservation();
 
   uint64_t bytes() const { return bytes_; }
+  // States what is really held, more or less than was reserved. REQUIRES: reserved.
+  void SetBytes(uint64_t bytes);
   // Cuts `bytes` off. REQUIRES: bytes <= bytes().
   Reservation Split(uint64_t bytes);
 
@@ -34,22 +37,41 @@ class Reservation {
   uint64_t bytes_ = 0;
 };
 
+// What a budget is called in its errors.
+struct BudgetWords {
+  const char* memory;           // "staging memory"
+  const char* limit;            // the flag: "staging-bytes-max"
+  const char* full;             // reason when the bytes do not fit now
+  const char* too_large;        // reason when they never will
+  const char* remedy;           // what to do when they do not fit now
+  uint64_t retry_after_ms = 0;  // 0: waiting alone does not help
+};
+inline constexpr BudgetWords kStagingBudget = {
+    "staging memory", "staging-bytes-max", "STAGING_FULL", "UPDATE_TOO_LARGE", "try again",
+    // Long enough for several folds of a 16 MiB message, short beside a round.
+    200};
+inline constexpr BudgetWords kAggregationBudget = {
+    "aggregation memory", "aggregation-bytes-max", "AGGREGATION_FULL", "AGGREGATION_FULL",
+    "delete rounds that are done with, or raise the limit"};
+
 // Thread-safe.
 class Admission {
  public:
-  explicit Admission(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  explicit Admission(uint64_t bytes_max, const BudgetWords& words = kStagingBudget)
+      : bytes_max_(bytes_max), words_(words) {}
 
-  // RESOURCE_EXHAUSTED: STAGING_FULL, with a time to wait, when the bytes do not fit now;
-  // UPDATE_TOO_LARGE when they never will.
-  absl::StatusOr<Reservation> Reserve(uint64_t bytes);
+  // RESOURCE_EXHAUSTED with the budget's reasons. `who` begins the message.
+  absl::StatusOr<Reservation> Reserve(uint64_t bytes, std::string_view who = "the update");
 
   uint64_t bytes_in_use() const;
 
  private:
   friend class Reservation;
   void GiveBack(uint64_t bytes);
+  void Exchange(uint64_t old_bytes, uint64_t new_bytes);
 
   const uint64_t bytes_max_;
+  const BudgetWords words_;
   mutable std::mutex mutex_;
   uint64_t bytes_in_use_ = 0;
 };

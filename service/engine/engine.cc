@@ -67,6 +67,11 @@ absl::StatusOr<std::shared_ptr<Upload>> ResumeCounted(std::shared_ptr<Round> rou
   return std::make_shared<CountedUpload>(std::move(round), record, total_bytes);
 }
 
+uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
+  return limits.aggregation_bytes_max != 0 ? limits.aggregation_bytes_max
+                                           : backend.info().memory_bytes;
+}
+
 class EngineImpl : public Engine {
  public:
   EngineImpl(EngineOptions options, Backend& backend, UpdateStore& store)
@@ -74,6 +79,7 @@ class EngineImpl : public Engine {
         backend_(backend),
         store_(store),
         admission_(options_.limits.staging_bytes_max),
+        aggregation_(AggregationBytes(options_.limits, backend), kAggregationBudget),
         rounds_(options_.limits.rounds_max),
         uploads_(options_.limits.open_uploads_max, admission_),
         executor_(options_.worker_threads) {}
@@ -128,6 +134,7 @@ class EngineImpl : public Engine {
   Backend& backend_;
   UpdateStore& store_;
   Admission admission_;
+  Admission aggregation_;
   RoundTable rounds_;
   UploadTable uploads_;
   std::atomic<uint64_t> rounds_named_ = 0;
@@ -148,7 +155,8 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Round> round, rounds_.FindRequest(normal));
   if (round != nullptr) return round->Snapshot();
 
-  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers, TensorReducers::Make(normal.spec, backend_));
+  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
+                             TensorReducers::Make(normal.spec, backend_, aggregation_));
   const std::string id = args.round_id.empty() ? NewRoundId() : args.round_id;
   round = std::make_shared<Round>(absl::StrCat(std::string(kRoundPrefix), id), std::move(reducers),
                                   RoundServices{options_, store_, executor_});
@@ -262,7 +270,8 @@ absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundS
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
-  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers, TensorReducers::Make(stateless, backend_));
+  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
+                             TensorReducers::Make(stateless, backend_, aggregation_));
   return MakeReduction(std::move(reducers), options_, admission_);
 }
 

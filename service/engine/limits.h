@@ -13,9 +13,11 @@ struct Limits {
   uint64_t update_nnz_max = uint64_t{1} << 31;      // entries of one tensor of one update
   uint64_t staging_bytes_max = uint64_t{4}
                                << 30;  // updates received and not yet folded in, all rounds
-  uint64_t round_tensors_max = 1024;   // tensors of one round
-  uint64_t rounds_max = 1000;          // rounds that exist at a time, in any state
-  uint64_t open_uploads_max = 4096;    // chunked updates under way
+  // What rounds hold: accumulators, entries that wait, results. 0: what the back end may use.
+  uint64_t aggregation_bytes_max = 0;
+  uint64_t round_tensors_max = 1024;  // tensors of one round
+  uint64_t rounds_max = 1000;         // rounds that exist at a time, in any state
+  uint64_t open_uploads_max = 4096;   // chunked updates under way
   uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
 };
 

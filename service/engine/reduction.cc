@@ -35,9 +35,10 @@ class ReductionState {
   absl::StatusOr<Receipt> Add(const UpdateHeader& header, std::span<const EncodedTensor> tensors,
                               Reservation& staging) {
     SPARSEAGG_RETURN_IF_ERROR(CheckHeader(header));
-    SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                               PlanUpdate(spec(), HeadersOf(tensors), options_.limits));
+    const std::vector<EncodedHeader> headers = HeadersOf(tensors);
+    SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(spec(), headers, options_.limits));
     SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(tensors));
+    SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveGrowth(headers, plan));
     if (staging.bytes() < plan.staged_bytes) {
       SPARSEAGG_ASSIGN_OR_RETURN(staging, admission_.Reserve(plan.staged_bytes));
     }

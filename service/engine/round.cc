@@ -104,9 +104,10 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
                              services_.store.Put(update.record, update.payload));
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);
 
-  strand_.Post([self = shared_from_this(), staged = std::move(update.staged),
-                weight = update.record.weight,
-                held = std::move(staging)]() mutable { self->Fold(std::move(staged), weight); });
+  strand_.Post(
+      [self = shared_from_this(), staged = std::move(update.staged), weight = update.record.weight,
+       held = std::move(staging),
+       growth = std::move(update.growth)]() mutable { self->Fold(std::move(staged), weight); });
   {
     std::lock_guard lock(mutex_);
     CountAcceptedLocked(update, nnz);
@@ -222,6 +223,7 @@ absl::Status Round::Delete() {
   std::lock_guard lock(mutex_);
   books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
   result_.reset();
+  result_memory_ = {};
   deleted_ = true;
   return absl::OkStatus();
 }
@@ -269,6 +271,7 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
     ++books_.revision;
     result->manifest = std::move(manifest);
     result_ = std::move(result);
+    result_memory_ = reducers->TakeMemory();
     reducers_.reset();
     lock.unlock();
     const absl::Status erased = services_.store.ErasePayloads(name_);

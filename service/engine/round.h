@@ -36,6 +36,7 @@ struct PreparedUpdate {
       payload;  // in the order of the specification, indices before values
   uint64_t payload_bytes = 0;
   StagedTensors staged;
+  Reservation growth;  // of the round's memory, until the update is folded in
 };
 
 // Thread-safe. Owned by std::shared_ptr: folds under way keep it alive.
@@ -106,6 +107,7 @@ class Round : public std::enable_shared_from_this<Round> {
   std::map<std::string, uint64_t> rejected_;
   uint64_t duplicates_ = 0;
   std::shared_ptr<const PublishedResult> result_;
+  Reservation result_memory_;
   bool deleted_ = false;
 };
 

@@ -43,8 +43,8 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   if (!counted.has_value()) {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round.OpenReducers());
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                             PlanUpdate(round.spec(), HeadersOf(tensors), limits));
+  const std::vector<EncodedHeader> headers = HeadersOf(tensors);
+  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(round.spec(), headers, limits));
   SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(tensors));
   if (counted.has_value()) {
     // The store knows the contributor, so it compares and answers, and counts nothing: no need to
@@ -55,9 +55,11 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   if (staging.bytes() < plan.staged_bytes) {
     SPARSEAGG_ASSIGN_OR_RETURN(staging, admission.Reserve(plan.staged_bytes));
   }
+  SPARSEAGG_ASSIGN_OR_RETURN(Reservation growth, reducers->ReserveGrowth(headers, plan));
   SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, reducers->Stage(tensors, plan, header.weight));
   PreparedUpdate update = Identify(round, header, tensors, plan);
   update.staged = std::move(staged);
+  update.growth = std::move(growth);
   return round.Commit(update, staging);
 }
 

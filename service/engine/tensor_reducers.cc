@@ -9,15 +9,22 @@
 namespace sparseagg {
 
 absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
-                                                                     Backend& backend) {
-  std::unique_ptr<TensorReducers> reducers(new TensorReducers(spec, backend.info().name));
+                                                                     Backend& backend,
+                                                                     Admission& aggregation) {
+  std::unique_ptr<TensorReducers> reducers(
+      new TensorReducers(spec, backend.info().name, aggregation));
+  uint64_t fixed_bytes = 0;
   for (const TensorSpec& tensor : spec.tensors) {
     Reducer reducer;
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.spec, MakeReduceSpec(tensor));
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.plan,
                                MakePlan(reducer.spec, Workload{}, backend.info(), tensor.plan));
-    SPARSEAGG_ASSIGN_OR_RETURN(reducer.aggregator, backend.NewAggregator(reducer.plan));
+    fixed_bytes += reducer.plan.fixed_bytes;
     reducers->reducers_.push_back(std::move(reducer));
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(fixed_bytes, "the round"));
+  for (Reducer& reducer : reducers->reducers_) {
+    SPARSEAGG_ASSIGN_OR_RETURN(reducer.aggregator, backend.NewAggregator(reducer.plan));
   }
   return reducers;
 }
@@ -51,22 +58,39 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
   return staged;
 }
 
+absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
+                                                          const UpdatePlan& plan) const {
+  // A header's nnz is within the limits: its payload has that many entries.
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    bytes += headers[plan.order[i]].nnz * reducers_[i].plan.entry_bytes;
+  }
+  return aggregation_.Reserve(bytes);
+}
+
 absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
+  uint64_t bytes = 0;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Accumulate(std::move(update[i]), weight));
+    bytes += reducers_[i].aggregator->memory_bytes();
   }
+  memory_.SetBytes(bytes);
   return absl::OkStatus();
 }
 
 absl::StatusOr<PublishedResult> TensorReducers::Report() {
   PublishedResult result;
   result.spec = spec_;
+  uint64_t bytes = 0;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
     result.manifest.infinite_values += aggregate.infinite_values;
+    bytes += aggregate.tensor.indices.size() * sizeof(uint64_t) + aggregate.tensor.values.size();
+    reducers_[i].aggregator.reset();
     result.tensors.push_back(std::move(aggregate.tensor));
     result.result_specs.push_back(ResultSpec(spec_.tensors[i]));
   }
+  memory_.SetBytes(bytes);
   return result;
 }
 

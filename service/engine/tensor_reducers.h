@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "service/engine/admission.h"
 #include "service/engine/engine.h"
 #include "service/engine/update.h"
 
@@ -20,10 +21,11 @@ using StagedTensors = std::vector<StagedUpdate>;
 
 class TensorReducers {
  public:
-  // Plans every tensor. Errors are those of MakeReduceSpec(), MakePlan() and
-  // Backend::NewAggregator().
+  // Plans every tensor. Errors are those of MakeReduceSpec(), MakePlan(), of `aggregation`, which
+  // the memory comes from, and of Backend::NewAggregator().
   static absl::StatusOr<std::unique_ptr<TensorReducers>> Make(const RoundSpec& spec,
-                                                              Backend& backend);
+                                                              Backend& backend,
+                                                              Admission& aggregation);
 
   const RoundSpec& spec() const { return spec_; }
   // Names, plans and reasons; the counters are 0.
@@ -34,13 +36,22 @@ class TensorReducers {
   absl::StatusOr<StagedTensors> Stage(std::span<const EncodedTensor> tensors,
                                       const UpdatePlan& plan, float weight) const;
 
-  // Folds an update into every tensor. After an error the reducers are of no more use: some tensors
+  // Reserves the most that accumulating an update of these headers can take. Thread-safe, also
+  // beside the rest.
+  absl::StatusOr<Reservation> ReserveGrowth(std::span<const EncodedHeader> headers,
+                                            const UpdatePlan& plan) const;
+
+  // Folds an update into every tensor; afterwards this accounts for its own memory, and the growth
+  // reserved for the update can go. After an error the reducers are of no more use: some tensors
   // may have it.
   absl::Status Accumulate(StagedTensors update, float weight);
 
   // The results, with manifest.infinite_values set and the rest of the manifest empty. Ends the
   // reducers.
   absl::StatusOr<PublishedResult> Report();
+
+  // The reservation for what the results hold. After Report().
+  Reservation TakeMemory() { return std::move(memory_); }
 
  private:
   struct Reducer {
@@ -49,11 +60,13 @@ class TensorReducers {
     std::unique_ptr<Aggregator> aggregator;
   };
 
-  TensorReducers(RoundSpec spec, std::string backend)
-      : spec_(std::move(spec)), backend_(std::move(backend)) {}
+  TensorReducers(RoundSpec spec, std::string backend, Admission& aggregation)
+      : spec_(std::move(spec)), backend_(std::move(backend)), aggregation_(aggregation) {}
 
   RoundSpec spec_;
   std::string backend_;
+  Admission& aggregation_;
+  Reservation memory_;  // what the aggregators hold, or the results
   std::vector<Reducer> reducers_;
 };
 

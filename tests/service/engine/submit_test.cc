@@ -1,5 +1,7 @@
 // What becomes of an update: its receipt, its place in the result, and every reason to refuse it.
 #include <limits>
+#include <numeric>
+#include <thread>
 
 #include "tests/service/engine/testing.h"
 
@@ -206,6 +208,51 @@ TEST(SubmitLimitsTest, RefusesWhatIsBeyondTheLimitsBeforeItLooksAtThePayload) {
   EXPECT_THAT(
       engine.Submit(TestUpdate(round, "c").Add<float>(spec, {1, 2, 3, 4}, {1, 1, 1, 1})).status(),
       too_large);
+}
+
+TEST(SubmitLimitsTest, RoundsHoldNoMoreMemoryThanTheyMay) {
+  TestEngine engine;
+  engine.options.limits.aggregation_bytes_max = 64 << 10;
+  const auto full = FailsWith(absl::StatusCode::kResourceExhausted, "AGGREGATION_FULL");
+  TensorSpec spec = Sparse("emb", 2000);
+  spec.plan = "sort";
+  const std::string round = engine.Create({spec}).name;
+  const auto update = [&](const std::string& name, const std::string& contributor, int64_t first) {
+    std::vector<int64_t> rows(500);
+    std::iota(rows.begin(), rows.end(), first);
+    return TestUpdate(name, contributor).Add<float>(spec, rows, std::vector<float>(500, 1.0f));
+  };
+  absl::Status status;
+  int counted = 0;
+  for (; status.ok() && counted < 1000; ++counted) {
+    status =
+        engine.Submit(update(round, "c" + std::to_string(counted), counted % 4 * 500)).status();
+  }
+  EXPECT_THAT(status, full);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("aggregation memory"));
+  EXPECT_GT(counted, 1);
+  EXPECT_EQ(engine->GetRound(round)->contributors, static_cast<uint64_t>(counted - 1));
+
+  // A round that is given up and deleted gives its memory back, as soon as its last fold has ended.
+  ASSERT_TRUE(engine->AbortRound(round).ok());
+  ASSERT_TRUE(engine->DeleteRound(round).ok());
+  const std::string next = engine.Create({spec}).name;
+  do {
+    std::this_thread::yield();
+    status = engine.Submit(update(next, "a", 0)).status();
+  } while (ErrorReason(status) == "AGGREGATION_FULL");
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(SubmitLimitsTest, ADenseRoundIsRefusedBeforeItsMemoryIsTaken) {
+  TestEngine engine;
+  engine.options.limits.aggregation_bytes_max = 1 << 20;
+  TensorSpec spec = Sparse("emb", 1000);
+  EXPECT_TRUE(engine->CreateRound({.round_id = "small", .spec = {.tensors = {spec}}}).ok());
+  spec = Sparse("emb", 500'000);
+  spec.plan = "dense";
+  EXPECT_THAT(engine->CreateRound({.round_id = "large", .spec = {.tensors = {spec}}}).status(),
+              FailsWith(absl::StatusCode::kResourceExhausted, "AGGREGATION_FULL"));
 }
 
 TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
