@@ -7,6 +7,8 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <random>
 #include <utility>
 
@@ -53,6 +55,14 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   arguments.SetUserAgentPrefix("sparseagg-cpp");
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// A channel gets on with connecting only while something waits on it: a thread that merely slept
+// would find it as it left it.
+void SleepWhileConnecting(grpc::Channel& channel, uint64_t ms) {
+  const auto end = std::chrono::system_clock::now() + std::chrono::milliseconds(ms);
+  while (channel.WaitForStateChange(channel.GetState(/*try_to_connect=*/true), end)) {
+  }
 }
 
 }  // namespace
@@ -125,7 +135,11 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
   auto impl = std::make_unique<Impl>();
   impl->target = target;
   impl->options = std::move(options);
-  impl->stub = v1::AggregationService::NewStub(MakeChannel(target));
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(target);
+  impl->stub = v1::AggregationService::NewStub(channel);
+  if (!impl->options.sleep) {
+    impl->options.sleep = [channel](uint64_t ms) { SleepWhileConnecting(*channel, ms); };
+  }
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -266,6 +267,22 @@ class CliTest(unittest.TestCase):
         self.assertIn(dead, self.error("healthcheck", server=dead, code=3))
         answer = json.loads(self.run_cli("info", "--json", "--attempts", "1", server=dead, code=3).stderr)
         self.assertEqual((answer["error"]["reason"], answer["error"]["exit_code"]), ("CANNOT_CONNECT", 3))
+
+    def test_a_server_that_comes_late_is_reached(self) -> None:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            address = "127.0.0.1:%d" % listener.getsockname()[1]
+            info = subprocess.Popen([BINARY, "info", "--attempts", "7", "--server", address],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            listener.accept()[0].close()  # the first attempt has failed
+        server = subprocess.Popen([BINARY, "serve", "--listen", address],
+                                  stdout=self.log, stderr=self.log)
+        _, error = info.communicate(timeout=120)
+        server.terminate()
+        self.assertEqual(server.wait(timeout=60), 0)
+        self.assertEqual(info.returncode, 0, error)
 
     def test_healthcheck_and_info(self) -> None:
         self.run_cli("healthcheck")
