@@ -4,8 +4,12 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,12 +41,39 @@ void SetLimits(const Limits& limits, grpc::ServerBuilder& builder) {
 // Time for connections without calls to close in good order.
 constexpr std::chrono::milliseconds kGoodbye{200};
 
+// Whether a server answers on a unix socket already: gRPC would remove its file and take its place.
+bool IsServed(const std::string& listen) {
+  std::string_view path = listen;
+  for (std::string_view prefix : {"unix://", "unix:"}) {
+    if (path.starts_with(prefix)) path.remove_prefix(prefix.size());
+  }
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() == listen.size() || path.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (probe < 0) return false;
+  const bool served =
+      connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(probe);
+  return served;
+}
+
+absl::Status CannotListen(const std::string& listen) {
+  return MakeError(
+      absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
+      absl::StrCat(
+          "cannot listen on ", listen,
+          ": the address is in use or not one of this machine's; choose another with --listen"));
+}
+
 }  // namespace
 
 GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info) : service_(engine, std::move(info)) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen,
                                                               Engine& engine, v1::ServerInfo info) {
+  if (IsServed(listen)) return CannotListen(listen);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<GrpcServer> started(new GrpcServer(engine, std::move(info)));
@@ -54,11 +85,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   builder.RegisterService(&started->service_);
   started->server_ = builder.BuildAndStart();
   if (started->server_ == nullptr || port == 0) {
-    return MakeError(
-        absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
-        absl::StrCat(
-            "cannot listen on ", listen,
-            ": the address is in use or not one of this machine's; choose another with --listen"));
+    return CannotListen(listen);
   }
   const bool is_unix_socket = listen.starts_with("unix:");
   started->port_ = is_unix_socket ? 0 : port;
