@@ -86,7 +86,6 @@ absl::StatusOr<PublishedResult> TensorReducers::Report() {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
     result.manifest.infinite_values += aggregate.infinite_values;
     bytes += aggregate.tensor.indices.size() * sizeof(uint64_t) + aggregate.tensor.values.size();
-    reducers_[i].aggregator.reset();
     result.tensors.push_back(std::move(aggregate.tensor));
     result.result_specs.push_back(ResultSpec(spec_.tensors[i]));
   }
