@@ -38,8 +38,8 @@ struct Aggregate {
   uint64_t infinite_values = 0;  // values whose exact result is beyond the range of the value type
 };
 
-// One tensor of one round on one back end. Stage() is thread-safe; the rest is for one thread at a
-// time.
+// One tensor of one round on one back end. Stage() is thread-safe, also beside the rest and after
+// Report(); the rest is for one thread at a time.
 class Aggregator {
  public:
   virtual ~Aggregator() = default;
