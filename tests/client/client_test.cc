@@ -157,15 +157,15 @@ TEST_F(ClientTest, StopsAnUploadThatIsRefused) {
 TEST_F(ClientTest, ResumesAnUploadAfterBrokenConnections) {
   const TensorSpec big{"big", ValueType::kF32, {int64_t{1} << 20}, 1};
   Tensor tensor = MakeEmptyTensor(big).value();
-  for (uint64_t i = 0; i < 500'000; ++i) tensor.indices.push_back(i * 2);
+  for (uint64_t i = 0; i < 100'000; ++i) tensor.indices.push_back(i * 2);
   tensor.values = sparseagg::testing::BytesOf(std::vector<float>(tensor.indices.size(), 1.5f));
   const std::string name = client_->CreateRound(RoundOf({big}))->name;
 
-  // No connection carries the 4 MB of the update, so only an upload that goes on can succeed.
-  CuttingProxy proxy(server_.grpc().port(), 1'500'000);
+  // No connection carries the 800 kB of the update, so only an upload that goes on can succeed.
+  CuttingProxy proxy(server_.grpc().port(), 300'000);
   ClientOptions options = Impatient();
   options.unary_bytes_max = 0;
-  options.chunk_bytes = 64 << 10;
+  options.chunk_bytes = 16 << 10;
   options.retry = {1000, 1, 20};
   const auto cut = Client::Connect(proxy.address(), options).value();
   const absl::StatusOr<Receipt> receipt = cut->Submit(name, From("a", tensor));
