@@ -11,7 +11,7 @@
 
 #include "sparse/backend.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 }  // namespace CLI
 

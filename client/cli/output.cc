@@ -213,7 +213,7 @@ std::string FormatBytes(uint64_t bytes) {
   size_t unit = 0;
   auto amount = static_cast<double>(bytes);
   for (; amount >= 1024; ++unit) amount /= 1024;
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, kUnits[unit]);
 }
 
 void Print(const std::string& text) {

@@ -45,9 +45,8 @@ void Print(const client::Tensor& tensor) {
   for (uint64_t entry = 0; entry < tensor.nnz(); ++entry) {
     float row[kRowWidth];
     std::memcpy(row, tensor.values.data() + entry * sizeof(row), sizeof(row));
-    std::printf("row %6llu: %g %g %g %g\n",
-                static_cast<unsigned long long>(tensor.indices[entry]), row[0], row[1], row[2],
-                row[3]);
+    std::printf("row %6llu: %g %g %g %g\n", static_cast<unsigned long long>(tensor.indices[entry]),
+                row[0], row[1], row[2], row[3]);
   }
 }
 

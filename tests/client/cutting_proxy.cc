@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 namespace sparseagg::testing {
 namespace {
@@ -39,9 +41,11 @@ CuttingProxy::CuttingProxy(int port, uint64_t bytes_max)
     : port_(port), bytes_max_(bytes_max), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
-  bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
-  listen(listener_, 16);
-  getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener_, raw, size) != 0 || listen(listener_, 16) != 0 ||
+      getsockname(listener_, raw, &size) != 0) {
+    throw std::system_error(errno, std::generic_category(), "proxy");
+  }
   address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   acceptor_ = std::thread([this] { Accept(); });
 }
@@ -62,7 +66,9 @@ void CuttingProxy::Accept() {
     ++connections_;
     const int server = socket(AF_INET, SOCK_STREAM, 0);
     const sockaddr_in address = Loopback(port_);
-    connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    if (connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+      shutdown(client, SHUT_RDWR);  // as the server would
+    }
     const std::lock_guard lock(mutex_);
     sockets_.push_back(client);
     sockets_.push_back(server);

@@ -61,7 +61,7 @@ std::vector<T> ValuesOf(const client::Tensor& tensor) {
 }
 
 template <class T>
-client::Tensor MakeTensor(TensorSpec spec, std::vector<uint64_t> rows,
+client::Tensor MakeTensor(const TensorSpec& spec, std::vector<uint64_t> rows,
                           const std::vector<T>& values) {
   client::Tensor tensor = client::MakeEmptyTensor(spec).value();
   tensor.indices = std::move(rows);
