@@ -1,27 +1,22 @@
-// Parallel loops of the CPU back end, on a bounded number of oneTBB threads.
+// Parallel loops of the CPU back end, on a bounded number of oneTBB threads. oneTBB itself is seen
+// by parallel.cc only.
 #ifndef SPARSEAGG_CPU_PARALLEL_H_
 #define SPARSEAGG_CPU_PARALLEL_H_
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
+#include <memory>
 
 #include "sparse/host_device.h"
 
 namespace sparseagg {
 
-// Thread-safe: several aggregators share one arena.
+// Thread-safe: several aggregators share one.
 class Parallel {
  public:
   // Work is cut for `threads` threads; at most as many run as the machine has.
-  explicit Parallel(uint32_t threads)
-      : arena_(
-            static_cast<int>(std::min(threads, std::max(1u, std::thread::hardware_concurrency())))),
-        threads_(threads) {}
+  explicit Parallel(uint32_t threads);
+  ~Parallel();
 
   uint32_t threads() const { return threads_; }
 
@@ -29,30 +24,29 @@ class Parallel {
   // Exceptions of f (no memory) come out of here.
   template <class F>
   void For(size_t n, const F& f) {
-    if (n == 0) return;
-    if (n == 1 || threads_ == 1) {
-      for (size_t i = 0; i < n; ++i) f(i);
-      return;
-    }
-    char fork = 0;
-    char join = 0;
-    SPARSEAGG_TSAN_RELEASE(&fork);
-    arena_.execute([&] {
-      tbb::parallel_for(
-          size_t{0}, n,
-          [&](size_t i) {
-            SPARSEAGG_TSAN_ACQUIRE(&fork);
-            f(i);
-            SPARSEAGG_TSAN_RELEASE(&join);
-          },
-          tbb::simple_partitioner());
-    });
-    SPARSEAGG_TSAN_ACQUIRE(&join);
+    SPARSEAGG_TSAN_RELEASE(&sync_);
+    Run(n, &CallBody<F>, &f);
+    SPARSEAGG_TSAN_ACQUIRE(&sync_);
   }
 
  private:
-  tbb::task_arena arena_;
-  uint32_t threads_;
+  class Arena;
+  using Body = void (*)(const void* f, size_t i);
+
+  template <class F>
+  static void CallBody(const void* f, size_t i) {
+    SPARSEAGG_TSAN_ACQUIRE(&sync_);
+    (*static_cast<const F*>(f))(i);
+    SPARSEAGG_TSAN_RELEASE(&sync_);
+  }
+
+  void Run(size_t n, Body body, const void* f);
+
+  // Where ThreadSanitizer is told of fork and join, which it cannot see inside oneTBB.
+  static inline char sync_ = 0;
+
+  const uint32_t threads_;
+  std::unique_ptr<Arena> arena_;
 };
 
 }  // namespace sparseagg
