@@ -62,7 +62,7 @@ SPARSEAGG_HOST_DEVICE inline int BitWidth(UInt128 value) {
   return low == 0 ? 0 : 64 - CountLeadingZeros(low);
 }
 
-// 2^exponent * integer for an integer of at most 53 bits, correctly even where 2^exponent itself is
+// 2^exponent * integer for an integer of at most 2^53, correctly even where 2^exponent itself is
 // not a double. Infinity when the product is too large. REQUIRES: the product is a multiple of
 // 2^-1074.
 SPARSEAGG_HOST_DEVICE inline double ScaleExact(uint64_t integer, int exponent) {
@@ -72,7 +72,8 @@ SPARSEAGG_HOST_DEVICE inline double ScaleExact(uint64_t integer, int exponent) {
   if (first > 1023) return BitCast<double>(uint64_t{0x7FF} << 52);
   if (first < -1022)
     return BitCast<double>(integer << (exponent + 1074));  // subnormal: bits are the multiple
-  const uint64_t fraction = (integer << (52 - top)) & ((uint64_t{1} << 52) - 1);
+  const uint64_t significand = top > 52 ? integer >> 1 : integer << (52 - top);  // top 53: 2^53
+  const uint64_t fraction = significand & ((uint64_t{1} << 52) - 1);
   return BitCast<double>((static_cast<uint64_t>(first + 1023) << 52) | fraction);
 }
 

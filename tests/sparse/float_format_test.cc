@@ -110,6 +110,13 @@ TEST(FloatFormat, SubnormalsAreKeptAndRoundedOnce) {
   EXPECT_EQ(Bits(RoundScaled(-1, -400, kFormatF32)), Bits(0.0)) << "underflow is +0";
 }
 
+TEST(FloatFormat, RoundingMayCarryIntoTheNextPowerOfTwo) {
+  EXPECT_EQ(RoundScaled((Int128{1} << 54) - 1, 0, kFormatF64), 0x1p54);
+  EXPECT_EQ(RoundScaled((Int128{1} << 25) - 1, 0, kFormatF32), 0x1p25);
+  EXPECT_EQ(RoundScaled((Int128{1} << 54) - 1, -1076, kFormatF64), 0x1p-1022)
+      << "to a normal number";
+}
+
 TEST(FloatFormat, BeyondTheRangeIsInfinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(RoundScaled(65519, 0, kFormatF16), 65504);
