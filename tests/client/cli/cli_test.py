@@ -39,10 +39,12 @@ class CliTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.folder.name)
         port_file = cls.path / "port"
-        cls.log = open(cls.path / "serve.log", "w")
+        cls.log = open(cls.path / "serve.log", "w")  # noqa: SIM115 - tearDownClass closes it
         cls.server = subprocess.Popen(
             [BINARY, "serve", "--listen", "127.0.0.1:0", "--port-file", str(port_file)],
-            stdout=cls.log, stderr=cls.log)
+            stdout=cls.log,
+            stderr=cls.log,
+        )
         cls.address = wait_for_port(cls.server, port_file)
 
     @classmethod
@@ -53,10 +55,18 @@ class CliTest(unittest.TestCase):
         cls.folder.cleanup()
         assert code == 0, f"the server ended with {code}"
 
-    def run_cli(self, *args, server: str | None = None, code: int = 0) -> subprocess.CompletedProcess:
+    def run_cli(
+        self, *args, server: str | None = None, code: int = 0
+    ) -> subprocess.CompletedProcess:
         environment = dict(os.environ, SPARSEAGG_SERVER=server or self.address)
-        result = subprocess.run([BINARY, *map(str, args)], env=environment, cwd=self.path,
-                                capture_output=True, text=True, timeout=120)
+        result = subprocess.run(
+            [BINARY, *map(str, args)],
+            env=environment,
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return result
 
@@ -71,8 +81,11 @@ class CliTest(unittest.TestCase):
     def matrix(self, name: str, seed: int, dtype="f4", shape=(200, 300)) -> sp.coo_matrix:
         rng = np.random.default_rng(seed)
         matrix = sp.random(*shape, density=0.05, format="coo", random_state=rng)
-        matrix.data = (rng.integers(-8, 8, matrix.nnz).astype(dtype) if dtype[0] != "u"
-                       else rng.integers(0, 8, matrix.nnz).astype(dtype))
+        matrix.data = (
+            rng.integers(-8, 8, matrix.nnz).astype(dtype)
+            if dtype[0] != "u"
+            else rng.integers(0, 8, matrix.nnz).astype(dtype)
+        )
         sp.save_npz(self.path / name, matrix)
         return matrix
 
@@ -86,15 +99,23 @@ class CliTest(unittest.TestCase):
             matrices = [self.matrix(f"{dtype}-{i}.npz", i, dtype) for i in range(3)]
             sp.save_npz(self.path / "csr.npz", matrices[1].tocsr(), compressed=True)
             sp.save_npz(self.path / "csc.npz", matrices[2].tocsc(), compressed=False)
-            self.run_cli("reduce", "--local", "-o", "out.npz", f"{dtype}-0.npz", "csr.npz", "csc.npz")
+            self.run_cli(
+                "reduce", "--local", "-o", "out.npz", f"{dtype}-0.npz", "csr.npz", "csc.npz"
+            )
             result = self.load("out.npz")
             self.assertEqual(result.dtype, np.dtype(dtype))
             np.testing.assert_array_equal(result.toarray(), sum(m.toarray() for m in matrices))
 
     def test_half_precision(self) -> None:
         # SciPy cannot compute with f2, but its layout can hold it.
-        np.savez(self.path / "f2.npz", format=np.array(b"coo"), shape=np.array([4, 4]),
-                 data=np.array([1.5, -2], "f2"), row=np.array([1, 3], "i4"), col=np.array([0, 2], "i4"))
+        np.savez(
+            self.path / "f2.npz",
+            format=np.array(b"coo"),
+            shape=np.array([4, 4]),
+            data=np.array([1.5, -2], "f2"),
+            row=np.array([1, 3], "i4"),
+            col=np.array([0, 2], "i4"),
+        )
         self.run_cli("reduce", "--local", "-o", "f2-out.npz", "f2.npz", "f2.npz")
         with np.load(self.path / "f2-out.npz") as result:
             self.assertEqual(result["data"].dtype, np.float16)
@@ -106,8 +127,9 @@ class CliTest(unittest.TestCase):
         symmetric = sp.coo_matrix(matrix.toarray()[:50, :50] + matrix.toarray()[:50, :50].T)
         scipy.io.mmwrite(self.path / "sym.mtx", symmetric, symmetry="symmetric")
         self.run_cli("reduce", "--local", "-o", "mm-out.mtx", "mm.mtx", "mm.npz")
-        np.testing.assert_array_equal(scipy.io.mmread(self.path / "mm-out.mtx").toarray(),
-                                      2 * matrix.toarray())
+        np.testing.assert_array_equal(
+            scipy.io.mmread(self.path / "mm-out.mtx").toarray(), 2 * matrix.toarray()
+        )
         self.run_cli("reduce", "--local", "-o", "sym-out.npz", "sym.mtx")
         np.testing.assert_array_equal(self.load("sym-out.npz").toarray(), symmetric.toarray())
 
@@ -116,15 +138,23 @@ class CliTest(unittest.TestCase):
         dense[3, 4] = dense[10, 29] = 1
         indices = np.array(np.nonzero(dense)).T  # a transposed view: NumPy stores it columns first
         self.assertTrue(indices.flags.f_contiguous)
-        np.savez(self.path / "fortran.npz", indices=indices, values=dense[dense != 0],
-                 dense_shape=np.array(dense.shape))
+        np.savez(
+            self.path / "fortran.npz",
+            indices=indices,
+            values=dense[dense != 0],
+            dense_shape=np.array(dense.shape),
+        )
         self.run_cli("reduce", "--local", "-o", "fortran-out.npz", "fortran.npz")
         np.testing.assert_array_equal(self.load("fortran-out.npz").toarray(), dense)
 
     def test_malformed_files_are_named_in_one_line(self) -> None:
-        (self.path / "bad.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n")
-        self.assertIn("bad.mtx: line 3: row 3 is not in [1, 2]",
-                      self.error("reduce", "--local", "-o", "o.npz", "bad.mtx"))
+        (self.path / "bad.mtx").write_text(
+            "%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n"
+        )
+        self.assertIn(
+            "bad.mtx: line 3: row 3 is not in [1, 2]",
+            self.error("reduce", "--local", "-o", "o.npz", "bad.mtx"),
+        )
         (self.path / "bad.npz").write_bytes(b"PK\x03\x04 not really")
         self.assertIn("bad.npz", self.error("reduce", "--local", "-o", "o.npz", "bad.npz"))
         np.savez(self.path / "bool.npz", w=np.array([True]))
@@ -139,11 +169,20 @@ class CliTest(unittest.TestCase):
             self.matrix(f"same-{i}.npz", i)
             rng = np.random.default_rng(i)
             indices = np.sort(rng.integers(0, 50, (40, 1)), axis=0)
-            np.savez(self.path / f"hybrid-{i}.npz", **{
-                "emb/indices": indices, "emb/values": rng.standard_normal((40, 3)).astype("f4"),
-                "emb/dense_shape": np.array([50, 3]), "bias": rng.standard_normal(7)})
-        backends = [b["name"] for b in json.loads(self.run_cli("info", "--json").stdout)["backends"]
-                    if b["available"]]
+            np.savez(
+                self.path / f"hybrid-{i}.npz",
+                **{
+                    "emb/indices": indices,
+                    "emb/values": rng.standard_normal((40, 3)).astype("f4"),
+                    "emb/dense_shape": np.array([50, 3]),
+                    "bias": rng.standard_normal(7),
+                },
+            )
+        backends = [
+            b["name"]
+            for b in json.loads(self.run_cli("info", "--json").stdout)["backends"]
+            if b["available"]
+        ]
         self.assertIn("cpu", backends)
         for op in ("sum", "weighted_mean", "mean_of_contributors", "count", "min", "max"):
             for kind in ("same", "hybrid"):
@@ -152,12 +191,18 @@ class CliTest(unittest.TestCase):
                 self.run_cli("reduce", *flags, "-o", "server.npz", *files)
                 expected = (self.path / "server.npz").read_bytes()
                 for backend in backends:
-                    self.run_cli("reduce", "--local", "--backend", backend, *flags, "-o", "local.npz", *files)
-                    self.assertEqual((self.path / "local.npz").read_bytes(), expected, (op, kind, backend))
+                    self.run_cli(
+                        "reduce", "--local", "--backend", backend, *flags, "-o", "local.npz", *files
+                    )
+                    self.assertEqual(
+                        (self.path / "local.npz").read_bytes(), expected, (op, kind, backend)
+                    )
 
     def test_weighted_sum_in_the_type_asked_for(self) -> None:
         a, b = self.matrix("w-a.npz", 1), self.matrix("w-b.npz", 2)
-        self.run_cli("reduce", "--weights", "2,0.5", "--dtype", "f64", "-o", "w.npz", "w-a.npz", "w-b.npz")
+        self.run_cli(
+            "reduce", "--weights", "2,0.5", "--dtype", "f64", "-o", "w.npz", "w-a.npz", "w-b.npz"
+        )
         result = self.load("w.npz")
         self.assertEqual(result.dtype, np.float64)
         np.testing.assert_array_equal(result.toarray(), 2.0 * a.toarray() + 0.5 * b.toarray())
@@ -171,7 +216,9 @@ class CliTest(unittest.TestCase):
 
     def test_reduce_json(self) -> None:
         self.matrix("j.npz", 1)
-        answer = json.loads(self.run_cli("reduce", "--json", "--local", "-o", "jo.npz", "j.npz").stdout)
+        answer = json.loads(
+            self.run_cli("reduce", "--json", "--local", "-o", "jo.npz", "j.npz").stdout
+        )
         self.assertEqual(answer["output"], "jo.npz")
         self.assertEqual(answer["tensors"][0]["nnz"], self.load("jo.npz").nnz)
 
@@ -183,9 +230,13 @@ class CliTest(unittest.TestCase):
         name = self.run_cli("round", "create", "--id", "whole", "--like", "r-a.npz").stdout.strip()
         self.assertEqual(name, "rounds/whole")
         self.run_cli("push", name, "r-a.npz", "--contributor", "a")
-        self.assertIn("counted before", self.run_cli("push", name, "r-a.npz", "--contributor", "a").stdout)
-        self.run_cli("push", "whole", "r-b.mtx", "--contributor", "b", "--weight", "3", "--update-id", "b-1")
-        self.assertIn("\"a\"", self.error("push", name, "r-b.npz", "--contributor", "a"))
+        self.assertIn(
+            "counted before", self.run_cli("push", name, "r-a.npz", "--contributor", "a").stdout
+        )
+        self.run_cli(
+            "push", "whole", "r-b.mtx", "--contributor", "b", "--weight", "3", "--update-id", "b-1"
+        )
+        self.assertIn('"a"', self.error("push", name, "r-b.npz", "--contributor", "a"))
         self.assertIn(name, self.error("pull", name, "-o", "early.npz"))
         self.assertFalse((self.path / "early.npz").exists())
         shown = json.loads(self.run_cli("round", "seal", name, "--wait", "--json").stdout)
@@ -206,10 +257,21 @@ class CliTest(unittest.TestCase):
         self.assertIn("whole", self.error("round", "show", name, code=4))
 
     def test_tensors_of_several_kinds(self) -> None:
-        name = self.run_cli("round", "create", "--tensor", "emb:f32:50x3:sparse_dim=1:op=mean_of_contributors",
-                            "--tensor", "bias:f64:[7]:sparse_dim=0").stdout.strip()
+        name = self.run_cli(
+            "round",
+            "create",
+            "--tensor",
+            "emb:f32:50x3:sparse_dim=1:op=mean_of_contributors",
+            "--tensor",
+            "bias:f64:[7]:sparse_dim=0",
+        ).stdout.strip()
         values = np.arange(6, dtype="f4").reshape(2, 3)
-        np.savez(self.path / "emb.npz", indices=np.array([[4], [9]]), values=values, dense_shape=np.array([50, 3]))
+        np.savez(
+            self.path / "emb.npz",
+            indices=np.array([[4], [9]]),
+            values=values,
+            dense_shape=np.array([50, 3]),
+        )
         np.savez(self.path / "bias.npz", bias=np.arange(7.0))
         self.run_cli("push", name, "emb=emb.npz", "bias.npz", "--contributor", "a")
         self.run_cli("push", name, "bias.npz", "--contributor", "b")
@@ -222,17 +284,26 @@ class CliTest(unittest.TestCase):
         (self.path / "rows.txt").write_text("9\n\n1\n4\n")
         np.save(self.path / "rows.npy", np.array([9, 1, 4]))
         for rows in ("rows.txt", "rows.npy"):
-            self.run_cli("pull", name, "--tensor", "emb", "--indices", rows, "--dense", "-o", "rows.npz")
+            self.run_cli(
+                "pull", name, "--tensor", "emb", "--indices", rows, "--dense", "-o", "rows.npz"
+            )
             with np.load(self.path / "rows.npz") as result:
                 np.testing.assert_array_equal(result["values"], [values[1], [0, 0, 0], values[0]])
         self.assertIn("emb.npz", self.error("push", name, "emb.npz", "--contributor", "c"))
-        self.run_cli("pull", "--tensor", "bias", name, "-o", "bias-out.npz")  # the name is not another tensor
-        self.assertIn("weight", self.error("push", name, "bias.npz", "--contributor", "c", "--weight", "-1"))
+        self.run_cli(
+            "pull", "--tensor", "bias", name, "-o", "bias-out.npz"
+        )  # the name is not another tensor
+        self.assertIn(
+            "weight", self.error("push", name, "bias.npz", "--contributor", "c", "--weight", "-1")
+        )
 
     def test_watch_ends_with_the_round(self) -> None:
         name = self.run_cli("round", "create", "--tensor", "t:f32:5").stdout.strip()
-        watch = subprocess.Popen([BINARY, "round", "watch", name, "--json", "--server", self.address],
-                                 stdout=subprocess.PIPE, text=True)
+        watch = subprocess.Popen(
+            [BINARY, "round", "watch", name, "--json", "--server", self.address],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         first = json.loads(watch.stdout.readline())
         self.assertEqual(first["state"], "OPEN")
         self.run_cli("round", "seal", name)
@@ -254,19 +325,33 @@ class CliTest(unittest.TestCase):
         self.assertIn("float", self.error("round", "create", "--tensor", "a:float:3", code=2))
         self.assertIn(".npz", self.error("reduce", "--local", "-o", "o.txt", "x.npz", code=2))
         self.matrix("u.npz", 1)
-        self.assertIn("2 numbers for 1",
-                      self.error("reduce", "--local", "--weights", "1,2", "-o", "o.npz", "u.npz", code=2))
-        self.assertIn("cpu", self.error("reduce", "--local", "--backend", "abacus", "-o", "o.npz", "u.npz", code=2))
-        self.assertIn("--local", self.error("reduce", "--backend", "cpu", "-o", "o.npz", "u.npz", code=2))
+        self.assertIn(
+            "2 numbers for 1",
+            self.error("reduce", "--local", "--weights", "1,2", "-o", "o.npz", "u.npz", code=2),
+        )
+        self.assertIn(
+            "cpu",
+            self.error("reduce", "--local", "--backend", "abacus", "-o", "o.npz", "u.npz", code=2),
+        )
+        self.assertIn(
+            "--local", self.error("reduce", "--backend", "cpu", "-o", "o.npz", "u.npz", code=2)
+        )
 
     def test_no_server(self) -> None:
         dead = "127.0.0.1:1"
         line = self.error("info", "--attempts", "1", server=dead, code=3)
-        self.assertEqual(line, f"sparseagg: cannot reach {dead}: connection refused; "
-                               "start it with `sparseagg serve` or give --server\n")
+        self.assertEqual(
+            line,
+            f"sparseagg: cannot reach {dead}: connection refused; "
+            "start it with `sparseagg serve` or give --server\n",
+        )
         self.assertIn(dead, self.error("healthcheck", server=dead, code=3))
-        answer = json.loads(self.run_cli("info", "--json", "--attempts", "1", server=dead, code=3).stderr)
-        self.assertEqual((answer["error"]["reason"], answer["error"]["exit_code"]), ("CANNOT_CONNECT", 3))
+        answer = json.loads(
+            self.run_cli("info", "--json", "--attempts", "1", server=dead, code=3).stderr
+        )
+        self.assertEqual(
+            (answer["error"]["reason"], answer["error"]["exit_code"]), ("CANNOT_CONNECT", 3)
+        )
 
     def test_a_server_that_comes_late_is_reached(self) -> None:
         with socket.socket() as listener:
@@ -274,11 +359,16 @@ class CliTest(unittest.TestCase):
             listener.bind(("127.0.0.1", 0))
             listener.listen()
             address = "127.0.0.1:%d" % listener.getsockname()[1]
-            info = subprocess.Popen([BINARY, "info", "--attempts", "7", "--server", address],
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            info = subprocess.Popen(
+                [BINARY, "info", "--attempts", "7", "--server", address],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             listener.accept()[0].close()  # the first attempt has failed
-        server = subprocess.Popen([BINARY, "serve", "--listen", address],
-                                  stdout=self.log, stderr=self.log)
+        server = subprocess.Popen(
+            [BINARY, "serve", "--listen", address], stdout=self.log, stderr=self.log
+        )
         _, error = info.communicate(timeout=120)
         server.terminate()
         self.assertEqual(server.wait(timeout=60), 0)
@@ -296,8 +386,10 @@ class CliTest(unittest.TestCase):
         self.matrix("small.npz", 1, shape=(20, 30))
         self.assertIn("--dtype f32", self.error("push", name, "f8.npz", "--contributor", "a"))
         self.run_cli("push", name, "f8.npz", "--dtype", "f32", "--contributor", "a")
-        self.assertIn("small.npz: tensor \"m\" is 20x30",
-                      self.error("push", name, "small.npz", "--contributor", "b"))
+        self.assertIn(
+            'small.npz: tensor "m" is 20x30',
+            self.error("push", name, "small.npz", "--contributor", "b"),
+        )
 
     def test_output_holds_no_progress_without_a_terminal(self) -> None:
         self.matrix("quiet.npz", 1)
