@@ -125,7 +125,7 @@ class EngineImpl : public Engine {
   std::string NewRoundId();
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header,
                                    std::span<const EncodedTensor> tensors, Reservation& staging);
-  absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(std::shared_ptr<Round> round,
+  absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
   void DropUploads(const Round& round);
@@ -234,7 +234,8 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
 }
 
 absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
-    std::shared_ptr<Round> round, const UpdateHeader& header, std::vector<EncodedHeader> tensors) {
+    const std::shared_ptr<Round>& round, const UpdateHeader& header,
+    std::vector<EncodedHeader> tensors) {
   SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round->Counted(header.contributor));
   if (!counted.has_value()) SPARSEAGG_RETURN_IF_ERROR(round->OpenReducers().status());

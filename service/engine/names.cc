@@ -17,7 +17,8 @@ constexpr size_t kUpdateIdBytesMax = 64;
 
 bool ConsistsOf(std::string_view text, std::string_view punctuation) {
   return std::all_of(text.begin(), text.end(), [punctuation](unsigned char c) {
-    return absl::ascii_isalnum(c) || punctuation.find(static_cast<char>(c)) != punctuation.npos;
+    return absl::ascii_isalnum(c) ||
+           punctuation.find(static_cast<char>(c)) != std::string_view::npos;
   });
 }
 
