@@ -15,7 +15,6 @@
 #include "cpu/sort_plan.h"
 #include "sparse/status.h"
 #include "sparse/values.h"
-#include "sparse/window.h"
 
 namespace sparseagg {
 namespace {
@@ -85,11 +84,7 @@ class CpuAggregator : public Aggregator {
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const uint64_t nnz = update.entries.nnz;
-    if (addends_ + nnz > kAddendsMax) {
-      return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
-                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax,
-                                    " entries in one round"));
-    }
+    SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
     ++contributors_;
     addends_ += nnz;
     total_weight_.Add(weight);

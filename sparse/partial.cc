@@ -170,12 +170,7 @@ absl::Status CheckMergeable(const Partial& a, const Partial& b) {
                      " rows of ", a.spec.layout.row_width, " ",
                      std::string(ValueTypeName(a.spec.layout.value_type))));
   }
-  if (a.addends + b.addends > kAddendsMax) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
-                     absl::StrCat("tensor \"", a.spec.name, "\": more than ", kAddendsMax,
-                                  " entries in one round"));
-  }
-  return absl::OkStatus();
+  return CheckAddends(a.spec, a.addends, b.addends);
 }
 
 absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t column) {
@@ -186,6 +181,15 @@ absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t
       absl::StrCat(where, " does not fit in ",
                    std::string(ValueTypeName(ResultLayout(spec).value_type)),
                    "; use a wider type, or integer_overflow modular if it shall wrap"));
+}
+
+absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t more) {
+  if (addends + more > kAddendsMax) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
+                     absl::StrCat("tensor \"", spec.name, "\": more than ", kAddendsMax,
+                                  " entries in one round"));
+  }
+  return absl::OkStatus();
 }
 
 Partial MergePartials(Partial a, Partial b) {

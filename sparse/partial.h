@@ -80,6 +80,9 @@ absl::Status CheckMergeable(const Partial& a, const Partial& b);
 // OUT_OF_RANGE (INTEGER_OVERFLOW): the exact result of a checked integer does not fit its type.
 absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t column);
 
+// RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) when `more` entries after `addends` exceed kAddendsMax.
+absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t more);
+
 // a + b. REQUIRES: CheckMergeable. Cost: linear in both.
 Partial MergePartials(Partial a, Partial b);
 

@@ -11,7 +11,6 @@
 #include "sparse/slot_math.h"
 #include "sparse/status.h"
 #include "sparse/values.h"
-#include "sparse/window.h"
 
 namespace sparseagg {
 namespace {
@@ -45,11 +44,7 @@ class ReferenceAggregator : public Aggregator {
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const CooView entries = update.entries.view();
-    if (addends_ + entries.nnz > kAddendsMax) {
-      return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
-                       absl::StrCat("tensor \"", spec_.name, "\": more than ", kAddendsMax,
-                                    " entries in one round"));
-    }
+    SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, entries.nnz));
     ++contributors_;
     addends_ += entries.nnz;
     total_weight_.Add(weight);
