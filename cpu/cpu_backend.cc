@@ -74,6 +74,8 @@ class CpuAggregator : public Aggregator {
  public:
   CpuAggregator(const Plan& plan, const CpuKernels& kernels, Parallel& parallel)
       : spec_(plan.spec),
+        name_(plan.name),
+        reason_(plan.reason),
         kernels_(kernels),
         parallel_(parallel),
         plan_(MakeCpuPlan(plan, kernels, parallel)) {}
@@ -113,6 +115,8 @@ class CpuAggregator : public Aggregator {
     return state;
   }
 
+  PlanReport plan_report() const override { return {.plan = name_, .reason = reason_}; }
+
   uint64_t memory_bytes() const override { return pending_bytes_ + plan_->MemoryBytes(); }
 
   absl::StatusOr<Aggregate> Report() && override {
@@ -150,6 +154,8 @@ class CpuAggregator : public Aggregator {
   }
 
   const ReduceSpec spec_;
+  const std::string name_;
+  const std::string reason_;
   const CpuKernels& kernels_;
   Parallel& parallel_;
   std::unique_ptr<CpuPlan> plan_;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -26,6 +27,7 @@ namespace sparseagg {
 // pointer.
 struct StagedUpdate {
   MutableCooView entries;
+  EntryOrder order = EntryOrder::kUnknown;  // as ValidateUpdate() found it
   std::unique_ptr<void, void (*)(void*)> memory{nullptr, [](void*) {}};
   uint64_t bytes = 0;  // size of `memory`
 };
@@ -36,6 +38,15 @@ absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nn
 struct Aggregate {
   SparseTensor tensor;           // layout ResultLayout(spec), canonical
   uint64_t infinite_values = 0;  // values whose exact result is beyond the range of the value type
+};
+
+// How a tensor has been reduced so far. Predicted and measured times stand side by side, so that a
+// wrong choice of the planner can be seen.
+struct PlanReport {
+  std::string plan;              // the last one used; before any, the one that is meant
+  std::string reason;            // as in Plan
+  double predicted_seconds = 0;  // for the reductions done so far; 0: no prediction
+  double seconds = 0;            // that they took
 };
 
 // One tensor of one round on one back end. Stage() is thread-safe, also beside the rest and after
@@ -60,6 +71,8 @@ class Aggregator {
 
   // Bytes that this aggregator holds now: its state and the entries that wait.
   virtual uint64_t memory_bytes() const = 0;
+
+  virtual PlanReport plan_report() const = 0;
 
   // The result: every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW) names the index of a
   // checked integer that does not fit. Ends the aggregator.

@@ -17,6 +17,10 @@ namespace sparseagg {
 struct Workload {
   uint64_t contributors = 0;
   uint64_t nnz_per_update = 0;
+  EntryOrder order = EntryOrder::kUnknown;  // the least ordered one decides
+  // All of them are in memory before the result is asked for: they are kept as they are and reduced
+  // once. Otherwise they are reduced in batches while others arrive.
+  bool at_once = false;
 };
 
 struct BackendInfo {

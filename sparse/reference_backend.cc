@@ -72,6 +72,8 @@ class ReferenceAggregator : public Aggregator {
   }
 
   // Writes every exact value as side entries; the slots hold only what is an integer by nature.
+  PlanReport plan_report() const override { return {.plan = "wide", .reason = "the definition"}; }
+
   absl::StatusOr<Partial> Snapshot() override {
     Partial partial = Header();
     const uint32_t width = SlotsPerRow(spec_);

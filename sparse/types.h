@@ -87,6 +87,14 @@ struct TensorLayout {
 // for sparse_dim 0).
 absl::StatusOr<TensorLayout> MakeLayout(const TensorSpec& spec);
 
+// How the rows of an update follow one another.
+enum class EntryOrder : uint8_t {
+  kUnknown,
+  kUnsorted,
+  kSorted,     // never descending
+  kCanonical,  // strictly ascending: sorted, no row twice
+};
+
 // Entries in host memory. Rows need be neither sorted nor distinct; equal rows are summed.
 struct CooView {
   TensorLayout layout;

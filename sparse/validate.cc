@@ -113,10 +113,26 @@ absl::Status ValidateWeight(float weight) {
                  absl::StrCat("the weight is ", weight, "; it must be finite and not negative"));
 }
 
-absl::Status ValidateUpdate(const ReduceSpec& spec, const CooView& entries, float weight) {
+EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz) {
+  bool sorted = true;
+  bool distinct = true;
+  constexpr uint64_t kBlock = 4096;  // without an exit inside, so that the loop becomes vectors
+  for (uint64_t begin = 1; begin < nnz && sorted; begin += kBlock) {
+    const uint64_t end = std::min(nnz, begin + kBlock);
+    for (uint64_t e = begin; e < end; ++e) {
+      sorted &= rows[e - 1] <= rows[e];
+      distinct &= rows[e - 1] < rows[e];
+    }
+  }
+  if (!sorted) return EntryOrder::kUnsorted;
+  return distinct ? EntryOrder::kCanonical : EntryOrder::kSorted;
+}
+
+absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,
+                                          float weight) {
   SPARSEAGG_RETURN_IF_ERROR(ValidateWeight(weight));
   SPARSEAGG_RETURN_IF_ERROR(CheckRows(spec, entries));
-  return WithValueType(spec.layout.value_type, [&](auto tag) {
+  const absl::Status values = WithValueType(spec.layout.value_type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     if constexpr (ValueTraits<V>::kFloating) {
       return CheckFloats<V>(spec, entries, weight);
@@ -124,6 +140,8 @@ absl::Status ValidateUpdate(const ReduceSpec& spec, const CooView& entries, floa
       return CheckIntegers<V>(spec, entries, weight);
     }
   });
+  SPARSEAGG_RETURN_IF_ERROR(values);
+  return OrderOf(entries.indices, entries.nnz);
 }
 
 }  // namespace sparseagg

@@ -4,6 +4,7 @@
 #define SPARSEAGG_SPARSE_VALIDATE_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -18,8 +19,12 @@ absl::Status ValidateWeight(float weight);
 // products finite (PRODUCT_OVERFLOW), for integers a whole weight of at most 2^24 (INVALID_WEIGHT)
 // and, for min and max of checked integers, that the duplicates of one row sum up within the type
 // (INTEGER_OVERFLOW). Messages name the tensor and the entry. Reads the entries once; changes
-// nothing.
-absl::Status ValidateUpdate(const ReduceSpec& spec, const CooView& entries, float weight);
+// nothing. Returns how their rows are ordered, for StagedUpdate::order.
+absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,
+                                          float weight);
+
+// How the rows are ordered. One pass over them.
+EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz);
 
 }  // namespace sparseagg
 

@@ -36,7 +36,8 @@ absl::StatusOr<StagedUpdate> Stage(const Reduction& reduction, const client::Ten
     std::memcpy(staged.entries.indices, from.indices, from.nnz * sizeof(uint64_t));
     std::memcpy(staged.entries.values, from.values, from.nnz * from.layout.row_bytes());
   }
-  SPARSEAGG_RETURN_IF_ERROR(ValidateUpdate(reduction.reduce, staged.entries.view(), weight));
+  SPARSEAGG_ASSIGN_OR_RETURN(staged.order,
+                             ValidateUpdate(reduction.reduce, staged.entries.view(), weight));
   return staged;
 }
 

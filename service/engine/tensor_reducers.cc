@@ -52,7 +52,8 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
     SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate update, reducer.aggregator->Stage(tensor.header.nnz));
     SPARSEAGG_RETURN_IF_ERROR(encoding->decode(tensor.header, spec_.tensors[i], tensor.indices,
                                                tensor.values, update.entries));
-    SPARSEAGG_RETURN_IF_ERROR(ValidateUpdate(reducer.spec, update.entries.view(), weight));
+    SPARSEAGG_ASSIGN_OR_RETURN(update.order,
+                               ValidateUpdate(reducer.spec, update.entries.view(), weight));
     staged.push_back(std::move(update));
   }
   return staged;

@@ -18,7 +18,8 @@ using testing::MakeSpec;
 template <class V>
 absl::Status Validate(const ReduceSpec& spec, const std::vector<uint64_t>& rows,
                       const std::vector<V>& values, float weight = 1) {
-  return ValidateUpdate(spec, {spec.layout, rows.size(), rows.data(), values.data()}, weight);
+  return ValidateUpdate(spec, {spec.layout, rows.size(), rows.data(), values.data()}, weight)
+      .status();
 }
 
 void ExpectError(const absl::Status& status, const std::string& reason, const std::string& part) {

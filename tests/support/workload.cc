@@ -197,7 +197,9 @@ absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
   const auto aggregator = NewAggregator(backend, spec, plan);
   for (const Update& update : updates) {
     StagedUpdate staged = StageCopy(*aggregator, update);
-    if (!ValidateUpdate(spec, staged.entries.view(), update.weight).ok()) continue;
+    const auto order = ValidateUpdate(spec, staged.entries.view(), update.weight);
+    if (!order.ok()) continue;
+    staged.order = *order;
     const absl::Status status = aggregator->Accumulate(std::move(staged), update.weight);
     if (!status.ok()) return status;
   }
