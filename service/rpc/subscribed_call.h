@@ -1,0 +1,142 @@
+// What WatchRound and WaitRound have in common: a call that subscribes to a round, holds no thread
+// while nothing happens, and lasts until the round, the caller, an alarm or a stopping server ends
+// it. The subclass decides what a state of the round means for its answer.
+#ifndef SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
+#define SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
+
+#include <grpcpp/alarm.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "service/engine/engine.h"
+#include "service/rpc/call_counter.h"
+#include "service/rpc/drain_list.h"
+#include "service/rpc/status_table.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+
+// `Reactor` is one of gRPC's server reactors. Made with std::make_shared; keeps itself alive from
+// Begin() to OnDone(), and for the alarm.
+template <class Reactor>
+class SubscribedCall : public Reactor,
+                       public DrainableCall,
+                       public std::enable_shared_from_this<SubscribedCall<Reactor>> {
+ public:
+  SubscribedCall(std::string round, CallCounter& calls)
+      : round_(std::move(round)), call_entry_(calls) {}
+
+  // Hands the state of the round to OnRound(), then every newer one. The call ends at once when
+  // `request`, the verdict on the caller's arguments, is an error, or there is no such round.
+  void Begin(const absl::Status& request, Engine& engine, DrainList& drain_list) {
+    self_ = this->shared_from_this();
+    const absl::Status status = request.ok() ? Subscribe(engine) : request;
+    if (status.ok()) return drain_list.Add(self_);
+    const std::lock_guard lock(mutex_);
+    End(status);
+  }
+
+  void Drain() final {
+    const std::lock_guard lock(mutex_);
+    End(DrainingError());
+  }
+
+  void OnCancel() final {
+    const std::lock_guard lock(mutex_);
+    End(absl::CancelledError("cancelled by the caller"));
+  }
+
+  void OnDone() final {
+    WatchHandle subscription;
+    {
+      const std::lock_guard lock(mutex_);
+      subscription = std::move(subscription_);
+      alarm_.reset();  // cancels it
+    }
+    subscription.reset();  // outside the lock: may wait for OnChange() to return
+    call_entry_.reset();
+    const auto last = std::move(self_);
+  }
+
+ protected:
+  // The hooks are called with mutex() held.
+  //
+  // A state that is newer than the one before; never after the end.
+  virtual void OnRound(const RoundSnapshot& round) = 0;
+  // The alarm went off; also after the end.
+  virtual void OnAlarm() = 0;
+  // The end, once.
+  virtual void OnEnd(const absl::Status& status) = 0;
+
+  // REQUIRES, as ArmAlarm(): mutex() held. Several things can end the call; the first counts.
+  void End(const absl::Status& status) {
+    if (std::exchange(ended_, true)) return;
+    OnEnd(status);
+  }
+
+  // Does nothing while one is armed, or after the end.
+  void ArmAlarm(std::chrono::milliseconds delay) {
+    if (alarm_ != nullptr || ended_) return;
+    alarm_ = std::make_unique<grpc::Alarm>();
+    const auto deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                       gpr_time_from_millis(delay.count(), GPR_TIMESPAN));
+    alarm_->Set(deadline, [call = this->shared_from_this()](bool fired) {
+      if (!fired) return;
+      const std::lock_guard lock(call->mutex_);
+      call->alarm_.reset();
+      call->OnAlarm();
+    });
+  }
+
+  // Guards the fields of the subclass, too.
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  absl::Status Subscribe(Engine& engine) {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        WatchHandle handle, engine.Watch(round_, [this](const std::optional<RoundSnapshot>& round) {
+          OnChange(round);
+        }));
+    // Read after subscribing, so that no change falls between the two.
+    absl::StatusOr<RoundSnapshot> now = engine.GetRound(round_);
+    {
+      const std::lock_guard lock(mutex_);
+      subscription_ = std::move(handle);
+    }
+    if (!now.ok()) return now.status();
+    OnChange(*std::move(now));
+    return absl::OkStatus();
+  }
+
+  void OnChange(const std::optional<RoundSnapshot>& round) {
+    const std::lock_guard lock(mutex_);
+    if (!round.has_value()) {
+      return End(MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
+                           "round \"" + round_ + "\" was deleted"));
+    }
+    // Notifications of two threads may overtake each other; the revision tells which is newer.
+    if (ended_ || (revision_.has_value() && round->revision <= *revision_)) return;
+    revision_ = round->revision;
+    OnRound(*round);
+  }
+
+  const std::string round_;
+  std::optional<CallCounter::Entry> call_entry_;  // until OnDone
+  std::shared_ptr<SubscribedCall> self_;          // until OnDone
+
+  std::mutex mutex_;  // guards what follows
+  WatchHandle subscription_;
+  std::unique_ptr<grpc::Alarm> alarm_;  // set while one is armed
+  std::optional<uint64_t> revision_;    // of the newest state seen
+  bool ended_ = false;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
