@@ -21,6 +21,19 @@ Time ToTime(const google::protobuf::Timestamp& stamp) {
                                                          std::chrono::nanoseconds(stamp.nanos())));
 }
 
+TensorStatus ToTensorStatus(const v1::TensorStatus& proto) {
+  TensorStatus status;
+  status.name = proto.name();
+  status.backend = proto.backend();
+  status.plan = proto.plan();
+  status.plan_reason = proto.plan_reason();
+  status.nnz_received = proto.nnz_received();
+  status.nnz_result = proto.nnz_result();
+  status.predicted_seconds = proto.predicted_seconds();
+  status.measured_seconds = proto.measured_seconds();
+  return status;
+}
+
 BackendStatus ToBackendStatus(const v1::BackendInfo& proto) {
   BackendStatus backend;
   backend.name = proto.name();
@@ -67,9 +80,7 @@ absl::StatusOr<RoundInfo> FromProto(const v1::Round& proto) {
   round.contributors = proto.contributors();
   round.bytes_received = proto.bytes_received();
   for (const v1::TensorStatus& tensor : proto.tensors()) {
-    round.tensor_status.push_back({tensor.name(), tensor.backend(), tensor.plan(),
-                                   tensor.plan_reason(), tensor.nnz_received(),
-                                   tensor.nnz_result()});
+    round.tensor_status.push_back(ToTensorStatus(tensor));
   }
   if (proto.has_manifest()) round.manifest = FromProto(proto.manifest());
   round.failure = proto.failure();

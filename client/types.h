@@ -42,13 +42,17 @@ struct Manifest {
   std::optional<Time> publish_time;
 };
 
+// How one tensor of a round is being reduced.
 struct TensorStatus {
   std::string name;
   std::string backend;
-  std::string plan;
+  std::string plan;  // used last; before the first reduction, the one that is meant
   std::string plan_reason;
   uint64_t nnz_received = 0;
   uint64_t nnz_result = 0;  // 0 before publication
+  // For the reductions done so far, side by side, so that a wrong choice of plan can be seen.
+  double predicted_seconds = 0;  // 0: nothing reduced yet, or the back end predicts nothing
+  double measured_seconds = 0;   // 0: nothing reduced yet, or the back end measures nothing
 };
 
 struct RoundInfo {

@@ -62,7 +62,13 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TensorStatus:
-    """How one tensor of a round is being reduced."""
+    """How one tensor of a round is being reduced.
+
+    plan: the algorithm used last; before the first reduction, the one that is meant.
+    nnz_result: 0 before publication.
+    predicted_seconds, measured_seconds: of the reductions done so far, side by side, so that a wrong
+    choice of plan can be seen; 0 where nothing is reduced yet, or the back end does not tell.
+    """
 
     name: str
     backend: str
@@ -70,6 +76,8 @@ class TensorStatus:
     plan_reason: str
     nnz_received: int
     nnz_result: int
+    predicted_seconds: float
+    measured_seconds: float
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,19 @@ def spec_from_proto(message: Any) -> TensorSpec:
     )
 
 
+def _tensor_status_from_proto(message: Any) -> TensorStatus:
+    return TensorStatus(
+        name=message.name,
+        backend=message.backend,
+        plan=message.plan,
+        plan_reason=message.plan_reason,
+        nnz_received=message.nnz_received,
+        nnz_result=message.nnz_result,
+        predicted_seconds=message.predicted_seconds,
+        measured_seconds=message.measured_seconds,
+    )
+
+
 def round_from_proto(message: Any) -> RoundInfo:
     """`sparseagg.v1.Round` as a record."""
     return RoundInfo(
@@ -181,10 +202,7 @@ def round_from_proto(message: Any) -> RoundInfo:
         publish_time=_time(message, "publish_time"),
         contributors=message.contributors,
         bytes_received=message.bytes_received,
-        tensor_status=tuple(
-            TensorStatus(t.name, t.backend, t.plan, t.plan_reason, t.nnz_received, t.nnz_result)
-            for t in message.tensors
-        ),
+        tensor_status=tuple(_tensor_status_from_proto(tensor) for tensor in message.tensors),
         manifest=manifest_from_proto(message.manifest) if message.HasField("manifest") else None,
         failure=message.failure,
         revision=message.revision,

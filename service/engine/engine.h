@@ -70,8 +70,7 @@ struct Manifest {
 struct TensorStatus {
   std::string name;
   std::string backend;
-  std::string plan;
-  std::string plan_reason;
+  PlanReport reduction;  // so far: as of the update folded last
   uint64_t nnz_received = 0;
   uint64_t nnz_result = 0;
 };

@@ -9,9 +9,9 @@
 namespace sparseagg {
 namespace {
 
-template <typename T>
-std::string_view BytesOf(const std::vector<T>& items) {
-  return {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)};
+template <class Array>
+std::string_view BytesOf(const Array& items) {
+  return {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(items[0])};
 }
 
 double TotalWeight(std::span<const UpdateRecord> records) {

@@ -124,6 +124,10 @@ void Round::CountAcceptedLocked(const PreparedUpdate& update, std::span<const ui
   ++books_.revision;
 }
 
+void Round::EnterPlansLocked(std::vector<PlanReport> reports) {
+  for (size_t i = 0; i < reports.size(); ++i) books_.tensors[i].reduction = std::move(reports[i]);
+}
+
 Receipt Round::AnswerResend(const UpdateRecord& record) {
   std::lock_guard lock(mutex_);
   ++duplicates_;
@@ -243,7 +247,11 @@ void Round::Fold(StagedTensors update, float weight) {
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return;
   const absl::Status folded = reducers->Accumulate(std::move(update), weight);
-  if (!folded.ok()) Fail(folded);
+  if (!folded.ok()) return Fail(folded);
+  // Asked for here, on the strand, and kept in the books for those who look from other threads.
+  std::vector<PlanReport> reports = reducers->PlanReports();
+  std::lock_guard lock(mutex_);
+  if (reducers_ != nullptr) EnterPlansLocked(std::move(reports));  // else aborted meanwhile
 }
 
 void Round::Publish(std::vector<UpdateRecord> closed) {
@@ -251,6 +259,7 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
   if (reducers == nullptr) return;
   absl::StatusOr<PublishedResult> report = reducers->Report();
   if (!report.ok()) return Fail(report.status());
+  std::vector<PlanReport> reports = reducers->PlanReports();
   auto result = std::make_shared<PublishedResult>(*std::move(report));
   Manifest manifest = DescribeResult(std::move(closed), result->tensors);
   manifest.infinite_values = result->manifest.infinite_values;
@@ -265,6 +274,7 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
     for (size_t i = 0; i < result->tensors.size(); ++i) {
       books_.tensors[i].nnz_result = result->tensors[i].nnz();
     }
+    EnterPlansLocked(std::move(reports));
     books_.state = *next;
     books_.publish_time = manifest.publish_time;
     books_.manifest = manifest;

@@ -83,6 +83,8 @@ class Round : public std::enable_shared_from_this<Round> {
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(const UpdateRecord& record, bool duplicate) const;
   void CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz);
+  // No change of its own: the revision stays, watchers see it with the next one.
+  void EnterPlansLocked(std::vector<PlanReport> reports);
 
   // On the strand.
   void Fold(StagedTensors update, float weight);

@@ -35,10 +35,16 @@ std::vector<TensorStatus> TensorReducers::Describe() const {
   for (const Reducer& reducer : reducers_) {
     statuses.push_back({.name = reducer.spec.name,
                         .backend = backend_,
-                        .plan = reducer.plan.name,
-                        .plan_reason = reducer.plan.reason});
+                        .reduction = reducer.aggregator->plan_report()});
   }
   return statuses;
+}
+
+std::vector<PlanReport> TensorReducers::PlanReports() const {
+  std::vector<PlanReport> reports;
+  reports.reserve(reducers_.size());
+  for (const Reducer& reducer : reducers_) reports.push_back(reducer.aggregator->plan_report());
+  return reports;
 }
 
 absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTensor> tensors,

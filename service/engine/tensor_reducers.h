@@ -28,8 +28,11 @@ class TensorReducers {
                                                               Admission& aggregation);
 
   const RoundSpec& spec() const { return spec_; }
-  // Names, plans and reasons; the counters are 0.
+  // Names, back end and plans; the counters are 0. Before the first Accumulate().
   std::vector<TensorStatus> Describe() const;
+  // How each tensor has been reduced so far. For the thread of Accumulate() and Report(), also
+  // after the latter.
+  std::vector<PlanReport> PlanReports() const;
 
   // Decodes and validates. `plan` comes from PlanUpdate(). Changes nothing. Thread-safe, also
   // beside the rest.

@@ -21,8 +21,10 @@ v1::TensorStatus ToProto(const TensorStatus& status) {
   v1::TensorStatus proto;
   proto.set_name(status.name);
   proto.set_backend(status.backend);
-  proto.set_plan(status.plan);
-  proto.set_plan_reason(status.plan_reason);
+  proto.set_plan(status.reduction.plan);
+  proto.set_plan_reason(status.reduction.reason);
+  proto.set_predicted_seconds(status.reduction.predicted_seconds);
+  proto.set_measured_seconds(status.reduction.seconds);
   proto.set_nnz_received(status.nnz_received);
   proto.set_nnz_result(status.nnz_result);
   return proto;

@@ -65,6 +65,13 @@ TEST_F(ClientTest, RunsARoundFromCreationToDeletion) {
   EXPECT_EQ(published.state, RoundState::kPublished);
   EXPECT_EQ(published.manifest->contributors, 2u);
   EXPECT_EQ(published.manifest->total_weight, 3.0);
+  const TensorStatus& status = published.tensor_status.at(0);
+  EXPECT_EQ(status.plan, "wide");
+  EXPECT_EQ(status.plan_reason, "the definition");
+  EXPECT_EQ(status.nnz_received, 3u);
+  EXPECT_EQ(status.nnz_result, 2u);
+  EXPECT_EQ(status.predicted_seconds, 1.5);  // of tests/service/timed_backend.h
+  EXPECT_EQ(status.measured_seconds, 4.0);
   const Result result = client_->Pull(round.name).value();
   ASSERT_EQ(result.tensors.size(), 1u);
   EXPECT_TRUE(SameTensor(result.tensors[0], MakeTensor<float>(kEmb, {2, 7}, {3, 4, 21, 42})));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iostream>
 #include <memory>
@@ -19,6 +20,7 @@ namespace sparseagg {
 namespace {
 
 using testing::ArrayOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::VectorEntries;
@@ -39,6 +41,29 @@ TEST(SummingTest, CoordinatesAreSummedNotComponents) {
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_THAT(ArrayOf<int64_t>(answer->indices()), ElementsAre(0, 5, 9));
   EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(1, 2, 1));
+}
+
+TEST(SummingTest, TheStatusTellsPlanAndTimeOfTheReduction) {
+  testing::ServerProcess server;
+  testing::TestClient client(testing::NewChannel(server.address()));
+  const auto info = client.Info();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto backend = std::find_if(info->backends().begin(), info->backends().end(),
+                                    [](const v1::BackendInfo& b) { return b.selected(); });
+  ASSERT_NE(backend, info->backends().end());
+
+  const auto open = client.Create(testing::VectorRound("t", 10), "r");
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_THAT(backend->plans(), Contains(open->tensors(0).plan()));
+  EXPECT_EQ(open->tensors(0).measured_seconds(), 0);
+  ASSERT_TRUE(
+      client.Submit(VectorUpdate("rounds/r", "a", VectorEntries("t", 10, {0, 5}, {1, 1}))).ok());
+  ASSERT_TRUE(client.Publish("rounds/r").ok());
+  const v1::TensorStatus reduced = client.Get("rounds/r")->tensors(0);
+  EXPECT_EQ(reduced.backend(), backend->name());
+  EXPECT_THAT(backend->plans(), Contains(reduced.plan()));
+  EXPECT_NE(reduced.plan_reason(), "");
+  EXPECT_GE(reduced.predicted_seconds(), 0);
 }
 
 constexpr int kContributors = 2000;

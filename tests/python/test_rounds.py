@@ -15,8 +15,10 @@ from sparseagg import (
     SparseTensor,
     TensorSpec,
     Update,
+    records,
     sparse_sum,
 )
+from sparseagg._proto import types_pb2
 
 SPECS = [
     TensorSpec("emb", [100, 3], op="weighted_mean"),
@@ -55,8 +57,33 @@ def test_a_round_from_open_to_deleted(client):
     assert result["bias"].tolist() == [0.75, 1.5, 2.25, 3]
     assert (result.manifest.contributors, result.manifest.total_weight) == (2, 4)
     assert list(result) == ["emb", "bias"]
+    plans = next(backend.plans for backend in client.info().backends if backend.selected)
+    assert {tensor.name: tensor.nnz_received for tensor in info.tensor_status} == {
+        "emb": 3,
+        "bias": 1,
+    }
+    for tensor in info.tensor_status:
+        assert tensor.plan in plans
+        assert tensor.plan_reason
     round.delete()
     assert "rounds/whole-life" not in [other.name for other in client.rounds()]
+
+
+def test_the_status_of_a_tensor_has_what_the_server_tells():
+    message = types_pb2.Round(state=types_pb2.ROUND_STATE_OPEN)
+    message.tensors.add(
+        name="emb",
+        backend="cpu",
+        plan="sort",
+        plan_reason="it suits",
+        nnz_received=30,
+        nnz_result=17,
+        predicted_seconds=0.25,
+        measured_seconds=0.5,
+    )
+    assert records.round_from_proto(message).tensor_status == (
+        records.TensorStatus("emb", "cpu", "sort", "it suits", 30, 17, 0.25, 0.5),
+    )
 
 
 def test_a_resend_is_answered_with_the_first_receipt(client):

@@ -35,8 +35,8 @@ TEST_F(CreateRoundTest, OpensARoundAndShowsHowItWillBeReduced) {
   EXPECT_EQ(round->spec.tensors[0].op, "sum");
   EXPECT_EQ(round->tensors[0].name, "emb");
   EXPECT_EQ(round->tensors[0].backend, "cpu");
-  EXPECT_FALSE(round->tensors[0].plan.empty());
-  EXPECT_FALSE(round->tensors[0].plan_reason.empty());
+  EXPECT_FALSE(round->tensors[0].reduction.plan.empty());
+  EXPECT_FALSE(round->tensors[0].reduction.reason.empty());
   EXPECT_EQ(round->revision, 1u);
 }
 

@@ -161,8 +161,9 @@ class TestClock {
 // Back end, store, clock and engine. Options can be changed before the first use of engine().
 class TestEngine {
  public:
-  explicit TestEngine(std::string_view backend = "cpu")
-      : backend_(MakeBackend(backend)), store_(MakeMemoryStore()) {
+  explicit TestEngine(std::string_view backend = "cpu") : TestEngine(MakeBackend(backend)) {}
+  explicit TestEngine(std::unique_ptr<Backend> backend)
+      : backend_(std::move(backend)), store_(MakeMemoryStore()) {
     options.now = [this] { return clock.Now(); };
   }
   ~TestEngine() { clock.GoOn(); }

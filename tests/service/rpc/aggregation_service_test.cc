@@ -39,6 +39,26 @@ TEST_F(AggregationServiceTest, SumsUpdatesOfTwoContributorsByIndex) {
   EXPECT_THAT(testing::ArrayOf<float>(answer->values()), ElementsAre(1, 2, 1));
 }
 
+// The back end's times are those of tests/service/timed_backend.h.
+TEST_F(AggregationServiceTest, ShowsHowEachTensorWasReduced) {
+  const std::string round = client_.Create(VectorRound("t", 10))->name();
+  ASSERT_TRUE(
+      client_.Submit(VectorUpdate(round, "a", VectorEntries("t", 10, {0, 5}, {1, 1}))).ok());
+  ASSERT_TRUE(client_.Publish(round).ok());
+  const auto published = client_.Get(round);
+  ASSERT_TRUE(published.ok()) << published.status();
+  ASSERT_EQ(published->tensors_size(), 1);
+  const v1::TensorStatus& tensor = published->tensors(0);
+  EXPECT_EQ(tensor.name(), "t");
+  EXPECT_EQ(tensor.backend(), "reference");
+  EXPECT_EQ(tensor.plan(), "wide");
+  EXPECT_EQ(tensor.plan_reason(), "the definition");
+  EXPECT_EQ(tensor.nnz_received(), 2);
+  EXPECT_EQ(tensor.nnz_result(), 2);
+  EXPECT_EQ(tensor.predicted_seconds(), 1.25);
+  EXPECT_EQ(tensor.measured_seconds(), 3.5);
+}
+
 TEST_F(AggregationServiceTest, AnswersAResendWithTheFirstReceipt) {
   const std::string round = client_.Create(VectorRound("t", 10))->name();
   const auto update = VectorUpdate(round, "a", VectorEntries("t", 10, {3}, {7}));

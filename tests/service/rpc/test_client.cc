@@ -137,6 +137,10 @@ absl::StatusOr<Answer> TestClient::Aggregate(const std::string& name) {
   return Aggregate(request);
 }
 
+absl::StatusOr<v1::ServerInfo> TestClient::Info() {
+  return Call(*stub_, &v1::AggregationService::Stub::GetServerInfo, v1::GetServerInfoRequest());
+}
+
 absl::StatusOr<Answer> TestClient::Reduce(const std::vector<v1::ReduceRequest>& messages) {
   const auto context = NewContext();
   const auto stream = stub_->Reduce(context.get());

@@ -54,6 +54,7 @@ class TestClient {
   absl::StatusOr<v1::Round> Publish(const std::string& name);
   absl::StatusOr<Answer> Aggregate(const v1::GetAggregateRequest& request);
   absl::StatusOr<Answer> Aggregate(const std::string& name);
+  absl::StatusOr<v1::ServerInfo> Info();
   // Sends all messages, then reads the answer.
   absl::StatusOr<Answer> Reduce(const std::vector<v1::ReduceRequest>& messages);
 

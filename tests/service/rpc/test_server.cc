@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include "tests/service/timed_backend.h"
+
 namespace sparseagg::testing {
 namespace {
 
 std::unique_ptr<Backend> MakeTestBackend() {
   for (const BackendFactory& factory : AllBackends()) {
-    if (factory.name == "reference") return factory.make({}).value();
+    if (factory.name != "reference") continue;
+    return std::make_unique<TimedBackend>(factory.make({}).value());
   }
   return nullptr;
 }

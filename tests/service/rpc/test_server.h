@@ -1,5 +1,5 @@
-// The real server in the test's process: reference back end, engine, store, gRPC on a free port or
-// a unix socket.
+// The real server in the test's process: reference back end with the times of
+// tests/service/timed_backend.h, engine, store, gRPC on a free port or a unix socket.
 #ifndef SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
 #define SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
 

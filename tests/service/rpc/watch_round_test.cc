@@ -60,6 +60,7 @@ TEST_F(WatchRoundTest, SendsTheStateAtOnceAndEndsAfterTheFinalOne) {
   ASSERT_FALSE(rest.empty());
   EXPECT_EQ(rest.back().state(), v1::ROUND_STATE_PUBLISHED);
   EXPECT_TRUE(rest.back().has_manifest());
+  EXPECT_EQ(rest.back().tensors(0).measured_seconds(), 3) << "of tests/service/timed_backend.h";
   EXPECT_TRUE(Finish().ok());
 }
 

@@ -1,0 +1,95 @@
+// Plan, predicted and measured time in the status of a round, as the back end tells them.
+#include <thread>
+
+#include "tests/service/engine/testing.h"
+#include "tests/service/timed_backend.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::MakeBackend;
+using testing::Sparse;
+using testing::TestEngine;
+using testing::TestUpdate;
+using testing::TimedBackend;
+
+class PlanStatusTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<Receipt> Submit(const std::string& contributor) {
+    return engine_.Submit(TestUpdate(round_, contributor)
+                              .Add<float>(specs_[0], {1}, {1})
+                              .Add<float>(specs_[1], {2}, {2}));
+  }
+
+  const std::vector<TensorSpec> specs_ = {Sparse("a", 10), Sparse("b", 10)};
+  TestEngine engine_{std::make_unique<TimedBackend>(MakeBackend("reference"))};
+  const std::string round_ = engine_.Create(specs_).name;
+};
+
+void ExpectTimes(const RoundSnapshot& round, double predicted_seconds, double seconds) {
+  ASSERT_EQ(round.tensors.size(), 2u);
+  for (const TensorStatus& tensor : round.tensors) {
+    EXPECT_EQ(tensor.reduction.plan, "wide") << tensor.name;
+    EXPECT_FALSE(tensor.reduction.reason.empty()) << tensor.name;
+    EXPECT_EQ(tensor.reduction.predicted_seconds, predicted_seconds) << tensor.name;
+    EXPECT_EQ(tensor.reduction.seconds, seconds) << tensor.name;
+  }
+}
+
+TEST_F(PlanStatusTest, ANewRoundHasThePlanThatIsMeantAndNoTimes) {
+  ExpectTimes(*engine_->GetRound(round_), 0, 0);
+}
+
+TEST_F(PlanStatusTest, AnOpenRoundHasTheTimesOfWhatIsFolded) {
+  ASSERT_TRUE(Submit("x").ok());
+  ASSERT_TRUE(Submit("y").ok());
+  engine_->Drain();  // until all is folded
+  const RoundSnapshot open = *engine_->GetRound(round_);
+  EXPECT_EQ(open.state, RoundState::kOpen);
+  ExpectTimes(open, 0.5, 1);
+  ExpectTimes(engine_->ListRounds("", 1).at(0), 0.5, 1);
+}
+
+TEST_F(PlanStatusTest, AFoldIsNoChangeThatIsWatched) {
+  const uint64_t before = engine_->GetRound(round_)->revision;
+  ASSERT_TRUE(Submit("x").ok());
+  engine_->Drain();
+  EXPECT_EQ(engine_->GetRound(round_)->revision, before + 1) << "the update";
+}
+
+TEST_F(PlanStatusTest, APublishedRoundKeepsTheTimesWithThatOfTheReport) {
+  ASSERT_TRUE(Submit("x").ok());
+  engine_.SealAndWait(round_);
+  ExpectTimes(*engine_->GetRound(round_), 1.25, 3.5);
+  ExpectTimes(engine_.WaitUntilFinal(round_), 1.25, 3.5);  // as a watcher sees it
+}
+
+TEST_F(PlanStatusTest, AnAbortedRoundKeepsWhatItHad) {
+  ASSERT_TRUE(Submit("x").ok());
+  engine_->Drain();
+  ASSERT_TRUE(engine_->AbortRound(round_).ok());
+  ExpectTimes(*engine_->GetRound(round_), 0.25, 0.5);
+}
+
+// TimedBackend fails the test if one of the readers gets at an aggregator.
+TEST_F(PlanStatusTest, LookingDoesNotMeetTheThreadThatFolds) {
+  {
+    std::vector<std::jthread> readers;
+    for (int i = 0; i < 2; ++i) {
+      readers.emplace_back([&](const std::stop_token& stop) {
+        double last = 0;
+        while (!stop.stop_requested()) {
+          const double seconds = engine_->GetRound(round_)->tensors[0].reduction.seconds;
+          EXPECT_GE(seconds, last);
+          last = seconds;
+        }
+      });
+    }
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(Submit(std::to_string(i)).ok());
+    engine_.SealAndWait(round_);
+  }
+  ExpectTimes(*engine_->GetRound(round_), 200 * 0.25 + 1, 200 * 0.5 + 3);
+}
+
+}  // namespace
+}  // namespace sparseagg
