@@ -10,6 +10,13 @@ absl::StatusOr<Tensor> MakeEmptyTensor(const TensorSpec& spec) {
   return Tensor{spec.name, spec.dense_shape, spec.sparse_dim, layout, {}, {}};
 }
 
+std::vector<TensorView> ViewsOf(const std::vector<Tensor>& tensors) {
+  std::vector<TensorView> views;
+  views.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) views.push_back(tensor.view());
+  return views;
+}
+
 TensorSpec SpecOf(const TensorView& tensor) {
   TensorSpec spec;
   spec.name = tensor.name;

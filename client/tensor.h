@@ -45,6 +45,9 @@ struct Tensor {
 // An empty tensor (nnz 0) of this name, type and shape. INVALID_ARGUMENT as MakeLayout() says.
 absl::StatusOr<Tensor> MakeEmptyTensor(const TensorSpec& spec);
 
+// Valid while the tensors live unchanged.
+std::vector<TensorView> ViewsOf(const std::vector<Tensor>& tensors);
+
 // What of a spec describes the tensor itself; the operator is "sum".
 TensorSpec SpecOf(const Tensor& tensor);
 TensorSpec SpecOf(const TensorView& tensor);

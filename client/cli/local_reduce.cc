@@ -16,16 +16,33 @@ struct Reduction {
   TensorSpec spec;
   ReduceSpec reduce;
   std::unique_ptr<Aggregator> aggregator;
+  uint64_t nnz_received = 0;
 };
 
-absl::StatusOr<Reduction> Begin(const TensorSpec& spec, uint64_t contributors, Backend& backend) {
+absl::StatusOr<Reduction> Begin(const TensorSpec& spec, const Workload& workload,
+                                Backend& backend) {
   Reduction reduction;
   reduction.spec = spec;
   SPARSEAGG_ASSIGN_OR_RETURN(reduction.reduce, MakeReduceSpec(spec));
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      const Plan plan, MakePlan(reduction.reduce, {contributors, 0}, backend.info(), spec.plan));
+  SPARSEAGG_ASSIGN_OR_RETURN(const Plan plan,
+                             MakePlan(reduction.reduce, workload, backend.info(), spec.plan));
   SPARSEAGG_ASSIGN_OR_RETURN(reduction.aggregator, backend.NewAggregator(plan));
   return reduction;
+}
+
+// The first update stands for the others, which are not read yet.
+absl::StatusOr<std::vector<Reduction>> BeginAll(const client::ReduceRequest& request,
+                                                const client::Update& first, bool at_once,
+                                                Backend& backend) {
+  std::vector<Reduction> reductions;
+  for (size_t t = 0; t < request.tensors.size(); ++t) {
+    const Workload workload{.contributors = request.num_updates,
+                            .nnz_per_update = first.tensors[t].entries.nnz,
+                            .at_once = at_once};
+    SPARSEAGG_ASSIGN_OR_RETURN(Reduction reduction, Begin(request.tensors[t], workload, backend));
+    reductions.push_back(std::move(reduction));
+  }
+  return reductions;
 }
 
 absl::StatusOr<StagedUpdate> Stage(const Reduction& reduction, const client::TensorView& tensor,
@@ -39,6 +56,20 @@ absl::StatusOr<StagedUpdate> Stage(const Reduction& reduction, const client::Ten
   SPARSEAGG_ASSIGN_OR_RETURN(staged.order,
                              ValidateUpdate(reduction.reduce, staged.entries.view(), weight));
   return staged;
+}
+
+// After Report().
+client::TensorStatus StatusOf(const Reduction& reduction, const std::string& backend,
+                              uint64_t nnz_result) {
+  const PlanReport report = reduction.aggregator->plan_report();
+  return {.name = reduction.spec.name,
+          .backend = backend,
+          .plan = report.plan,
+          .plan_reason = report.reason,
+          .nnz_received = reduction.nnz_received,
+          .nnz_result = nnz_result,
+          .predicted_seconds = report.predicted_seconds,
+          .measured_seconds = report.seconds};
 }
 
 // The server's rule for "count": one value for each row.
@@ -69,31 +100,35 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::span<const BackendFact
   return MakeError(absl::StatusCode::kFailedPrecondition, "BACKEND_UNAVAILABLE", why);
 }
 
-absl::StatusOr<std::vector<client::Tensor>> ReduceLocally(const client::ReduceRequest& request,
-                                                          Backend& backend) {
+absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& request,
+                                             uint64_t bytes_max, Backend& backend) {
+  // The other half is for the result and for what the plan needs.
+  const bool at_once = bytes_max <= backend.info().memory_bytes / 2;
   std::vector<Reduction> reductions;
-  for (const TensorSpec& spec : request.tensors) {
-    SPARSEAGG_ASSIGN_OR_RETURN(Reduction reduction, Begin(spec, request.num_updates, backend));
-    reductions.push_back(std::move(reduction));
-  }
   for (uint64_t i = 0; i < request.num_updates; ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(const client::Update update, request.update(i));
     SPARSEAGG_RETURN_IF_ERROR(ValidateWeight(update.weight));
+    if (i == 0) {
+      SPARSEAGG_ASSIGN_OR_RETURN(reductions, BeginAll(request, update, at_once, backend));
+    }
     for (size_t t = 0; t < reductions.size(); ++t) {
       SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged,
                                  Stage(reductions[t], update.tensors[t], update.weight));
+      reductions[t].nnz_received += staged.entries.nnz;
       SPARSEAGG_RETURN_IF_ERROR(
           reductions[t].aggregator->Accumulate(std::move(staged), update.weight));
     }
   }
-  std::vector<client::Tensor> tensors;
+  LocalReduction local;
+  local.entries.reserve(reductions.size());
   for (Reduction& reduction : reductions) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reduction.aggregator).Report());
-    SparseTensor& result = aggregate.tensor;
-    tensors.push_back({reduction.spec.name, ResultShape(reduction.spec), reduction.spec.sparse_dim,
-                       result.layout, std::move(result.indices), std::move(result.values)});
+    const SparseTensor& result = local.entries.emplace_back(std::move(aggregate.tensor));
+    local.tensors.push_back({reduction.spec.name, ResultShape(reduction.spec),
+                             reduction.spec.sparse_dim, result.view()});
+    local.status.push_back(StatusOf(reduction, backend.info().name, result.nnz()));
   }
-  return tensors;
+  return local;
 }
 
 }  // namespace sparseagg::cli

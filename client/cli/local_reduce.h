@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_CLIENT_CLI_LOCAL_REDUCE_H_
 #define SPARSEAGG_CLIENT_CLI_LOCAL_REDUCE_H_
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,10 +20,24 @@ namespace sparseagg::cli {
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::span<const BackendFactory> factories,
                                                      const std::string& name);
 
-// What client::Client::Reduce() answers, without a manifest. `request.dense` and `request.progress`
-// play no part.
-absl::StatusOr<std::vector<client::Tensor>> ReduceLocally(const client::ReduceRequest& request,
-                                                          Backend& backend);
+// Move-only: `tensors` refer to `entries`.
+struct LocalReduction {
+  std::vector<client::TensorView> tensors;   // what client::Client::Reduce() answers
+  std::vector<client::TensorStatus> status;  // how each of them was reduced
+  std::vector<SparseTensor> entries;
+
+  LocalReduction() = default;
+  LocalReduction(LocalReduction&&) = default;
+  LocalReduction& operator=(LocalReduction&&) = default;
+  LocalReduction(const LocalReduction&) = delete;
+  LocalReduction& operator=(const LocalReduction&) = delete;
+};
+
+// REQUIRES: there is an update. `bytes_max` is the most that the tensors of all updates can take:
+// where there is room for it, they are reduced at once, otherwise in batches. `request.dense` and
+// `request.progress` play no part.
+absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& request,
+                                             uint64_t bytes_max, Backend& backend);
 
 }  // namespace sparseagg::cli
 

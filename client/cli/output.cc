@@ -71,16 +71,8 @@ json ToJson(const client::RoundInfo& round) {
                  {"bytes_received", round.bytes_received},
                  {"revision", round.revision},
                  {"spec", json::array()},
-                 {"tensors", json::array()}};
+                 {"tensors", ToJson(round.tensor_status)}};
   for (const TensorSpec& spec : round.tensors) object["spec"].push_back(SpecToJson(spec));
-  for (const client::TensorStatus& tensor : round.tensor_status) {
-    object["tensors"].push_back({{"name", tensor.name},
-                                 {"backend", tensor.backend},
-                                 {"plan", tensor.plan},
-                                 {"plan_reason", tensor.plan_reason},
-                                 {"nnz_received", tensor.nnz_received},
-                                 {"nnz_result", tensor.nnz_result}});
-  }
   SetTime(object, "create_time", round.create_time);
   SetTime(object, "seal_time", round.seal_time);
   SetTime(object, "publish_time", round.publish_time);
@@ -128,17 +120,30 @@ json ToJson(const client::ServerInfo& info) {
   return object;
 }
 
-json ToJson(const client::Tensor& tensor) {
-  return {{"name", tensor.name},
-          {"value_type", ValueTypeName(tensor.layout.value_type)},
-          {"dense_shape", tensor.dense_shape},
-          {"sparse_dim", tensor.sparse_dim},
-          {"nnz", tensor.nnz()}};
+json ToJson(const std::vector<client::TensorStatus>& tensors) {
+  json list = json::array();
+  for (const client::TensorStatus& tensor : tensors) {
+    list.push_back({{"name", tensor.name},
+                    {"backend", tensor.backend},
+                    {"plan", tensor.plan},
+                    {"plan_reason", tensor.plan_reason},
+                    {"nnz_received", tensor.nnz_received},
+                    {"nnz_result", tensor.nnz_result},
+                    {"predicted_seconds", tensor.predicted_seconds},
+                    {"measured_seconds", tensor.measured_seconds}});
+  }
+  return list;
 }
 
-json ToJson(const std::vector<client::Tensor>& tensors) {
+json ToJson(const std::vector<client::TensorView>& tensors) {
   json list = json::array();
-  for (const client::Tensor& tensor : tensors) list.push_back(ToJson(tensor));
+  for (const client::TensorView& tensor : tensors) {
+    list.push_back({{"name", tensor.name},
+                    {"value_type", ValueTypeName(tensor.entries.layout.value_type)},
+                    {"dense_shape", tensor.dense_shape},
+                    {"sparse_dim", tensor.sparse_dim},
+                    {"nnz", tensor.entries.nnz}});
+  }
   return list;
 }
 
@@ -153,10 +158,7 @@ std::string ToText(const client::RoundInfo& round) {
   if (round.publish_time.has_value()) AppendLine(out, "published", FormatTime(*round.publish_time));
   for (const TensorSpec& spec : round.tensors) AppendLine(out, "tensor", FormatTensorSpec(spec));
   for (const client::TensorStatus& tensor : round.tensor_status) {
-    AppendLine(out, "plan",
-               absl::StrCat(tensor.name, ": ", tensor.plan, " on ", tensor.backend, " (",
-                            tensor.plan_reason, "), nnz ", tensor.nnz_received, " received, ",
-                            tensor.nnz_result, " in the result"));
+    AppendLine(out, "plan", ToText(tensor));
   }
   if (!round.manifest.has_value()) return out;
   const client::Manifest& manifest = *round.manifest;
@@ -202,10 +204,24 @@ std::string ToText(const client::ServerInfo& info) {
   return out;
 }
 
-std::string ToText(const client::Tensor& tensor) {
-  return absl::StrCat(tensor.name, " ", std::string(ValueTypeName(tensor.layout.value_type)), " ",
+std::string ToText(const client::TensorStatus& tensor) {
+  std::string out = absl::StrCat(tensor.name, ": ", tensor.plan, " on ", tensor.backend, " (",
+                                 tensor.plan_reason, "), nnz ", tensor.nnz_received, " received, ",
+                                 tensor.nnz_result, " in the result");
+  if (tensor.measured_seconds > 0) {
+    absl::StrAppend(&out, ", reduced in ", FormatSeconds(tensor.measured_seconds));
+  }
+  if (tensor.predicted_seconds > 0) {
+    absl::StrAppend(&out, " (", FormatSeconds(tensor.predicted_seconds), " predicted)");
+  }
+  return out;
+}
+
+std::string ToText(const client::TensorView& tensor) {
+  return absl::StrCat(tensor.name, " ",
+                      std::string(ValueTypeName(tensor.entries.layout.value_type)), " ",
                       FormatShape(tensor.dense_shape), " sparse_dim=", tensor.sparse_dim,
-                      " nnz=", tensor.nnz());
+                      " nnz=", tensor.entries.nnz);
 }
 
 std::string FormatBytes(uint64_t bytes) {
@@ -214,6 +230,12 @@ std::string FormatBytes(uint64_t bytes) {
   auto amount = static_cast<double>(bytes);
   for (; amount >= 1024; ++unit) amount /= 1024;
   return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, kUnits[unit]);
+}
+
+std::string FormatSeconds(double seconds) {
+  if (seconds >= 1) return absl::StrFormat("%.1f s", seconds);
+  if (seconds >= 1e-3) return absl::StrFormat("%.1f ms", seconds * 1e3);
+  return absl::StrFormat("%.1f us", seconds * 1e6);
 }
 
 void Print(const std::string& text) {

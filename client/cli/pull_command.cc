@@ -85,17 +85,18 @@ absl::Status Pull(const PullFlags& flags) {
     options.progress = bar.progress();
     SPARSEAGG_ASSIGN_OR_RETURN(result, client->Pull(round.name, options));
   }
-  SPARSEAGG_RETURN_IF_ERROR(client::WriteTensors(flags.output, result.tensors));
+  const std::vector<client::TensorView> tensors = client::ViewsOf(result.tensors);
+  SPARSEAGG_RETURN_IF_ERROR(client::WriteTensors(flags.output, tensors));
   if (flags.common.json) {
     PrintJson({{"round", round.name},
                {"output", flags.output},
-               {"tensors", ToJson(result.tensors)},
+               {"tensors", ToJson(tensors)},
                {"manifest", ToJson(result.manifest)}});
     return absl::OkStatus();
   }
   std::string text = absl::StrCat(flags.output, ": ", round.name, ", ",
                                   result.manifest.contributors, " contributors\n");
-  for (const client::Tensor& tensor : result.tensors) {
+  for (const client::TensorView& tensor : tensors) {
     absl::StrAppend(&text, "  ", ToText(tensor), "\n");
   }
   Print(text);

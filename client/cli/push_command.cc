@@ -59,19 +59,21 @@ absl::Status Push(const PushFlags& flags) {
   update.contributor = flags.contributor;
   update.update_id = flags.update_id;
   update.weight = flags.weight;
-  for (const client::Tensor& tensor : tensors) update.tensors.push_back(tensor.view());
+  update.tensors = client::ViewsOf(tensors);
 
   ProgressBar bar(absl::StrCat("push ", round.name));
   SPARSEAGG_ASSIGN_OR_RETURN(const client::Receipt receipt,
                              client->Submit(round.name, update, bar.progress()));
   if (flags.common.json) {
-    PrintJson({{"receipt", ToJson(receipt)}, {"tensors", ToJson(tensors)}});
+    PrintJson({{"receipt", ToJson(receipt)}, {"tensors", ToJson(update.tensors)}});
     return absl::OkStatus();
   }
   std::string text = absl::StrCat(receipt.round, " ", receipt.contributor, " ", receipt.update_id,
                                   " ", receipt.duplicate ? "was counted before" : "counted",
                                   " as number ", receipt.sequence, "\n");
-  for (const client::Tensor& tensor : tensors) absl::StrAppend(&text, "  ", ToText(tensor), "\n");
+  for (const client::TensorView& tensor : update.tensors) {
+    absl::StrAppend(&text, "  ", ToText(tensor), "\n");
+  }
   Print(text);
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 // reduce: the stateless operator over files, on a server or in this process.
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,7 +73,7 @@ class Updates {
     SPARSEAGG_ASSIGN_OR_RETURN(tensors_, MatchTensors(specs_, std::move(read), files_[i]));
     client::Update update;
     update.weight = weights_[i];
-    for (const client::Tensor& tensor : tensors_) update.tensors.push_back(tensor.view());
+    update.tensors = client::ViewsOf(tensors_);
     return update;
   }
 
@@ -100,13 +101,34 @@ class Updates {
   std::vector<client::Tensor> tensors_;  // of the update read last
 };
 
-absl::StatusOr<std::vector<client::Tensor>> ReduceOnServer(const ReduceFlags& flags,
-                                                           client::ReduceRequest request) {
+absl::StatusOr<client::Result> ReduceOnServer(const ReduceFlags& flags,
+                                              client::ReduceRequest request) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
   ProgressBar bar("pull the result");
   request.progress = bar.progress();
-  SPARSEAGG_ASSIGN_OR_RETURN(client::Result result, client->Reduce(request));
-  return std::move(result.tensors);
+  return client->Reduce(request);
+}
+
+// The most bytes that the tensors of all files can take.
+absl::StatusOr<uint64_t> InputBytesMax(const std::vector<std::string>& files) {
+  uint64_t sum = 0;
+  for (const std::string& file : files) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t bytes,
+                               client::TensorBytesMax(ParseFileArgument(file).path));
+    if (bytes > std::numeric_limits<uint64_t>::max() - sum) {
+      return std::numeric_limits<uint64_t>::max();
+    }
+    sum += bytes;
+  }
+  return sum;
+}
+
+nlohmann::json Report(const ReduceFlags& flags, const std::string& where) {
+  return {{"output", flags.output},
+          {"local", flags.local},
+          {flags.local ? "backend" : "server", where},
+          {"op", flags.op},
+          {"updates", flags.files.size()}};
 }
 
 absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> backends) {
@@ -123,30 +145,38 @@ absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> ba
     return updates->Read(i);
   };
 
-  std::vector<client::Tensor> tensors;
+  LocalReduction local;
+  client::Result answer;
+  std::vector<client::TensorView> tensors;  // of one of the two
   std::string where = flags.common.server;
   if (flags.local) {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                                OpenBackend(backends, flags.backend));
     where = backend->info().name;
-    SPARSEAGG_ASSIGN_OR_RETURN(tensors, ReduceLocally(request, *backend));
+    SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t bytes_max, InputBytesMax(flags.files));
+    SPARSEAGG_ASSIGN_OR_RETURN(local, ReduceLocally(request, bytes_max, *backend));
+    tensors = local.tensors;
   } else {
-    SPARSEAGG_ASSIGN_OR_RETURN(tensors, ReduceOnServer(flags, std::move(request)));
+    SPARSEAGG_ASSIGN_OR_RETURN(answer, ReduceOnServer(flags, std::move(request)));
+    tensors = client::ViewsOf(answer.tensors);
   }
   bar.reset();
   SPARSEAGG_RETURN_IF_ERROR(client::WriteTensors(flags.output, tensors));
   if (flags.common.json) {
-    PrintJson({{"output", flags.output},
-               {"local", flags.local},
-               {flags.local ? "backend" : "server", where},
-               {"op", flags.op},
-               {"updates", flags.files.size()},
-               {"tensors", ToJson(tensors)}});
+    nlohmann::json object = Report(flags, where);
+    object["tensors"] = ToJson(tensors);
+    if (flags.local) object["status"] = ToJson(local.status);
+    PrintJson(object);
     return absl::OkStatus();
   }
   std::string text = absl::StrCat(flags.output, ": ", flags.op, " of ", flags.files.size(),
                                   " updates on ", where, "\n");
-  for (const client::Tensor& tensor : tensors) absl::StrAppend(&text, "  ", ToText(tensor), "\n");
+  for (const client::TensorView& tensor : tensors) {
+    absl::StrAppend(&text, "  ", ToText(tensor), "\n");
+  }
+  for (const client::TensorStatus& status : local.status) {
+    absl::StrAppend(&text, "  plan ", ToText(status), "\n");
+  }
   Print(text);
   return absl::OkStatus();
 }

@@ -229,14 +229,15 @@ absl::Status ReadArray(LineReader& reader, const Size& size, Tensor& out) {
   return absl::OkStatus();
 }
 
-absl::Status WriteEntries(const Tensor& tensor, OutputFile& file) {
-  const ValueType type = tensor.layout.value_type;
+absl::Status WriteEntries(const TensorView& tensor, OutputFile& file) {
+  const ValueType type = tensor.entries.layout.value_type;
+  const auto* values = static_cast<const std::byte*>(tensor.entries.values);
   std::string text;
-  for (uint64_t i = 0; i < tensor.nnz(); ++i) {
+  for (uint64_t i = 0; i < tensor.entries.nnz; ++i) {
     int64_t index[2];
-    UnflattenIndex(tensor.indices[i], tensor.dense_shape, index);
+    UnflattenIndex(tensor.entries.indices[i], tensor.dense_shape, index);
     absl::StrAppend(&text, index[0] + 1, " ", index[1] + 1, " ");
-    AppendValue(type, tensor.values.data() + i * SizeOf(type), text);
+    AppendValue(type, values + i * SizeOf(type), text);
     text.push_back('\n');
     if (text.size() >= size_t{1} << 20) {
       SPARSEAGG_RETURN_IF_ERROR(file.Write(text));
@@ -246,16 +247,16 @@ absl::Status WriteEntries(const Tensor& tensor, OutputFile& file) {
   return file.Write(text);
 }
 
-absl::Status WriteArray(const Tensor& tensor, OutputFile& file) {
-  const ValueType type = tensor.layout.value_type;
+absl::Status WriteArray(const TensorView& tensor, OutputFile& file) {
+  const ValueType type = tensor.entries.layout.value_type;
+  const auto* values = static_cast<const std::byte*>(tensor.entries.values);
   const auto rows = static_cast<uint64_t>(tensor.dense_shape[0]);
   const auto columns = static_cast<uint64_t>(tensor.dense_shape[1]);
   const std::vector<std::byte> zero(SizeOf(type));
   std::string text;
   for (uint64_t i = 0; i < rows * columns; ++i) {
     const uint64_t position = i % rows * columns + i / rows;
-    AppendValue(type,
-                tensor.nnz() == 0 ? zero.data() : tensor.values.data() + position * SizeOf(type),
+    AppendValue(type, tensor.entries.nnz == 0 ? zero.data() : values + position * SizeOf(type),
                 text);
     text.push_back('\n');
     if (text.size() >= size_t{1} << 20) {
@@ -295,7 +296,7 @@ absl::StatusOr<Tensor> ReadMatrixMarket(const std::string& path, const ReadOptio
   return tensor;
 }
 
-absl::Status CheckMatrixMarket(const std::string& path, const Tensor& tensor) {
+absl::Status CheckMatrixMarket(const std::string& path, const TensorView& tensor) {
   const bool matrix = tensor.dense_shape.size() == 2 && tensor.sparse_dim != 1;
   if (matrix) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInvalidArgument, "UNSUITABLE_FORMAT",
@@ -304,14 +305,14 @@ absl::Status CheckMatrixMarket(const std::string& path, const Tensor& tensor) {
                                 " of them indexed; .mtx holds matrices only, use .npz"));
 }
 
-absl::Status WriteMatrixMarket(const std::string& path, const Tensor& tensor) {
+absl::Status WriteMatrixMarket(const std::string& path, const TensorView& tensor) {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, OutputFile::Create(path));
-  const char* field = IsFloating(tensor.layout.value_type) ? "real" : "integer";
+  const char* field = IsFloating(tensor.entries.layout.value_type) ? "real" : "integer";
   const bool sparse = tensor.sparse_dim == 2;
   std::string head =
       absl::StrCat("%%MatrixMarket matrix ", sparse ? "coordinate " : "array ", field, " general\n",
                    tensor.dense_shape[0], " ", tensor.dense_shape[1]);
-  if (sparse) absl::StrAppend(&head, " ", tensor.nnz());
+  if (sparse) absl::StrAppend(&head, " ", tensor.entries.nnz);
   SPARSEAGG_RETURN_IF_ERROR(file->Write(head + "\n"));
   SPARSEAGG_RETURN_IF_ERROR(sparse ? WriteEntries(tensor, *file) : WriteArray(tensor, *file));
   return file->Commit();

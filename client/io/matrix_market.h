@@ -21,11 +21,11 @@ namespace sparseagg::client {
 absl::StatusOr<Tensor> ReadMatrixMarket(const std::string& path, const ReadOptions& options);
 
 // REQUIRES: CheckMatrixMarket(tensor) is OK.
-absl::Status WriteMatrixMarket(const std::string& path, const Tensor& tensor);
+absl::Status WriteMatrixMarket(const std::string& path, const TensorView& tensor);
 
 // INVALID_ARGUMENT (UNSUITABLE_FORMAT) unless the tensor is a matrix: sparse with two indexed
 // dimensions, or dense with two dimensions.
-absl::Status CheckMatrixMarket(const std::string& path, const Tensor& tensor);
+absl::Status CheckMatrixMarket(const std::string& path, const TensorView& tensor);
 
 }  // namespace sparseagg::client
 

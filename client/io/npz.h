@@ -12,6 +12,7 @@
 #ifndef SPARSEAGG_CLIENT_IO_NPZ_H_
 #define SPARSEAGG_CLIENT_IO_NPZ_H_
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ namespace sparseagg::client {
 absl::StatusOr<std::vector<Tensor>> ReadNpz(const std::string& path, const ReadOptions& options);
 
 // REQUIRES: the names differ, and none is empty where there are several.
-absl::Status WriteNpz(const std::string& path, const std::vector<Tensor>& tensors);
+absl::Status WriteNpz(const std::string& path, std::span<const TensorView> tensors);
 
 // Reads one member of `zip`, named without ".npy".
 absl::StatusOr<NpyArray> ReadMember(const ZipReader& zip, const std::string& name);

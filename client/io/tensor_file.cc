@@ -1,12 +1,15 @@
 #include "client/io/tensor_file.h"
 
+#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/io/file_error.h"
+#include "client/io/line_reader.h"
 #include "client/io/matrix_market.h"
 #include "client/io/npz.h"
+#include "client/io/zip_archive.h"
 
 namespace sparseagg::client {
 namespace {
@@ -20,9 +23,16 @@ absl::StatusOr<Format> FormatOf(const std::string& path) {
                    absl::StrCat(path, ": the name ends neither with .npz nor with .mtx"));
 }
 
-absl::Status CheckNames(const std::string& path, const std::vector<Tensor>& tensors) {
+constexpr uint64_t kUint64Max = std::numeric_limits<uint64_t>::max();
+
+uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a > kUint64Max - b ? kUint64Max : a + b; }
+uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
+  return a > kUint64Max / b ? kUint64Max : a * b;
+}
+
+absl::Status CheckNames(const std::string& path, std::span<const TensorView> tensors) {
   std::set<std::string> names;
-  for (const Tensor& tensor : tensors) {
+  for (const TensorView& tensor : tensors) {
     if (tensors.size() > 1 && (tensor.name.empty() || !names.insert(tensor.name).second)) {
       return MakeError(
           absl::StatusCode::kInvalidArgument, "BAD_TENSOR_NAME",
@@ -44,9 +54,23 @@ absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::string& path,
   return tensors;
 }
 
+absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
+  if (format == Format::kMatrixMarket) {
+    // "1 1\n" may be two entries (symmetric) of an index and a value, 8 bytes each.
+    SPARSEAGG_ASSIGN_OR_RETURN(const LineReader reader, LineReader::Open(path));
+    return SaturatingMultiply(reader.file_bytes(), 8);
+  }
+  // Indices grow from 4 bytes to 8, values from 2 to 8 at most.
+  SPARSEAGG_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(path));
+  uint64_t bytes = 0;
+  for (const ZipReader::Member& member : zip.members()) bytes = SaturatingAdd(bytes, member.bytes);
+  return SaturatingMultiply(bytes, 4);
+}
+
 absl::Status CheckOutputPath(const std::string& path) { return FormatOf(path).status(); }
 
-absl::Status WriteTensors(const std::string& path, const std::vector<Tensor>& tensors) {
+absl::Status WriteTensors(const std::string& path, std::span<const TensorView> tensors) {
   SPARSEAGG_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   SPARSEAGG_RETURN_IF_ERROR(CheckNames(path, tensors));
   if (format == Format::kNpz) return WriteNpz(path, tensors);

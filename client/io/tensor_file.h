@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,15 @@ struct ReadOptions {
 absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::string& path,
                                                 const ReadOptions& options = {});
 
+// The most bytes that the tensors of a file can take in memory, whatever value type they are
+// converted to; from the sizes of the file and its members, without reading them. FILE_UNUSABLE,
+// MALFORMED_FILE.
+absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path);
+
 // Writes the file beside `path` first and then renames it, so that no reader sees half of it. The
 // same tensors give the same bytes. One tensor is written without its name; .mtx holds exactly one,
 // of two dimensions.
-absl::Status WriteTensors(const std::string& path, const std::vector<Tensor>& tensors);
+absl::Status WriteTensors(const std::string& path, std::span<const TensorView> tensors);
 
 // Whether WriteTensors() knows the end of `path`; to refuse a bad name before the work is done.
 absl::Status CheckOutputPath(const std::string& path);

@@ -221,8 +221,17 @@ class CliTest(unittest.TestCase):
         )
         self.assertEqual(answer["output"], "jo.npz")
         self.assertEqual(answer["tensors"][0]["nnz"], self.load("jo.npz").nnz)
+        status = answer["status"][0]
+        self.assertEqual(status["nnz_received"], self.load("j.npz").nnz)
+        self.assertEqual(status["nnz_result"], self.load("jo.npz").nnz)
+        text = self.run_cli("reduce", "--local", "-o", "jo.npz", "j.npz").stdout
+        self.assertIn(f"{status['plan']} on {answer['backend']} (", text)
 
     # Rounds.
+
+    def plans(self) -> list[str]:
+        backends = json.loads(self.run_cli("info", "--json").stdout)["backends"]
+        return next(backend["plans"] for backend in backends if backend["selected"])
 
     def test_a_whole_round(self) -> None:
         a, b = self.matrix("r-a.npz", 1), self.matrix("r-b.npz", 2)
@@ -242,6 +251,9 @@ class CliTest(unittest.TestCase):
         shown = json.loads(self.run_cli("round", "seal", name, "--wait", "--json").stdout)
         self.assertEqual((shown["state"], shown["contributors"]), ("PUBLISHED", 2))
         self.assertEqual(shown["manifest"]["total_weight"], 4.0)
+        status = shown["tensors"][0]
+        self.assertIn(status["plan"], self.plans())
+        self.assertIn(f": {status['plan']} on ", self.run_cli("round", "show", name).stdout)
 
         expected = a.toarray() + 3 * b.toarray()
         self.run_cli("pull", name, "-o", "r.npz")

@@ -72,15 +72,16 @@ TEST_F(MatrixMarketTest, WritesWhatItReads) {
             ? MakeTensor<double>({"m", ValueType::kF64, {3, 2}, 2}, {5, 0}, {0.1, 1e-300})
             : MakeTensor<double>({"m", ValueType::kF64, {3, 2}, 0}, {0}, {1, 2, 3, 4, 5, 1e22});
     tensor.name.clear();
-    ASSERT_TRUE(WriteTensors(Path("out.mtx"), {tensor}).ok());
+    ASSERT_TRUE(WriteTensors(Path("out.mtx"), ViewsOf({tensor})).ok());
     EXPECT_TRUE(SameTensor(ReadTensors(Path("out.mtx")).value().at(0), tensor)) << sparse_dim;
   }
 }
 
 TEST_F(MatrixMarketTest, RefusesToWriteWhatIsNoMatrix) {
   const Tensor rows = MakeTensor<float>({"emb", ValueType::kF32, {3, 2}, 1}, {0}, {1, 2});
-  EXPECT_TRUE(HasError(WriteTensors(Path("o.mtx"), {rows}), "UNSUITABLE_FORMAT", "use .npz"));
-  EXPECT_TRUE(HasError(WriteTensors(Path("o.mtx"), {}), "UNSUITABLE_FORMAT", "0 tensors"));
+  EXPECT_TRUE(
+      HasError(WriteTensors(Path("o.mtx"), ViewsOf({rows})), "UNSUITABLE_FORMAT", "use .npz"));
+  EXPECT_TRUE(HasError(WriteTensors(Path("o.mtx"), ViewsOf({})), "UNSUITABLE_FORMAT", "0 tensors"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 

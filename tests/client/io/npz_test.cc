@@ -38,7 +38,7 @@ class NpzTest : public sparseagg::testing::FolderTest {
     return tensors.at(0);
   }
   void ExpectRoundTrip(const std::vector<Tensor>& tensors) {
-    ASSERT_TRUE(WriteTensors(Path("out.npz"), tensors).ok());
+    ASSERT_TRUE(WriteTensors(Path("out.npz"), ViewsOf(tensors)).ok());
     const std::vector<Tensor> read = ReadTensors(Path("out.npz")).value();
     ASSERT_EQ(read.size(), tensors.size());
     for (size_t i = 0; i < read.size(); ++i) EXPECT_TRUE(SameTensor(read[i], tensors[i])) << i;
@@ -87,8 +87,8 @@ TEST_F(NpzTest, KeepsAnEmptyMatrix) {
 
 TEST_F(NpzTest, WritesTheSameBytesForTheSameTensors) {
   const Tensor tensor = MakeTensor<float>({"a", ValueType::kF32, {10, 2}, 1}, {7}, {1, 2});
-  ASSERT_TRUE(WriteTensors(Path("1.npz"), {tensor}).ok());
-  ASSERT_TRUE(WriteTensors(Path("2.npz"), {tensor}).ok());
+  ASSERT_TRUE(WriteTensors(Path("1.npz"), ViewsOf({tensor})).ok());
+  ASSERT_TRUE(WriteTensors(Path("2.npz"), ViewsOf({tensor})).ok());
   EXPECT_EQ(ReadFile(Path("1.npz")), ReadFile(Path("2.npz")));
 }
 
@@ -207,10 +207,10 @@ TEST_F(NpzTest, NeverCrashesOnATruncatedOrFlippedArchive) {
 
 TEST_F(NpzTest, LeavesNoFileWhenItCannotWrite) {
   const Tensor tensor = MakeTensor<float>({"a", ValueType::kF32, {10, 2}, 1}, {7}, {1, 2});
-  EXPECT_TRUE(
-      HasError(WriteTensors(Path("no/folder.npz"), {tensor}), "FILE_UNUSABLE", "folder.npz"));
-  EXPECT_TRUE(
-      HasError(WriteTensors(Path("two.npz"), {tensor, tensor}), "BAD_TENSOR_NAME", "\"a\""));
+  EXPECT_TRUE(HasError(WriteTensors(Path("no/folder.npz"), ViewsOf({tensor})), "FILE_UNUSABLE",
+                       "folder.npz"));
+  EXPECT_TRUE(HasError(WriteTensors(Path("two.npz"), ViewsOf({tensor, tensor})), "BAD_TENSOR_NAME",
+                       "\"a\""));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
