@@ -12,4 +12,5 @@ find_package(spdlog CONFIG REQUIRED)
 # Through pkg-config: Debian's CMake files of libzip name programs that other packages hold.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET GLOBAL libhwy libhwy-contrib)
 add_library(libzip::zip ALIAS PkgConfig::libzip)

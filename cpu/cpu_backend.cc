@@ -3,25 +3,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cpu/cell_run.h"
 #include "cpu/dense_plan.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
-#include "cpu/sort_plan.h"
+#include "cpu/sparse_plan.h"
 #include "sparse/status.h"
-#include "sparse/values.h"
 
 namespace sparseagg {
 namespace {
 
-// Entries that wait before they are folded in: enough to share the fixed costs of a fold, few
-// enough to stay a small part of memory (24 bytes an entry while it is sorted).
-constexpr uint64_t kBatchValues = uint64_t{1} << 22;
+// Entries that wait before they are folded in, where they are not all to be reduced at once: enough
+// to share the fixed costs of a fold. Beyond that, as many bytes as the state has: so an entry is
+// merged a number of times that does not grow with their number.
+constexpr uint64_t kBatchBytesMin = uint64_t{64} << 20;
 
 absl::Status OutOfMemory(const ReduceSpec& spec) {
   return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
@@ -42,42 +44,18 @@ absl::Status Guarded(const ReduceSpec& spec, const F& f) {
 std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels,
                                      Parallel& parallel) {
   if (plan.name == "dense") return std::make_unique<DensePlan>(plan.spec, kernels, parallel);
-  return std::make_unique<SortPlan>(plan.spec, kernels, parallel);
-}
-
-absl::StatusOr<Aggregate> LowerState(Partial state, const CpuKernels& kernels, Parallel& parallel) {
-  constexpr size_t kRowsPerTask = 1 << 14;
-  Aggregate result;
-  SparseTensor& tensor = result.tensor;
-  tensor.layout = ResultLayout(state.spec);
-  const size_t rows = state.rows.size();
-  tensor.values.resize(rows * tensor.layout.row_bytes());
-  const double total_weight = state.total_weight.ToDouble();
-  const size_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-  std::vector<absl::Status> statuses(tasks);
-  std::vector<uint64_t> infinite(tasks, 0);
-  parallel.For(tasks, [&](size_t t) {
-    const size_t end = std::min(rows, (t + 1) * kRowsPerTask);
-    statuses[t] = kernels.lower_rows(state, total_weight, t * kRowsPerTask, end,
-                                     tensor.values.data(), infinite[t]);
-  });
-  // The first error in order of rows, whatever thread met one first.
-  for (size_t t = 0; t < tasks; ++t) {
-    if (!statuses[t].ok()) return statuses[t];
-    result.infinite_values += infinite[t];
-  }
-  tensor.indices = std::move(state.rows);
-  return result;
+  std::optional<Feed> feed;
+  if (plan.name == "sweep") feed = Feed::kSweep;
+  if (plan.name == "partition") feed = Feed::kPartition;
+  return std::make_unique<SparsePlan>(plan.spec, kernels, parallel, feed);
 }
 
 class CpuAggregator : public Aggregator {
  public:
   CpuAggregator(const Plan& plan, const CpuKernels& kernels, Parallel& parallel)
       : spec_(plan.spec),
-        name_(plan.name),
-        reason_(plan.reason),
-        kernels_(kernels),
-        parallel_(parallel),
+        at_once_(plan.workload.at_once),
+        report_{.plan = plan.name, .reason = plan.reason},
         plan_(MakeCpuPlan(plan, kernels, parallel)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
@@ -91,10 +69,12 @@ class CpuAggregator : public Aggregator {
     addends_ += nnz;
     total_weight_.Add(weight);
     if (nnz == 0) return absl::OkStatus();
-    pending_bytes_ += update.bytes;
-    pending_.push_back({std::move(update), weight});
-    pending_values_ += nnz * spec_.layout.row_width;
-    return pending_values_ < kBatchValues ? absl::OkStatus() : Flush();
+    waiting_bytes_ += update.bytes;
+    waiting_.push_back({std::move(update), weight});
+    if (at_once_ || waiting_bytes_ < std::max(kBatchBytesMin, plan_->MemoryBytes())) {
+      return absl::OkStatus();
+    }
+    return Fold();
   }
 
   absl::Status Merge(const Partial& partial) override {
@@ -105,66 +85,64 @@ class CpuAggregator : public Aggregator {
     contributors_ += partial.contributors;
     addends_ += partial.addends;
     total_weight_.Add(partial.total_weight);
-    return Guarded(spec_, [&] { plan_->Merge(partial); });
+    return Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); });
   }
 
   absl::StatusOr<Partial> Snapshot() override {
-    SPARSEAGG_RETURN_IF_ERROR(Flush());
+    SPARSEAGG_RETURN_IF_ERROR(Fold());
     Partial state;
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { state = State(); }));
+    SPARSEAGG_RETURN_IF_ERROR(
+        Guarded(spec_, [&] { state = ToPartial(spec_, plan_->State()); }));
+    state.contributors = contributors_;
+    state.total_weight = total_weight_;
+    state.addends = addends_;
     return state;
   }
 
-  PlanReport plan_report() const override { return {.plan = name_, .reason = reason_}; }
+  PlanReport plan_report() const override { return report_; }
 
-  uint64_t memory_bytes() const override { return pending_bytes_ + plan_->MemoryBytes(); }
+  uint64_t memory_bytes() const override {
+    return waiting_bytes_ + (plan_ == nullptr ? 0 : plan_->MemoryBytes());
+  }
 
   absl::StatusOr<Aggregate> Report() && override {
-    SPARSEAGG_RETURN_IF_ERROR(Flush());
-    absl::StatusOr<Aggregate> result = Aggregate{};
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
-      Partial state = plan_->TakeState();
-      plan_ = nullptr;
-      AddTotals(state);
-      result = LowerState(std::move(state), kernels_, parallel_);
-    }));
+    absl::StatusOr<SparseSums> sums = SparseSums{};
+    SPARSEAGG_RETURN_IF_ERROR(Timed(
+        [&] { sums = plan_->Finish(std::exchange(waiting_, {}), total_weight_.ToDouble()); }));
+    plan_ = nullptr;
+    waiting_bytes_ = 0;
+    SPARSEAGG_RETURN_IF_ERROR(sums.status());
+    Aggregate result;
+    result.tensor = {ResultLayout(spec_), std::move(sums->rows), std::move(sums->values)};
+    result.infinite_values = sums->infinite_values;
     return result;
   }
 
  private:
-  absl::Status Flush() {
-    const absl::Status status = Guarded(spec_, [&] {
-      if (!pending_.empty()) plan_->Fold(pending_);
-    });
-    pending_.clear();
-    pending_values_ = 0;
-    pending_bytes_ = 0;
+  absl::Status Fold() {
+    if (waiting_.empty()) return absl::OkStatus();
+    waiting_bytes_ = 0;
+    return Timed([&] { plan_->Fold(std::exchange(waiting_, {})); });
+  }
+
+  template <class F>
+  absl::Status Timed(const F& f) {
+    const auto start = std::chrono::steady_clock::now();
+    const absl::Status status = Guarded(spec_, f);
+    report_.seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return status;
   }
 
-  Partial State() {
-    Partial state = plan_->State();
-    AddTotals(state);
-    return state;
-  }
-
-  void AddTotals(Partial& state) const {
-    state.contributors = contributors_;
-    state.total_weight = total_weight_;
-  }
-
   const ReduceSpec spec_;
-  const std::string name_;
-  const std::string reason_;
-  const CpuKernels& kernels_;
-  Parallel& parallel_;
+  const bool at_once_;
+  PlanReport report_;
   std::unique_ptr<CpuPlan> plan_;
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
   WideInteger total_weight_;
-  std::vector<PendingUpdate> pending_;
-  uint64_t pending_values_ = 0;
-  uint64_t pending_bytes_ = 0;
+  std::vector<PendingUpdate> waiting_;
+  uint64_t waiting_bytes_ = 0;
 };
 
 uint64_t PhysicalMemoryBytes() {
@@ -181,18 +159,16 @@ class CpuBackend : public Backend {
                                        : std::max(1u, std::thread::hardware_concurrency())) {
     info_.name = "cpu";
     info_.threads = parallel_.threads();
-    info_.description = absl::StrCat(info_.threads, " threads, windowed 128-bit integers");
+    info_.description = absl::StrCat(info_.threads, " threads, ", InstructionSet());
     info_.memory_bytes =
         options.memory_bytes != 0 ? options.memory_bytes : PhysicalMemoryBytes() / 2;
-    info_.plans = {"dense", "sort"};
+    info_.plans = {"dense", "sweep", "partition", "rows"};
   }
 
   const BackendInfo& info() const override { return info_; }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
-    const CpuKernels* kernels = WithValueType(plan.spec.layout.value_type, [&](auto tag) {
-      return KernelsFor<typename decltype(tag)::type>(plan.spec.op);
-    });
+    const CpuKernels* kernels = KernelsFor(plan.spec.layout.value_type, plan.spec.op);
     if (kernels == nullptr) {
       return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR",
                        absl::StrCat("there is no operator \"", plan.spec.op, "\""));

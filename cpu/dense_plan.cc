@@ -1,126 +1,264 @@
 #include "cpu/dense_plan.h"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <utility>
 
-#include "cpu/window_choice.h"
+#include "cpu/cell_run.h"
+#include "cpu/partition.h"
+#include "sparse/validate.h"
 
 namespace sparseagg {
+namespace {
+
+constexpr uint64_t kSliceCells = uint64_t{1} << 17;
+constexpr uint32_t kGroupsPerThread = 4;
+constexpr uint32_t kSliceColumns = 4096;  // their cells stay in the first cache
+constexpr uint32_t kPrefetchLines = 4;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+bool SideBefore(const SideEntry& a, const SideEntry& b) {
+  return a.row != b.row ? a.row < b.row : a.column < b.column;
+}
+
+}  // namespace
 
 DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel)
     : spec_(spec),
       kernels_(kernels),
       parallel_(parallel),
-      width_(SlotsPerRow(spec)),
-      tasks_(MakeTasks()),
-      slots_(spec.layout.num_rows * width_, EmptySlotOf(spec)),
-      last_holder_(spec.layout.num_rows, 0) {}
-
-void DensePlan::Fold(std::span<const PendingUpdate> batch) {
-  MoveWindow(NextWindow(kernels_.sample_products(spec_, batch), has_window_, lsb_));
-  const FoldContext context{spec_, lsb_, batch};
-  const DenseSlots dense{slots_.data(), last_holder_.data()};
-  const std::vector<Piece> pieces = SortUpdates(batch);
-  std::vector<std::vector<SideEntry>> sides(tasks_.size());
-  parallel_.For(tasks_.size(), [&](size_t t) {
-    for (uint32_t u = 0; u < batch.size(); ++u) {
-      const Piece* piece = pieces.empty() ? nullptr : &pieces[u];
-      kernels_.fold_update(context, u, piece, updates_ + u + 1, tasks_[t], dense, sides[t]);
-    }
+      width_(spec.layout.row_width),
+      by_columns_(spec.layout.num_rows < 4 * uint64_t{parallel.threads()} &&
+                  spec.layout.row_width > kSliceColumns && kernels.value_bytes > 0) {
+  const uint64_t num_rows = spec.layout.num_rows;
+  const uint64_t groups = std::min<uint64_t>(num_rows, kGroupsPerThread * parallel.threads());
+  const uint64_t slice_rows =
+      std::max<uint64_t>(1, std::min(kSliceCells / width_, num_rows / groups));
+  for (uint64_t begin = 0; begin < num_rows; begin += slice_rows) {
+    slices_.push_back({begin, std::min(num_rows, begin + slice_rows), true});
+  }
+  for (uint64_t g = 1; g <= groups; ++g) group_ends_.push_back(g * slices_.size() / groups);
+  values_.resize(num_rows * width_ * kernels.value_bytes);
+  row_cells_.resize(num_rows * kernels.row_bytes);
+  parallel_.For(slices_.size(), [&](size_t s) {
+    kernels_.clear(From(slices_[s].begin), slices_[s].end - slices_[s].begin, width_);
   });
-  updates_ += batch.size();
-  for (const PendingUpdate& update : batch) addends_ += update.staged.entries.nnz;
-  for (const auto& side : sides) side_.insert(side_.end(), side.begin(), side.end());
-  SortSide(side_);
+}
+
+CellWindow DensePlan::From(uint64_t row) {
+  return {row, values_.data() + row * width_ * kernels_.value_bytes,
+          row_cells_.data() + row * kernels_.row_bytes};
+}
+
+void DensePlan::Fold(std::vector<PendingUpdate> batch) {
+  const Need need = kernels_.per_update ? Need::kPerUpdate : Need::kAny;
+  std::vector<Prepared> prepared(batch.size());
+  parallel_.For(batch.size(), [&](size_t u) {
+    StagedUpdate& staged = batch[u].staged;
+    if (staged.entries.nnz == 0) return;
+    if (staged.order == EntryOrder::kUnknown) {
+      staged.order = OrderOf(staged.entries.indices, staged.entries.nnz);
+    }
+    prepared[u] = PrepareUpdate(spec_, batch[u], need);
+  });
+  std::vector<Cursor> sorted;
+  std::vector<Cursor> unsorted;
+  for (size_t u = 0; u < batch.size(); ++u) {
+    const bool in_order = !prepared[u].owned.empty() || IsReady(batch[u], Need::kSorted);
+    auto& cursors = in_order || slices_.size() == 1 ? sorted : unsorted;
+    cursors.insert(cursors.end(), prepared[u].cursors.begin(), prepared[u].cursors.end());
+  }
+  if (by_columns_) {
+    sorted.insert(sorted.end(), unsorted.begin(), unsorted.end());
+    FoldColumns(sorted);
+    return;
+  }
+  if (!sorted.empty()) FoldSorted(sorted);
+  if (!unsorted.empty()) FoldUnsorted(unsorted);
+}
+
+void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
+  const size_t tasks = (width_ + kSliceColumns - 1) / kSliceColumns;
+  std::vector<std::vector<SideEntry>> sides(tasks);
+  parallel_.For(tasks, [&](size_t t) {
+    const auto begin = static_cast<uint32_t>(t * kSliceColumns);
+    const Columns columns{begin, static_cast<uint32_t>(
+                                     std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
+    SideTable side;
+    for (Cursor cursor : cursors) {
+      kernels_.scatter_rows(cursor, kNoLimit, width_, columns, All(), side);
+    }
+    sides[t] = side.Take();
+  });
+  TakeSide(std::move(sides));
+}
+
+// Sorted cursors, or any where there is one slice only.
+void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
+  std::vector<std::vector<SideEntry>> sides(group_ends_.size());
+  const size_t entry_bytes = kernels_.value_bytes == 0 ? 0 : spec_.layout.row_bytes();
+  parallel_.For(group_ends_.size(), [&](size_t g) {
+    const size_t first = g == 0 ? 0 : group_ends_[g - 1];
+    if (first == group_ends_[g]) return;
+    const uint64_t begin = slices_[first].begin;
+    std::vector<Cursor> own(cursors.begin(), cursors.end());
+    for (Cursor& cursor : own) {
+      if (begin == 0) break;
+      const uint64_t* at = std::lower_bound(cursor.row, cursor.end, begin);
+      cursor.value += static_cast<size_t>(at - cursor.row) * entry_bytes;
+      cursor.row = at;
+    }
+    SideTable side;
+    for (size_t s = first; s < group_ends_[g]; ++s) {
+      const CellWindow window = From(slices_[s].begin);
+      if (width_ == 1) {
+        kernels_.scatter(own, slices_[s].end, kPrefetchLines, window, side);
+      } else {
+        for (Cursor& cursor : own) {
+          kernels_.scatter_rows(cursor, slices_[s].end, width_, {0, width_}, window, side);
+        }
+      }
+    }
+    sides[g] = side.Take();
+  });
+  TakeSide(std::move(sides));
+}
+
+void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
+  const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
+  Partition partition(spec_.layout, value_bytes, slices_, parallel_);
+  partition.Distribute(cursors, [](size_t) {});
+  std::vector<std::vector<SideEntry>> sides(slices_.size());
+  parallel_.For(slices_.size(), [&](size_t s) {
+    const CellWindow window = From(slices_[s].begin);
+    SideTable side;
+    if (width_ == 1) {
+      std::vector<Cursor> own;
+      partition.Read(s, own);
+      kernels_.scatter(own, kNoLimit, 0, window, side);
+    } else {
+      std::vector<RefChunk> chunks;
+      partition.Read(s, chunks);
+      for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, width_, window, side);
+    }
+    sides[s] = side.Take();
+  });
+  TakeSide(std::move(sides));
+}
+
+// Sides of ascending slices of rows are in order one after another; those of columns are not.
+void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
+  std::vector<SideEntry> added;
+  for (const auto& side : sides) added.insert(added.end(), side.begin(), side.end());
+  if (added.empty()) return;
+  if (!std::is_sorted(added.begin(), added.end(), SideBefore)) SortSide(added);
+  const auto middle = static_cast<std::ptrdiff_t>(side_.size());
+  side_.insert(side_.end(), added.begin(), added.end());
+  std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SideBefore);
   CompactSide(side_);
 }
 
-void DensePlan::Merge(Partial partial) {
-  if (!has_window_) MoveWindow(partial.lsb);
-  Rebase(partial, lsb_);
-  ++updates_;
-  for (size_t i = 0; i < partial.rows.size(); ++i) {
-    const uint64_t row = partial.rows[i];
-    CombineRow(spec_, partial.slots.data() + i * width_, slots_.data() + row * width_);
-    last_holder_[row] = updates_;
-  }
-  addends_ += partial.addends;
-  side_.insert(side_.end(), partial.side.begin(), partial.side.end());
-  SortSide(side_);
-  CompactSide(side_);
+void DensePlan::Merge(CellRun run) {
+  SideTable side;
+  RunCursor cursor{run.rows.data(), run.rows.data() + run.rows.size(), run.values.data(),
+                   run.row_cells.data()};
+  kernels_.scatter_run(cursor, kNoLimit, width_, All(), side);
+  std::vector<std::vector<SideEntry>> sides;
+  sides.push_back(side.Take());
+  sides.push_back(std::move(run.side));
+  TakeSide(std::move(sides));
 }
 
-Partial DensePlan::State() {
-  Partial state;
-  state.spec = spec_;
-  state.lsb = lsb_;
-  state.addends = addends_;
-  state.side = side_;
-  for (uint64_t row = 0; row < last_holder_.size(); ++row) {
-    if (last_holder_[row] != 0) state.rows.push_back(row);
+CellRun DensePlan::State() {
+  SparseSums sums = *Emit({}, true);  // cells, so there is no result that could fail
+  return {std::move(sums.rows), std::move(sums.values), std::move(sums.row_cells),
+          std::move(sums.side)};
+}
+
+absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch,
+                                             double total_weight) {
+  if (!batch.empty()) Fold(std::move(batch));
+  const Lowering lowering{.results = true, .total_weight = total_weight};
+  return by_columns_ ? EmitColumns(total_weight) : Emit(lowering, false);
+}
+
+absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering, bool keep) {
+  RangedOutput output(spec_, kernels_, lowering, parallel_);
+  std::vector<uint64_t> starts;
+  for (size_t g = 0; g < group_ends_.size(); ++g) {
+    const size_t first = g == 0 ? 0 : group_ends_[g - 1];
+    starts.push_back(first < slices_.size() ? slices_[first].begin : spec_.layout.num_rows);
   }
-  state.slots.resize(state.rows.size() * width_);
-  parallel_.For(tasks_.size(), [&](size_t t) {
-    const size_t begin = t * state.rows.size() / tasks_.size();
-    const size_t end = (t + 1) * state.rows.size() / tasks_.size();
-    for (size_t i = begin; i < end; ++i) {
-      std::copy_n(slots_.begin() + state.rows[i] * width_, width_,
-                  state.slots.begin() + i * width_);
+  starts.push_back(spec_.layout.num_rows);
+  output.Reserve(std::move(starts));
+  output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
+    for (size_t s = g == 0 ? 0 : group_ends_[g - 1]; s < group_ends_[g]; ++s) {
+      reducer.EmitCells(From(slices_[s].begin), slices_[s], keep);
     }
   });
-  return state;
+  return output.Close(side_);
+}
+
+// Few wide rows: the columns of each are lowered in parallel, in place.
+absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
+  SparseSums sums;
+  for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
+    if (kernels_.is_held(All(), row, width_)) sums.rows.push_back(row);
+  }
+  const uint64_t row_bytes = spec_.layout.row_bytes();
+  sums.values.resize(sums.rows.size() * row_bytes);
+  const size_t tasks = (width_ + kSliceColumns - 1) / kSliceColumns;
+  for (size_t i = 0; i < sums.rows.size(); ++i) {
+    const CellWindow cells = From(sums.rows[i]);
+    const CellBlock row{&sums.rows[i], cells.values, cells.row_cells};
+    std::byte* out = sums.values.data() + i * row_bytes;
+    std::vector<absl::Status> statuses(tasks);
+    std::vector<uint64_t> infinite(tasks, 0);
+    parallel_.For(tasks, [&](size_t t) {
+      const auto begin = static_cast<uint32_t>(t * kSliceColumns);
+      const uint32_t size = std::min(width_ - begin, kSliceColumns);
+      statuses[t] = LowerColumns(row, {begin, begin + size}, total_weight, out, infinite[t]);
+    });
+    for (size_t t = 0; t < tasks; ++t) {
+      // An error names a column of its task's: the whole row says which one it is.
+      if (!statuses[t].ok()) {
+        return kernels_.lower(spec_, total_weight, row, 1, SideOf(*row.rows), out, infinite[t]);
+      }
+      sums.infinite_values += infinite[t];
+    }
+  }
+  return sums;
+}
+
+// Columns of one row, as a row of their own.
+absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, double total_weight,
+                                     std::byte* out, uint64_t& infinite_values) const {
+  ReduceSpec spec = spec_;
+  spec.layout.row_width = columns.end - columns.begin;
+  std::vector<SideEntry> side;
+  for (SideEntry entry : SideOf(*row.rows)) {
+    const bool of_row = entry.column == width_;
+    if (!of_row && (entry.column < columns.begin || entry.column >= columns.end)) continue;
+    entry.column = of_row ? spec.layout.row_width : entry.column - columns.begin;
+    side.push_back(entry);
+  }
+  const CellBlock block{row.rows, row.values + size_t{columns.begin} * kernels_.value_bytes,
+                        row.row_cells};
+  return kernels_.lower(spec, total_weight, block, 1, side,
+                        out + size_t{columns.begin} * SizeOf(spec.layout.value_type),
+                        infinite_values);
+}
+
+SideRange DensePlan::SideOf(uint64_t row) const {
+  const auto [begin, end] =
+      std::equal_range(side_.begin(), side_.end(), SideEntry{row, 0, 0, 0},
+                       [](const SideEntry& a, const SideEntry& b) { return a.row < b.row; });
+  return {begin, end};
 }
 
 uint64_t DensePlan::MemoryBytes() const {
-  return slots_.capacity() * sizeof(Int128) + last_holder_.capacity() * sizeof(uint64_t) +
-         side_.capacity() * sizeof(SideEntry);
-}
-
-// Equal parts of the rows, or of the columns when there are fewer rows than threads.
-std::vector<SlotRectangle> DensePlan::MakeTasks() const {
-  const TensorLayout& layout = spec_.layout;
-  const uint32_t threads = parallel_.threads();
-  const bool by_rows = layout.num_rows >= threads;
-  const uint64_t size = by_rows ? layout.num_rows : layout.row_width;
-  const uint64_t count = std::min<uint64_t>(threads, size);
-  std::vector<SlotRectangle> tasks;
-  for (uint64_t t = 0; t < count; ++t) {
-    const uint64_t begin = size / count * t + std::min<uint64_t>(t, size % count);
-    const uint64_t end = begin + size / count + (t < size % count ? 1 : 0);
-    if (by_rows) {
-      tasks.push_back({begin, end, 0, layout.row_width});
-    } else {
-      tasks.push_back(
-          {0, layout.num_rows, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
-    }
-  }
-  return tasks;
-}
-
-// min and max need a contributor's duplicates side by side: one sorted piece for each update.
-std::vector<Piece> DensePlan::SortUpdates(std::span<const PendingUpdate> batch) {
-  std::vector<Piece> pieces;
-  if (!kernels_.per_update) return pieces;
-  for (uint32_t u = 0; u < batch.size(); ++u) {
-    pieces.push_back({u, 0, static_cast<uint32_t>(batch[u].staged.entries.nnz), {}});
-  }
-  parallel_.For(pieces.size(),
-                [&](size_t p) { SortPiece(batch[p].staged.entries.view(), pieces[p]); });
-  return pieces;
-}
-
-void DensePlan::MoveWindow(int32_t lsb) {
-  if (has_window_ && lsb != lsb_) {
-    Partial state = State();
-    Rebase(state, lsb);
-    for (size_t i = 0; i < state.rows.size(); ++i) {
-      std::copy_n(state.slots.begin() + i * width_, width_,
-                  slots_.begin() + state.rows[i] * width_);
-    }
-    side_ = std::move(state.side);
-  }
-  lsb_ = lsb;
-  has_window_ = true;
+  return values_.size() + row_cells_.size() + side_.capacity() * sizeof(SideEntry);
 }
 
 }  // namespace sparseagg

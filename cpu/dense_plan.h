@@ -1,8 +1,8 @@
-// Plan "dense": one slot for every coordinate of the index space, kept over the whole round. For
-// small index spaces and dense tensors; no sorting, memory is that of the index space.
+// Plan "dense": a cell for every coordinate of the index space, kept over the whole round. For
+// small index spaces and dense tensors; memory is that of the index space.
 //
-// Each task owns a rectangle of the slots (rows x columns) and passes over all entries of the
-// batch; so slots are written by one thread only, without atomics.
+// Cells are cut into slices, of rows or (where rows are few and wide) of columns; a slice belongs to
+// one task, so cells are written without atomics.
 #ifndef SPARSEAGG_CPU_DENSE_PLAN_H_
 #define SPARSEAGG_CPU_DENSE_PLAN_H_
 
@@ -19,28 +19,35 @@ class DensePlan : public CpuPlan {
  public:
   DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel);
 
-  void Fold(std::span<const PendingUpdate> batch) override;
-  void Merge(Partial partial) override;
-  Partial State() override;
+  void Fold(std::vector<PendingUpdate> batch) override;
+  void Merge(CellRun run) override;
+  CellRun State() override;
+  absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, double total_weight) override;
   uint64_t MemoryBytes() const override;
 
  private:
-  std::vector<SlotRectangle> MakeTasks() const;
-  std::vector<Piece> SortUpdates(std::span<const PendingUpdate> batch);
-  void MoveWindow(int32_t lsb);
+  CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
+  CellWindow From(uint64_t row);
+  void FoldColumns(std::span<const Cursor> cursors);
+  void FoldSorted(std::span<const Cursor> cursors);
+  void FoldUnsorted(std::span<const Cursor> cursors);
+  absl::StatusOr<SparseSums> Emit(const Lowering& lowering, bool keep);
+  absl::StatusOr<SparseSums> EmitColumns(double total_weight);
+  absl::Status LowerColumns(const CellBlock& row, Columns columns, double total_weight,
+                            std::byte* out, uint64_t& infinite_values) const;
+  SideRange SideOf(uint64_t row) const;
+  void TakeSide(std::vector<std::vector<SideEntry>> sides);
 
   const ReduceSpec spec_;
   const CpuKernels& kernels_;
   Parallel& parallel_;
   const uint32_t width_;
-  const std::vector<SlotRectangle> tasks_;
-  std::vector<Int128> slots_;          // [num_rows, width_]
-  std::vector<uint64_t> last_holder_;  // [num_rows], the last update that held the row; 0: none
-  uint64_t updates_ = 0;               // numbers given to updates and merged partials, from 1
-  uint64_t addends_ = 0;
-  bool has_window_ = false;
-  int32_t lsb_ = 0;
-  std::vector<SideEntry> side_;  // sorted
+  const bool by_columns_;
+  std::vector<RowWindow> slices_;  // of rows, ascending
+  std::vector<size_t> group_ends_;  // slices [group_ends_[g - 1], group_ends_[g]) are one task
+  HostVector<std::byte> values_;     // [num_rows, row_width] cells
+  HostVector<std::byte> row_cells_;  // [num_rows]
+  std::vector<SideEntry> side_;      // sorted
 };
 
 }  // namespace sparseagg

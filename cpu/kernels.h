@@ -1,78 +1,90 @@
-// The inner loops of the CPU back end: the only code that is compiled once for every (operator,
-// value type). The plans are written once and call them through this table.
+// The inner loops of the CPU back end: the only code that is compiled once for every kind of cell
+// and value type, and once for every instruction set (Highway chooses at run time). The plans are
+// written once and call them through this table.
 #ifndef SPARSEAGG_CPU_KERNELS_H_
 #define SPARSEAGG_CPU_KERNELS_H_
 
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "cpu/batch.h"
-#include "sparse/partial.h"
+#include "cpu/entries.h"
+#include "cpu/side_table.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
 
-// What every kernel that adds entries to slots needs.
-struct FoldContext {
-  const ReduceSpec& spec;
-  int32_t lsb;  // of the window (sparse/window.h)
-  std::span<const PendingUpdate> batch;
+// Columns [begin, end) of a row's values.
+struct Columns {
+  uint32_t begin = 0;
+  uint32_t end = 0;
 };
 
-// Place of an entry: entry `at`, in ascending order of rows, of a piece. Pieces of one update are
-// neighbours.
-struct EntryKey {
-  uint64_t row;
-  uint32_t piece;
-  uint32_t at;
-};
+// The side entries of some rows, sorted by (row, column).
+using SideRange = std::span<const SideEntry>;
 
-// A rectangle of a dense accumulator that one task owns: rows [row_begin, row_end), columns of the
-// values.
-struct SlotRectangle {
-  uint64_t row_begin;
-  uint64_t row_end;
-  uint32_t column_begin;
-  uint32_t column_end;
-};
-
-// A dense accumulator.
-struct DenseSlots {
-  Int128* slots;          // [num_rows, SlotsPerRow]
-  uint64_t* last_holder;  // [num_rows], number of the last update that held the row
-};
+// Blocks have room for this many elements more than a kernel is asked for: vectors are stored
+// whole.
+inline constexpr size_t kBlockPadding = 16;
 
 struct CpuKernels {
-  // Some thousand of the products that the batch will add, spread evenly over it; none where no
-  // window is needed.
-  std::vector<double> (*sample_products)(const ReduceSpec& spec,
-                                         std::span<const PendingUpdate> batch);
+  uint32_t value_bytes;  // of a value cell; 0: none
+  uint32_t row_bytes;    // of a row cell; 0: none
+  // Several entries of one row in one update are not added one by one (min, max), or count once as
+  // a holder: cpu/canonical.h prepares such updates.
+  bool per_update;
 
-  // Sums entries sorted by (row, piece) into rows, slots and side (unsorted within a row) of `out`.
-  void (*sum_runs)(const FoldContext& context, std::span<const Piece> pieces,
-                   std::span<const EntryKey> keys, Partial& out);
+  // Makes `rows` rows of the window empty.
+  void (*clear)(const CellWindow& window, size_t rows, uint32_t width);
 
-  // Adds the part of update `u` of the batch that lies in `task` to `dense`. `piece`, the sorted
-  // order of the update, is null where the operator does not need it. `number` is the update's own,
-  // never 0.
-  void (*fold_update)(const FoldContext& context, uint32_t u, const Piece* piece, uint64_t number,
-                      const SlotRectangle& task, const DenseSlots& dense,
-                      std::vector<SideEntry>& side);
+  // Adds to the window's cells what the cursors have below `limit`, and moves them there. A cursor
+  // that is not sorted must have all its entries in the window, and limit = UINT64_MAX.
+  // `prefetch_lines`: how many cache lines of the next cursor are fetched ahead; 0: none.
+  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, uint32_t prefetch_lines,
+                  const CellWindow& window, SideTable& side);  // row_width 1
+  void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
+                       const CellWindow& window, SideTable& side);
+  void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
+                      SideTable& side);
 
-  // Writes the results of rows [begin, end) of a complete state to `values` ([rows, result width]).
-  // Counts infinities; OUT_OF_RANGE at the first integer that does not fit.
-  absl::Status (*lower_rows)(const Partial& state, double total_weight, size_t begin, size_t end,
-                             void* values, uint64_t& infinite_values);
+  bool (*is_held)(const CellWindow& window, size_t row, uint32_t width);
 
-  bool per_update;  // min, max: a contributor's duplicates must lie side by side
+  // Moves the rows that somebody holds, from `at` on, out of a window of `rows` rows, and leaves
+  // them empty. Stops after at most rows_max of them, with `at` where to go on. Returns how many.
+  size_t (*collect)(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                    size_t rows_max, const CellBlock& out);
+  // The same without emptying them.
+  size_t (*copy)(const CellWindow& window, size_t& at, size_t rows, uint32_t width, size_t rows_max,
+                 const CellBlock& out);
+
+  // Packs what the cursor has below `limit`, and moves it there. False when the window is full.
+  bool (*pack)(Cursor& cursor, uint64_t limit, uint32_t width, PackedWindow& packed,
+               SideTable& side);
+  bool (*pack_run)(RunCursor& run, uint64_t limit, uint32_t width, PackedWindow& packed);
+
+  // Sums the runs of equal rows of a packed window whose keys are sorted, from key `at` on, until
+  // rows_max rows are complete or all keys are used. Returns the number of rows.
+  size_t (*sum_sorted)(const PackedWindow& packed, size_t& at, uint32_t width, size_t rows_max,
+                       const CellBlock& out, SideTable& side);
+
+  // Lowers n rows, with their side entries, to results [n, result width]. Counts infinities;
+  // OUT_OF_RANGE at the first integer that does not fit.
+  absl::Status (*lower)(const ReduceSpec& spec, double total_weight, const CellBlock& block,
+                        size_t n, SideRange side, void* out, uint64_t& infinite_values);
 };
 
-// Null when there is no operator `op`.
-template <class V>
-const CpuKernels* KernelsFor(std::string_view op);
+// The kernels of operator `op` on values of `type`, for the best instruction set of this machine.
+// Null when there is no such operator.
+const CpuKernels* KernelsFor(ValueType type, std::string_view op);
+
+// The instruction set that the kernels of floating types use here: "AVX2".
+const char* InstructionSet();
+
+// The same as KernelsFor(), from the sources that have them.
+const CpuKernels* KernelsOfSingles(ValueType type, std::string_view op);  // f32, f64
+const CpuKernels* KernelsOfHalves(ValueType type, std::string_view op);   // f16, bf16
+const CpuKernels* KernelsOfIntegers(ValueType type, std::string_view op);
 
 }  // namespace sparseagg
 

@@ -1,12 +1,33 @@
-#include <cstdint>
-
-#include "cpu/kernels_impl.h"
+// 128-bit additions have no vector form: one instruction set, the one that every machine has.
+#include "cpu/kernels.h"
+#include "cpu/kernels-inl.h"
 
 namespace sparseagg {
 
-template const CpuKernels* KernelsFor<int32_t>(std::string_view op);
-template const CpuKernels* KernelsFor<int64_t>(std::string_view op);
-template const CpuKernels* KernelsFor<uint32_t>(std::string_view op);
-template const CpuKernels* KernelsFor<uint64_t>(std::string_view op);
+const CpuKernels* KernelsOfIntegers(ValueType type, std::string_view op) {
+  switch (type) {
+    case ValueType::kI32:
+      return HWY_NAMESPACE::TableOf<int32_t>(op);
+    case ValueType::kU32:
+      return HWY_NAMESPACE::TableOf<uint32_t>(op);
+    case ValueType::kI64:
+      return HWY_NAMESPACE::TableOf<int64_t>(op);
+    default:
+      return HWY_NAMESPACE::TableOf<uint64_t>(op);
+  }
+}
+
+const CpuKernels* KernelsFor(ValueType type, std::string_view op) {
+  switch (type) {
+    case ValueType::kF32:
+    case ValueType::kF64:
+      return KernelsOfSingles(type, op);
+    case ValueType::kF16:
+    case ValueType::kBF16:
+      return KernelsOfHalves(type, op);
+    default:
+      return KernelsOfIntegers(type, op);
+  }
+}
 
 }  // namespace sparseagg

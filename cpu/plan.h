@@ -1,32 +1,35 @@
 // The seam between the CPU aggregator and its algorithms. A plan keeps the exact state of one
-// reduction and folds batches into it. A new algorithm is one class like SortPlan and one row in
-// cpu_backend.cc.
+// reduction and folds batches into it.
 #ifndef SPARSEAGG_CPU_PLAN_H_
 #define SPARSEAGG_CPU_PLAN_H_
 
-#include <span>
+#include <cstdint>
+#include <vector>
 
-#include "cpu/batch.h"
-#include "sparse/partial.h"
+#include "absl/status/statusor.h"
+#include "cpu/canonical.h"
+#include "cpu/entries.h"
+#include "cpu/ranged_output.h"
 
 namespace sparseagg {
 
-// One thread at a time.
+// One thread at a time. Throws std::bad_alloc when there is no memory.
 class CpuPlan {
  public:
   virtual ~CpuPlan() = default;
 
-  // Folds the entries of a batch in. The updates stay the caller's.
-  virtual void Fold(std::span<const PendingUpdate> batch) = 0;
+  // Folds a batch in, and releases its memory.
+  virtual void Fold(std::vector<PendingUpdate> batch) = 0;
 
-  // Joins a partial aggregate of the same spec.
-  virtual void Merge(Partial partial) = 0;
+  // Joins the sums of other reductions of the same spec.
+  virtual void Merge(CellRun run) = 0;
 
-  // rows, slots, side, lsb and addends of the state; the aggregator fills in the rest.
-  virtual Partial State() = 0;
+  // The state so far; does not change it.
+  virtual CellRun State() = 0;
 
-  // The same as the last call: may hand over its memory instead of a copy.
-  virtual Partial TakeState() { return State(); }
+  // Folds the last batch in and lowers everything. Ends the plan.
+  virtual absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch,
+                                            double total_weight) = 0;
 
   // Bytes that the state holds.
   virtual uint64_t MemoryBytes() const = 0;

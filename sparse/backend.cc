@@ -1,9 +1,9 @@
 #include "sparse/backend.h"
 
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "sparse/host_vector.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -16,7 +16,7 @@ absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nn
   if (nnz == 0) return staged;
   if (wanted <= SIZE_MAX / 2) {
     staged.bytes = static_cast<uint64_t>(wanted);
-    staged.memory = {std::malloc(staged.bytes), &std::free};
+    staged.memory = {AllocateHost(staged.bytes), &FreeHost};
   }
   if (staged.memory == nullptr) {
     return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",

@@ -71,9 +71,9 @@ class ReferenceAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  // Writes every exact value as side entries; the slots hold only what is an integer by nature.
   PlanReport plan_report() const override { return {.plan = "wide", .reason = "the definition"}; }
 
+  // Writes every exact value as side entries; the slots hold only what is an integer by nature.
   absl::StatusOr<Partial> Snapshot() override {
     Partial partial = Header();
     const uint32_t width = SlotsPerRow(spec_);

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sparse/host_vector.h"
 
 namespace sparseagg {
 
@@ -115,8 +116,8 @@ struct MutableCooView {
 // A canonical tensor: rows strictly ascending.
 struct SparseTensor {
   TensorLayout layout;
-  std::vector<uint64_t> indices;  // [nnz]
-  std::vector<std::byte> values;  // [nnz, row_width] of layout.value_type
+  HostVector<uint64_t> indices;  // [nnz]
+  HostVector<std::byte> values;  // [nnz, row_width] of layout.value_type
 
   uint64_t nnz() const { return indices.size(); }
   CooView view() const { return {layout, indices.size(), indices.data(), values.data()}; }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -53,7 +54,7 @@ void ExpectResult(const ReduceSpec& spec, const std::vector<Update>& updates,
                   const std::vector<uint64_t>& rows, const std::vector<V>& values) {
   ForEachResult(spec, updates, [&](const absl::StatusOr<Aggregate>& result) {
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->tensor.indices, rows);
+    EXPECT_TRUE(std::ranges::equal(result->tensor.indices, rows));
     EXPECT_EQ(ValuesOf<V>(result->tensor), values);
     for (V value : ValuesOf<V>(result->tensor))
       EXPECT_FALSE(value == 0 && std::signbit(static_cast<double>(value)));

@@ -1,0 +1,99 @@
+// What the kernels read and write: entries on their way in, cells that sum them up.
+//
+// A cell is a coordinate's accumulator (cpu/cells.h): a double with its rounding errors kept in a
+// side table, or a 128-bit integer. A row has row_width value cells (none for "count") and, where
+// the operator asks who holds the row, one row cell.
+#ifndef SPARSEAGG_CPU_ENTRIES_H_
+#define SPARSEAGG_CPU_ENTRIES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sparse/host_vector.h"
+#include "sparse/partial.h"
+
+namespace sparseagg {
+
+// Entries of one update, or of a part of one. A kernel consumes them from the front.
+//
+// A weight with its sign bit set (also -0) means its magnitude, and that the entry is not the first
+// of its row in its update: the contributor is already counted as a holder of the row.
+struct Cursor {
+  const uint64_t* row = nullptr;  // of the next entry
+  const uint64_t* end = nullptr;
+  const std::byte* value = nullptr;  // of the next entry: [row_width] values
+  const float* weights = nullptr;    // of the next entry; null: `weight` is that of all
+  float weight = 1.0f;
+  bool canonical = false;  // rows strictly ascending
+
+  uint64_t size() const { return static_cast<uint64_t>(end - row); }
+};
+
+// Exact sums of some rows, ascending: the state of a reduction between two batches.
+struct CellRun {
+  HostVector<uint64_t> rows;        // [n], strictly ascending
+  HostVector<std::byte> values;     // [n, row_width] value cells
+  HostVector<std::byte> row_cells;  // [n], empty when the operator has none
+  std::vector<SideEntry> side;      // sorted by (row, column); column row_width is the row cell
+};
+
+// Entries of a CellRun, consumed from the front.
+struct RunCursor {
+  const uint64_t* row = nullptr;
+  const uint64_t* end = nullptr;
+  const std::byte* value = nullptr;
+  const std::byte* row_cell = nullptr;
+
+  uint64_t size() const { return static_cast<uint64_t>(end - row); }
+};
+
+// Cells of the rows from `begin` on, one after another: [rows, row_width] and [rows].
+struct CellWindow {
+  uint64_t begin = 0;
+  std::byte* values = nullptr;
+  std::byte* row_cells = nullptr;
+};
+
+// Rows with their cells, in ascending order: what the kernels hand on.
+struct CellBlock {
+  uint64_t* rows = nullptr;        // [n]
+  std::byte* values = nullptr;     // [n, row_width]
+  std::byte* row_cells = nullptr;  // [n]
+};
+
+// Where a row of values is: for rows too wide to be moved before they are added.
+struct RowRef {
+  const std::byte* values;    // of the value type, or cells when `row_cell` says so
+  const std::byte* row_cell;  // of a CellRun (or any address in it); null: an update's entry
+  float weight;               // as in Cursor
+};
+
+// Entries of one sparse window in order of arrival, and the keys that sort them: the row's distance
+// from `begin`, shifted right by `drop`, above the position in `position_bits`.
+struct PackedWindow {
+  uint64_t begin = 0;
+  int position_bits = 0;
+  int drop = 0;  // > 0: keys do not tell rows apart completely; `rows` has them
+  size_t size = 0;
+  size_t capacity = 0;
+  HostVector<uint64_t> keys;
+  HostVector<uint64_t> rows;
+  HostVector<std::byte> values;     // row_width 1: a cell for each entry
+  HostVector<std::byte> row_cells;  // row_width 1
+  HostVector<RowRef> refs;          // wider rows
+
+  uint64_t KeyOf(uint64_t row) const {
+    return (((row - begin) >> drop) << position_bits) | static_cast<uint64_t>(size);
+  }
+  size_t PositionOf(uint64_t key) const {
+    return static_cast<size_t>(key & ((uint64_t{1} << position_bits) - 1));
+  }
+  uint64_t RowOf(uint64_t key) const {
+    return drop > 0 ? rows[PositionOf(key)] : begin + (key >> position_bits);
+  }
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_ENTRIES_H_

@@ -1,0 +1,25 @@
+// Sorting in cache: Highway's VQSort on 64-bit keys.
+#ifndef SPARSEAGG_CPU_KEY_SORT_H_
+#define SPARSEAGG_CPU_KEY_SORT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/entries.h"
+
+namespace sparseagg {
+
+// Ascending.
+void SortKeys(uint64_t* keys, size_t n);
+
+// Makes `packed` ready for at most `capacity` entries of rows [begin, end). `width`, `value_bytes`
+// and `row_bytes` as in CpuKernels. Grows, never shrinks.
+void StartPacking(uint64_t begin, uint64_t end, size_t capacity, uint32_t width,
+                  uint32_t value_bytes, uint32_t row_bytes, PackedWindow& packed);
+
+// Sorts the packed entries by row.
+void SortPacked(PackedWindow& packed);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_KEY_SORT_H_

@@ -1,0 +1,189 @@
+#include "cpu/partition.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "sparse/float_format.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // that a thread takes at a time
+constexpr size_t kSlabBytes = size_t{4} << 20;
+constexpr size_t kLine = 64;
+constexpr size_t kCellsPerWindow = 8;
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
+  for (const RowWindow& window : windows) begins_.push_back(window.begin);
+  begins_.push_back(windows.back().end);
+  // Between the first and the last border; what is outside belongs to the first or last window.
+  base_ = windows.size() > 1 ? begins_[1] : 0;
+  const uint64_t span = windows.size() > 1 ? begins_[windows.size() - 1] - base_ : 0;
+  const size_t cells = std::bit_ceil(kCellsPerWindow * windows.size());
+  while ((span >> shift_) >= cells) ++shift_;
+  last_cell_ = span >> shift_;
+  uint32_t window = 0;
+  for (uint64_t cell = 0; cell <= last_cell_; ++cell) {
+    // Rows before the base are looked up in cell 0, so it starts with the first window.
+    const uint64_t row = cell == 0 ? 0 : base_ + (cell << shift_);
+    while (window + 1 < windows.size() && row >= begins_[window + 1]) ++window;
+    first_.push_back(window);
+  }
+  first_.push_back(static_cast<uint32_t>(windows.size() - 1));
+}
+
+uint32_t WindowIndex::Search(uint64_t row, uint32_t window, uint32_t last) const {
+  const auto begin = begins_.begin() + window + 1;
+  return window +
+         static_cast<uint32_t>(std::upper_bound(begin, begins_.begin() + last + 1, row) - begin);
+}
+
+Partition::Partition(const TensorLayout& layout, size_t value_bytes,
+                     std::span<const RowWindow> windows, Parallel& parallel)
+    : layout_(layout),
+      value_bytes_(value_bytes),
+      parallel_(parallel),
+      index_(windows),
+      num_windows_(windows.size()) {}
+
+void Partition::Distribute(std::span<const Cursor> cursors,
+                           const std::function<void(size_t)>& done) {
+  std::vector<Part> parts;
+  std::vector<std::atomic<uint32_t>> left(cursors.size());
+  uint64_t entries = 0;
+  for (size_t k = 0; k < cursors.size(); ++k) {
+    const Cursor& cursor = cursors[k];
+    if (k == 0) weight_ = cursor.weight;
+    one_weight_ = one_weight_ && BitCast<uint32_t>(cursor.weight) == BitCast<uint32_t>(weight_);
+    entries += cursor.size();
+    for (uint64_t begin = 0; begin < cursor.size(); begin += kPartEntries) {
+      parts.push_back({k, begin, std::min(cursor.size(), begin + kPartEntries)});
+      left[k].fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  const uint32_t threads = parallel_.threads();
+  // Half a chunk of each window and thread stays unused: a quarter of all entries at most.
+  chunk_entries_ = static_cast<uint32_t>(
+      std::clamp<uint64_t>(entries / (num_windows_ * threads * 4 + 1), 16, 2048) & ~uint64_t{15});
+  writers_.resize(threads);
+  std::atomic<size_t> next{0};
+  parallel_.For(threads, [&](size_t t) {
+    Writer& writer = writers_[t];
+    writer.chunks.resize(num_windows_);
+    writer.tails.resize(num_windows_);
+    for (size_t p = next.fetch_add(1); p < parts.size(); p = next.fetch_add(1)) {
+      const size_t k = parts[p].cursor;
+      WritePart(cursors[k], parts[p], writer);
+      if (left[k].fetch_sub(1, std::memory_order_acq_rel) == 1) done(k);
+    }
+    for (size_t w = 0; w < num_windows_; ++w) {
+      if (!writer.chunks[w].empty()) writer.chunks[w].back().size -= writer.tails[w].left;
+    }
+  });
+}
+
+Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window) {
+  const bool refs = layout_.row_width > 1;
+  const size_t rows_bytes = RoundUp(chunk_entries_ * sizeof(uint64_t), kLine);
+  const size_t values_bytes =
+      RoundUp(chunk_entries_ * (refs ? sizeof(RowRef) : value_bytes_), kLine);
+  const size_t weights_bytes =
+      refs || one_weight_ ? 0 : RoundUp(chunk_entries_ * sizeof(float), kLine);
+  const size_t bytes = rows_bytes + values_bytes + weights_bytes;
+  if (writer.slabs.empty() || writer.slab_used + bytes > writer.slabs.back().size()) {
+    writer.slabs.emplace_back(std::max(kSlabBytes, bytes));
+    writer.slab_used = 0;
+  }
+  std::byte* at = writer.slabs.back().data() + writer.slab_used;
+  writer.slab_used += bytes;
+  const Chunk chunk = {
+      reinterpret_cast<uint64_t*>(at), at + rows_bytes,
+      weights_bytes == 0 ? nullptr : reinterpret_cast<float*>(at + rows_bytes + values_bytes),
+      chunk_entries_};  // less what is left of the last one, when all is written
+  writer.chunks[window].push_back(chunk);
+  writer.tails[window] = {chunk.rows, chunk.values, chunk.weights, chunk_entries_};
+  return writer.tails[window];
+}
+
+void Partition::WritePart(const Cursor& cursor, const Part& part, Writer& writer) {
+  if (layout_.row_width > 1) return WriteRefs(cursor, part, writer);
+  switch (value_bytes_) {
+    case 0:
+      return Write<0>(cursor, part, writer);
+    case 2:
+      return Write<2>(cursor, part, writer);
+    case 4:
+      return Write<4>(cursor, part, writer);
+    default:
+      return Write<8>(cursor, part, writer);
+  }
+}
+
+template <size_t kValueBytes>
+void Partition::Write(const Cursor& cursor, const Part& part, Writer& writer) {
+  const bool weights = !one_weight_;
+  for (uint64_t i = part.begin; i < part.end; ++i) {
+    const uint64_t row = cursor.row[i];
+    const uint32_t w = index_.Find(row);
+    Tail& tail = writer.tails[w].left > 0 ? writer.tails[w] : NewChunk(writer, w);
+    *tail.rows++ = row;
+    if (kValueBytes > 0) {
+      std::memcpy(tail.values, cursor.value + i * kValueBytes, kValueBytes);
+      tail.values += kValueBytes;
+    }
+    if (weights) *tail.weights++ = cursor.weight;
+    --tail.left;
+  }
+}
+
+void Partition::WriteRefs(const Cursor& cursor, const Part& part, Writer& writer) {
+  const size_t row_bytes = layout_.row_bytes();
+  for (uint64_t i = part.begin; i < part.end; ++i) {
+    const uint64_t row = cursor.row[i];
+    const uint32_t w = index_.Find(row);
+    Tail& tail = writer.tails[w].left > 0 ? writer.tails[w] : NewChunk(writer, w);
+    *tail.rows++ = row;
+    *reinterpret_cast<RowRef*>(tail.values) = {cursor.value + i * row_bytes, nullptr,
+                                               cursor.weight};
+    tail.values += sizeof(RowRef);
+    --tail.left;
+  }
+}
+
+void Partition::Read(size_t w, std::vector<Cursor>& cursors) const {
+  cursors.clear();
+  for (const Writer& writer : writers_) {
+    for (const Chunk& chunk : writer.chunks[w]) {
+      cursors.push_back({.row = chunk.rows,
+                         .end = chunk.rows + chunk.size,
+                         .value = chunk.values,
+                         .weights = chunk.weights,
+                         .weight = weight_});
+    }
+  }
+}
+
+void Partition::Read(size_t w, std::vector<RefChunk>& chunks) const {
+  chunks.clear();
+  for (const Writer& writer : writers_) {
+    for (const Chunk& chunk : writer.chunks[w]) {
+      chunks.push_back({chunk.rows, reinterpret_cast<const RowRef*>(chunk.values), chunk.size});
+    }
+  }
+}
+
+uint64_t Partition::EntriesOf(size_t w) const {
+  uint64_t entries = 0;
+  for (const Writer& writer : writers_) {
+    for (const Chunk& chunk : writer.chunks[w]) entries += chunk.size;
+  }
+  return entries;
+}
+
+}  // namespace sparseagg

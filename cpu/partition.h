@@ -1,0 +1,108 @@
+// Distributes entries in any order over windows of rows: one pass that reads every entry once and
+// writes it into its window's chunks, so that each window can then be reduced in cache.
+#ifndef SPARSEAGG_CPU_PARTITION_H_
+#define SPARSEAGG_CPU_PARTITION_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "cpu/entries.h"
+#include "cpu/parallel.h"
+#include "cpu/range_reducer.h"
+#include "cpu/window_plan.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+// Finds the window of a row: a table by the row's leading bits, then a search among the few windows
+// of that table cell.
+class WindowIndex {
+ public:
+  explicit WindowIndex(std::span<const RowWindow> windows);
+
+  uint32_t Find(uint64_t row) const {
+    uint64_t cell = row < base_ ? 0 : (row - base_) >> shift_;
+    cell = cell < last_cell_ ? cell : last_cell_;
+    uint32_t window = first_[cell];
+    const uint32_t last = first_[cell + 1];
+    if (last - window > kLinearMax) return Search(row, window, last);
+    while (window < last && row >= begins_[window + 1]) ++window;
+    return window;
+  }
+
+ private:
+  static constexpr uint32_t kLinearMax = 4;
+  uint32_t Search(uint64_t row, uint32_t window, uint32_t last) const;
+
+  uint64_t base_ = 0;
+  int shift_ = 0;
+  uint64_t last_cell_ = 0;
+  std::vector<uint64_t> begins_;  // of the windows, and one more
+  std::vector<uint32_t> first_;   // [cells + 1]: the window of the cell's first row
+};
+
+class Partition {
+ public:
+  // `value_bytes`: of a value to carry along, 0 for none. Rows of several values are carried as
+  // references to where they are.
+  Partition(const TensorLayout& layout, size_t value_bytes, std::span<const RowWindow> windows,
+            Parallel& parallel);
+
+  // Distributes the entries of all cursors. Calls done(k) when cursor k has been read for the last
+  // time, from any thread.
+  void Distribute(std::span<const Cursor> cursors, const std::function<void(size_t)>& done);
+
+  // What window w has: as cursors, or as references for rows of several values.
+  void Read(size_t w, std::vector<Cursor>& cursors) const;
+  void Read(size_t w, std::vector<RefChunk>& chunks) const;
+  uint64_t EntriesOf(size_t w) const;
+
+ private:
+  struct Chunk {
+    uint64_t* rows;
+    std::byte* values;
+    float* weights;  // null where all entries have one weight
+    uint32_t size;
+  };
+  // Where the next entry of a window goes.
+  struct Tail {
+    uint64_t* rows = nullptr;
+    std::byte* values = nullptr;
+    float* weights = nullptr;
+    uint32_t left = 0;
+  };
+  // What one thread has written; chunks[w] and tails[w] are those of window w.
+  struct Writer {
+    std::vector<std::vector<Chunk>> chunks;
+    std::vector<Tail> tails;
+    std::vector<HostVector<std::byte>> slabs;
+    size_t slab_used = 0;
+  };
+  struct Part {
+    size_t cursor;
+    uint64_t begin;
+    uint64_t end;
+  };
+
+  Tail& NewChunk(Writer& writer, uint32_t window);
+  template <size_t kValueBytes>
+  void Write(const Cursor& cursor, const Part& part, Writer& writer);
+  void WriteRefs(const Cursor& cursor, const Part& part, Writer& writer);
+  void WritePart(const Cursor& cursor, const Part& part, Writer& writer);
+
+  const TensorLayout layout_;
+  const size_t value_bytes_;
+  Parallel& parallel_;
+  const WindowIndex index_;
+  const size_t num_windows_;
+  bool one_weight_ = true;
+  float weight_ = 1.0f;
+  uint32_t chunk_entries_ = 0;
+  std::vector<Writer> writers_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_PARTITION_H_

@@ -1,0 +1,230 @@
+#include "cpu/range_reducer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu/key_sort.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr size_t kBlockCells = 1024;  // that are lowered at a time: they stay in the first cache
+// A sparse window is packed this many entries at most; more of them than its plan expected are cut
+// in two.
+constexpr size_t kPackedMax = size_t{1} << 17;
+constexpr size_t kDenseCellsMax = size_t{1} << 17;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+struct RowBefore {
+  bool operator()(const SideEntry& entry, uint64_t row) const { return entry.row < row; }
+  bool operator()(uint64_t row, const SideEntry& entry) const { return row < entry.row; }
+};
+
+SideRange OfRows(SideRange side, uint64_t first, uint64_t last) {
+  const auto begin = std::lower_bound(side.begin(), side.end(), first, RowBefore());
+  return {begin, std::upper_bound(begin, side.end(), last, RowBefore())};
+}
+
+}  // namespace
+
+void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, uint32_t width,
+                 const CellWindow& window, SideTable& side) {
+  for (size_t i = 0; i < chunk.size; ++i) {
+    Cursor one{.row = chunk.rows + i,
+               .end = chunk.rows + i + 1,
+               .value = chunk.refs[i].values,
+               .weight = chunk.refs[i].weight};
+    kernels.scatter_rows(one, kNoLimit, width, {0, width}, window, side);
+  }
+}
+
+RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
+                           const Lowering& lowering, SideRange prior, const RangeOutput& output)
+    : spec_(spec),
+      kernels_(kernels),
+      lowering_(lowering),
+      prior_(prior),
+      output_(output),
+      width_(spec.layout.row_width),
+      block_rows_(std::max<size_t>(1, kBlockCells / width_)) {
+  if (!lowering_.results) return;
+  block_cells_.resize((block_rows_ + kBlockPadding) * width_ * kernels_.value_bytes);
+  block_row_cells_.resize((block_rows_ + kBlockPadding) * kernels_.row_bytes);
+}
+
+void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
+                         uint32_t prefetch_lines) {
+  if (!status_.ok()) return;
+  if (!window.dense && SweepSparse(window, cursors, run)) return;
+  if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
+    // More entries than a sparse window takes.
+    const uint64_t middle = window.begin + (window.end - window.begin) / 2;
+    Sweep({window.begin, middle, false}, cursors, run, prefetch_lines);
+    Sweep({middle, window.end, false}, cursors, run, prefetch_lines);
+    return;
+  }
+  StartWindow(window);
+  const CellWindow cells = DenseWindow(window);
+  kernels_.scatter_run(run, window.end, width_, cells, side_);
+  if (width_ == 1) {
+    kernels_.scatter(cursors, window.end, prefetch_lines, cells, side_);
+  } else {
+    for (Cursor& cursor : cursors) {
+      kernels_.scatter_rows(cursor, window.end, width_, {0, width_}, cells, side_);
+    }
+  }
+  MoveOut(cells, window, false);
+}
+
+// False, with nothing consumed, when the window has too many entries.
+bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors,
+                               RunCursor& run) {
+  saved_.assign(cursors.begin(), cursors.end());
+  const RunCursor saved_run = run;
+  StartWindow(window);
+  StartPacking(window.begin, window.end, kPackedMax, width_, kernels_.value_bytes,
+               kernels_.row_bytes, packed_);
+  bool fits = kernels_.pack_run(run, window.end, width_, packed_);
+  for (size_t k = 0; fits && k < cursors.size(); ++k) {
+    fits = kernels_.pack(cursors[k], window.end, width_, packed_, block_side_);
+  }
+  if (!fits) {
+    std::copy(saved_.begin(), saved_.end(), cursors.begin());
+    run = saved_run;
+    block_side_.Clear();
+    return false;
+  }
+  side_.Append(block_side_.entries());
+  block_side_.Clear();
+  EmitPacked();
+  return true;
+}
+
+void RangeReducer::Gather(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run) {
+  if (!status_.ok()) return;
+  StartWindow(window);
+  if (window.dense) {
+    const CellWindow cells = DenseWindow(window);
+    kernels_.scatter_run(run, window.end, width_, cells, side_);
+    kernels_.scatter(cursors, kNoLimit, 0, cells, side_);
+    MoveOut(cells, window, false);
+    return;
+  }
+  const auto run_end = std::lower_bound(run.row, run.end, window.end);
+  size_t entries = static_cast<size_t>(run_end - run.row);
+  for (const Cursor& cursor : cursors) entries += cursor.size();
+  if (entries == 0) return;
+  StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
+               packed_);
+  kernels_.pack_run(run, window.end, width_, packed_);
+  for (Cursor& cursor : cursors) kernels_.pack(cursor, kNoLimit, width_, packed_, side_);
+  EmitPacked();
+}
+
+void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks,
+                              RunCursor& run) {
+  if (!status_.ok()) return;
+  StartWindow(window);
+  if (window.dense) {
+    const CellWindow cells = DenseWindow(window);
+    kernels_.scatter_run(run, window.end, width_, cells, side_);
+    for (const RefChunk& chunk : chunks) ScatterRefs(kernels_, chunk, width_, cells, side_);
+    MoveOut(cells, window, false);
+    return;
+  }
+  const auto run_end = std::lower_bound(run.row, run.end, window.end);
+  size_t entries = static_cast<size_t>(run_end - run.row);
+  for (const RefChunk& chunk : chunks) entries += chunk.size;
+  if (entries == 0) return;
+  StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
+               packed_);
+  kernels_.pack_run(run, window.end, width_, packed_);
+  for (const RefChunk& chunk : chunks) {
+    for (size_t i = 0; i < chunk.size; ++i) {
+      packed_.keys[packed_.size] = packed_.KeyOf(chunk.rows[i]);
+      if (packed_.drop > 0) packed_.rows[packed_.size] = chunk.rows[i];
+      packed_.refs[packed_.size] = chunk.refs[i];
+      ++packed_.size;
+    }
+  }
+  EmitPacked();
+}
+
+// When results are written, the side table is the window's alone.
+void RangeReducer::StartWindow(const RowWindow& window) {
+  if (!lowering_.results) return;
+  side_.Clear();
+  const SideRange prior = OfRows(prior_, window.begin, window.end - 1);
+  side_.Append(prior);
+}
+
+CellWindow RangeReducer::DenseWindow(const RowWindow& window) {
+  const size_t rows = window.end - window.begin;
+  CellWindow cells{window.begin, cells_.data(), row_cells_.data()};
+  if (rows > dense_rows_) {
+    cells_.resize(rows * width_ * kernels_.value_bytes);
+    row_cells_.resize(rows * kernels_.row_bytes);
+    cells.values = cells_.data();
+    cells.row_cells = row_cells_.data();
+    kernels_.clear(cells, rows, width_);
+    dense_rows_ = rows;
+  }
+  return cells;
+}
+
+void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window, bool keep) {
+  if (!status_.ok()) return;
+  StartWindow(window);
+  MoveOut(cells, window, keep);
+}
+
+void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {
+  const size_t rows = window.end - window.begin;
+  const auto move = keep ? kernels_.copy : kernels_.collect;
+  if (lowering_.results) side_.Sort();
+  for (size_t at = 0; at < rows;) {
+    const CellBlock block = NextBlock();
+    const size_t n = move(cells, at, rows, width_, block_rows_, block);
+    Emit(block, n);
+  }
+}
+
+void RangeReducer::EmitPacked() {
+  SortPacked(packed_);
+  if (lowering_.results) side_.Sort();
+  for (size_t at = 0; at < packed_.size;) {
+    const CellBlock block = NextBlock();
+    SideTable& side = lowering_.results ? block_side_ : side_;
+    const size_t n = kernels_.sum_sorted(packed_, at, width_, block_rows_, block, side);
+    Emit(block, n);
+  }
+}
+
+// Rows, and cells that are the output, are written in place.
+CellBlock RangeReducer::NextBlock() {
+  CellBlock block{output_.rows + count_, block_cells_.data(), block_row_cells_.data()};
+  if (!lowering_.results) {
+    block.values = output_.values + count_ * width_ * kernels_.value_bytes;
+    block.row_cells = output_.row_cells + count_ * kernels_.row_bytes;
+  }
+  return block;
+}
+
+void RangeReducer::Emit(const CellBlock& block, size_t n) {
+  if (n == 0) return;
+  if (lowering_.results && status_.ok()) {
+    SideRange side = OfRows(side_.entries(), block.rows[0], block.rows[n - 1]);
+    if (!block_side_.empty()) {
+      block_side_.Append(side);
+      block_side_.Sort();
+      side = block_side_.entries();
+    }
+    const size_t result_bytes = ResultLayout(spec_).row_bytes();
+    status_ = kernels_.lower(spec_, lowering_.total_weight, block, n, side,
+                             output_.values + count_ * result_bytes, infinite_values_);
+    block_side_.Clear();
+  }
+  count_ += n;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,100 @@
+// Reduces one range of rows, window by window, on one thread: entries go into a window's cells, or
+// are sorted; the sums come out in ascending order of rows, as cells or as results.
+#ifndef SPARSEAGG_CPU_RANGE_REDUCER_H_
+#define SPARSEAGG_CPU_RANGE_REDUCER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cpu/entries.h"
+#include "cpu/kernels.h"
+#include "cpu/side_table.h"
+#include "cpu/window_plan.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+// What a reduction is to produce.
+struct Lowering {
+  bool results = false;        // results, each rounded once; otherwise cells
+  double total_weight = 0.0;   // for results
+};
+
+// Where a range writes: arrays with room for all of its rows and kBlockPadding more.
+struct RangeOutput {
+  uint64_t* rows = nullptr;
+  std::byte* values = nullptr;  // results, or value cells
+  std::byte* row_cells = nullptr;
+};
+
+// References of rows of several values: refs[i] belongs to rows[i].
+struct RefChunk {
+  const uint64_t* rows;
+  const RowRef* refs;
+  size_t size;
+};
+
+// Adds what the references stand for to the window's cells.
+void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, uint32_t width,
+                 const CellWindow& window, SideTable& side);
+
+class RangeReducer {
+ public:
+  // `prior` are side entries of the run that is swept along, sorted.
+  RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
+               SideRange prior, const RangeOutput& output);
+
+  // Sorted cursors, and the run, are consumed up to the window's end.
+  void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
+             uint32_t prefetch_lines);
+
+  // All entries of the cursors, in any order, lie in the window.
+  void Gather(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run);
+
+  void GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks, RunCursor& run);
+
+  // Moves what is held out of cells that are the caller's: the window's rows, from its first one
+  // on. `keep`: they stay as they are, otherwise they are emptied.
+  void EmitCells(const CellWindow& cells, const RowWindow& window, bool keep);
+
+  size_t rows() const { return count_; }
+  uint64_t infinite_values() const { return infinite_values_; }
+  const absl::Status& status() const { return status_; }
+  // Side entries of the cells, sorted. Those of `prior` are the caller's.
+  std::vector<SideEntry> TakeSide() { return side_.Take(); }
+
+ private:
+  bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run);
+  CellWindow DenseWindow(const RowWindow& window);
+  void MoveOut(const CellWindow& cells, const RowWindow& window, bool keep);
+  void EmitPacked();
+  CellBlock NextBlock();
+  void Emit(const CellBlock& block, size_t n);
+  void StartWindow(const RowWindow& window);
+
+  const ReduceSpec& spec_;
+  const CpuKernels& kernels_;
+  const Lowering& lowering_;
+  const SideRange prior_;
+  const RangeOutput output_;
+  const uint32_t width_;
+  const size_t block_rows_;
+  size_t count_ = 0;
+  uint64_t infinite_values_ = 0;
+  absl::Status status_;
+  SideTable side_;        // of the cells written, or of the window in work when results are
+  SideTable block_side_;  // of the block in work, when results are written
+  HostVector<std::byte> cells_;      // a dense window, empty between two windows
+  HostVector<std::byte> row_cells_;
+  size_t dense_rows_ = 0;            // that cells_ has
+  HostVector<std::byte> block_cells_;
+  HostVector<std::byte> block_row_cells_;
+  PackedWindow packed_;
+  std::vector<Cursor> saved_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_RANGE_REDUCER_H_

@@ -1,0 +1,74 @@
+// The output of a reduction that several tasks write, each a range of rows. How many rows a range
+// will have is not known before it is reduced; so each writes where it could begin at the latest,
+// and the gaps are closed at the end. Pages that no range writes take no memory.
+#ifndef SPARSEAGG_CPU_RANGED_OUTPUT_H_
+#define SPARSEAGG_CPU_RANGED_OUTPUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cpu/entries.h"
+#include "cpu/kernels.h"
+#include "cpu/parallel.h"
+#include "cpu/range_reducer.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+struct SparseSums {
+  HostVector<uint64_t> rows;
+  HostVector<std::byte> values;     // results, or value cells
+  HostVector<std::byte> row_cells;  // of cells
+  std::vector<SideEntry> side;      // of cells, sorted
+  uint64_t infinite_values = 0;     // of results
+};
+
+class RangedOutput {
+ public:
+  RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
+               Parallel& parallel);
+
+  // Range r has at most starts[r + 1] - starts[r] rows.
+  void Reserve(std::vector<uint64_t> starts);
+
+  // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
+  template <class F>
+  void ForEachRange(SideRange prior, const F& reduce) {
+    parallel_.For(ranges_.size(), [&](size_t r) {
+      RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r));
+      reduce(r, reducer);
+      Take(r, reducer);
+    });
+  }
+
+  // The whole; the first error in order of rows. `prior` side entries join those of cells.
+  absl::StatusOr<SparseSums> Close(const std::vector<SideEntry>& prior);
+
+ private:
+  struct Range {
+    uint64_t start = 0;
+    size_t rows = 0;
+    std::vector<SideEntry> side;
+    uint64_t infinite_values = 0;
+    absl::Status status;
+  };
+
+  RangeOutput OutputOf(size_t r);
+  void Take(size_t r, RangeReducer& reducer);
+  void CloseGaps(const std::vector<size_t>& at, std::byte* array, size_t bytes) const;
+  void JoinSides(const std::vector<SideEntry>& prior);
+
+  const ReduceSpec& spec_;
+  const CpuKernels& kernels_;
+  const Lowering& lowering_;
+  Parallel& parallel_;
+  const size_t value_bytes_;  // of a row
+  const size_t row_cell_bytes_;
+  std::vector<Range> ranges_;
+  SparseSums output_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_RANGED_OUTPUT_H_

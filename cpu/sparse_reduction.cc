@@ -1,0 +1,228 @@
+#include "cpu/sparse_reduction.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <utility>
+
+#include "cpu/partition.h"
+#include "cpu/window_plan.h"
+#include "sparse/validate.h"
+
+namespace sparseagg {
+namespace {
+
+// Up to here one window does, without a sample and on this thread.
+constexpr uint64_t kSmallEntries = uint64_t{1} << 14;
+constexpr uint64_t kEntriesPerSample = 128;
+constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
+constexpr uint32_t kRangesPerThread = 4;
+// A cursor should deliver this many entries to a dense window, to be worth the visit.
+constexpr uint64_t kEntriesPerVisit = 32;
+constexpr size_t kDenseCellsMin = size_t{1} << 13;
+constexpr size_t kDenseCellsMax = size_t{1} << 17;
+constexpr size_t kPartitionCells = size_t{1} << 17;
+constexpr size_t kSparseEntries = size_t{1} << 15;
+constexpr uint64_t kPartitionWindows = 1024;
+
+class Reduction {
+ public:
+  Reduction(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel, Feed feed,
+            std::vector<PendingUpdate>& batch, const CellRun& run, const Lowering& lowering)
+      : spec_(spec),
+        kernels_(kernels),
+        parallel_(parallel),
+        feed_(feed),
+        batch_(batch),
+        run_(run),
+        output_(spec, kernels, lowering, parallel) {}
+
+  absl::StatusOr<SparseSums> Run() {
+    Prepare();
+    plan_ = MakeWindows();
+    if (feed_ == Feed::kPartition && plan_.windows.size() > 1) {
+      RunPartition();
+    } else {
+      RunSweep();
+    }
+    return output_.Close(run_.side);
+  }
+
+ private:
+  void Prepare() {
+    const Need need = kernels_.per_update          ? Need::kPerUpdate
+                      : feed_ == Feed::kSweep ? Need::kSorted
+                                              : Need::kAny;
+    prepared_.resize(batch_.size());
+    parallel_.For(batch_.size(), [&](size_t u) {
+      if (batch_[u].staged.entries.nnz == 0) return;
+      StagedUpdate& staged = batch_[u].staged;
+      if (staged.order == EntryOrder::kUnknown) {
+        staged.order = OrderOf(staged.entries.indices, staged.entries.nnz);
+      }
+      prepared_[u] = PrepareUpdate(spec_, batch_[u], need);
+      if (!prepared_[u].owned.empty()) batch_[u].staged.memory.reset();
+    });
+    for (size_t u = 0; u < prepared_.size(); ++u) {
+      for (const Cursor& cursor : prepared_[u].cursors) {
+        cursors_.push_back(cursor);
+        owners_.push_back(u);
+        entries_ += cursor.size();
+      }
+    }
+  }
+
+  RunCursor WholeRun() const {
+    return {run_.rows.data(), run_.rows.data() + run_.rows.size(), run_.values.data(),
+            run_.row_cells.data()};
+  }
+
+  WindowPlan MakeWindows() const {
+    const uint64_t entries = entries_ + run_.rows.size();
+    const TensorLayout& layout = spec_.layout;
+    if (entries <= kSmallEntries) {
+      const bool dense = layout.num_rows * layout.row_width <= kDenseCellsMin;
+      return {{{0, layout.num_rows, dense}}, {1}};
+    }
+    double per_sample = 1;
+    const std::vector<uint64_t> samples =
+        SampleRows(cursors_, WholeRun(), std::min(entries / kEntriesPerSample, kSamplesMax),
+                   per_sample);
+    WindowTuning tuning;
+    tuning.ranges = parallel_.threads() == 1 ? 1 : parallel_.threads() * kRangesPerThread;
+    if (feed_ == Feed::kPartition) {
+      tuning.dense_cells = kPartitionCells;
+      tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, entries / kPartitionWindows);
+    } else {
+      // Occupancy is not known before the windows are; this is right where it is near one.
+      tuning.dense_cells = std::clamp(std::bit_ceil(kEntriesPerVisit * cursors_.size()),
+                                      kDenseCellsMin, kDenseCellsMax);
+      tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, tuning.dense_cells);
+    }
+    if (layout.row_width > 1) tuning.dense_rows_per_entry = 1;
+    return PlanWindows(samples, per_sample, layout, tuning);
+  }
+
+  // A range has no more rows than entries, nor more than it spans. before[r]: entries of the updates
+  // below range r.
+  void ReserveOutput(const std::vector<uint64_t>& before) {
+    std::vector<uint64_t> starts;
+    for (size_t r = 0; r < plan_.range_ends.size(); ++r) {
+      const uint64_t begin = plan_.windows[FirstWindow(r)].begin;
+      const auto of_run = static_cast<uint64_t>(RunFrom(begin).row - run_.rows.data());
+      starts.push_back(std::min<uint64_t>(before[r] + of_run, begin));
+    }
+    starts.push_back(std::min<uint64_t>(entries_ + run_.rows.size(), spec_.layout.num_rows));
+    output_.Reserve(std::move(starts));
+  }
+
+  RunCursor RunFrom(uint64_t row) const {
+    RunCursor run = WholeRun();
+    const size_t skip = static_cast<size_t>(std::lower_bound(run.row, run.end, row) - run.row);
+    run.row += skip;
+    run.value += skip * spec_.layout.row_width * kernels_.value_bytes;
+    run.row_cell += skip * kernels_.row_bytes;
+    return run;
+  }
+
+  size_t FirstWindow(size_t r) const { return r == 0 ? 0 : plan_.range_ends[r - 1]; }
+
+  void RunSweep() {
+    // Where each cursor enters each range.
+    const size_t num_ranges = plan_.range_ends.size();
+    std::vector<std::vector<uint64_t>> enters(num_ranges);
+    std::vector<uint64_t> before(num_ranges, 0);
+    parallel_.For(num_ranges, [&](size_t r) {
+      if (r == 0) return;
+      const uint64_t begin = plan_.windows[FirstWindow(r)].begin;
+      enters[r].reserve(cursors_.size());
+      for (const Cursor& cursor : cursors_) {
+        const uint64_t* at = std::lower_bound(cursor.row, cursor.end, begin);
+        enters[r].push_back(static_cast<uint64_t>(at - cursor.row));
+        before[r] += enters[r].back();
+      }
+    });
+    ReserveOutput(before);
+    const uint64_t visits = cursors_.size() * plan_.windows.size() + 1;
+    const auto lines =
+        static_cast<uint32_t>(std::clamp<uint64_t>(2 * entries_ / visits / 8, 2, 9));
+    const size_t entry_bytes =
+        kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type) * spec_.layout.row_width;
+    output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
+      std::vector<Cursor> cursors;
+      cursors.reserve(cursors_.size());
+      for (size_t k = 0; k < cursors_.size(); ++k) {
+        Cursor cursor = cursors_[k];
+        if (r > 0) {
+          cursor.row += enters[r][k];
+          cursor.value += enters[r][k] * entry_bytes;
+        }
+        if (cursor.row < cursor.end) cursors.push_back(cursor);
+      }
+      RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
+      for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
+        reducer.Sweep(plan_.windows[w], cursors, run, lines);
+      }
+    });
+  }
+
+  void RunPartition() {
+    const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
+    const bool wide = spec_.layout.row_width > 1;
+    Partition partition(spec_.layout, value_bytes, plan_.windows, parallel_);
+    std::vector<std::atomic<uint32_t>> left(batch_.size());
+    for (size_t u : owners_) left[u].fetch_add(1, std::memory_order_relaxed);
+    partition.Distribute(cursors_, [&](size_t k) {
+      const size_t u = owners_[k];
+      if (left[u].fetch_sub(1, std::memory_order_acq_rel) != 1 || wide) return;
+      batch_[u].staged.memory.reset();
+      prepared_[u].owned.clear();
+    });
+    std::vector<uint64_t> before(plan_.range_ends.size() + 1, 0);
+    for (size_t r = 0; r < plan_.range_ends.size(); ++r) {
+      before[r + 1] = before[r];
+      for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
+        before[r + 1] += partition.EntriesOf(w);
+      }
+    }
+    ReserveOutput(before);
+    output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
+      RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
+      std::vector<Cursor> cursors;
+      std::vector<RefChunk> chunks;
+      for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
+        if (wide) {
+          partition.Read(w, chunks);
+          reducer.GatherRefs(plan_.windows[w], chunks, run);
+        } else {
+          partition.Read(w, cursors);
+          reducer.Gather(plan_.windows[w], cursors, run);
+        }
+      }
+    });
+  }
+
+  const ReduceSpec& spec_;
+  const CpuKernels& kernels_;
+  Parallel& parallel_;
+  const Feed feed_;
+  std::vector<PendingUpdate>& batch_;
+  const CellRun& run_;
+  std::vector<Prepared> prepared_;  // of each update
+  std::vector<Cursor> cursors_;     // of all
+  std::vector<size_t> owners_;      // update of each cursor
+  uint64_t entries_ = 0;
+  WindowPlan plan_;
+  RangedOutput output_;
+};
+
+}  // namespace
+
+absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels& kernels,
+                                        Parallel& parallel, Feed feed,
+                                        std::vector<PendingUpdate>& batch, const CellRun& run,
+                                        const Lowering& lowering) {
+  return Reduction(spec, kernels, parallel, feed, batch, run, lowering).Run();
+}
+
+}  // namespace sparseagg
