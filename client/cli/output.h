@@ -24,7 +24,7 @@ std::string ToText(const client::RoundInfo& round);
 std::string ToText(const std::vector<client::RoundInfo>& rounds);  // a table
 std::string ToText(const client::ServerInfo& info);
 
-// Without an end: "emb: sort on cpu (the only plan), nnz 30 received, 17 in the result, reduced in
+// Without an end: "emb: sweep on cpu (asked for), nnz 30 received, 17 in the result, reduced in
 // 1.5 ms (1.4 ms predicted)"; the times as far as they are known.
 std::string ToText(const client::TensorStatus& tensor);
 // "emb f32 1000x64 sparse_dim=1 nnz=17"

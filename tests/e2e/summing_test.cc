@@ -63,6 +63,7 @@ TEST(SummingTest, TheStatusTellsPlanAndTimeOfTheReduction) {
   EXPECT_EQ(reduced.backend(), backend->name());
   EXPECT_THAT(backend->plans(), Contains(reduced.plan()));
   EXPECT_NE(reduced.plan_reason(), "");
+  EXPECT_GT(reduced.measured_seconds(), 0);
   EXPECT_GE(reduced.predicted_seconds(), 0);
 }
 

@@ -65,6 +65,7 @@ def test_a_round_from_open_to_deleted(client):
     for tensor in info.tensor_status:
         assert tensor.plan in plans
         assert tensor.plan_reason
+        assert tensor.measured_seconds > 0
     round.delete()
     assert "rounds/whole-life" not in [other.name for other in client.rounds()]
 
@@ -74,7 +75,7 @@ def test_the_status_of_a_tensor_has_what_the_server_tells():
     message.tensors.add(
         name="emb",
         backend="cpu",
-        plan="sort",
+        plan="sweep",
         plan_reason="it suits",
         nnz_received=30,
         nnz_result=17,
@@ -82,7 +83,7 @@ def test_the_status_of_a_tensor_has_what_the_server_tells():
         measured_seconds=0.5,
     )
     assert records.round_from_proto(message).tensor_status == (
-        records.TensorStatus("emb", "cpu", "sort", "it suits", 30, 17, 0.25, 0.5),
+        records.TensorStatus("emb", "cpu", "sweep", "it suits", 30, 17, 0.25, 0.5),
     )
 
 

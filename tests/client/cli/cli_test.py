@@ -224,6 +224,7 @@ class CliTest(unittest.TestCase):
         status = answer["status"][0]
         self.assertEqual(status["nnz_received"], self.load("j.npz").nnz)
         self.assertEqual(status["nnz_result"], self.load("jo.npz").nnz)
+        self.assertGreater(status["measured_seconds"], 0)
         text = self.run_cli("reduce", "--local", "-o", "jo.npz", "j.npz").stdout
         self.assertIn(f"{status['plan']} on {answer['backend']} (", text)
 
@@ -253,7 +254,9 @@ class CliTest(unittest.TestCase):
         self.assertEqual(shown["manifest"]["total_weight"], 4.0)
         status = shown["tensors"][0]
         self.assertIn(status["plan"], self.plans())
+        self.assertGreater(status["measured_seconds"], 0)
         self.assertIn(f": {status['plan']} on ", self.run_cli("round", "show", name).stdout)
+        self.assertIn(", reduced in ", self.run_cli("round", "show", name).stdout)
 
         expected = a.toarray() + 3 * b.toarray()
         self.run_cli("pull", name, "-o", "r.npz")

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 client::TensorStatus Reduced() {
   return {.name = "emb",
           .backend = "cpu",
-          .plan = "sort",
+          .plan = "sweep",
           .plan_reason = "it suits",
           .nnz_received = 30,
           .nnz_result = 17,
@@ -26,7 +26,7 @@ TEST(OutputTest, ARoundInJsonHasPlanAndTimesOfEachTensor) {
   const nlohmann::json tensor = ToJson(round)["tensors"].at(0);
   EXPECT_EQ(tensor, (nlohmann::json{{"name", "emb"},
                                     {"backend", "cpu"},
-                                    {"plan", "sort"},
+                                    {"plan", "sweep"},
                                     {"plan_reason", "it suits"},
                                     {"nnz_received", 30},
                                     {"nnz_result", 17},
@@ -38,7 +38,7 @@ TEST(OutputTest, ARoundInTextHasPlanAndTimesOfEachTensor) {
   client::RoundInfo round;
   round.tensor_status = {Reduced()};
   EXPECT_THAT(ToText(round),
-              HasSubstr("emb: sort on cpu (it suits), nnz 30 received, 17 in the result, reduced "
+              HasSubstr("emb: sweep on cpu (it suits), nnz 30 received, 17 in the result, reduced "
                         "in 12.5 ms (250.0 ms predicted)\n"));
 }
 

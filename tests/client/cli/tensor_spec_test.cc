@@ -10,7 +10,7 @@ using sparseagg::testing::HasError;
 TEST(ParseTensorSpecTest, ReadsEveryPart) {
   const TensorSpec spec =
       ParseTensorSpec(
-          "emb:bf16:[1000, 64]:sparse_dim=1:op=weighted_mean:overflow=modular:plan=sort")
+          "emb:bf16:[1000, 64]:sparse_dim=1:op=weighted_mean:overflow=modular:plan=sweep")
           .value();
   EXPECT_EQ(spec.name, "emb");
   EXPECT_EQ(spec.value_type, ValueType::kBF16);
@@ -18,7 +18,7 @@ TEST(ParseTensorSpecTest, ReadsEveryPart) {
   EXPECT_EQ(spec.sparse_dim, 1u);
   EXPECT_EQ(spec.op, "weighted_mean");
   EXPECT_EQ(spec.integer_overflow, IntegerOverflow::kModular);
-  EXPECT_EQ(spec.plan, "sort");
+  EXPECT_EQ(spec.plan, "sweep");
 }
 
 TEST(ParseTensorSpecTest, IndexesAllDimensionsUnlessToldOtherwise) {

@@ -36,7 +36,7 @@ TEST(RoundSpecTest, SpecsAreTheSameOnlyInEveryField) {
       [](auto& s) { s.tensors[0].sparse_dim = 0; },
       [](auto& s) { s.tensors[0].op = "min"; },
       [](auto& s) { s.tensors[0].integer_overflow = IntegerOverflow::kModular; },
-      [](auto& s) { s.tensors[0].plan = "sort"; }};
+      [](auto& s) { s.tensors[0].plan = "sweep"; }};
   for (size_t i = 0; i < changes.size(); ++i) {
     RoundSpec other = spec;
     changes[i](other);
