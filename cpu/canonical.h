@@ -24,9 +24,9 @@ struct Prepared {
 };
 
 enum class Need {
-  kAny,         // as they came
-  kSorted,      // rows not descending
-  kPerUpdate,   // rows strictly ascending, as min, max and the counting of holders need it
+  kAny,        // as they came
+  kSorted,     // rows not descending
+  kPerUpdate,  // rows strictly ascending, as min, max and the counting of holders need it
 };
 
 // The cursors of an update as it is, when that is all that `need` asks.

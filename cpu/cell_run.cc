@@ -228,8 +228,7 @@ CellRun FromPartial(const ReduceSpec& spec, const Partial& partial) {
       const Int128* slot = partial.slots.data() + i * slots;
       for (uint32_t c = 0; C::kHasValues && c < width; ++c, ++slot) {
         if constexpr (C::kInexactValues) {
-          At<double>(run.values, i * width + c) =
-              CellOf(*slot, partial.lsb, run.rows[i], c, rests);
+          At<double>(run.values, i * width + c) = CellOf(*slot, partial.lsb, run.rows[i], c, rests);
         } else if constexpr (C::kHasValues && C::kFloating) {
           At<double>(run.values, i * width + c) = FromOrderKey(static_cast<int64_t>(*slot));
         } else if constexpr (C::kHasValues) {

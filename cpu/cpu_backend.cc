@@ -11,19 +11,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "cpu/cell_run.h"
+#include "cpu/cost_model.h"
 #include "cpu/dense_plan.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
 #include "cpu/sparse_plan.h"
+#include "cpu/staging.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
-
-// Entries that wait before they are folded in, where they are not all to be reduced at once: enough
-// to share the fixed costs of a fold. Beyond that, as many bytes as the state has: so an entry is
-// merged a number of times that does not grow with their number.
-constexpr uint64_t kBatchBytesMin = uint64_t{64} << 20;
 
 absl::Status OutOfMemory(const ReduceSpec& spec) {
   return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
@@ -44,22 +41,22 @@ absl::Status Guarded(const ReduceSpec& spec, const F& f) {
 std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels,
                                      Parallel& parallel) {
   if (plan.name == "dense") return std::make_unique<DensePlan>(plan.spec, kernels, parallel);
-  std::optional<Feed> feed;
-  if (plan.name == "sweep") feed = Feed::kSweep;
-  if (plan.name == "partition") feed = Feed::kPartition;
-  return std::make_unique<SparsePlan>(plan.spec, kernels, parallel, feed);
+  return std::make_unique<SparsePlan>(plan.spec, kernels, parallel);
 }
 
 class CpuAggregator : public Aggregator {
  public:
-  CpuAggregator(const Plan& plan, const CpuKernels& kernels, Parallel& parallel)
-      : spec_(plan.spec),
+  CpuAggregator(const BackendInfo& info, const Plan& plan, const CpuKernels& kernels,
+                Parallel& parallel)
+      : info_(info),
+        spec_(plan.spec),
         at_once_(plan.workload.at_once),
+        forced_(plan.forced),
         report_{.plan = plan.name, .reason = plan.reason},
         plan_(MakeCpuPlan(plan, kernels, parallel)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
-    return StageOnHeap(spec_.layout, nnz);
+    return staging_.Stage(spec_.layout, nnz);
   }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
@@ -71,6 +68,8 @@ class CpuAggregator : public Aggregator {
     if (nnz == 0) return absl::OkStatus();
     waiting_bytes_ += update.bytes;
     waiting_.push_back({std::move(update), weight});
+    // As many bytes as the state has: so the number of times that an entry is merged does not grow
+    // with their number.
     if (at_once_ || waiting_bytes_ < std::max(kBatchBytesMin, plan_->MemoryBytes())) {
       return absl::OkStatus();
     }
@@ -91,8 +90,7 @@ class CpuAggregator : public Aggregator {
   absl::StatusOr<Partial> Snapshot() override {
     SPARSEAGG_RETURN_IF_ERROR(Fold());
     Partial state;
-    SPARSEAGG_RETURN_IF_ERROR(
-        Guarded(spec_, [&] { state = ToPartial(spec_, plan_->State()); }));
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { state = ToPartial(spec_, plan_->State()); }));
     state.contributors = contributors_;
     state.total_weight = total_weight_;
     state.addends = addends_;
@@ -107,8 +105,9 @@ class CpuAggregator : public Aggregator {
 
   absl::StatusOr<Aggregate> Report() && override {
     absl::StatusOr<SparseSums> sums = SparseSums{};
-    SPARSEAGG_RETURN_IF_ERROR(Timed(
-        [&] { sums = plan_->Finish(std::exchange(waiting_, {}), total_weight_.ToDouble()); }));
+    SPARSEAGG_RETURN_IF_ERROR(Timed([&](Feed feed) {
+      sums = plan_->Finish(std::exchange(waiting_, {}), feed, total_weight_.ToDouble());
+    }));
     plan_ = nullptr;
     waiting_bytes_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(sums.status());
@@ -122,20 +121,43 @@ class CpuAggregator : public Aggregator {
   absl::Status Fold() {
     if (waiting_.empty()) return absl::OkStatus();
     waiting_bytes_ = 0;
-    return Timed([&] { plan_->Fold(std::exchange(waiting_, {})); });
+    return Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); });
   }
 
+  // What waits, as a workload that is reduced at once.
+  Workload Waiting() const {
+    Workload workload{
+        .contributors = waiting_.size(), .order = EntryOrder::kCanonical, .at_once = true};
+    uint64_t entries = 0;
+    for (const PendingUpdate& update : waiting_) {
+      entries += update.staged.entries.nnz;
+      if (!IsReady(update, Need::kSorted)) workload.order = EntryOrder::kUnsorted;
+    }
+    if (!waiting_.empty()) workload.nnz_per_update = entries / waiting_.size();
+    return workload;
+  }
+
+  // Runs f(feed) on what waits; notes the plan, what it should take and what it takes.
   template <class F>
   absl::Status Timed(const F& f) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = Guarded(spec_, f);
+    const Workload workload = Waiting();
+    Feed feed = FeedFor(spec_, workload);
+    const bool by_feed = report_.plan == "sweep" || report_.plan == "partition";
+    if (by_feed && forced_) feed = report_.plan == "sweep" ? Feed::kSweep : Feed::kPartition;
+    if (by_feed) report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
+    report_.predicted_seconds += CpuCost(info_, report_.plan, spec_, workload).seconds;
+    const absl::Status status = Guarded(spec_, [&] { f(feed); });
     report_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return status;
   }
 
+  const BackendInfo& info_;
   const ReduceSpec spec_;
+  mutable StagingArea staging_;
   const bool at_once_;
+  const bool forced_;
   PlanReport report_;
   std::unique_ptr<CpuPlan> plan_;
   uint64_t contributors_ = 0;
@@ -163,6 +185,7 @@ class CpuBackend : public Backend {
     info_.memory_bytes =
         options.memory_bytes != 0 ? options.memory_bytes : PhysicalMemoryBytes() / 2;
     info_.plans = {"dense", "sweep", "partition", "rows"};
+    info_.cost = &CpuCost;
   }
 
   const BackendInfo& info() const override { return info_; }
@@ -175,7 +198,7 @@ class CpuBackend : public Backend {
     }
     std::unique_ptr<Aggregator> aggregator;
     SPARSEAGG_RETURN_IF_ERROR(Guarded(plan.spec, [&] {
-      aggregator = std::make_unique<CpuAggregator>(plan, *kernels, parallel_);
+      aggregator = std::make_unique<CpuAggregator>(info_, plan, *kernels, parallel_);
     }));
     return aggregator;
   }

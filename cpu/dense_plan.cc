@@ -51,7 +51,7 @@ CellWindow DensePlan::From(uint64_t row) {
           row_cells_.data() + row * kernels_.row_bytes};
 }
 
-void DensePlan::Fold(std::vector<PendingUpdate> batch) {
+void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
   const Need need = kernels_.per_update ? Need::kPerUpdate : Need::kAny;
   std::vector<Prepared> prepared(batch.size());
   parallel_.For(batch.size(), [&](size_t u) {
@@ -83,8 +83,8 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   std::vector<std::vector<SideEntry>> sides(tasks);
   parallel_.For(tasks, [&](size_t t) {
     const auto begin = static_cast<uint32_t>(t * kSliceColumns);
-    const Columns columns{begin, static_cast<uint32_t>(
-                                     std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
+    const Columns columns{
+        begin, static_cast<uint32_t>(std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
     SideTable side;
     for (Cursor cursor : cursors) {
       kernels_.scatter_rows(cursor, kNoLimit, width_, columns, All(), side);
@@ -128,7 +128,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
   Partition partition(spec_.layout, value_bytes, slices_, parallel_);
-  partition.Distribute(cursors, [](size_t) {});
+  partition.Distribute(cursors, [](size_t) { return std::span<std::byte>(); });
   std::vector<std::vector<SideEntry>> sides(slices_.size());
   parallel_.For(slices_.size(), [&](size_t s) {
     const CellWindow window = From(slices_[s].begin);
@@ -176,9 +176,9 @@ CellRun DensePlan::State() {
           std::move(sums.side)};
 }
 
-absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch,
+absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, Feed feed,
                                              double total_weight) {
-  if (!batch.empty()) Fold(std::move(batch));
+  if (!batch.empty()) Fold(std::move(batch), feed);
   const Lowering lowering{.results = true, .total_weight = total_weight};
   return by_columns_ ? EmitColumns(total_weight) : Emit(lowering, false);
 }

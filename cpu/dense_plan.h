@@ -1,8 +1,8 @@
 // Plan "dense": a cell for every coordinate of the index space, kept over the whole round. For
 // small index spaces and dense tensors; memory is that of the index space.
 //
-// Cells are cut into slices, of rows or (where rows are few and wide) of columns; a slice belongs to
-// one task, so cells are written without atomics.
+// Cells are cut into slices, of rows or (where rows are few and wide) of columns; a slice belongs
+// to one task, so cells are written without atomics.
 #ifndef SPARSEAGG_CPU_DENSE_PLAN_H_
 #define SPARSEAGG_CPU_DENSE_PLAN_H_
 
@@ -19,10 +19,11 @@ class DensePlan : public CpuPlan {
  public:
   DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel);
 
-  void Fold(std::vector<PendingUpdate> batch) override;
+  void Fold(std::vector<PendingUpdate> batch, Feed feed) override;
   void Merge(CellRun run) override;
   CellRun State() override;
-  absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, double total_weight) override;
+  absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, Feed feed,
+                                    double total_weight) override;
   uint64_t MemoryBytes() const override;
 
  private:
@@ -43,8 +44,8 @@ class DensePlan : public CpuPlan {
   Parallel& parallel_;
   const uint32_t width_;
   const bool by_columns_;
-  std::vector<RowWindow> slices_;  // of rows, ascending
-  std::vector<size_t> group_ends_;  // slices [group_ends_[g - 1], group_ends_[g]) are one task
+  std::vector<RowWindow> slices_;    // of rows, ascending
+  std::vector<size_t> group_ends_;   // slices [group_ends_[g - 1], group_ends_[g]) are one task
   HostVector<std::byte> values_;     // [num_rows, row_width] cells
   HostVector<std::byte> row_cells_;  // [num_rows]
   std::vector<SideEntry> side_;      // sorted

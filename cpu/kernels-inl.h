@@ -69,6 +69,29 @@ HWY_INLINE bool AllZero(DoubleTag d, hn::Vec<DoubleTag> v) {
   return hn::AllTrue(d, hn::Eq(v, hn::Zero(d)));
 }
 
+// lanes[mask]: the positions of the bits of `mask`, ascending, then the others.
+struct CompressTable {
+  uint32_t lanes[256][8];
+  constexpr CompressTable() : lanes() {
+    for (uint32_t mask = 0; mask < 256; ++mask) {
+      uint32_t n = 0;
+      for (uint32_t set = 0; set < 2; ++set) {
+        for (uint32_t bit = 0; bit < 8; ++bit) {
+          if ((mask >> bit & 1) != set) lanes[mask][n++] = bit;
+        }
+      }
+    }
+  }
+};
+inline constexpr CompressTable kCompressTable;
+
+// The lanes of `mask`, moved together at the front. Highway 1.0.3's own Compress() copies its table
+// to the stack at every call when g++ 12 compiles it: 30 ns instead of 1.
+HWY_INLINE auto CompressLanes(hn::RebindToUnsigned<DoubleTag> du, size_t mask) {
+  const hn::Rebind<uint32_t, DoubleTag> narrow;
+  return hn::IndicesFromVec(du, hn::PromoteTo(du, hn::LoadU(narrow, kCompressTable.lanes[mask])));
+}
+
 template <ValueSlots kValues, RowSlot kRow, class V>
 struct Kernels {
   using C = Cells<kValues, kRow, V>;
@@ -115,8 +138,8 @@ struct Kernels {
     }
   }
 
-  // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed as vectors; rounding
-  // errors are looked at once a group.
+  // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
+  // as vectors; rounding errors are looked at once a group.
   template <bool kOneWeight>
   static HWY_INLINE void ScatterSums(Cursor& cursor, uint64_t limit, const CellWindow& window,
                                      SideTable& side) {
@@ -354,8 +377,12 @@ struct Kernels {
     for (; at + kLanes <= rows && n + kLanes <= rows_max; at += kLanes) {
       const auto sums = hn::LoadU(d, cells + at);
       const auto held = hn::Ne(hn::BitCast(du, sums), empty);
-      hn::StoreU(hn::Compress(hn::Iota(du, window.begin + at), held), du, out.rows + n);
-      hn::StoreU(hn::Compress(sums, hn::RebindMask(d, held)), d, out_cells + n);
+      uint8_t mask[8];
+      hn::StoreMaskBits(du, held, mask);
+      const auto lanes = CompressLanes(du, mask[0]);
+      hn::StoreU(hn::TableLookupLanes(hn::Iota(du, window.begin + at), lanes), du, out.rows + n);
+      hn::StoreU(hn::BitCast(d, hn::TableLookupLanes(hn::BitCast(du, sums), lanes)), d,
+                 out_cells + n);
       n += hn::CountTrue(du, held);
       if (kEmpty) hn::StoreU(hn::BitCast(d, empty), d, cells + at);
     }
@@ -502,8 +529,9 @@ struct Kernels {
 template <class Op, class V>
 HWY_INLINE size_t LowerVectors(const double* cells, size_t n, double total_weight, V* out,
                                uint64_t& infinite_values) {
-  if constexpr ((std::is_same_v<V, float> || std::is_same_v<V, double>) &&
-                Op::kValues == ValueSlots::kExactSum && Op::kRowSlot == RowSlot::kNone) {
+  if constexpr ((std::is_same_v<V, float> || std::is_same_v<V, double>)&&Op::kValues ==
+                    ValueSlots::kExactSum &&
+                Op::kRowSlot == RowSlot::kNone) {
     const DoubleTag d;
     const hn::Rebind<V, DoubleTag> dv;
     const auto divisor = hn::Set(d, total_weight);

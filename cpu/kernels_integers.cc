@@ -1,6 +1,6 @@
 // 128-bit additions have no vector form: one instruction set, the one that every machine has.
-#include "cpu/kernels.h"
 #include "cpu/kernels-inl.h"
+#include "cpu/kernels.h"
 
 namespace sparseagg {
 

@@ -27,8 +27,8 @@ void StartPacking(uint64_t begin, uint64_t end, size_t capacity, uint32_t width,
   packed.size = 0;
   packed.capacity = capacity;
   packed.position_bits = std::max(1, static_cast<int>(std::bit_width(capacity - 1)));
-  packed.drop = std::max(
-      0, static_cast<int>(std::bit_width(end - begin - 1)) + packed.position_bits - 64);
+  packed.drop =
+      std::max(0, static_cast<int>(std::bit_width(end - begin - 1)) + packed.position_bits - 64);
   Grow(packed.keys, capacity);
   if (packed.drop > 0) Grow(packed.rows, capacity);
   if (width == 1) {

@@ -14,6 +14,8 @@ constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // that a thread takes at 
 constexpr size_t kSlabBytes = size_t{4} << 20;
 constexpr size_t kLine = 64;
 constexpr size_t kCellsPerWindow = 8;
+// A chunk of its own for each weight and window pays from here on.
+constexpr uint64_t kEntriesPerWeight = 16;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -53,14 +55,14 @@ Partition::Partition(const TensorLayout& layout, size_t value_bytes,
       num_windows_(windows.size()) {}
 
 void Partition::Distribute(std::span<const Cursor> cursors,
-                           const std::function<void(size_t)>& done) {
+                           const std::function<std::span<std::byte>(size_t)>& done) {
   std::vector<Part> parts;
   std::vector<std::atomic<uint32_t>> left(cursors.size());
   uint64_t entries = 0;
+  uint64_t weights = 1;  // changes of the weight
   for (size_t k = 0; k < cursors.size(); ++k) {
     const Cursor& cursor = cursors[k];
-    if (k == 0) weight_ = cursor.weight;
-    one_weight_ = one_weight_ && BitCast<uint32_t>(cursor.weight) == BitCast<uint32_t>(weight_);
+    if (k > 0 && cursor.weight != cursors[k - 1].weight) ++weights;
     entries += cursor.size();
     for (uint64_t begin = 0; begin < cursor.size(); begin += kPartEntries) {
       parts.push_back({k, begin, std::min(cursor.size(), begin + kPartEntries)});
@@ -68,6 +70,7 @@ void Partition::Distribute(std::span<const Cursor> cursors,
     }
   }
   const uint32_t threads = parallel_.threads();
+  weight_each_ = entries < kEntriesPerWeight * weights * num_windows_;
   // Half a chunk of each window and thread stays unused: a quarter of all entries at most.
   chunk_entries_ = static_cast<uint32_t>(
       std::clamp<uint64_t>(entries / (num_windows_ * threads * 4 + 1), 16, 2048) & ~uint64_t{15});
@@ -80,7 +83,10 @@ void Partition::Distribute(std::span<const Cursor> cursors,
     for (size_t p = next.fetch_add(1); p < parts.size(); p = next.fetch_add(1)) {
       const size_t k = parts[p].cursor;
       WritePart(cursors[k], parts[p], writer);
-      if (left[k].fetch_sub(1, std::memory_order_acq_rel) == 1) done(k);
+      if (left[k].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
+      const std::span<std::byte> memory = done(k);
+      const std::lock_guard lock(mutex_);
+      if (!memory.empty()) spare_.push_back(memory);
     }
     for (size_t w = 0; w < num_windows_; ++w) {
       if (!writer.chunks[w].empty()) writer.chunks[w].back().size -= writer.tails[w].left;
@@ -88,27 +94,51 @@ void Partition::Distribute(std::span<const Cursor> cursors,
   });
 }
 
-Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window) {
+std::span<std::byte> Partition::NewSlab(size_t bytes_min) {
+  const std::lock_guard lock(mutex_);
+  while (!spare_.empty()) {
+    const std::span<std::byte> slab = spare_.back();
+    spare_.pop_back();
+    if (slab.size() >= bytes_min) return slab;
+  }
+  own_slabs_.emplace_back(std::max(kSlabBytes, bytes_min));
+  return own_slabs_.back();
+}
+
+Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window, float weight) {
   const bool refs = layout_.row_width > 1;
   const size_t rows_bytes = RoundUp(chunk_entries_ * sizeof(uint64_t), kLine);
   const size_t values_bytes =
       RoundUp(chunk_entries_ * (refs ? sizeof(RowRef) : value_bytes_), kLine);
   const size_t weights_bytes =
-      refs || one_weight_ ? 0 : RoundUp(chunk_entries_ * sizeof(float), kLine);
+      refs || !weight_each_ ? 0 : RoundUp(chunk_entries_ * sizeof(float), kLine);
   const size_t bytes = rows_bytes + values_bytes + weights_bytes;
-  if (writer.slabs.empty() || writer.slab_used + bytes > writer.slabs.back().size()) {
-    writer.slabs.emplace_back(std::max(kSlabBytes, bytes));
-    writer.slab_used = 0;
-  }
-  std::byte* at = writer.slabs.back().data() + writer.slab_used;
-  writer.slab_used += bytes;
+  if (writer.slab.size() < bytes) writer.slab = NewSlab(bytes);
+  std::byte* at = writer.slab.data();
+  writer.slab = writer.slab.subspan(bytes);
   const Chunk chunk = {
       reinterpret_cast<uint64_t*>(at), at + rows_bytes,
       weights_bytes == 0 ? nullptr : reinterpret_cast<float*>(at + rows_bytes + values_bytes),
-      chunk_entries_};  // less what is left of the last one, when all is written
+      weight, chunk_entries_};  // less what is left of the last one, when all is written
   writer.chunks[window].push_back(chunk);
-  writer.tails[window] = {chunk.rows, chunk.values, chunk.weights, chunk_entries_};
+  writer.tails[window] = {chunk.rows, chunk.values, chunk.weights, chunk_entries_, weight};
   return writer.tails[window];
+}
+
+// Goes on in the same memory, as a chunk of its own.
+Partition::Tail& Partition::NewWeight(Writer& writer, uint32_t window, float weight) {
+  Tail& tail = writer.tails[window];
+  writer.chunks[window].back().size -= tail.left;
+  writer.chunks[window].push_back({tail.rows, tail.values, nullptr, weight, tail.left});
+  tail.weight = weight;
+  return tail;
+}
+
+inline Partition::Tail& Partition::TailOf(Writer& writer, uint32_t window, float weight) {
+  Tail& tail = writer.tails[window];
+  if (tail.left == 0) return NewChunk(writer, window, weight);
+  const bool same = BitCast<uint32_t>(tail.weight) == BitCast<uint32_t>(weight);
+  return same || weight_each_ || layout_.row_width > 1 ? tail : NewWeight(writer, window, weight);
 }
 
 void Partition::WritePart(const Cursor& cursor, const Part& part, Writer& writer) {
@@ -127,17 +157,16 @@ void Partition::WritePart(const Cursor& cursor, const Part& part, Writer& writer
 
 template <size_t kValueBytes>
 void Partition::Write(const Cursor& cursor, const Part& part, Writer& writer) {
-  const bool weights = !one_weight_;
   for (uint64_t i = part.begin; i < part.end; ++i) {
     const uint64_t row = cursor.row[i];
     const uint32_t w = index_.Find(row);
-    Tail& tail = writer.tails[w].left > 0 ? writer.tails[w] : NewChunk(writer, w);
+    Tail& tail = TailOf(writer, w, cursor.weight);
     *tail.rows++ = row;
     if (kValueBytes > 0) {
       std::memcpy(tail.values, cursor.value + i * kValueBytes, kValueBytes);
       tail.values += kValueBytes;
     }
-    if (weights) *tail.weights++ = cursor.weight;
+    if (weight_each_) *tail.weights++ = cursor.weight;
     --tail.left;
   }
 }
@@ -147,7 +176,7 @@ void Partition::WriteRefs(const Cursor& cursor, const Part& part, Writer& writer
   for (uint64_t i = part.begin; i < part.end; ++i) {
     const uint64_t row = cursor.row[i];
     const uint32_t w = index_.Find(row);
-    Tail& tail = writer.tails[w].left > 0 ? writer.tails[w] : NewChunk(writer, w);
+    Tail& tail = TailOf(writer, w, cursor.weight);
     *tail.rows++ = row;
     *reinterpret_cast<RowRef*>(tail.values) = {cursor.value + i * row_bytes, nullptr,
                                                cursor.weight};
@@ -164,7 +193,7 @@ void Partition::Read(size_t w, std::vector<Cursor>& cursors) const {
                          .end = chunk.rows + chunk.size,
                          .value = chunk.values,
                          .weights = chunk.weights,
-                         .weight = weight_});
+                         .weight = chunk.weight});
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -51,8 +52,9 @@ class Partition {
             Parallel& parallel);
 
   // Distributes the entries of all cursors. Calls done(k) when cursor k has been read for the last
-  // time, from any thread.
-  void Distribute(std::span<const Cursor> cursors, const std::function<void(size_t)>& done);
+  // time, from any thread; what it returns is memory that the partition may write to from then on.
+  void Distribute(std::span<const Cursor> cursors,
+                  const std::function<std::span<std::byte>(size_t)>& done);
 
   // What window w has: as cursors, or as references for rows of several values.
   void Read(size_t w, std::vector<Cursor>& cursors) const;
@@ -60,10 +62,12 @@ class Partition {
   uint64_t EntriesOf(size_t w) const;
 
  private:
+  // Entries of one weight, or with a weight each.
   struct Chunk {
     uint64_t* rows;
     std::byte* values;
-    float* weights;  // null where all entries have one weight
+    float* weights;  // null where `weight` is that of all
+    float weight;
     uint32_t size;
   };
   // Where the next entry of a window goes.
@@ -72,13 +76,13 @@ class Partition {
     std::byte* values = nullptr;
     float* weights = nullptr;
     uint32_t left = 0;
+    float weight = 0.0f;
   };
   // What one thread has written; chunks[w] and tails[w] are those of window w.
   struct Writer {
     std::vector<std::vector<Chunk>> chunks;
     std::vector<Tail> tails;
-    std::vector<HostVector<std::byte>> slabs;
-    size_t slab_used = 0;
+    std::span<std::byte> slab;  // what is left of it
   };
   struct Part {
     size_t cursor;
@@ -86,7 +90,10 @@ class Partition {
     uint64_t end;
   };
 
-  Tail& NewChunk(Writer& writer, uint32_t window);
+  Tail& NewChunk(Writer& writer, uint32_t window, float weight);
+  Tail& NewWeight(Writer& writer, uint32_t window, float weight);
+  Tail& TailOf(Writer& writer, uint32_t window, float weight);
+  std::span<std::byte> NewSlab(size_t bytes_min);
   template <size_t kValueBytes>
   void Write(const Cursor& cursor, const Part& part, Writer& writer);
   void WriteRefs(const Cursor& cursor, const Part& part, Writer& writer);
@@ -97,10 +104,12 @@ class Partition {
   Parallel& parallel_;
   const WindowIndex index_;
   const size_t num_windows_;
-  bool one_weight_ = true;
-  float weight_ = 1.0f;
+  bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
   uint32_t chunk_entries_ = 0;
   std::vector<Writer> writers_;
+  std::mutex mutex_;
+  std::vector<std::span<std::byte>> spare_;  // given back by done()
+  std::vector<HostVector<std::byte>> own_slabs_;
 };
 
 }  // namespace sparseagg

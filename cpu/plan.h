@@ -13,13 +13,19 @@
 
 namespace sparseagg {
 
+// How the entries of a window are brought together.
+enum class Feed : uint8_t {
+  kSweep,      // every update is sorted; its cursor delivers what it has in the window
+  kPartition,  // one pass distributes entries in any order over the windows
+};
+
 // One thread at a time. Throws std::bad_alloc when there is no memory.
 class CpuPlan {
  public:
   virtual ~CpuPlan() = default;
 
-  // Folds a batch in, and releases its memory.
-  virtual void Fold(std::vector<PendingUpdate> batch) = 0;
+  // Folds a batch in, and releases its memory. `feed` decides about speed only.
+  virtual void Fold(std::vector<PendingUpdate> batch, Feed feed) = 0;
 
   // Joins the sums of other reductions of the same spec.
   virtual void Merge(CellRun run) = 0;
@@ -28,7 +34,7 @@ class CpuPlan {
   virtual CellRun State() = 0;
 
   // Folds the last batch in and lowers everything. Ends the plan.
-  virtual absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch,
+  virtual absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, Feed feed,
                                             double total_weight) = 0;
 
   // Bytes that the state holds.

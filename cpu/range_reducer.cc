@@ -77,8 +77,7 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
 }
 
 // False, with nothing consumed, when the window has too many entries.
-bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors,
-                               RunCursor& run) {
+bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run) {
   saved_.assign(cursors.begin(), cursors.end());
   const RunCursor saved_run = run;
   StartWindow(window);

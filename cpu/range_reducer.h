@@ -18,8 +18,8 @@ namespace sparseagg {
 
 // What a reduction is to produce.
 struct Lowering {
-  bool results = false;        // results, each rounded once; otherwise cells
-  double total_weight = 0.0;   // for results
+  bool results = false;       // results, each rounded once; otherwise cells
+  double total_weight = 0.0;  // for results
 };
 
 // Where a range writes: arrays with room for all of its rows and kBlockPadding more.
@@ -84,11 +84,11 @@ class RangeReducer {
   size_t count_ = 0;
   uint64_t infinite_values_ = 0;
   absl::Status status_;
-  SideTable side_;        // of the cells written, or of the window in work when results are
-  SideTable block_side_;  // of the block in work, when results are written
-  HostVector<std::byte> cells_;      // a dense window, empty between two windows
+  SideTable side_;               // of the cells written, or of the window in work when results are
+  SideTable block_side_;         // of the block in work, when results are written
+  HostVector<std::byte> cells_;  // a dense window, empty between two windows
   HostVector<std::byte> row_cells_;
-  size_t dense_rows_ = 0;            // that cells_ has
+  size_t dense_rows_ = 0;  // that cells_ has
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
   PackedWindow packed_;

@@ -4,7 +4,6 @@
 #ifndef SPARSEAGG_CPU_SPARSE_PLAN_H_
 #define SPARSEAGG_CPU_SPARSE_PLAN_H_
 
-#include <optional>
 #include <vector>
 
 #include "cpu/kernels.h"
@@ -16,24 +15,19 @@ namespace sparseagg {
 
 class SparsePlan : public CpuPlan {
  public:
-  // Without `feed`, every batch is swept when all of its updates are sorted, and partitioned
-  // otherwise.
-  SparsePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel,
-             std::optional<Feed> feed);
+  SparsePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel);
 
-  void Fold(std::vector<PendingUpdate> batch) override;
+  void Fold(std::vector<PendingUpdate> batch, Feed feed) override;
   void Merge(CellRun run) override;
   CellRun State() override { return state_; }
-  absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, double total_weight) override;
+  absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, Feed feed,
+                                    double total_weight) override;
   uint64_t MemoryBytes() const override;
 
  private:
-  Feed FeedOf(std::vector<PendingUpdate>& batch) const;
-
   const ReduceSpec spec_;
   const CpuKernels& kernels_;
   Parallel& parallel_;
-  const std::optional<Feed> feed_;
   CellRun state_;
 };
 

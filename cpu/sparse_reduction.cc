@@ -6,24 +6,12 @@
 #include <utility>
 
 #include "cpu/partition.h"
+#include "cpu/tuning.h"
 #include "cpu/window_plan.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {
 namespace {
-
-// Up to here one window does, without a sample and on this thread.
-constexpr uint64_t kSmallEntries = uint64_t{1} << 14;
-constexpr uint64_t kEntriesPerSample = 128;
-constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
-constexpr uint32_t kRangesPerThread = 4;
-// A cursor should deliver this many entries to a dense window, to be worth the visit.
-constexpr uint64_t kEntriesPerVisit = 32;
-constexpr size_t kDenseCellsMin = size_t{1} << 13;
-constexpr size_t kDenseCellsMax = size_t{1} << 17;
-constexpr size_t kPartitionCells = size_t{1} << 17;
-constexpr size_t kSparseEntries = size_t{1} << 15;
-constexpr uint64_t kPartitionWindows = 1024;
 
 class Reduction {
  public:
@@ -50,7 +38,7 @@ class Reduction {
 
  private:
   void Prepare() {
-    const Need need = kernels_.per_update          ? Need::kPerUpdate
+    const Need need = kernels_.per_update     ? Need::kPerUpdate
                       : feed_ == Feed::kSweep ? Need::kSorted
                                               : Need::kAny;
     prepared_.resize(batch_.size());
@@ -85,26 +73,29 @@ class Reduction {
       return {{{0, layout.num_rows, dense}}, {1}};
     }
     double per_sample = 1;
-    const std::vector<uint64_t> samples =
-        SampleRows(cursors_, WholeRun(), std::min(entries / kEntriesPerSample, kSamplesMax),
-                   per_sample);
+    const std::vector<uint64_t> samples = SampleRows(
+        cursors_, WholeRun(), std::min(entries / kEntriesPerSample, kSamplesMax), per_sample);
     WindowTuning tuning;
     tuning.ranges = parallel_.threads() == 1 ? 1 : parallel_.threads() * kRangesPerThread;
     if (feed_ == Feed::kPartition) {
       tuning.dense_cells = kPartitionCells;
       tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, entries / kPartitionWindows);
     } else {
-      // Occupancy is not known before the windows are; this is right where it is near one.
-      tuning.dense_cells = std::clamp(std::bit_ceil(kEntriesPerVisit * cursors_.size()),
-                                      kDenseCellsMin, kDenseCellsMax);
+      // As many cells as the cursors need to deliver enough; the more of them are touched, the
+      // fewer.
+      const double touched =
+          std::min(1.0, static_cast<double>(entries) / static_cast<double>(layout.num_rows));
+      const double cells = static_cast<double>(kEntriesPerVisit * cursors_.size()) / touched;
+      tuning.dense_cells = static_cast<size_t>(std::clamp<double>(
+          cells, static_cast<double>(kDenseCellsMin), static_cast<double>(kDenseCellsMax)));
       tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, tuning.dense_cells);
     }
-    if (layout.row_width > 1) tuning.dense_rows_per_entry = 1;
+    tuning.dense_rows_per_entry = layout.row_width > 1 ? 1 : kDenseRowsPerEntry;
     return PlanWindows(samples, per_sample, layout, tuning);
   }
 
-  // A range has no more rows than entries, nor more than it spans. before[r]: entries of the updates
-  // below range r.
+  // A range has no more rows than entries, nor more than it spans. before[r]: entries of the
+  // updates below range r.
   void ReserveOutput(const std::vector<uint64_t>& before) {
     std::vector<uint64_t> starts;
     for (size_t r = 0; r < plan_.range_ends.size(); ++r) {
@@ -144,8 +135,7 @@ class Reduction {
     });
     ReserveOutput(before);
     const uint64_t visits = cursors_.size() * plan_.windows.size() + 1;
-    const auto lines =
-        static_cast<uint32_t>(std::clamp<uint64_t>(2 * entries_ / visits / 8, 2, 9));
+    const auto lines = static_cast<uint32_t>(std::clamp<uint64_t>(2 * entries_ / visits / 8, 2, 9));
     const size_t entry_bytes =
         kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type) * spec_.layout.row_width;
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
@@ -172,11 +162,16 @@ class Reduction {
     Partition partition(spec_.layout, value_bytes, plan_.windows, parallel_);
     std::vector<std::atomic<uint32_t>> left(batch_.size());
     for (size_t u : owners_) left[u].fetch_add(1, std::memory_order_relaxed);
-    partition.Distribute(cursors_, [&](size_t k) {
+    // An update that has been read gives its memory for what is written; so both together take
+    // little more than the updates did. Wide rows stay where they are.
+    partition.Distribute(cursors_, [&](size_t k) -> std::span<std::byte> {
       const size_t u = owners_[k];
-      if (left[u].fetch_sub(1, std::memory_order_acq_rel) != 1 || wide) return;
-      batch_[u].staged.memory.reset();
-      prepared_[u].owned.clear();
+      StagedUpdate& staged = batch_[u].staged;
+      if (left[u].fetch_sub(1, std::memory_order_acq_rel) != 1 || wide) return {};
+      if (staged.memory != nullptr) {
+        return {static_cast<std::byte*>(staged.memory.get()), staged.bytes};
+      }
+      return prepared_[u].owned.front();
     });
     std::vector<uint64_t> before(plan_.range_ends.size() + 1, 0);
     for (size_t r = 0; r < plan_.range_ends.size(); ++r) {

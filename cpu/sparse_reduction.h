@@ -15,15 +15,14 @@
 #include "cpu/entries.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
+#include "cpu/plan.h"
 #include "cpu/ranged_output.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
 
-enum class Feed { kSweep, kPartition };
-
-// Reduces `batch`, whose updates' memory is released as it is used, and `run`. An error is that of a
-// result (OUT_OF_RANGE). Throws std::bad_alloc when there is no memory.
+// Reduces `batch`, whose updates' memory is released as it is used, and `run`. An error is that of
+// a result (OUT_OF_RANGE). Throws std::bad_alloc when there is no memory.
 absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels& kernels,
                                         Parallel& parallel, Feed feed,
                                         std::vector<PendingUpdate>& batch, const CellRun& run,

@@ -54,8 +54,8 @@ WindowPlan PlanWindows(std::span<const uint64_t> samples, double per_sample,
       window.end = at + sparse_samples < samples.size() ? samples[at + sparse_samples] : num_rows;
       // A row with very many entries ends the window before it, and has one of its own.
       window.end = std::max(window.end, begin + 1);
-      at = static_cast<size_t>(
-          std::lower_bound(samples.begin() + at, samples.end(), window.end) - samples.begin());
+      at = static_cast<size_t>(std::lower_bound(samples.begin() + at, samples.end(), window.end) -
+                               samples.begin());
     } else {
       at = dense_at;
     }

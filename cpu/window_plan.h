@@ -1,5 +1,6 @@
-// Cuts the index space into windows whose cells, or whose entries, fit a core's cache, from a sample
-// of the rows: dense regions get windows of cells, sparse ones windows of entries that are sorted.
+// Cuts the index space into windows whose cells, or whose entries, fit a core's cache, from a
+// sample of the rows: dense regions get windows of cells, sparse ones windows of entries that are
+// sorted.
 #ifndef SPARSEAGG_CPU_WINDOW_PLAN_H_
 #define SPARSEAGG_CPU_WINDOW_PLAN_H_
 
@@ -20,15 +21,14 @@ struct RowWindow {
 };
 
 struct WindowPlan {
-  std::vector<RowWindow> windows;   // ascending, one after another, all of the index space
-  std::vector<size_t> range_ends;   // windows [range_ends[r - 1], range_ends[r]) are one task
+  std::vector<RowWindow> windows;  // ascending, one after another, all of the index space
+  std::vector<size_t> range_ends;  // windows [range_ends[r - 1], range_ends[r]) are one task
 };
 
 struct WindowTuning {
-  size_t dense_cells = size_t{1} << 15;    // of a dense window
-  size_t sparse_entries = size_t{1} << 15;  // of a sparse window
-  // A window is dense while it expects an entry for this many rows (values of one row: cells).
-  double dense_rows_per_entry = 24;
+  size_t dense_cells = 1;           // of a dense window
+  size_t sparse_entries = 1;        // of a sparse window
+  double dense_rows_per_entry = 1;  // a window is dense while it expects an entry for so many rows
   uint32_t ranges = 1;
 };
 

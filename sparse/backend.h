@@ -72,6 +72,7 @@ class Aggregator {
   // Bytes that this aggregator holds now: its state and the entries that wait.
   virtual uint64_t memory_bytes() const = 0;
 
+  // Also after Report().
   virtual PlanReport plan_report() const = 0;
 
   // The result: every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW) names the index of a

@@ -212,11 +212,19 @@ class ReferenceBackend : public Backend {
     info_.name = "reference";
     info_.description = "one wide integer for each coordinate; the definition, slow";
     info_.memory_bytes = ~uint64_t{0};
-    info_.slot_bytes = sizeof(WideInteger) + sizeof(Row) + kMapNodeBytes;
     info_.plans = {"wide"};
+    info_.cost = &Cost;
   }
 
   const BackendInfo& info() const override { return info_; }
+
+  static PlanCost Cost(const BackendInfo&, std::string_view, const ReduceSpec& spec,
+                       const Workload&) {
+    PlanCost cost;
+    cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes() + sizeof(uint64_t) +
+                       SlotsPerRow(spec) * (sizeof(WideInteger) + sizeof(Row) + kMapNodeBytes);
+    return cost;
+  }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     std::unique_ptr<Aggregator> aggregator;

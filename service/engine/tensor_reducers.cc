@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const Round
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.spec, MakeReduceSpec(tensor));
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.plan,
                                MakePlan(reducer.spec, Workload{}, backend.info(), tensor.plan));
-    fixed_bytes += reducer.plan.fixed_bytes;
+    fixed_bytes += reducer.plan.cost.fixed_bytes;
     reducers->reducers_.push_back(std::move(reducer));
   }
   SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(fixed_bytes, "the round"));
@@ -70,7 +70,7 @@ absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const Encode
   // A header's nnz is within the limits: its payload has that many entries.
   uint64_t bytes = 0;
   for (size_t i = 0; i < reducers_.size(); ++i) {
-    bytes += headers[plan.order[i]].nnz * reducers_[i].plan.entry_bytes;
+    bytes += headers[plan.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
   }
   return aggregation_.Reserve(bytes);
 }

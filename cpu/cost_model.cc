@@ -1,0 +1,135 @@
+#include "cpu/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/kernels.h"
+#include "cpu/tuning.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr const CpuCosts& kCost = kCpuCosts;
+
+// A workload as the model sees it.
+struct Load {
+  double updates;
+  double entries;
+  double rows;     // of the index space
+  double touched;  // rows of the result, for indices spread evenly
+  double width;
+  bool sorted;
+  bool per_update;  // updates that are not canonical are brought into order whatever the plan
+  double folds;     // before the last one
+};
+
+Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
+  Load load;
+  load.rows = static_cast<double>(spec.layout.num_rows);
+  // What is not known is a round of a usual size.
+  load.updates = workload.contributors > 0 ? static_cast<double>(workload.contributors) : 100;
+  const double nnz = workload.nnz_per_update > 0 ? static_cast<double>(workload.nnz_per_update)
+                                                 : std::clamp(load.rows / 100, 1.0, 1e5);
+  load.entries = load.updates * nnz;
+  load.touched = load.rows * -std::expm1(-load.entries / load.rows);
+  load.width = spec.layout.row_width;
+  const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
+  load.per_update = kernels != nullptr && kernels->per_update;
+  load.sorted = workload.order != EntryOrder::kUnsorted;
+  const double entry_bytes = sizeof(uint64_t) + static_cast<double>(spec.layout.row_bytes());
+  load.folds = workload.at_once
+                   ? 0.0
+                   : std::floor(load.entries * entry_bytes / static_cast<double>(kBatchBytesMin));
+  return load;
+}
+
+// The entries into windows, and the rows out of them.
+double Windows(const Load& load, double cursors, double cells_max) {
+  const double density = load.entries / load.rows;
+  const double rows_out = load.touched * kCost.emit;
+  if (density * kDenseRowsPerEntry < 1) {
+    const double windows = load.entries / static_cast<double>(kSparseEntries) + 1;
+    return load.entries * kCost.sort + windows * cursors * kCost.visit + rows_out;
+  }
+  const double wanted = static_cast<double>(kEntriesPerVisit) * cursors / std::min(1.0, density);
+  const double cells = std::clamp(wanted, static_cast<double>(kDenseCellsMin), cells_max);
+  return load.entries * kCost.scatter + (load.rows / cells + 1) * cursors * kCost.visit +
+         load.rows * kCost.scan + rows_out;
+}
+
+double Order(const Load& load, bool needed) {
+  return !load.sorted && (needed || load.per_update) ? load.entries * kCost.order : 0.0;
+}
+
+// Rows of several values: their references are sorted, or scattered.
+double WideWindows(const Load& load, double cursors) {
+  const double windows = load.entries / static_cast<double>(kSparseEntries) + 1;
+  return load.entries * (kCost.ref + load.width * kCost.value) + windows * cursors * kCost.visit +
+         load.touched * (kCost.emit + load.width * kCost.value);
+}
+
+double Sweep(const Load& load) {
+  return Order(load, true) +
+         (load.width > 1 ? WideWindows(load, load.updates)
+                         : Windows(load, load.updates, static_cast<double>(kDenseCellsMax)));
+}
+
+double PartitionCost(const Load& load) {
+  return Order(load, false) + load.entries * kCost.partition +
+         (load.width > 1 ? WideWindows(load, 1)
+                         : Windows(load, 1, static_cast<double>(kPartitionCells)));
+}
+
+double Dense(const Load& load) {
+  const double cells = load.rows * load.width;
+  const double each = load.width > 1 ? kCost.ref / 2 + load.width * kCost.value : kCost.scatter;
+  const double visits = load.rows * load.width / static_cast<double>(kPartitionCells) + 1;
+  return Order(load, false) + load.entries * (each + (load.sorted ? 0.0 : kCost.partition)) +
+         (load.sorted ? visits * load.updates * kCost.visit : 0.0) + cells * kCost.clear +
+         load.touched * (kCost.emit + (load.width > 1 ? load.width * kCost.value : 0.0));
+}
+
+uint64_t Saturated(double bytes) {
+  return bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
+}
+
+}  // namespace
+
+Feed FeedFor(const ReduceSpec& spec, const Workload& workload) {
+  const Load load = LoadOf(spec, workload);
+  return Sweep(load) <= PartitionCost(load) ? Feed::kSweep : Feed::kPartition;
+}
+
+PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const ReduceSpec& spec,
+                 const Workload& workload) {
+  const Load load = LoadOf(spec, workload);
+  const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
+  const double row_cells =
+      kernels == nullptr ? 0.0 : load.width * kernels->value_bytes + kernels->row_bytes;
+  const uint64_t waiting = sizeof(uint64_t) + spec.layout.row_bytes();
+  PlanCost cost;
+  double ns;
+  double tasks;  // that the work can be cut into
+  if (plan == "dense") {
+    cost.fixed_bytes = Saturated(load.rows * row_cells);
+    cost.entry_bytes = waiting;
+    ns = Dense(load);
+    tasks = load.rows * load.width / 4096;
+  } else {
+    // An entry waits as it came, and may become a row of cells, twice while a batch is folded in.
+    cost.entry_bytes = waiting + 2 * (sizeof(uint64_t) + Saturated(row_cells));
+    ns = plan == "sweep" ? Sweep(load) : PartitionCost(load);
+    // Plan rows is either of them, by batch: the name for wide rows, and no other for single
+    // values.
+    if (plan == "rows") ns = std::min(Sweep(load), ns) + (load.width > 1 ? -1 : 1);
+    // Folds double the state until all is in: its rows are swept along as often again.
+    if (load.folds > 0) ns += 2 * load.touched * load.width * kCost.merge;
+    tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
+  }
+  const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));
+  if (load.entries > static_cast<double>(kSmallEntries)) ns += kCost.start;
+  cost.seconds = ns * 1e-9 / (1 + (threads - 1) * kCost.thread_share);
+  return cost;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,75 @@
+#include "cpu/staging.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include "sparse/host_vector.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kRegionBytesMin = size_t{64} << 10;
+constexpr size_t kRegionBytesMax = size_t{32} << 20;
+
+size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+// The start of its own memory. Lives until its last block is freed, and the area has left it.
+struct StagingArea::Region {
+  std::atomic<size_t> users{1};
+  size_t size = 0;
+  size_t used = RoundUp(sizeof(Region));
+};
+
+StagingArea::~StagingArea() { Release(region_); }
+
+absl::StatusOr<StagedUpdate> StagingArea::Stage(const TensorLayout& layout, uint64_t nnz) {
+  const unsigned __int128 wanted =
+      static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());
+  // Large updates have memory of their own; that is where an impossible size is refused, too.
+  if (nnz == 0 || wanted > kRegionBytesMax / 4) return StageOnHeap(layout, nnz);
+  void* block = Allocate(RoundUp(static_cast<size_t>(wanted)));
+  if (block == nullptr) return StageOnHeap(layout, nnz);
+  StagedUpdate staged;
+  staged.entries = {layout, nnz, static_cast<uint64_t*>(block),
+                    static_cast<uint64_t*>(block) + nnz};
+  staged.memory = {block, &FreeBlock};
+  staged.bytes = static_cast<uint64_t>(wanted);
+  return staged;
+}
+
+// A block is preceded by a line that names its region.
+void* StagingArea::Allocate(size_t bytes) {
+  const size_t size = bytes + kLine;
+  const std::lock_guard lock(mutex_);
+  if (region_ == nullptr || region_->used + size > region_->size) {
+    const size_t next =
+        std::clamp(region_ == nullptr ? 0 : 2 * region_->size, kRegionBytesMin, kRegionBytesMax);
+    const size_t region_bytes = std::max(next, 4 * RoundUp(size));
+    void* memory = AllocateHost(region_bytes);
+    if (memory == nullptr) return nullptr;
+    Release(region_);
+    region_ = new (memory) Region;
+    region_->size = region_bytes;
+  }
+  std::byte* block = reinterpret_cast<std::byte*>(region_) + region_->used + kLine;
+  region_->used += size;
+  region_->users.fetch_add(1, std::memory_order_relaxed);
+  *reinterpret_cast<Region**>(block - kLine) = region_;
+  return block;
+}
+
+void StagingArea::FreeBlock(void* block) {
+  Release(*reinterpret_cast<Region**>(static_cast<std::byte*>(block) - kLine));
+}
+
+void StagingArea::Release(Region* region) {
+  if (region == nullptr || region->users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  region->~Region();
+  FreeHost(region);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,40 @@
+// Memory for staged updates: cut from regions that grow, so that many small updates lie close
+// together in huge pages. Reading a thousand updates side by side, and writing into them once they
+// are read, is two to three times slower on pages of 4 KiB.
+#ifndef SPARSEAGG_CPU_STAGING_H_
+#define SPARSEAGG_CPU_STAGING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+#include "sparse/backend.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+// Thread-safe. Staged updates may outlive it.
+class StagingArea {
+ public:
+  StagingArea() = default;
+  ~StagingArea();
+  StagingArea(const StagingArea&) = delete;
+  StagingArea& operator=(const StagingArea&) = delete;
+
+  // RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is none.
+  absl::StatusOr<StagedUpdate> Stage(const TensorLayout& layout, uint64_t nnz);
+
+ private:
+  struct Region;
+  static void Release(Region* region);
+  static void FreeBlock(void* block);
+  void* Allocate(size_t bytes);
+
+  std::mutex mutex_;
+  Region* region_ = nullptr;  // that new blocks come from
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_STAGING_H_

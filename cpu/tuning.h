@@ -1,0 +1,38 @@
+// Every size that decides speed and nothing else, in one place
+// (measurements: docs/decisions/0004-cpu-plans.md).
+#ifndef SPARSEAGG_CPU_TUNING_H_
+#define SPARSEAGG_CPU_TUNING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sparseagg {
+
+// Up to here one window does, without a sample and on one thread.
+inline constexpr uint64_t kSmallEntries = uint64_t{1} << 14;
+
+// Cells of a dense window: they fit in a core's second cache. The more cursors there are, the
+// larger a window must be to be worth their visit.
+inline constexpr size_t kDenseCellsMin = size_t{1} << 13;
+inline constexpr size_t kDenseCellsMax = size_t{1} << 17;
+inline constexpr uint64_t kEntriesPerVisit = 32;
+// A window is dense while an entry is expected for this many rows; of wide rows, for one.
+inline constexpr double kDenseRowsPerEntry = 24;
+
+// Entries of a sparse window: sorted in a core's second cache.
+inline constexpr size_t kSparseEntries = size_t{1} << 15;
+
+// Windows that entries are distributed over: few enough that the ends of all of them stay cached.
+inline constexpr size_t kPartitionCells = size_t{1} << 17;
+inline constexpr uint64_t kPartitionWindows = 1024;
+
+// A sample of the rows decides where windows begin.
+inline constexpr uint64_t kEntriesPerSample = 128;
+inline constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
+
+// Tasks of a reduction, so that uneven ones even out.
+inline constexpr uint32_t kRangesPerThread = 4;
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_TUNING_H_
