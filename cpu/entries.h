@@ -89,6 +89,10 @@ struct PackedWindow {
   size_t PositionOf(uint64_t key) const {
     return static_cast<size_t>(key & ((uint64_t{1} << position_bits) - 1));
   }
+  bool SameRow(uint64_t a, uint64_t b) const {
+    return ((a ^ b) >> position_bits) == 0 &&
+           (drop == 0 || rows[PositionOf(a)] == rows[PositionOf(b)]);
+  }
   uint64_t RowOf(uint64_t key) const {
     return drop > 0 ? rows[PositionOf(key)] : begin + (key >> position_bits);
   }

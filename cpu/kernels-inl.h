@@ -57,6 +57,17 @@ HWY_INLINE bool AnyBeyondCells(DoubleTag d, hn::Vec<DoubleTag> products) {
   return !hn::AllTrue(d, hn::Lt(hn::Abs(products), hn::Set(d, kAddendLimit)));
 }
 
+// weight * value, never -0.0. With f64 values the product may be a tiny negative number that rounds to
+// -0.0, also when a zero is added in the same rounding.
+template <class V>
+HWY_INLINE hn::Vec<DoubleTag> Product(DoubleTag d, hn::Vec<DoubleTag> weight, const V* values) {
+  if constexpr (std::is_same_v<V, double>) {
+    return hn::Add(hn::Mul(weight, LoadWide(d, values)), hn::Zero(d));
+  } else {
+    return hn::MulAdd(weight, LoadWide(d, values), hn::Zero(d));
+  }
+}
+
 // sums += addends, lane by lane; returns the rounding errors.
 HWY_INLINE hn::Vec<DoubleTag> AddExact(hn::Vec<DoubleTag>& sums, hn::Vec<DoubleTag> addends) {
   const auto before = sums;
@@ -158,8 +169,7 @@ struct Kernels {
       bool beyond = false;
       for (size_t i = 0; i < kGroup; i += kLanes) {
         const auto weight = kOneWeight ? one_weight : hn::Abs(LoadWide(d, weights + done + i));
-        const auto product =
-            hn::MulAdd(weight, LoadWide(d, value + done + i), hn::Zero(d));  // + 0: never -0
+        const auto product = Product(d, weight, value + done + i);
         beyond |= AnyBeyondCells<V>(d, product);
         hn::Store(product, d, products + i);
       }
@@ -250,7 +260,7 @@ struct Kernels {
         const DoubleTag d;
         const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
         for (; c + kLanes <= columns.end; c += kLanes) {
-          const auto product = hn::MulAdd(factor, LoadWide(d, values + c), hn::Zero(d));
+          const auto product = Product(d, factor, values + c);
           if (HWY_UNLIKELY(AnyBeyondCells<V>(d, product))) {
             AddRowSlowly(row, values, weight, {c, c + static_cast<uint32_t>(kLanes)}, cells, side);
             continue;
@@ -463,13 +473,14 @@ struct Kernels {
     size_t n = 0;
     const uint64_t* keys = packed.keys.data();
     while (at < packed.size && n < rows_max) {
-      const uint64_t row = packed.RowOf(keys[at]);
+      const uint64_t key = keys[at];
+      const uint64_t row = packed.RowOf(key);
       size_t position = packed.PositionOf(keys[at]);
       [[maybe_unused]] ValueCell value = C::EmptyValue();
       [[maybe_unused]] RowCell row_cell = C::EmptyRow();
       if constexpr (C::kHasValues) value = Values(packed.values.data())[position];
       if constexpr (C::kHasRow) row_cell = Rows(packed.row_cells.data())[position];
-      for (++at; at < packed.size && packed.RowOf(keys[at]) == row; ++at) {
+      for (++at; at < packed.size && packed.SameRow(keys[at], key); ++at) {
         position = packed.PositionOf(keys[at]);
         if constexpr (C::kHasValues) {
           C::Join(value, Values(packed.values.data())[position], row, 0, side);
@@ -492,13 +503,14 @@ struct Kernels {
     size_t n = 0;
     const uint64_t* keys = packed.keys.data();
     while (at < packed.size && n < rows_max) {
-      const uint64_t row = packed.RowOf(keys[at]);
+      const uint64_t key = keys[at];
+      const uint64_t row = packed.RowOf(key);
       std::byte* values = out.values + n * width * C::kValueBytes;
       std::byte* row_cell = out.row_cells + n * C::kRowBytes;
       out.rows[n] = row;
       if constexpr (C::kHasValues) std::fill_n(Values(values), width, C::EmptyValue());
       if constexpr (C::kHasRow) *Rows(row_cell) = C::EmptyRow();
-      for (; at < packed.size && packed.RowOf(keys[at]) == row; ++at) {
+      for (; at < packed.size && packed.SameRow(keys[at], key); ++at) {
         if (at + kAhead < packed.size) {
           const auto* next = reinterpret_cast<const char*>(
               packed.refs[packed.PositionOf(keys[at + kAhead])].values);

@@ -48,9 +48,9 @@ void SortPacked(PackedWindow& packed) {
   for (size_t i = 0; i < packed.size;) {
     size_t end = i + 1;
     while (end < packed.size && bucket(end) == bucket(i)) ++end;
-    if (end - i > 1) {
-      std::sort(keys + i, keys + end,
-                [&](uint64_t a, uint64_t b) { return packed.RowOf(a) < packed.RowOf(b); });
+    const auto before = [&](uint64_t a, uint64_t b) { return packed.RowOf(a) < packed.RowOf(b); };
+    if (end - i > 1 && !std::is_sorted(keys + i, keys + end, before)) {
+      std::sort(keys + i, keys + end, before);
     }
     i = end;
   }

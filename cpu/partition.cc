@@ -13,7 +13,6 @@ namespace {
 constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // that a thread takes at a time
 constexpr size_t kSlabBytes = size_t{4} << 20;
 constexpr size_t kLine = 64;
-constexpr size_t kCellsPerWindow = 8;
 // A chunk of its own for each weight and window pays from here on.
 constexpr uint64_t kEntriesPerWeight = 16;
 
@@ -27,13 +26,12 @@ WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
   // Between the first and the last border; what is outside belongs to the first or last window.
   base_ = windows.size() > 1 ? begins_[1] : 0;
   const uint64_t span = windows.size() > 1 ? begins_[windows.size() - 1] - base_ : 0;
-  const size_t cells = std::bit_ceil(kCellsPerWindow * windows.size());
-  while ((span >> shift_) >= cells) ++shift_;
-  last_cell_ = span >> shift_;
+  bits_ = std::clamp(static_cast<int>(std::bit_width(windows.size())), 4, 11);
+  last_cell_ = CellOf(span);
   uint32_t window = 0;
   for (uint64_t cell = 0; cell <= last_cell_; ++cell) {
     // Rows before the base are looked up in cell 0, so it starts with the first window.
-    const uint64_t row = cell == 0 ? 0 : base_ + (cell << shift_);
+    const uint64_t row = cell == 0 ? 0 : base_ + DistanceOf(cell);
     while (window + 1 < windows.size() && row >= begins_[window + 1]) ++window;
     first_.push_back(window);
   }

@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_CPU_PARTITION_H_
 #define SPARSEAGG_CPU_PARTITION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -13,18 +14,21 @@
 #include "cpu/parallel.h"
 #include "cpu/range_reducer.h"
 #include "cpu/window_plan.h"
+#include "sparse/host_device.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
 
 // Finds the window of a row: a table by the row's leading bits, then a search among the few windows
-// of that table cell.
+// of that table cell. Cells are as a floating-point number would have them, the same number in every
+// power of two: indices that crowd at the start of a huge index space find as fine cells there as
+// evenly spread ones do at its end.
 class WindowIndex {
  public:
   explicit WindowIndex(std::span<const RowWindow> windows);
 
   uint32_t Find(uint64_t row) const {
-    uint64_t cell = row < base_ ? 0 : (row - base_) >> shift_;
+    uint64_t cell = row < base_ ? 0 : CellOf(row - base_);
     cell = cell < last_cell_ ? cell : last_cell_;
     uint32_t window = first_[cell];
     const uint32_t last = first_[cell + 1];
@@ -34,11 +38,22 @@ class WindowIndex {
   }
 
  private:
-  static constexpr uint32_t kLinearMax = 4;
+  static constexpr uint32_t kLinearMax = 8;
+
+  // Distance / 2^exponent + exponent * 2^bits, with the exponent that leaves bits + 1 bits.
+  uint64_t CellOf(uint64_t distance) const {
+    const int exponent = std::max(0, 63 - CountLeadingZeros(distance | 1) - bits_);
+    return (static_cast<uint64_t>(exponent) << bits_) + (distance >> exponent);
+  }
+  uint64_t DistanceOf(uint64_t cell) const {
+    const uint64_t octave = cell >> bits_;
+    const uint64_t exponent = octave > 1 ? octave - 1 : 0;
+    return (cell - (exponent << bits_)) << exponent;
+  }
   uint32_t Search(uint64_t row, uint32_t window, uint32_t last) const;
 
   uint64_t base_ = 0;
-  int shift_ = 0;
+  int bits_ = 0;
   uint64_t last_cell_ = 0;
   std::vector<uint64_t> begins_;  // of the windows, and one more
   std::vector<uint32_t> first_;   // [cells + 1]: the window of the cell's first row

@@ -76,7 +76,12 @@ class Reduction {
     const std::vector<uint64_t> samples = SampleRows(
         cursors_, WholeRun(), std::min(entries / kEntriesPerSample, kSamplesMax), per_sample);
     WindowTuning tuning;
-    tuning.ranges = parallel_.threads() == 1 ? 1 : parallel_.threads() * kRangesPerThread;
+    // Entering a range costs a search in every cursor.
+    const uint64_t per_thread = entries / (kEntriesPerEnter * (cursors_.size() + 1));
+    tuning.ranges = static_cast<uint32_t>(
+        parallel_.threads() == 1
+            ? 1
+            : parallel_.threads() * std::clamp<uint64_t>(per_thread, 1, kRangesPerThread));
     if (feed_ == Feed::kPartition) {
       tuning.dense_cells = kPartitionCells;
       tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, entries / kPartitionWindows);

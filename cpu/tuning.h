@@ -17,7 +17,7 @@ inline constexpr size_t kDenseCellsMin = size_t{1} << 13;
 inline constexpr size_t kDenseCellsMax = size_t{1} << 17;
 inline constexpr uint64_t kEntriesPerVisit = 32;
 // A window is dense while an entry is expected for this many rows; of wide rows, for one.
-inline constexpr double kDenseRowsPerEntry = 24;
+inline constexpr double kDenseRowsPerEntry = 8;
 
 // Entries of a sparse window: sorted in a core's second cache.
 inline constexpr size_t kSparseEntries = size_t{1} << 15;
@@ -32,6 +32,7 @@ inline constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
 
 // Tasks of a reduction, so that uneven ones even out.
 inline constexpr uint32_t kRangesPerThread = 4;
+inline constexpr uint64_t kEntriesPerEnter = 64;  // of a cursor, for each task that it takes part in
 
 }  // namespace sparseagg
 
