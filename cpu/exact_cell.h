@@ -58,6 +58,10 @@ struct ExactSum {
       const bool away = (low > 0) == (high > 0);
       high = BitCast<double>(away ? bits + 1 : bits - 1);
     }
+    // The processor rounds to f32 as the contract does.
+    if (format.precision == kFormatF32.precision) {
+      return static_cast<double>(static_cast<float>(high)) + 0.0;
+    }
     return RoundDouble(high, format);
   }
 

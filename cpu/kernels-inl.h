@@ -286,6 +286,16 @@ struct Kernels {
     }
   }
 
+  // What is fetched while a row is added: rows from memory, cells from the second cache.
+  static constexpr size_t kRowsAhead = 8;
+  static constexpr size_t kCellsAhead = 2;
+  static constexpr size_t kPrefetchBytesMax = 1024;
+  static void PrefetchRow(const std::byte* at, size_t bytes) {
+    for (size_t line = 0; line < std::min(bytes, kPrefetchBytesMax); line += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(at) + line);
+    }
+  }
+
   static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                           const CellWindow& window, SideTable& side) {
     const V* values = EntryValues(cursor);
@@ -295,6 +305,13 @@ struct Kernels {
       const uint64_t row = cursor.row[done];
       const float weight = WeightOf(cursor, done);
       if constexpr (C::kHasValues) {
+        if (done + kRowsAhead < size) {
+          PrefetchRow(cursor.value + (done + kRowsAhead) * width * sizeof(V), width * sizeof(V));
+        }
+        if (done + kCellsAhead < size && cursor.row[done + kCellsAhead] < limit) {
+          const uint64_t next = cursor.row[done + kCellsAhead] - window.begin;
+          PrefetchRow(window.values + next * width * C::kValueBytes, width * C::kValueBytes);
+        }
         AddRow(row, values + done * width, weight, columns,
                Values(window.values) + (row - window.begin) * width, side);
       }
@@ -499,7 +516,6 @@ struct Kernels {
 
   static size_t SumRefs(const PackedWindow& packed, size_t& at, uint32_t width, size_t rows_max,
                         const CellBlock& out, SideTable& side) {
-    constexpr size_t kAhead = 4;  // rows that are fetched while one is added
     size_t n = 0;
     const uint64_t* keys = packed.keys.data();
     while (at < packed.size && n < rows_max) {
@@ -511,11 +527,9 @@ struct Kernels {
       if constexpr (C::kHasValues) std::fill_n(Values(values), width, C::EmptyValue());
       if constexpr (C::kHasRow) *Rows(row_cell) = C::EmptyRow();
       for (; at < packed.size && packed.SameRow(keys[at], key); ++at) {
-        if (at + kAhead < packed.size) {
-          const auto* next = reinterpret_cast<const char*>(
-              packed.refs[packed.PositionOf(keys[at + kAhead])].values);
-          const size_t bytes = std::min<size_t>(width * sizeof(V), 1024);
-          for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
+        if (at + kRowsAhead < packed.size) {
+          PrefetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values,
+                      width * sizeof(V));
         }
         const RowRef& ref = packed.refs[packed.PositionOf(keys[at])];
         if (ref.row_cell != nullptr) {
@@ -546,6 +560,8 @@ HWY_INLINE size_t LowerVectors(const double* cells, size_t n, double total_weigh
                 Op::kRowSlot == RowSlot::kNone) {
     const DoubleTag d;
     const hn::Rebind<V, DoubleTag> dv;
+    // Highway without vectors demotes what is beyond the range to the largest number.
+    if constexpr (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128) return 0;
     const auto divisor = hn::Set(d, total_weight);
     if (Op::kIsMean && total_weight == 0.0) return 0;
     const auto largest = hn::Set(dv, std::numeric_limits<V>::max());

@@ -33,7 +33,7 @@ class SideTable {
   }
 
   // By (row, column).
-  void Sort() { SortSide(entries_); }
+  void Sort();
   std::span<const SideEntry> entries() const { return entries_; }
   // Sorted and short; leaves the table empty.
   std::vector<SideEntry> Take();

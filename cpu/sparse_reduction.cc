@@ -69,7 +69,7 @@ class Reduction {
     const uint64_t entries = entries_ + run_.rows.size();
     const TensorLayout& layout = spec_.layout;
     if (entries <= kSmallEntries) {
-      const bool dense = layout.num_rows * layout.row_width <= kDenseCellsMin;
+      const bool dense = layout.num_rows <= kDenseCellsMin / layout.row_width;
       return {{{0, layout.num_rows, dense}}, {1}};
     }
     double per_sample = 1;
@@ -95,13 +95,24 @@ class Reduction {
           cells, static_cast<double>(kDenseCellsMin), static_cast<double>(kDenseCellsMax)));
       tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, tuning.dense_cells);
     }
-    tuning.dense_rows_per_entry = layout.row_width > 1 ? 1 : kDenseRowsPerEntry;
+    tuning.dense_rows_per_entry = kDenseRowsPerEntry;
+    if (layout.row_width > 1) {
+      tuning.dense_cells = kWideCells;
+      tuning.dense_rows_per_entry = kWideRowsPerEntry;
+    }
     return PlanWindows(samples, per_sample, layout, tuning);
   }
 
   // A range has no more rows than entries, nor more than it spans. before[r]: entries of the
-  // updates below range r.
-  void ReserveOutput(const std::vector<uint64_t>& before) {
+  // updates below range r. Wide rows are counted first: that reads little, and saves moving them.
+  // for_each_row(r, f) calls f(rows, size) for the updates' rows in range r.
+  template <class ForEachRow>
+  void ReserveOutput(const std::vector<uint64_t>& before, const ForEachRow& for_each_row) {
+    if (spec_.layout.row_width >= kCountedWidth &&
+        spec_.layout.num_rows / 64 <= entries_ * spec_.layout.row_width) {
+      output_.Reserve(CountRows(for_each_row));
+      return;
+    }
     std::vector<uint64_t> starts;
     for (size_t r = 0; r < plan_.range_ends.size(); ++r) {
       const uint64_t begin = plan_.windows[FirstWindow(r)].begin;
@@ -110,6 +121,30 @@ class Reduction {
     }
     starts.push_back(std::min<uint64_t>(entries_ + run_.rows.size(), spec_.layout.num_rows));
     output_.Reserve(std::move(starts));
+  }
+
+  // Where each range begins when no range leaves a gap.
+  template <class ForEachRow>
+  std::vector<uint64_t> CountRows(const ForEachRow& for_each_row) {
+    const size_t num_ranges = plan_.range_ends.size();
+    std::vector<uint64_t> counts(num_ranges, 0);
+    parallel_.For(num_ranges, [&](size_t r) {
+      const uint64_t begin = plan_.windows[FirstWindow(r)].begin;
+      const uint64_t end = plan_.windows[plan_.range_ends[r] - 1].end;
+      std::vector<uint64_t> held((end - begin) / 64 + 1, 0);
+      const auto mark = [&](const uint64_t* rows, size_t size) {
+        for (size_t i = 0; i < size; ++i) {
+          held[(rows[i] - begin) / 64] |= uint64_t{1} << ((rows[i] - begin) % 64);
+        }
+      };
+      for_each_row(r, mark);
+      const RunCursor run = RunFrom(begin);
+      mark(run.row, static_cast<size_t>(std::lower_bound(run.row, run.end, end) - run.row));
+      for (uint64_t word : held) counts[r] += static_cast<uint64_t>(std::popcount(word));
+    });
+    std::vector<uint64_t> starts = {0};
+    for (uint64_t count : counts) starts.push_back(starts.back() + count);
+    return starts;
   }
 
   RunCursor RunFrom(uint64_t row) const {
@@ -138,7 +173,13 @@ class Reduction {
         before[r] += enters[r].back();
       }
     });
-    ReserveOutput(before);
+    ReserveOutput(before, [&](size_t r, const auto& mark) {
+      for (size_t k = 0; k < cursors_.size(); ++k) {
+        const uint64_t begin = r == 0 ? 0 : enters[r][k];
+        const uint64_t end = r + 1 == num_ranges ? cursors_[k].size() : enters[r + 1][k];
+        mark(cursors_[k].row + begin, end - begin);
+      }
+    });
     const uint64_t visits = cursors_.size() * plan_.windows.size() + 1;
     const auto lines = static_cast<uint32_t>(std::clamp<uint64_t>(2 * entries_ / visits / 8, 2, 9));
     const size_t entry_bytes =
@@ -185,7 +226,13 @@ class Reduction {
         before[r + 1] += partition.EntriesOf(w);
       }
     }
-    ReserveOutput(before);
+    ReserveOutput(before, [&](size_t r, const auto& mark) {
+      std::vector<RefChunk> chunks;
+      for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
+        partition.Read(w, chunks);
+        for (const RefChunk& chunk : chunks) mark(chunk.rows, chunk.size);
+      }
+    });
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
       std::vector<Cursor> cursors;

@@ -16,8 +16,12 @@ inline constexpr uint64_t kSmallEntries = uint64_t{1} << 14;
 inline constexpr size_t kDenseCellsMin = size_t{1} << 13;
 inline constexpr size_t kDenseCellsMax = size_t{1} << 17;
 inline constexpr uint64_t kEntriesPerVisit = 32;
-// A window is dense while an entry is expected for this many rows; of wide rows, for one.
+// A window is dense while an entry is expected for this many rows.
 inline constexpr double kDenseRowsPerEntry = 8;
+// The same for rows of several values: their cells are read and written for each entry, and a cursor
+// has something to read in one go when the window is large.
+inline constexpr size_t kWideCells = size_t{1} << 15;
+inline constexpr double kWideRowsPerEntry = 0.25;
 
 // Entries of a sparse window: sorted in a core's second cache.
 inline constexpr size_t kSparseEntries = size_t{1} << 15;
@@ -33,6 +37,9 @@ inline constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
 // Tasks of a reduction, so that uneven ones even out.
 inline constexpr uint32_t kRangesPerThread = 4;
 inline constexpr uint64_t kEntriesPerEnter = 64;  // of a cursor, for each task that it takes part in
+
+// Rows of at least this width are counted before they are reduced.
+inline constexpr uint32_t kCountedWidth = 8;
 
 }  // namespace sparseagg
 
