@@ -28,6 +28,8 @@ LIBRARIES = [
     ("grpc", r"(grpc|grpcpp|grpc\+\+)/.*"),
     ("protobuf", r"google/protobuf/.*"),
     ("tbb", r"(oneapi/)?tbb(/.*|\.h)"),
+    ("highway", r"hwy/.*"),
+    ("eigen", r"Eigen/.*"),
     (
         "cuda_runtime",
         r"(cuda_runtime(_api)?|cuda|driver_types|cuda_fp16|cuda_bf16|vector_types)\.h",
@@ -63,8 +65,9 @@ _LOW = [*_STD, "absl", "absl/", "sparse/status"]  # what any host code may use
 _SERVICE = ["service", "service/"]
 DEPENDENCIES = [
     # sparse/: what an aggregation is. No thread, no network, no file.
+    (r"sparse/host_vector\.cc", ["std", "sparse", "posix"]),  # huge pages are the system's
     (r"sparse/.*", ["std", "absl", "sparse", "sparse/"]),
-    (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "posix", "intrinsics"]),
+    (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tbb", "posix"]),
     # Kernels see only sparse/ headers marked host+device (HOST_DEVICE_ONLY below).
     (r"cuda/kernels/.*", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*\.(cu|cuh)", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
@@ -171,7 +174,7 @@ DEPENDENCIES = [
         r"tests/(sparse|numerics|property|conformance)/.*",
         [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"],
     ),
-    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "tbb", "tests", "gtest"]),
+    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tests", "gtest"]),
     (r"tests/cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "tests", "gtest"]),
     (
         r"tests/proto/.*",
@@ -262,7 +265,8 @@ HOST_DEVICE_ONLY = r"cuda/kernels/.*\.(cu|cuh)"
 
 # Preprocessor conditions (#if, #ifdef, #ifndef but for the header guard) are allowed in these files only: whether a
 # feature exists is a CMake decision that changes a list, not a condition in the code.
-CONDITIONALS_ALLOWED = [r"sparse/host_device\.h"]
+# The second: what Highway compiles once for each instruction set.
+CONDITIONALS_ALLOWED = [r"sparse/host_device\.h", r"cpu/(\w+-inl\.h|kernels_\w+\.cc)"]
 
 # Words for unfinished work: finish it or write an issue. Split, so that this file does not match itself.
 UNFINISHED = ["TO" + "DO", "FIX" + "ME", "XX" + "X:"]

@@ -1,0 +1,279 @@
+// Windows with a cell for every coordinate.
+// Compiled once for every instruction set: see simd-inl.h.
+#if defined(SPARSEAGG_CPU_DENSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARSEAGG_CPU_DENSE_INL_H_
+#undef SPARSEAGG_CPU_DENSE_INL_H_
+#else
+#define SPARSEAGG_CPU_DENSE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cpu/cells.h"
+#include "cpu/kernels.h"
+#include "cpu/rows-inl.h"
+#include "cpu/side_table.h"
+#include "cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparseagg {
+namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <ValueSlots kValues, RowSlot kRow, class V>
+struct DenseKernels : RowKernels<kValues, kRow, V> {
+  using Base = RowKernels<kValues, kRow, V>;
+  using C = typename Base::C;
+  using ValueCell = typename Base::ValueCell;
+  using RowCell = typename Base::RowCell;
+  using Base::AddRow;
+  using Base::Advance;
+  using Base::AdvanceRun;
+  using Base::EntryValues;
+  using Base::JoinRows;
+  using Base::kCellsAhead;
+  using Base::kRowsAhead;
+  using Base::PrefetchRow;
+  using Base::Rows;
+  using Base::Values;
+  using Base::WeightOf;
+
+  static void Clear(const CellWindow& window, size_t rows, uint32_t width) {
+    if constexpr (C::kHasValues) std::fill_n(Values(window.values), rows * width, C::EmptyValue());
+    if constexpr (C::kHasRow) std::fill_n(Rows(window.row_cells), rows, C::EmptyRow());
+  }
+
+  // ---- Dense windows, one value a row.
+
+  static HWY_INLINE void AddOne(uint64_t row, const V* value, float weight,
+                                const CellWindow& window, SideTable& side) {
+    const uint64_t at = row - window.begin;
+    if constexpr (C::kHasValues) {
+      C::Join(Values(window.values)[at], C::LiftChecked(*value, weight, row, 0, side), row, 0,
+              side);
+    }
+    if constexpr (C::kHasRow) {
+      C::JoinRow(Rows(window.row_cells)[at], C::LiftRow(weight), row, 1, side);
+    }
+  }
+
+  // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
+  // as vectors; rounding errors are looked at once a group.
+  template <bool kOneWeight>
+  static HWY_INLINE void ScatterSums(Cursor& cursor, uint64_t limit, const CellWindow& window,
+                                     SideTable& side) {
+    const DoubleTag d;
+    double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
+    [[maybe_unused]] double* HWY_RESTRICT row_cells = reinterpret_cast<double*>(window.row_cells);
+    const auto one_weight = hn::Set(d, static_cast<double>(std::fabs(cursor.weight)));
+    const uint64_t* HWY_RESTRICT row = cursor.row;
+    const V* HWY_RESTRICT value = EntryValues(cursor);
+    const float* HWY_RESTRICT weights = cursor.weights;
+    size_t done = 0;
+    const size_t size = cursor.size();
+    for (; done + kGroup <= size && row[done + kGroup - 1] < limit; done += kGroup) {
+      HWY_ALIGN double products[kGroup];
+      HWY_ALIGN double errors[kGroup];
+      bool beyond = false;
+      for (size_t i = 0; i < kGroup; i += kLanes) {
+        const auto weight = kOneWeight ? one_weight : hn::Abs(LoadWide(d, weights + done + i));
+        const auto product = Product(d, weight, value + done + i);
+        beyond |= AnyBeyondCells<V>(d, product);
+        hn::Store(product, d, products + i);
+      }
+      if (HWY_UNLIKELY(beyond)) {
+        for (size_t i = done; i < done + kGroup; ++i) {
+          AddOne(row[i], value + i, kOneWeight ? cursor.weight : weights[i], window, side);
+        }
+        continue;
+      }
+      bool lost;
+      const uint64_t first = row[done] - window.begin;
+      if (cursor.canonical && row[done + kGroup - 1] - row[done] == kGroup - 1) {
+        auto any = hn::Zero(d);  // errors are or-ed as bits
+        for (size_t i = 0; i < kGroup; i += kLanes) {
+          auto sums = hn::LoadU(d, cells + first + i);
+          const auto error = AddExact(sums, hn::Load(d, products + i));
+          hn::StoreU(sums, d, cells + first + i);
+          hn::Store(error, d, errors + i);
+          any = hn::Or(any, error);
+        }
+        lost = !AllZero(d, any);
+      } else {
+        uint64_t any = 0;
+        for (size_t i = 0; i < kGroup; ++i) {
+          errors[i] = C::AddExact(cells[row[done + i] - window.begin], products[i]);
+          any |= BitCast<uint64_t>(errors[i]);
+        }
+        lost = (any << 1) != 0;
+      }
+      if (HWY_UNLIKELY(lost)) {
+        for (size_t i = 0; i < kGroup; ++i) side.Push(row[done + i], 0, errors[i]);
+      }
+      if constexpr (C::kHasRow) {
+        uint64_t any = 0;
+        for (size_t i = 0; i < kGroup; ++i) {
+          errors[i] = C::AddExact(row_cells[row[done + i] - window.begin],
+                                  C::LiftRow(kOneWeight ? cursor.weight : weights[done + i]));
+          any |= BitCast<uint64_t>(errors[i]);
+        }
+        if (HWY_UNLIKELY((any << 1) != 0)) {
+          for (size_t i = 0; i < kGroup; ++i) side.Push(row[done + i], 1, errors[i]);
+        }
+      }
+    }
+    Advance(cursor, done, 1);
+  }
+
+  static void Prefetch(const Cursor& cursor, uint32_t lines) {
+    const auto* row = reinterpret_cast<const char*>(cursor.row);
+    for (uint32_t i = 0; i < lines; ++i) __builtin_prefetch(row + 64 * i);
+    if constexpr (C::kHasValues) {
+      const uint32_t value_lines = (lines * sizeof(V) + 7) / 8;
+      const auto* value = reinterpret_cast<const char*>(cursor.value);
+      for (uint32_t i = 0; i < value_lines; ++i) __builtin_prefetch(value + 64 * i);
+    }
+  }
+
+  static void Scatter(std::span<Cursor> cursors, uint64_t limit, uint32_t prefetch_lines,
+                      const CellWindow& window, SideTable& side) {
+    for (size_t k = 0; k < cursors.size(); ++k) {
+      if (prefetch_lines > 0 && k + 1 < cursors.size()) Prefetch(cursors[k + 1], prefetch_lines);
+      Cursor& cursor = cursors[k];
+      if constexpr (C::kInexactValues) {
+        if (cursor.weights == nullptr) {
+          ScatterSums<true>(cursor, limit, window, side);
+        } else {
+          ScatterSums<false>(cursor, limit, window, side);
+        }
+      }
+      size_t done = 0;
+      const size_t size = cursor.size();
+      const V* value = EntryValues(cursor);
+      for (; done < size && cursor.row[done] < limit; ++done) {
+        AddOne(cursor.row[done], value + done, WeightOf(cursor, done), window, side);
+      }
+      Advance(cursor, done, 1);
+    }
+  }
+
+  static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
+                          const CellWindow& window, SideTable& side) {
+    const V* values = EntryValues(cursor);
+    size_t done = 0;
+    const size_t size = cursor.size();
+    for (; done < size && cursor.row[done] < limit; ++done) {
+      const uint64_t row = cursor.row[done];
+      const float weight = WeightOf(cursor, done);
+      if constexpr (C::kHasValues) {
+        if (done + kRowsAhead < size) {
+          PrefetchRow(cursor.value + (done + kRowsAhead) * width * sizeof(V), width * sizeof(V));
+        }
+        if (done + kCellsAhead < size && cursor.row[done + kCellsAhead] < limit) {
+          const uint64_t next = cursor.row[done + kCellsAhead] - window.begin;
+          PrefetchRow(window.values + next * width * C::kValueBytes, width * C::kValueBytes);
+        }
+        AddRow(row, values + done * width, weight, columns,
+               Values(window.values) + (row - window.begin) * width, side);
+      }
+      // The row's own cell belongs to whoever has its first column.
+      if constexpr (C::kHasRow) {
+        if (columns.begin == 0) {
+          C::JoinRow(Rows(window.row_cells)[row - window.begin], C::LiftRow(weight), row, width,
+                     side);
+        }
+      }
+    }
+    Advance(cursor, done, width);
+  }
+
+  static void ScatterRun(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
+                         SideTable& side) {
+    size_t done = 0;
+    const size_t size = run.size();
+    for (; done < size && run.row[done] < limit; ++done) {
+      const uint64_t at = run.row[done] - window.begin;
+      JoinRows(run.row[done], width, run.value + done * width * C::kValueBytes,
+               run.row_cell + done * C::kRowBytes, window.values + at * width * C::kValueBytes,
+               window.row_cells + at * C::kRowBytes, side);
+    }
+    AdvanceRun(run, done, width);
+  }
+
+  // ---- Out of dense windows.
+
+  static bool IsHeld(const CellWindow& window, size_t row, uint32_t width) {
+    if constexpr (C::kHasValues) {
+      return !C::IsEmpty(Values(window.values)[row * width]);
+    } else {
+      return Rows(window.row_cells)[row] != C::EmptyRow();
+    }
+  }
+
+  template <bool kEmpty>
+  static size_t MoveOut(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                        size_t rows_max, const CellBlock& out) {
+    size_t n = 0;
+    if constexpr (C::kInexactValues && !C::kHasRow) {
+      if (width == 1) n = Compress<kEmpty>(window, at, rows, rows_max, out);
+    }
+    for (; at < rows && n < rows_max; ++at) {
+      if (!IsHeld(window, at, width)) continue;
+      out.rows[n] = window.begin + at;
+      if constexpr (C::kHasValues) {
+        std::copy_n(Values(window.values) + at * width, width, Values(out.values) + n * width);
+        if (kEmpty) std::fill_n(Values(window.values) + at * width, width, C::EmptyValue());
+      }
+      if constexpr (C::kHasRow) {
+        Rows(out.row_cells)[n] = Rows(window.row_cells)[at];
+        if (kEmpty) Rows(window.row_cells)[at] = C::EmptyRow();
+      }
+      ++n;
+    }
+    return n;
+  }
+
+  // Whole vectors; what is left of the window is the caller's.
+  template <bool kEmpty>
+  static size_t Compress(const CellWindow& window, size_t& at, size_t rows, size_t rows_max,
+                         const CellBlock& out) {
+    const DoubleTag d;
+    const hn::RebindToUnsigned<DoubleTag> du;
+    auto* cells = reinterpret_cast<double*>(window.values);
+    auto* out_cells = reinterpret_cast<double*>(out.values);
+    const auto empty = hn::Set(du, uint64_t{1} << 63);
+    size_t n = 0;
+    for (; at + kLanes <= rows && n + kLanes <= rows_max; at += kLanes) {
+      const auto sums = hn::LoadU(d, cells + at);
+      const auto held = hn::Ne(hn::BitCast(du, sums), empty);
+      uint8_t mask[8];
+      hn::StoreMaskBits(du, held, mask);
+      const auto lanes = CompressLanes(du, mask[0]);
+      hn::StoreU(hn::TableLookupLanes(hn::Iota(du, window.begin + at), lanes), du, out.rows + n);
+      hn::StoreU(hn::BitCast(d, hn::TableLookupLanes(hn::BitCast(du, sums), lanes)), d,
+                 out_cells + n);
+      n += hn::CountTrue(du, held);
+      if (kEmpty) hn::StoreU(hn::BitCast(d, empty), d, cells + at);
+    }
+    return n;
+  }
+
+  static size_t Collect(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                        size_t rows_max, const CellBlock& out) {
+    return MoveOut<true>(window, at, rows, width, rows_max, out);
+  }
+  static size_t Copy(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                     size_t rows_max, const CellBlock& out) {
+    return MoveOut<false>(window, at, rows, width, rows_max, out);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sparseagg
+HWY_AFTER_NAMESPACE();
+
+#endif  // SPARSEAGG_CPU_DENSE_INL_H_

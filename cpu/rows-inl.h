@@ -1,0 +1,121 @@
+// Entries and rows of cells.
+// Compiled once for every instruction set: see simd-inl.h.
+#if defined(SPARSEAGG_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARSEAGG_CPU_ROWS_INL_H_
+#undef SPARSEAGG_CPU_ROWS_INL_H_
+#else
+#define SPARSEAGG_CPU_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/cells.h"
+#include "cpu/kernels.h"
+#include "cpu/side_table.h"
+#include "cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparseagg {
+namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What the kernels of one kind of cell and value type share: how entries are read, and how a row of
+// values, or a row of cells, is joined into a row of cells.
+template <ValueSlots kValues, RowSlot kRow, class V>
+struct RowKernels {
+  using C = Cells<kValues, kRow, V>;
+  using ValueCell = typename C::Value;
+  using RowCell = typename C::Row;
+
+  static ValueCell* Values(std::byte* at) { return reinterpret_cast<ValueCell*>(at); }
+  static const ValueCell* Values(const std::byte* at) {
+    return reinterpret_cast<const ValueCell*>(at);
+  }
+  static RowCell* Rows(std::byte* at) { return reinterpret_cast<RowCell*>(at); }
+  static const RowCell* Rows(const std::byte* at) { return reinterpret_cast<const RowCell*>(at); }
+
+  static const V* EntryValues(const Cursor& cursor) {
+    return reinterpret_cast<const V*>(cursor.value);
+  }
+
+  static float WeightOf(const Cursor& cursor, size_t entry) {
+    return cursor.weights == nullptr ? cursor.weight : cursor.weights[entry];
+  }
+
+  static void Advance(Cursor& cursor, size_t entries, size_t width) {
+    cursor.row += entries;
+    if (C::kHasValues) cursor.value += entries * width * sizeof(V);
+    if (cursor.weights != nullptr) cursor.weights += entries;
+  }
+
+  // cells[c] += weight * values[c].
+  static HWY_INLINE void AddRow(uint64_t row, const V* HWY_RESTRICT values, float weight,
+                                Columns columns, ValueCell* HWY_RESTRICT cells, SideTable& side) {
+    if constexpr (C::kHasValues) {
+      uint32_t c = columns.begin;
+      if constexpr (C::kInexactValues) {
+        const DoubleTag d;
+        const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
+        for (; c + kLanes <= columns.end; c += kLanes) {
+          const auto product = Product(d, factor, values + c);
+          if (HWY_UNLIKELY(AnyBeyondCells<V>(d, product))) {
+            AddRowSlowly(row, values, weight, {c, c + static_cast<uint32_t>(kLanes)}, cells, side);
+            continue;
+          }
+          auto sums = hn::LoadU(d, cells + c);
+          const auto error = AddExact(sums, product);
+          hn::StoreU(sums, d, cells + c);
+          if (HWY_UNLIKELY(!AllZero(d, error))) {
+            HWY_ALIGN double errors[kLanes];
+            hn::Store(error, d, errors);
+            for (uint32_t i = 0; i < kLanes; ++i) side.Push(row, c + i, errors[i]);
+          }
+        }
+      }
+      AddRowSlowly(row, values, weight, {c, columns.end}, cells, side);
+    }
+  }
+
+  static void AddRowSlowly(uint64_t row, const V* values, float weight, Columns columns,
+                           ValueCell* cells, SideTable& side) {
+    for (uint32_t c = columns.begin; c < columns.end; ++c) {
+      C::Join(cells[c], C::LiftChecked(values[c], weight, row, c, side), row, c, side);
+    }
+  }
+
+  // What is fetched while a row is added: rows from memory, cells from the second cache.
+  static constexpr size_t kRowsAhead = 8;
+  static constexpr size_t kCellsAhead = 2;
+  static constexpr size_t kPrefetchBytesMax = 1024;
+  static void PrefetchRow(const std::byte* at, size_t bytes) {
+    for (size_t line = 0; line < std::min(bytes, kPrefetchBytesMax); line += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(at) + line);
+    }
+  }
+
+  static void JoinRows(uint64_t row, uint32_t width, const std::byte* from_values,
+                       const std::byte* from_row, std::byte* values, std::byte* row_cell,
+                       SideTable& side) {
+    if constexpr (C::kHasValues) {
+      for (uint32_t c = 0; c < width; ++c) {
+        C::Join(Values(values)[c], Values(from_values)[c], row, c, side);
+      }
+    }
+    if constexpr (C::kHasRow) C::JoinRow(*Rows(row_cell), *Rows(from_row), row, width, side);
+  }
+
+  static void AdvanceRun(RunCursor& run, size_t rows, uint32_t width) {
+    run.row += rows;
+    run.value += rows * width * C::kValueBytes;
+    run.row_cell += rows * C::kRowBytes;
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sparseagg
+HWY_AFTER_NAMESPACE();
+
+#endif  // SPARSEAGG_CPU_ROWS_INL_H_
