@@ -81,7 +81,15 @@ def render(report: dict) -> str:
             f"{about['cpu']}, {about['cores']} cores, {about.get('memory_gb', '?')} GB, {about['system']}"
         )
         lines.append(f"commit {report.get('commit')}, {report.get('date')}")
-    return "\n".join([*lines, "", *table(report["rows"])])
+    if "read_gb_s" in report:
+        reads = (f"{rate:.1f} GB/s with {count}" for count, rate in report["read_gb_s"].items())
+        lines.append(f"memory reads at {', '.join(reads)} threads")
+    if "rows" in report:
+        lines += ["", *table(report["rows"])]
+    for title, rows in report.get("tables", {}).items():
+        if rows:
+            lines += ["", f"-- {title}", *table(rows)]
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -10,20 +10,12 @@
 #include "cpu/key_sort.h"
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
+#include "sparse/validate.h"
 #include "sparse/values.h"
 #include "sparse/wide_integer.h"
 
 namespace sparseagg {
 namespace {
-
-Cursor CursorOf(const PendingUpdate& update) {
-  const CooView entries = update.staged.entries.view();
-  return {.row = entries.indices,
-          .end = entries.indices + entries.nnz,
-          .value = static_cast<const std::byte*>(entries.values),
-          .weight = update.weight,
-          .canonical = update.staged.order == EntryOrder::kCanonical};
-}
 
 // Positions of the entries, ascending by row; entries of one row in any order.
 HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
@@ -159,6 +151,15 @@ void OnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector<uin
 
 }  // namespace
 
+Cursor CursorOf(const PendingUpdate& update) {
+  const CooView entries = update.staged.entries.view();
+  return {.row = entries.indices,
+          .end = entries.indices + entries.nnz,
+          .value = static_cast<const std::byte*>(entries.values),
+          .weight = update.weight,
+          .canonical = update.staged.order == EntryOrder::kCanonical};
+}
+
 bool IsReady(const PendingUpdate& update, Need need) {
   const EntryOrder order = update.staged.order;
   if (need == Need::kAny) return true;
@@ -169,16 +170,30 @@ bool IsReady(const PendingUpdate& update, Need need) {
 Prepared PrepareUpdate(const ReduceSpec& spec, const PendingUpdate& update, Need need) {
   Prepared prepared;
   const CooView from = update.staged.entries.view();
-  if (IsReady(update, need)) {
-    prepared.cursors.push_back(CursorOf(update));
-    return prepared;
-  }
   const HostVector<uint64_t> order = SortedPositions(from.indices, from.nnz);
   if (need == Need::kPerUpdate) {
     OnePerRow(spec, from, order, update.weight, prepared);
   } else {
     KeepAll(from, order, update.weight, prepared);
   }
+  return prepared;
+}
+
+std::vector<Prepared> PrepareUpdates(const ReduceSpec& spec, Need need, Parallel& parallel,
+                                     std::vector<PendingUpdate>& batch) {
+  std::vector<Prepared> prepared(batch.size());
+  std::vector<size_t> unready;
+  for (size_t u = 0; u < batch.size(); ++u) {
+    if (batch[u].staged.entries.nnz > 0 && !IsReady(batch[u], need)) unready.push_back(u);
+  }
+  parallel.For(unready.size(), [&](size_t i) {
+    PendingUpdate& update = batch[unready[i]];
+    StagedUpdate& staged = update.staged;
+    if (staged.order == EntryOrder::kUnknown) {
+      staged.order = OrderOf(staged.entries.indices, staged.entries.nnz);
+    }
+    if (!IsReady(update, need)) prepared[unready[i]] = PrepareUpdate(spec, update, need);
+  });
   return prepared;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu/entries.h"
+#include "cpu/parallel.h"
 #include "sparse/backend.h"
 #include "sparse/types.h"
 
@@ -29,15 +30,23 @@ enum class Need {
   kPerUpdate,  // rows strictly ascending, as min, max and the counting of holders need it
 };
 
-// The cursors of an update as it is, when that is all that `need` asks.
+// Whether an update is, as it came, what `need` asks for.
 bool IsReady(const PendingUpdate& update, Need need);
 
-// Brings an update into order; copies it unless IsReady(). For kPerUpdate, what happens to the
+// The entries of an update as they are.
+Cursor CursorOf(const PendingUpdate& update);
+
+// Brings an update that is not ready into order, as a copy. For kPerUpdate, what happens to the
 // entries of one row is the operator's:
 //   min, max             they are summed exactly and rounded once to the value type
 //   count                the first one stays
 //   mean_of_contributors a second cursor has all but the first, with the sign bit of its weight set
 Prepared PrepareUpdate(const ReduceSpec& spec, const PendingUpdate& update, Need need);
+
+// The same for each update of a batch that is not ready; nothing for those that are. Finds out how
+// they are ordered where that is not known.
+std::vector<Prepared> PrepareUpdates(const ReduceSpec& spec, Need need, Parallel& parallel,
+                                     std::vector<PendingUpdate>& batch);
 
 }  // namespace sparseagg
 

@@ -43,17 +43,21 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   return load;
 }
 
+double Visits(double windows, double cursors) {
+  return windows * cursors * (cursors > kCost.warm_cursors ? kCost.cold_visit : kCost.visit);
+}
+
 // The entries into windows, and the rows out of them.
 double Windows(const Load& load, double cursors, double cells_max) {
   const double density = load.entries / load.rows;
   const double rows_out = load.touched * kCost.emit;
   if (density * kDenseRowsPerEntry < 1) {
     const double windows = load.entries / static_cast<double>(kSparseEntries) + 1;
-    return load.entries * kCost.sort + windows * cursors * kCost.visit + rows_out;
+    return load.entries * kCost.sort + Visits(windows, cursors) + rows_out;
   }
   const double wanted = static_cast<double>(kEntriesPerVisit) * cursors / std::min(1.0, density);
   const double cells = std::clamp(wanted, static_cast<double>(kDenseCellsMin), cells_max);
-  return load.entries * kCost.scatter + (load.rows / cells + 1) * cursors * kCost.visit +
+  return load.entries * kCost.scatter + Visits(load.rows / cells + 1, cursors) +
          load.rows * kCost.scan + rows_out;
 }
 
@@ -61,11 +65,20 @@ double Order(const Load& load, bool needed) {
   return !load.sorted && (needed || load.per_update) ? load.entries * kCost.order : 0.0;
 }
 
-// Rows of several values: their references are sorted, or scattered.
+double WideEmit(const Load& load) {
+  return load.touched * (kCost.emit + load.width * kCost.wide_emit);
+}
+
+// Rows of several values: scattered where most rows are touched more than once, otherwise their
+// references are sorted.
 double WideWindows(const Load& load, double cursors) {
-  const double windows = load.entries / static_cast<double>(kSparseEntries) + 1;
-  return load.entries * (kCost.ref + load.width * kCost.value) + windows * cursors * kCost.visit +
-         load.touched * (kCost.emit + load.width * kCost.value);
+  const bool dense = load.entries / load.rows * kWideRowsPerEntry >= 1;
+  const double window =
+      dense ? static_cast<double>(kWideCells) / load.width * load.entries / load.rows
+            : static_cast<double>(kSparseEntries);
+  const double each = dense ? kCost.wide_entry : kCost.wide_ref;
+  return load.entries * (each + load.width * kCost.wide_value) +
+         Visits(load.entries / window + 1, cursors) + WideEmit(load);
 }
 
 double Sweep(const Load& load) {
@@ -82,11 +95,12 @@ double PartitionCost(const Load& load) {
 
 double Dense(const Load& load) {
   const double cells = load.rows * load.width;
-  const double each = load.width > 1 ? kCost.ref / 2 + load.width * kCost.value : kCost.scatter;
-  const double visits = load.rows * load.width / static_cast<double>(kPartitionCells) + 1;
+  const bool wide = load.width > 1;
+  const double each = wide ? kCost.wide_entry + load.width * kCost.wide_value : kCost.scatter;
+  const double visits = cells / static_cast<double>(kPartitionCells) + 1;
   return Order(load, false) + load.entries * (each + (load.sorted ? 0.0 : kCost.partition)) +
-         (load.sorted ? visits * load.updates * kCost.visit : 0.0) + cells * kCost.clear +
-         load.touched * (kCost.emit + (load.width > 1 ? load.width * kCost.value : 0.0));
+         (load.sorted ? Visits(visits, load.updates) : 0.0) +
+         cells * (wide ? kCost.wide_clear : kCost.clear) + load.touched * kCost.emit;
 }
 
 uint64_t Saturated(double bytes) {
@@ -128,6 +142,7 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
   }
   const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));
   if (load.entries > static_cast<double>(kSmallEntries)) ns += kCost.start;
+  ns += load.updates * kCost.update;
   cost.seconds = ns * 1e-9 / (1 + (threads - 1) * kCost.thread_share);
   return cost;
 }

@@ -14,19 +14,25 @@ namespace sparseagg {
 
 // Nanoseconds of one thread.
 struct CpuCosts {
-  double start = 20'000;      // a reduction in several windows: sample, tasks, memory
-  double scatter = 1.6;       // an entry into a dense window
-  double visit = 14;          // a cursor's turn in a window
+  double start = 20'000;    // a reduction in several windows: sample, tasks, memory
+  double update = 60;       // an update, whatever its size
+  double scatter = 1.6;     // an entry into a dense window
+  double visit = 14;        // a cursor's turn in a window
+  double cold_visit = 120;  // the same when the pages of all cursors do not fit the TLB
+  double warm_cursors = 4096;
   double scan = 0.3;          // a cell of a dense window, when it is emptied
   double emit = 1.0;          // a row of the result
-  double sort = 6.5;          // an entry of a sparse window
-  double partition = 3.2;     // an entry distributed over windows
-  double order = 7.0;         // an entry of an update that is sorted first
-  double ref = 9.0;           // an entry of a wide row, whatever its width
-  double value = 0.35;        // a value of a wide row
-  double clear = 0.6;         // a cell of a dense accumulator: made, and looked at for the result
+  double sort = 7.5;          // an entry of a sparse window
+  double partition = 4.5;     // an entry distributed over windows
+  double order = 9.0;         // an entry of an update that is sorted first
+  double wide_entry = 4.5;    // an entry of a wide row, whatever its width, into a dense window
+  double wide_ref = 9.0;      // the same, sorted by reference
+  double wide_value = 0.22;   // a value of such an entry
+  double wide_emit = 0.7;     // a value of a wide row of the result
+  double clear = 0.9;         // a cell of a dense accumulator: made, and looked at for the result
+  double wide_clear = 1.7;    // the same for wide rows
   double merge = 2.5;         // a row of the state, swept along by a fold
-  double thread_share = 0.9;  // of a further thread that is useful
+  double thread_share = 0.8;  // of a further thread that is useful
 };
 
 inline constexpr CpuCosts kCpuCosts;

@@ -139,10 +139,12 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     }
   }
 
-  static void Scatter(std::span<Cursor> cursors, uint64_t limit, uint32_t prefetch_lines,
+  static void Scatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                       const CellWindow& window, SideTable& side) {
     for (size_t k = 0; k < cursors.size(); ++k) {
-      if (prefetch_lines > 0 && k + 1 < cursors.size()) Prefetch(cursors[k + 1], prefetch_lines);
+      if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
+        Prefetch(cursors[k + ahead.cursors], ahead.lines);
+      }
       Cursor& cursor = cursors[k];
       if constexpr (C::kInexactValues) {
         if (cursor.weights == nullptr) {

@@ -7,7 +7,6 @@
 
 #include "cpu/cell_run.h"
 #include "cpu/partition.h"
-#include "sparse/validate.h"
 
 namespace sparseagg {
 namespace {
@@ -15,7 +14,7 @@ namespace {
 constexpr uint64_t kSliceCells = uint64_t{1} << 17;
 constexpr uint32_t kGroupsPerThread = 4;
 constexpr uint32_t kSliceColumns = 4096;  // their cells stay in the first cache
-constexpr uint32_t kPrefetchLines = 4;
+constexpr Ahead kAhead{1, 4};
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 bool SideBefore(const SideEntry& a, const SideEntry& b) {
@@ -53,21 +52,14 @@ CellWindow DensePlan::From(uint64_t row) {
 
 void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
   const Need need = kernels_.per_update ? Need::kPerUpdate : Need::kAny;
-  std::vector<Prepared> prepared(batch.size());
-  parallel_.For(batch.size(), [&](size_t u) {
-    StagedUpdate& staged = batch[u].staged;
-    if (staged.entries.nnz == 0) return;
-    if (staged.order == EntryOrder::kUnknown) {
-      staged.order = OrderOf(staged.entries.indices, staged.entries.nnz);
-    }
-    prepared[u] = PrepareUpdate(spec_, batch[u], need);
-  });
+  const std::vector<Prepared> prepared = PrepareUpdates(spec_, need, parallel_, batch);
   std::vector<Cursor> sorted;
   std::vector<Cursor> unsorted;
   for (size_t u = 0; u < batch.size(); ++u) {
-    const bool in_order = !prepared[u].owned.empty() || IsReady(batch[u], Need::kSorted);
-    auto& cursors = in_order || slices_.size() == 1 ? sorted : unsorted;
-    cursors.insert(cursors.end(), prepared[u].cursors.begin(), prepared[u].cursors.end());
+    sorted.insert(sorted.end(), prepared[u].cursors.begin(), prepared[u].cursors.end());
+    if (!prepared[u].owned.empty() || batch[u].staged.entries.nnz == 0) continue;
+    const bool in_order = IsReady(batch[u], Need::kSorted) || slices_.size() == 1;
+    (in_order ? sorted : unsorted).push_back(CursorOf(batch[u]));
   }
   if (by_columns_) {
     sorted.insert(sorted.end(), unsorted.begin(), unsorted.end());
@@ -113,7 +105,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
     for (size_t s = first; s < group_ends_[g]; ++s) {
       const CellWindow window = From(slices_[s].begin);
       if (width_ == 1) {
-        kernels_.scatter(own, slices_[s].end, kPrefetchLines, window, side);
+        kernels_.scatter(own, slices_[s].end, kAhead, window, side);
       } else {
         for (Cursor& cursor : own) {
           kernels_.scatter_rows(cursor, slices_[s].end, width_, {0, width_}, window, side);
@@ -136,7 +128,7 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
     if (width_ == 1) {
       std::vector<Cursor> own;
       partition.Read(s, own);
-      kernels_.scatter(own, kNoLimit, 0, window, side);
+      kernels_.scatter(own, kNoLimit, {}, window, side);
     } else {
       std::vector<RefChunk> chunks;
       partition.Read(s, chunks);

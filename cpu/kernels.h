@@ -15,6 +15,12 @@
 
 namespace sparseagg {
 
+// What is fetched ahead: `lines` cache lines of the cursor that comes `cursors` later; 0: nothing.
+struct Ahead {
+  uint32_t cursors = 0;
+  uint32_t lines = 0;
+};
+
 // Columns [begin, end) of a row's values.
 struct Columns {
   uint32_t begin = 0;
@@ -40,8 +46,7 @@ struct CpuKernels {
 
   // Adds to the window's cells what the cursors have below `limit`, and moves them there. A cursor
   // that is not sorted must have all its entries in the window, and limit = UINT64_MAX.
-  // `prefetch_lines`: how many cache lines of the next cursor are fetched ahead; 0: none.
-  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, uint32_t prefetch_lines,
+  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                   const CellWindow& window, SideTable& side);  // row_width 1
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                        const CellWindow& window, SideTable& side);

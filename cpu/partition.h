@@ -20,9 +20,9 @@
 namespace sparseagg {
 
 // Finds the window of a row: a table by the row's leading bits, then a search among the few windows
-// of that table cell. Cells are as a floating-point number would have them, the same number in every
-// power of two: indices that crowd at the start of a huge index space find as fine cells there as
-// evenly spread ones do at its end.
+// of that table cell. Cells are as a floating-point number would have them, the same number in
+// every power of two: indices that crowd at the start of a huge index space find as fine cells
+// there as evenly spread ones do at its end.
 class WindowIndex {
  public:
   explicit WindowIndex(std::span<const RowWindow> windows);

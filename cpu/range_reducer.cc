@@ -53,21 +53,21 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
 }
 
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                         uint32_t prefetch_lines) {
+                         const Ahead& ahead) {
   if (!status_.ok()) return;
   if (!window.dense && SweepSparse(window, cursors, run)) return;
   if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
     // More entries than a sparse window takes.
     const uint64_t middle = window.begin + (window.end - window.begin) / 2;
-    Sweep({window.begin, middle, false}, cursors, run, prefetch_lines);
-    Sweep({middle, window.end, false}, cursors, run, prefetch_lines);
+    Sweep({window.begin, middle, false}, cursors, run, ahead);
+    Sweep({middle, window.end, false}, cursors, run, ahead);
     return;
   }
   StartWindow(window);
   const CellWindow cells = DenseWindow(window);
   kernels_.scatter_run(run, window.end, width_, cells, side_);
   if (width_ == 1) {
-    kernels_.scatter(cursors, window.end, prefetch_lines, cells, side_);
+    kernels_.scatter(cursors, window.end, ahead, cells, side_);
   } else {
     for (Cursor& cursor : cursors) {
       kernels_.scatter_rows(cursor, window.end, width_, {0, width_}, cells, side_);
@@ -105,7 +105,7 @@ void RangeReducer::Gather(const RowWindow& window, std::span<Cursor> cursors, Ru
   if (window.dense) {
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
-    kernels_.scatter(cursors, kNoLimit, 0, cells, side_);
+    kernels_.scatter(cursors, kNoLimit, {}, cells, side_);
     MoveOut(cells, window, false);
     return;
   }

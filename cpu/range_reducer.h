@@ -48,7 +48,7 @@ class RangeReducer {
 
   // Sorted cursors, and the run, are consumed up to the window's end.
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-             uint32_t prefetch_lines);
+             const Ahead& ahead);
 
   // All entries of the cursors, in any order, lie in the window.
   void Gather(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run);

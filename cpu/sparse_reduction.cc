@@ -41,23 +41,22 @@ class Reduction {
     const Need need = kernels_.per_update     ? Need::kPerUpdate
                       : feed_ == Feed::kSweep ? Need::kSorted
                                               : Need::kAny;
-    prepared_.resize(batch_.size());
-    parallel_.For(batch_.size(), [&](size_t u) {
-      if (batch_[u].staged.entries.nnz == 0) return;
-      StagedUpdate& staged = batch_[u].staged;
-      if (staged.order == EntryOrder::kUnknown) {
-        staged.order = OrderOf(staged.entries.indices, staged.entries.nnz);
-      }
-      prepared_[u] = PrepareUpdate(spec_, batch_[u], need);
-      if (!prepared_[u].owned.empty()) batch_[u].staged.memory.reset();
-    });
-    for (size_t u = 0; u < prepared_.size(); ++u) {
-      for (const Cursor& cursor : prepared_[u].cursors) {
-        cursors_.push_back(cursor);
-        owners_.push_back(u);
-        entries_ += cursor.size();
+    prepared_ = PrepareUpdates(spec_, need, parallel_, batch_);
+    for (size_t u = 0; u < batch_.size(); ++u) {
+      for (const Cursor& cursor : prepared_[u].cursors) AddCursor(cursor, u);
+      if (prepared_[u].owned.empty()) {
+        AddCursor(CursorOf(batch_[u]), u);
+      } else {
+        batch_[u].staged.memory.reset();
       }
     }
+  }
+
+  void AddCursor(const Cursor& cursor, size_t update) {
+    if (cursor.size() == 0) return;
+    cursors_.push_back(cursor);
+    owners_.push_back(update);
+    entries_ += cursor.size();
   }
 
   RunCursor WholeRun() const {
@@ -180,8 +179,11 @@ class Reduction {
         mark(cursors_[k].row + begin, end - begin);
       }
     });
+    // Twice what a visit reads, and the sooner the less that is.
     const uint64_t visits = cursors_.size() * plan_.windows.size() + 1;
-    const auto lines = static_cast<uint32_t>(std::clamp<uint64_t>(2 * entries_ / visits / 8, 2, 9));
+    const uint64_t per_visit = entries_ / visits + 1;
+    const Ahead ahead{static_cast<uint32_t>(std::clamp<uint64_t>(kEntriesAhead / per_visit, 1, 8)),
+                      static_cast<uint32_t>(std::clamp<uint64_t>(2 * per_visit / 8, 2, 9))};
     const size_t entry_bytes =
         kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type) * spec_.layout.row_width;
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
@@ -197,7 +199,7 @@ class Reduction {
       }
       RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
-        reducer.Sweep(plan_.windows[w], cursors, run, lines);
+        reducer.Sweep(plan_.windows[w], cursors, run, ahead);
       }
     });
   }

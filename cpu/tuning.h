@@ -13,13 +13,15 @@ inline constexpr uint64_t kSmallEntries = uint64_t{1} << 14;
 
 // Cells of a dense window: they fit in a core's second cache. The more cursors there are, the
 // larger a window must be to be worth their visit.
-inline constexpr size_t kDenseCellsMin = size_t{1} << 13;
+inline constexpr size_t kDenseCellsMin = size_t{1} << 15;
 inline constexpr size_t kDenseCellsMax = size_t{1} << 17;
 inline constexpr uint64_t kEntriesPerVisit = 32;
+// What a cursor will deliver is fetched while about this many entries before it are added.
+inline constexpr uint64_t kEntriesAhead = 64;
 // A window is dense while an entry is expected for this many rows.
 inline constexpr double kDenseRowsPerEntry = 8;
-// The same for rows of several values: their cells are read and written for each entry, and a cursor
-// has something to read in one go when the window is large.
+// The same for rows of several values: their cells are read and written for each entry, and a
+// cursor has something to read in one go when the window is large.
 inline constexpr size_t kWideCells = size_t{1} << 15;
 inline constexpr double kWideRowsPerEntry = 0.25;
 
@@ -36,7 +38,8 @@ inline constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
 
 // Tasks of a reduction, so that uneven ones even out.
 inline constexpr uint32_t kRangesPerThread = 4;
-inline constexpr uint64_t kEntriesPerEnter = 64;  // of a cursor, for each task that it takes part in
+inline constexpr uint64_t kEntriesPerEnter =
+    64;  // of a cursor, for each task that it takes part in
 
 // Rows of at least this width are counted before they are reduced.
 inline constexpr uint32_t kCountedWidth = 8;

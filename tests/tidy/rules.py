@@ -166,6 +166,8 @@ DEPENDENCIES = [
             "proto/",
             "grpc",
             "posix",
+            "tbb",  # peers
+            "eigen",  # a peer
             "tests",
         ],
     ),

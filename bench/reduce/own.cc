@@ -1,0 +1,198 @@
+#include "bench/reduce/own.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "bench/reduce/child.h"
+#include "bench/reduce/stopwatch.h"
+#include "sparse/planner.h"
+#include "sparse/validate.h"
+
+namespace sparseagg::bench {
+namespace {
+
+struct Run {
+  double seconds = 0;
+  double stage_seconds = 0;
+  uint64_t nnz = 0;
+  uint64_t digest = 0;
+  PlanReport report;
+};
+
+// Not a cryptographic one: it must tell results apart that differ by a bit somewhere.
+uint64_t Mix(uint64_t digest, const void* data, size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  uint64_t word = 0;
+  for (; bytes >= sizeof(word); at += sizeof(word), bytes -= sizeof(word)) {
+    std::memcpy(&word, at, sizeof(word));
+    digest = (digest ^ word) * 0x9E3779B97F4A7C15u;
+    digest ^= digest >> 29;
+  }
+  word = 0;
+  std::memcpy(&word, at, bytes);
+  digest = (digest ^ word ^ (uint64_t{bytes} << 56)) * 0x9E3779B97F4A7C15u;
+  return digest ^ (digest >> 32);
+}
+
+uint64_t DigestOf(const Aggregate& result) {
+  const SparseTensor& tensor = result.tensor;
+  const uint64_t rows =
+      Mix(result.infinite_values, tensor.indices.data(), tensor.indices.size() * sizeof(uint64_t));
+  return Mix(rows, tensor.values.data(), tensor.values.size());
+}
+
+ReduceSpec SpecOf(const CaseView& updates) {
+  ReduceSpec spec;
+  spec.name = "t";
+  spec.layout = updates.layout;
+  return spec;
+}
+
+// Stages the updates of a case one after the other.
+class Stager {
+ public:
+  Stager(const CaseView& updates, const Aggregator& aggregator)
+      : updates_(updates), spec_(SpecOf(updates)), aggregator_(aggregator) {}
+
+  absl::StatusOr<StagedUpdate> Next() {
+    const uint64_t begin = updates_.offsets[next_];
+    const uint64_t nnz = updates_.offsets[next_ + 1] - begin;
+    absl::StatusOr<StagedUpdate> staged = aggregator_.Stage(nnz);
+    if (!staged.ok()) return staged;
+    const uint64_t row_bytes = updates_.layout.row_bytes();
+    const auto* values = reinterpret_cast<const std::byte*>(updates_.values) + begin * row_bytes;
+    rows_.Copy(staged->entries.indices, updates_.rows + begin, nnz * sizeof(uint64_t));
+    values_.Copy(staged->entries.values, values, nnz * row_bytes);
+    const auto order = ValidateUpdate(spec_, staged->entries.view(), updates_.weights[next_]);
+    if (!order.ok()) return order.status();
+    staged->order = *order;
+    ++next_;
+    return staged;
+  }
+
+ private:
+  const CaseView& updates_;
+  const ReduceSpec spec_;
+  const Aggregator& aggregator_;
+  ForwardReader rows_;
+  ForwardReader values_;
+  size_t next_ = 0;
+};
+
+absl::Status AccumulateBatch(const CaseView& updates, Aggregator& aggregator, Run& run) {
+  Stager stager(updates, aggregator);
+  std::vector<StagedUpdate> staged;
+  staged.reserve(updates.contributors());
+  const Stopwatch staging;
+  for (size_t k = 0; k < updates.contributors(); ++k) {
+    absl::StatusOr<StagedUpdate> one = stager.Next();
+    if (!one.ok()) return one.status();
+    staged.push_back(*std::move(one));
+  }
+  run.stage_seconds = staging.Seconds();
+  ResetPeak();
+  const Stopwatch timed;
+  for (size_t k = 0; k < staged.size(); ++k) {
+    const absl::Status status = aggregator.Accumulate(std::move(staged[k]), updates.weights[k]);
+    if (!status.ok()) return status;
+  }
+  run.seconds = timed.Seconds();
+  return absl::OkStatus();
+}
+
+absl::Status AccumulateStream(const CaseView& updates, Aggregator& aggregator, Run& run) {
+  Stager stager(updates, aggregator);
+  ResetPeak();
+  for (size_t k = 0; k < updates.contributors(); ++k) {
+    const Stopwatch staging;
+    absl::StatusOr<StagedUpdate> one = stager.Next();
+    if (!one.ok()) return one.status();
+    run.stage_seconds += staging.Seconds();
+    const Stopwatch timed;
+    const absl::Status status = aggregator.Accumulate(*std::move(one), updates.weights[k]);
+    if (!status.ok()) return status;
+    run.seconds += timed.Seconds();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Run> RunOnce(Backend& backend, const Plan& plan, const CaseView& updates) {
+  auto aggregator = backend.NewAggregator(plan);
+  if (!aggregator.ok()) return aggregator.status();
+  Run run;
+  const absl::Status accumulated = plan.workload.at_once
+                                       ? AccumulateBatch(updates, **aggregator, run)
+                                       : AccumulateStream(updates, **aggregator, run);
+  if (!accumulated.ok()) return accumulated;
+  const Stopwatch timed;
+  const absl::StatusOr<Aggregate> result = std::move(**aggregator).Report();
+  run.seconds += timed.Seconds();
+  if (!result.ok()) return result.status();
+  run.report = (*aggregator)->plan_report();
+  run.nnz = result->tensor.nnz();
+  run.digest = DigestOf(*result);
+  return run;
+}
+
+Row RowOf(const Run& run, uint64_t peak_bytes) {
+  return {{"seconds", run.seconds},
+          {"stage_seconds", run.stage_seconds},
+          {"peak_bytes", peak_bytes},
+          {"nnz", run.nnz},
+          {"digest", run.digest},
+          {"plan", run.report.plan},
+          {"reason", run.report.reason},
+          {"predicted_seconds", run.report.predicted_seconds},
+          {"plan_seconds", run.report.seconds}};
+}
+
+Row Skipped(const absl::Status& status) { return {{"skipped", std::string(status.message())}}; }
+
+}  // namespace
+
+Row MeasureOwn(const OwnContender& contender, const CaseView& updates, int repetitions) {
+  auto backend = contender.factory->make({.threads = contender.threads});
+  if (!backend.ok()) return Skipped(backend.status());
+  const Workload workload = {.contributors = updates.contributors(),
+                             .nnz_per_update = updates.entries() / updates.contributors(),
+                             .order = updates.order,
+                             .at_once = contender.at_once};
+  const auto plan = MakePlan(SpecOf(updates), workload, (*backend)->info(), contender.plan);
+  if (!plan.ok()) return Skipped(plan.status());
+
+  const uint64_t before = ResidentBytes();
+  const ClippedCase warm(updates, WarmUpEntries(updates));
+  const Stopwatch warming;
+  absl::StatusOr<Run> run = RunOnce(**backend, *plan, warm.view());
+  if (!run.ok()) return Skipped(run.status());
+  std::vector<Run> runs;
+  uint64_t peak = 0;
+  if (warming.Seconds() > kSlowSeconds) {
+    repetitions = 1;
+    if (warm.view().entries() == updates.entries()) {  // nothing of its time is warming up
+      peak = PeakResidentBytes();
+      runs.push_back(*std::move(run));
+    }
+  }
+  while (static_cast<int>(runs.size()) < repetitions) {
+    run = RunOnce(**backend, *plan, updates);
+    if (!run.ok()) return Skipped(run.status());
+    peak = std::max(peak, PeakResidentBytes());
+    runs.push_back(*std::move(run));
+  }
+  std::nth_element(runs.begin(), runs.begin() + repetitions / 2, runs.end(),
+                   [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
+  return RowOf(runs[repetitions / 2], peak > before ? peak - before : 0);
+}
+
+std::vector<std::string> PlansOf(const BackendFactory& factory) {
+  const auto backend = factory.make({.threads = 1});
+  return backend.ok() ? (*backend)->info().plans : std::vector<std::string>{};
+}
+
+}  // namespace sparseagg::bench
