@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sparse/ops/all.h"
@@ -124,14 +125,25 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LargeConformanceTest,
 
 TEST(ConformanceIndexSpace, RowsUpToTheLimitOfTheIndexSpace) {
   const auto reference = *MakeReferenceBackend({});
-  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, kNumRowsMax - 1, 1);
-  for (const auto& backend : BackendsUnderTest()) {
-    const std::vector<Update> updates =
-        MakeUpdates(spec, {2000, 5, Distribution::kDistinct, Values::kNormal}, 3);
-    const auto expected = Reduce(*reference, spec, updates);
-    EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, backend->info().plans.back())),
-              "");
-    EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates)), "") << "the planner's choice";
+  // Also spaces whose coordinates are as many as 64-bit numbers: their product is zero.
+  const std::pair<uint64_t, uint32_t> kSpaces[] = {
+      {kNumRowsMax - 1, 1}, {kNumRowsMax - 1, 3}, {uint64_t{1} << 62, 4}, {uint64_t{1} << 58, 64}};
+  for (const auto& [num_rows, width] : kSpaces) {
+    const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, num_rows, width);
+    for (uint64_t nnz : {10, 2000, 10000}) {
+      if (nnz * width > 50000) continue;  // the reference takes long
+      const std::vector<Update> updates =
+          MakeUpdates(spec, {nnz, 5, Distribution::kDistinct, Values::kNormal}, 3);
+      const auto expected = Reduce(*reference, spec, updates);
+      for (const auto& backend : BackendsUnderTest()) {
+        for (const std::string& plan : PlansFor(*backend, spec)) {
+          EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, plan)), "")
+              << plan << " " << num_rows << " rows of " << width << ", nnz " << nnz;
+        }
+        EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates)), "")
+            << "the planner's choice";
+      }
+    }
   }
 }
 

@@ -11,54 +11,71 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::MakeSpec;
+using ::testing::Not;
 
-BackendInfo Cpu() {
+// A made-up model: "small" takes as many MiB as there are rows and a microsecond an entry; "any"
+// takes no memory and three.
+PlanCost Cost(const BackendInfo&, std::string_view plan, const ReduceSpec& spec,
+              const Workload& workload) {
+  const double entries =
+      static_cast<double>(workload.contributors) * static_cast<double>(workload.nnz_per_update);
+  if (plan == "small") return {1e-6 * entries, spec.layout.num_rows << 20, 12};
+  return {3e-6 * entries, 0, 24};
+}
+
+BackendInfo MadeUp() {
   BackendInfo info;
-  info.name = "cpu";
-  info.memory_bytes = uint64_t{8} << 30;
-  info.plans = {"dense", "sort"};
+  info.name = "made-up";
+  info.memory_bytes = uint64_t{100} << 20;
+  info.plans = {"small", "any"};
+  info.cost = &Cost;
   return info;
 }
 
-TEST(MakePlan, SmallIndexSpacesAreDense) {
-  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 1000, 64), {}, Cpu()).value();
-  EXPECT_EQ(plan.name, "dense");
-  EXPECT_THAT(plan.reason, HasSubstr("1000 rows of 64 slots"));
+const Workload kKnown{.contributors = 10, .nnz_per_update = 50};
+
+TEST(MakePlan, TakesTheCheapestAndSaysWhatTheOthersCost) {
+  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 100, 1), kKnown, MadeUp()).value();
+  EXPECT_EQ(plan.name, "small");
+  EXPECT_EQ(plan.reason, "5e+02 us expected; any 1.5 ms");
+  EXPECT_TRUE(plan.workload_known);
+  EXPECT_FALSE(plan.forced);
+  EXPECT_DOUBLE_EQ(plan.cost.seconds, 5e-4);
+  EXPECT_EQ(plan.cost.fixed_bytes, uint64_t{100} << 20);
+  EXPECT_EQ(plan.cost.entry_bytes, 12u);
 }
 
-TEST(MakePlan, LargeIndexSpacesAreSorted) {
-  const Plan plan =
-      MakePlan(MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 1), {}, Cpu()).value();
-  EXPECT_EQ(plan.name, "sort");
-  EXPECT_THAT(plan.reason, HasSubstr("does not pay"));
+TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
+  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 101, 1), kKnown, MadeUp()).value();
+  EXPECT_EQ(plan.name, "any");
+  EXPECT_THAT(plan.reason, HasSubstr("small needs 101 MiB"));
 }
 
-TEST(MakePlan, ManyExpectedEntriesMakeALargerIndexSpaceDense) {
-  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 10'000'000, 1);
-  EXPECT_EQ(MakePlan(spec, {}, Cpu())->name, "sort");
-  EXPECT_EQ(MakePlan(spec, {100, 100'000}, Cpu())->name, "dense");
-}
-
-TEST(MakePlan, DenseTensorsAreDenseWhileTheyFit) {
-  EXPECT_EQ(MakePlan(MakeSpec("sum", ValueType::kF32, 1, 100'000'000), {}, Cpu())->name, "dense");
-  EXPECT_EQ(MakePlan(MakeSpec("sum", ValueType::kF32, 1, 2'000'000'000), {}, Cpu())->name, "sort");
+TEST(MakePlan, SaysThatItAssumesAWorkload) {
+  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), {}, MadeUp()).value();
+  EXPECT_FALSE(plan.workload_known);
+  EXPECT_THAT(plan.reason, HasSubstr("for a usual round"));
+  EXPECT_THAT(plan.reason, Not(HasSubstr("expected")));
 }
 
 TEST(MakePlan, APlanCanBeForced) {
-  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 1000, 1);
-  const Plan plan = MakePlan(spec, {}, Cpu(), "sort").value();
-  EXPECT_EQ(plan.name, "sort");
+  const Plan plan =
+      MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), kKnown, MadeUp(), "any").value();
+  EXPECT_EQ(plan.name, "any");
   EXPECT_EQ(plan.reason, "asked for");
+  EXPECT_TRUE(plan.forced);
+  EXPECT_DOUBLE_EQ(plan.cost.seconds, 1.5e-3);
 }
 
 TEST(MakePlan, AForcedPlanMustExistAndFit) {
-  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, uint64_t{1} << 62, 1);
-  const auto unknown = MakePlan(spec, {}, Cpu(), "quantum");
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 1000, 1);
+  const auto unknown = MakePlan(spec, kKnown, MadeUp(), "quantum");
   EXPECT_EQ(ErrorReason(unknown.status()), "UNKNOWN_PLAN");
-  EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("dense, sort"));
-  const auto large = MakePlan(spec, {}, Cpu(), "dense");
+  EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("small, any"));
+  const auto large = MakePlan(spec, kKnown, MadeUp(), "small");
   EXPECT_EQ(large.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrorReason(large.status()), "PLAN_TOO_LARGE");
+  EXPECT_THAT(std::string(large.status().message()), HasSubstr("needs 1000 MiB"));
 }
 
 }  // namespace

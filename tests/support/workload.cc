@@ -78,6 +78,13 @@ std::vector<uint64_t> MakeRows(const ReduceSpec& spec, const Shape& shape, uint3
   return rows;
 }
 
+// The largest number of a floating type.
+template <class V>
+double Largest() {
+  constexpr FloatFormat kFormat = ValueTraits<V>::kFormat;
+  return std::ldexp(2.0 - std::ldexp(1.0, 1 - kFormat.precision), kFormat.max_exponent);
+}
+
 template <class V>
 V MakeFloat(Values kind, uint64_t i, Random& random) {
   using Traits = ValueTraits<V>;
@@ -102,6 +109,23 @@ V MakeFloat(Values kind, uint64_t i, Random& random) {
       const double half = std::ldexp(1.0, -Traits::kFormat.precision);
       return round(i % 3 == 0 ? 1.0 : (i % 3 == 1 ? half : -3 * half));
     }
+    case Values::kSubnormal: {
+      const double least = std::ldexp(1.0, Traits::kFormat.min_exponent);
+      const auto multiple = static_cast<double>(Below(random, i % 5 == 0 ? 2 : 100));
+      return Traits::Narrow(random() % 2 == 0 ? -multiple * least : multiple * least);
+    }
+    case Values::kOverflowing:
+      // Three times as much up as down, so that some sums stay beyond the range.
+      return Traits::Narrow(random() % 4 == 0 ? -Largest<V>() : Largest<V>());
+    case Values::kNegativeZeros:
+      return Traits::Narrow(random() % 8 == 0 ? 1.0 : random() % 2 == 0 ? -0.0 : 0.0);
+    case Values::kFarApart: {
+      const double sign = random() % 2 == 0 ? -1.0 : 1.0;
+      const int offset = static_cast<int>(Below(random, 3));
+      const double large = std::ldexp(1.0, Traits::kFormat.max_exponent - 1 - offset);
+      const double small = std::ldexp(1.0, Traits::kFormat.min_exponent + offset);
+      return Traits::Narrow(sign * (random() % 2 == 0 ? large : small));
+    }
     case Values::kSmall:
       break;
   }
@@ -115,16 +139,14 @@ V MakeInteger(Values kind, uint64_t i, Random& random) {
       return static_cast<V>(random());
     case Values::kCancelling:
       return i % 2 == 0 ? std::numeric_limits<V>::max() : std::numeric_limits<V>::min();
-    case Values::kNormal:
-    case Values::kTies:
-    case Values::kSmall:
+    default:  // the others are about floating types
       break;
   }
   return static_cast<V>(Below(random, 2001)) - (std::numeric_limits<V>::min() < 0 ? V{1000} : V{0});
 }
 
 template <class V>
-std::vector<std::byte> MakeValues(uint64_t count, Values kind, Random& random) {
+std::vector<std::byte> ValuesOf(uint64_t count, Values kind, Random& random) {
   std::vector<std::byte> bytes(count * sizeof(V));
   for (uint64_t i = 0; i < count; ++i) {
     V value;
@@ -138,9 +160,16 @@ std::vector<std::byte> MakeValues(uint64_t count, Values kind, Random& random) {
   return bytes;
 }
 
+}  // namespace
+
 float MakeWeight(const ReduceSpec& spec, Values kind, Random& random) {
   const uint64_t draw = Below(random, 8);
   if (draw == 0) return 0.0f;
+  if (spec.layout.value_type == ValueType::kF64 && kind != Values::kNormal &&
+      kind != Values::kSmall) {
+    // Products stay finite, and those of the smallest numbers are rounded, some to zero.
+    return draw < 4 ? 1.0f : std::ldexp(1.0f, -static_cast<int>(Below(random, 4)));
+  }
   if (draw < 4 || kind == Values::kSmall) return 1.0f;
   if (!IsFloating(spec.layout.value_type)) return static_cast<float>(Below(random, 1000));
   if (kind == Values::kHostile && spec.layout.value_type != ValueType::kF64) {
@@ -150,7 +179,12 @@ float MakeWeight(const ReduceSpec& spec, Values kind, Random& random) {
   return static_cast<float>(Below(random, 100000)) / 7.0f;
 }
 
-}  // namespace
+std::vector<std::byte> MakeValues(const ReduceSpec& spec, uint64_t count, Values kind,
+                                  Random& random) {
+  return WithValueType(spec.layout.value_type, [&](auto tag) {
+    return ValuesOf<typename decltype(tag)::type>(count, kind, random);
+  });
+}
 
 std::vector<Update> MakeUpdates(const ReduceSpec& spec, const Shape& shape, uint64_t seed) {
   Random random(seed);
@@ -159,9 +193,7 @@ std::vector<Update> MakeUpdates(const ReduceSpec& spec, const Shape& shape, uint
     updates[u].weight = MakeWeight(spec, shape.values, random);
     updates[u].rows = MakeRows(spec, shape, u, random);
     const uint64_t count = updates[u].rows.size() * spec.layout.row_width;
-    updates[u].values = WithValueType(spec.layout.value_type, [&](auto tag) {
-      return MakeValues<typename decltype(tag)::type>(count, shape.values, random);
-    });
+    updates[u].values = MakeValues(spec, count, shape.values, random);
   }
   return updates;
 }
@@ -190,6 +222,15 @@ std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& sp
   auto aggregator = backend.NewAggregator(*made);
   EXPECT_TRUE(aggregator.ok()) << aggregator.status();
   return *std::move(aggregator);
+}
+
+std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec) {
+  std::vector<std::string> plans = backend.info().plans;
+  std::erase_if(plans, [&](const std::string& plan) {
+    const absl::Status made = MakePlan(spec, {}, backend.info(), plan).status();
+    return absl::IsResourceExhausted(made);
+  });
+  return plans;
 }
 
 absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,

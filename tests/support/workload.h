@@ -31,14 +31,22 @@ inline constexpr Distribution kAllDistributions[] = {
     Distribution::kDisjoint, Distribution::kIdentical};
 
 enum class Values {
-  kNormal,      // like gradients
-  kHostile,     // random finite bit patterns: every exponent beside every other
-  kCancelling,  // large numbers that cancel and leave small ones
-  kTies,        // sums halfway between two numbers of the format
-  kSmall,       // small whole numbers: no rounding at all
+  kNormal,         // like gradients
+  kHostile,        // random finite bit patterns: every exponent beside every other
+  kCancelling,     // large numbers that cancel and leave small ones
+  kTies,           // sums halfway between two numbers of the format
+  kSmall,          // small whole numbers: no rounding at all
+  kSubnormal,      // nothing but subnormal numbers, and zeros of both signs
+  kOverflowing,    // the largest numbers of the type: sums leave its range, and some come back
+  kNegativeZeros,  // zeros of both signs, and a few numbers
+  kFarApart,       // the largest and the smallest numbers of the type in the same sums
 };
-inline constexpr Values kAllValues[] = {Values::kNormal, Values::kHostile, Values::kCancelling,
-                                        Values::kTies, Values::kSmall};
+// As many as have no factor in common with the number of distributions: tests that walk through
+// both lists at once meet every pair.
+inline constexpr Values kAllValues[] = {
+    Values::kNormal,      Values::kHostile,       Values::kCancelling,
+    Values::kTies,        Values::kSmall,         Values::kSubnormal,
+    Values::kOverflowing, Values::kNegativeZeros, Values::kFarApart};
 
 struct Update {
   float weight = 1.0f;
@@ -56,6 +64,13 @@ struct Shape {
 // Updates for `spec`, with weights of which some are zero and none is refused for the value type.
 std::vector<Update> MakeUpdates(const ReduceSpec& spec, const Shape& shape, uint64_t seed);
 
+// [count] values of the type of `spec`, as bytes.
+std::vector<std::byte> MakeValues(const ReduceSpec& spec, uint64_t count, Values kind,
+                                  std::mt19937_64& random);
+
+// A weight that suits such values: f64 products stay finite, integers have whole weights.
+float MakeWeight(const ReduceSpec& spec, Values kind, std::mt19937_64& random);
+
 // A spec of `num_rows` rows; checked integers.
 ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, uint32_t row_width);
 
@@ -66,6 +81,9 @@ StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
 // none.
 std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,
                                           const std::string& plan = "");
+
+// The plans of the back end that can take `spec` at all: a dense one needs the memory.
+std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec);
 
 // Accumulates everything and reports. Updates that ValidateUpdate() refuses are left out.
 absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,

@@ -1,0 +1,98 @@
+#include "cpu/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "cpu/cpu_backend.h"
+#include "tests/support/workload.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::MakeSpec;
+
+// What the planner takes on two threads with 8 GiB.
+Plan Choose(const ReduceSpec& spec, const Workload& workload) {
+  const auto backend = *MakeCpuBackend({.threads = 2, .memory_bytes = uint64_t{8} << 30});
+  return MakePlan(spec, workload, backend->info()).value();
+}
+
+ReduceSpec Scalars(uint64_t num_rows) { return MakeSpec("sum", ValueType::kF32, num_rows, 1); }
+
+Workload Load(uint64_t contributors, uint64_t nnz, EntryOrder order) {
+  return {.contributors = contributors, .nnz_per_update = nnz, .order = order, .at_once = true};
+}
+
+TEST(CpuCost, SortedUpdatesAreSweptUnsortedOnesPartitioned) {
+  EXPECT_EQ(Choose(Scalars(100'000'000), Load(1000, 100'000, EntryOrder::kCanonical)).name,
+            "sweep");
+  EXPECT_EQ(Choose(Scalars(100'000'000), Load(1000, 100'000, EntryOrder::kUnsorted)).name,
+            "partition");
+}
+
+TEST(CpuCost, VeryManySmallUpdatesArePartitionedThoughSorted) {
+  EXPECT_EQ(Choose(Scalars(100'000'000), Load(100'000, 100, EntryOrder::kCanonical)).name,
+            "partition");
+}
+
+TEST(CpuCost, WideRowsHaveTheirOwnPlan) {
+  EXPECT_EQ(Choose(MakeSpec("sum", ValueType::kF32, 1'000'000, 64),
+                   Load(100, 10'000, EntryOrder::kCanonical))
+                .name,
+            "rows");
+}
+
+TEST(CpuCost, DenseTensorsAreDenseWhileTheyFit) {
+  EXPECT_EQ(Choose(MakeSpec("sum", ValueType::kF32, 1, 100'000'000), {}).name, "dense");
+  EXPECT_NE(Choose(MakeSpec("sum", ValueType::kF32, 1, 2'000'000'000), {}).name, "dense");
+}
+
+TEST(CpuCost, AnIndexSpaceBeyondMemoryIsNeverDense) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  const PlanCost cost = CpuCost(backend->info(), "dense", Scalars(uint64_t{1} << 62), {});
+  EXPECT_EQ(cost.fixed_bytes, uint64_t{1} << 63);
+}
+
+TEST(CpuCost, GrowsWithTheEntriesAndShrinksWithThreads) {
+  BackendInfo info = (*MakeCpuBackend({.threads = 1}))->info();
+  const Workload small = Load(100, 100'000, EntryOrder::kUnsorted);
+  const Workload large = Load(100, 1'000'000, EntryOrder::kUnsorted);
+  for (const std::string& plan : info.plans) {
+    info.threads = 1;
+    const double one = CpuCost(info, plan, Scalars(10'000'000), small).seconds;
+    EXPECT_GT(one, 0) << plan;
+    EXPECT_GT(CpuCost(info, plan, Scalars(10'000'000), large).seconds, 2 * one) << plan;
+    info.threads = 2;
+    EXPECT_LT(CpuCost(info, plan, Scalars(10'000'000), small).seconds, 0.6 * one) << plan;
+  }
+}
+
+TEST(CpuCost, ReducingInBatchesCostsMoreThanAtOnce) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  Workload workload = Load(1000, 100'000, EntryOrder::kCanonical);
+  const double at_once = CpuCost(backend->info(), "sweep", Scalars(100'000'000), workload).seconds;
+  workload.at_once = false;
+  EXPECT_GT(CpuCost(backend->info(), "sweep", Scalars(100'000'000), workload).seconds, at_once);
+}
+
+// The report of a reduction has a prediction and a measurement of it.
+TEST(CpuCost, IsReportedBesideTheTimeTaken) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  const ReduceSpec spec = Scalars(1'000'000);
+  const auto aggregator = testing::NewAggregator(*backend, spec);
+  EXPECT_EQ(aggregator->plan_report().seconds, 0);
+  for (const testing::Update& update : testing::MakeUpdates(
+           spec, {.nnz = 1000, .contributors = 5, .distribution = testing::Distribution::kSorted},
+           7)) {
+    ASSERT_TRUE(
+        aggregator->Accumulate(testing::StageCopy(*aggregator, update), update.weight).ok());
+  }
+  ASSERT_TRUE(std::move(*aggregator).Report().ok());
+  const PlanReport report = aggregator->plan_report();
+  EXPECT_GT(report.seconds, 0);
+  EXPECT_GT(report.predicted_seconds, 0);
+  EXPECT_FALSE(report.plan.empty());
+  EXPECT_FALSE(report.reason.empty());
+}
+
+}  // namespace
+}  // namespace sparseagg
