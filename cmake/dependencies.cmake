@@ -14,3 +14,10 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET GLOBAL libhwy libhwy-contrib)
 add_library(libzip::zip ALIAS PkgConfig::libzip)
+
+# The allocator of programs that reduce. Not with sanitizers, which bring their own.
+add_library(sparseagg_allocator INTERFACE)
+if(NOT SPARSEAGG_SANITIZE)
+  pkg_check_modules(tcmalloc REQUIRED IMPORTED_TARGET GLOBAL libtcmalloc_minimal)
+  target_link_libraries(sparseagg_allocator INTERFACE PkgConfig::tcmalloc)
+endif()

@@ -61,6 +61,10 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     }
   }
 
+  // Entries of the same cursor that are fetched ahead: the processor's own prefetching starts anew
+  // at each page. For short visits these are what the next windows will ask for.
+  static constexpr size_t kEntriesFetched = 192;
+
   // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
   // as vectors; rounding errors are looked at once a group.
   template <bool kOneWeight>
@@ -76,6 +80,8 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     size_t done = 0;
     const size_t size = cursor.size();
     for (; done + kGroup <= size && row[done + kGroup - 1] < limit; done += kGroup) {
+      __builtin_prefetch(row + done + kEntriesFetched);
+      __builtin_prefetch(value + done + kEntriesFetched);
       HWY_ALIGN double products[kGroup];
       HWY_ALIGN double errors[kGroup];
       bool beyond = false;
@@ -94,15 +100,21 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       bool lost;
       const uint64_t first = row[done] - window.begin;
       if (cursor.canonical && row[done + kGroup - 1] - row[done] == kGroup - 1) {
-        auto any = hn::Zero(d);  // errors are or-ed as bits
+        hn::Vec<DoubleTag> before[kGroup / kLanes];
+        auto any = hn::Zero(BitsTag());
         for (size_t i = 0; i < kGroup; i += kLanes) {
-          auto sums = hn::LoadU(d, cells + first + i);
-          const auto error = AddExact(sums, hn::Load(d, products + i));
+          const auto addends = hn::Load(d, products + i);
+          before[i / kLanes] = hn::LoadU(d, cells + first + i);
+          const auto sums = hn::Add(before[i / kLanes], addends);
+          any = hn::Or(any, Lost(before[i / kLanes], addends, sums));
           hn::StoreU(sums, d, cells + first + i);
-          hn::Store(error, d, errors + i);
-          any = hn::Or(any, error);
         }
-        lost = !AllZero(d, any);
+        lost = AnyLost(any);
+        for (size_t i = 0; lost && i < kGroup; i += kLanes) {
+          hn::Store(ErrorOf(before[i / kLanes], hn::Load(d, products + i),
+                            hn::LoadU(d, cells + first + i)),
+                    d, errors + i);
+        }
       } else {
         uint64_t any = 0;
         for (size_t i = 0; i < kGroup; ++i) {
@@ -129,21 +141,11 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     Advance(cursor, done, 1);
   }
 
-  static void Prefetch(const Cursor& cursor, uint32_t lines) {
-    const auto* row = reinterpret_cast<const char*>(cursor.row);
-    for (uint32_t i = 0; i < lines; ++i) __builtin_prefetch(row + 64 * i);
-    if constexpr (C::kHasValues) {
-      const uint32_t value_lines = (lines * sizeof(V) + 7) / 8;
-      const auto* value = reinterpret_cast<const char*>(cursor.value);
-      for (uint32_t i = 0; i < value_lines; ++i) __builtin_prefetch(value + 64 * i);
-    }
-  }
-
   static void Scatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                       const CellWindow& window, SideTable& side) {
     for (size_t k = 0; k < cursors.size(); ++k) {
       if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
-        Prefetch(cursors[k + ahead.cursors], ahead.lines);
+        Fetch(cursors[k + ahead.cursors], ahead.lines, C::kHasValues ? sizeof(V) : 0);
       }
       Cursor& cursor = cursors[k];
       if constexpr (C::kInexactValues) {
@@ -244,23 +246,26 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   static size_t Compress(const CellWindow& window, size_t& at, size_t rows, size_t rows_max,
                          const CellBlock& out) {
     const DoubleTag d;
-    const hn::RebindToUnsigned<DoubleTag> du;
-    auto* cells = reinterpret_cast<double*>(window.values);
-    auto* out_cells = reinterpret_cast<double*>(out.values);
+    const BitsTag du;
+    const uint64_t begin = window.begin;
+    auto* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
+    auto* HWY_RESTRICT out_cells = reinterpret_cast<double*>(out.values);
+    uint64_t* HWY_RESTRICT out_rows = out.rows;
     const auto empty = hn::Set(du, uint64_t{1} << 63);
     size_t n = 0;
-    for (; at + kLanes <= rows && n + kLanes <= rows_max; at += kLanes) {
-      const auto sums = hn::LoadU(d, cells + at);
+    size_t from = at;
+    for (; from + kLanes <= rows && n + kLanes <= rows_max; from += kLanes) {
+      const auto sums = hn::LoadU(d, cells + from);
       const auto held = hn::Ne(hn::BitCast(du, sums), empty);
       uint8_t mask[8];
       hn::StoreMaskBits(du, held, mask);
-      const auto lanes = CompressLanes(du, mask[0]);
-      hn::StoreU(hn::TableLookupLanes(hn::Iota(du, window.begin + at), lanes), du, out.rows + n);
-      hn::StoreU(hn::BitCast(d, hn::TableLookupLanes(hn::BitCast(du, sums), lanes)), d,
-                 out_cells + n);
+      const auto lanes = LanesOf(mask[0]);
+      hn::StoreU(hn::Add(hn::Set(du, begin + from), lanes), du, out_rows + n);
+      hn::StoreU(hn::TableLookupLanes(sums, hn::IndicesFromVec(d, lanes)), d, out_cells + n);
       n += hn::CountTrue(du, held);
-      if (kEmpty) hn::StoreU(hn::BitCast(d, empty), d, cells + at);
+      if (kEmpty) hn::StoreU(hn::BitCast(d, empty), d, cells + from);
     }
+    at = from;
     return n;
   }
 

@@ -30,6 +30,16 @@ struct Cursor {
   uint64_t size() const { return static_cast<uint64_t>(end - row); }
 };
 
+// Fetches `lines` cache lines of a cursor's rows, and the values of `value_bytes` that belong to
+// them.
+inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kRowsPerLine = kLine / sizeof(uint64_t);
+  for (size_t i = 0; i < lines; ++i) __builtin_prefetch(cursor.row + kRowsPerLine * i);
+  const size_t bytes = lines * kRowsPerLine * value_bytes;
+  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(cursor.value + i);
+}
+
 // Exact sums of some rows, ascending: the state of a reduction between two batches.
 struct CellRun {
   HostVector<uint64_t> rows;        // [n], strictly ascending

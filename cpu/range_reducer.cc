@@ -55,7 +55,7 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
                          const Ahead& ahead) {
   if (!status_.ok()) return;
-  if (!window.dense && SweepSparse(window, cursors, run)) return;
+  if (!window.dense && SweepSparse(window, cursors, run, ahead)) return;
   if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
     // More entries than a sparse window takes.
     const uint64_t middle = window.begin + (window.end - window.begin) / 2;
@@ -77,14 +77,19 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
 }
 
 // False, with nothing consumed, when the window has too many entries.
-bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run) {
+bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
+                               const Ahead& ahead) {
   saved_.assign(cursors.begin(), cursors.end());
   const RunCursor saved_run = run;
   StartWindow(window);
   StartPacking(window.begin, window.end, kPackedMax, width_, kernels_.value_bytes,
                kernels_.row_bytes, packed_);
   bool fits = kernels_.pack_run(run, window.end, width_, packed_);
+  const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
   for (size_t k = 0; fits && k < cursors.size(); ++k) {
+    if (width_ == 1 && k + ahead.cursors < cursors.size()) {
+      Fetch(cursors[k + ahead.cursors], ahead.lines, value_bytes);
+    }
     fits = kernels_.pack(cursors[k], window.end, width_, packed_, block_side_);
   }
   if (!fits) {

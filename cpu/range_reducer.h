@@ -66,7 +66,8 @@ class RangeReducer {
   std::vector<SideEntry> TakeSide() { return side_.Take(); }
 
  private:
-  bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run);
+  bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
+                   const Ahead& ahead);
   CellWindow DenseWindow(const RowWindow& window);
   void MoveOut(const CellWindow& cells, const RowWindow& window, bool keep);
   void EmitPacked();

@@ -51,29 +51,57 @@ struct RowKernels {
     if (cursor.weights != nullptr) cursor.weights += entries;
   }
 
+  // Vectors that are added between two looks at their errors.
+  static constexpr size_t kTile = 4;
+
+  // As many columns as are whole tiles; returns the first that is not in one.
+  template <size_t kVectors>
+  static HWY_INLINE uint32_t AddTiles(uint64_t row, const V* HWY_RESTRICT values, float weight,
+                                      Columns columns, double* HWY_RESTRICT cells,
+                                      SideTable& side) {
+    constexpr uint32_t kColumns = kVectors * kLanes;
+    const DoubleTag d;
+    const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
+    uint32_t c = columns.begin;
+    for (; c + kColumns <= columns.end; c += kColumns) {
+      hn::Vec<DoubleTag> before[kVectors];
+      hn::Vec<DoubleTag> products[kVectors];
+      hn::Vec<DoubleTag> sums[kVectors];
+      auto lost = hn::Zero(BitsTag());
+      bool beyond = false;
+      for (size_t t = 0; t < kVectors; ++t) {
+        products[t] = Product(d, factor, values + c + t * kLanes);
+        beyond |= AnyBeyondCells<V>(d, products[t]);
+      }
+      if (HWY_UNLIKELY(beyond)) {
+        AddRowSlowly(row, values, weight, {c, c + kColumns}, cells, side);
+        continue;
+      }
+      for (size_t t = 0; t < kVectors; ++t) {
+        before[t] = hn::LoadU(d, cells + c + t * kLanes);
+        sums[t] = hn::Add(before[t], products[t]);
+        lost = hn::Or(lost, Lost(before[t], products[t], sums[t]));
+        hn::StoreU(sums[t], d, cells + c + t * kLanes);
+      }
+      if (HWY_UNLIKELY(AnyLost(lost))) {
+        HWY_ALIGN double errors[kColumns];
+        for (size_t t = 0; t < kVectors; ++t) {
+          hn::Store(ErrorOf(before[t], products[t], sums[t]), d, errors + t * kLanes);
+        }
+        for (uint32_t i = 0; i < kColumns; ++i) side.Push(row, c + i, errors[i]);
+      }
+    }
+    return c;
+  }
+
   // cells[c] += weight * values[c].
   static HWY_INLINE void AddRow(uint64_t row, const V* HWY_RESTRICT values, float weight,
                                 Columns columns, ValueCell* HWY_RESTRICT cells, SideTable& side) {
     if constexpr (C::kHasValues) {
       uint32_t c = columns.begin;
       if constexpr (C::kInexactValues) {
-        const DoubleTag d;
-        const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
-        for (; c + kLanes <= columns.end; c += kLanes) {
-          const auto product = Product(d, factor, values + c);
-          if (HWY_UNLIKELY(AnyBeyondCells<V>(d, product))) {
-            AddRowSlowly(row, values, weight, {c, c + static_cast<uint32_t>(kLanes)}, cells, side);
-            continue;
-          }
-          auto sums = hn::LoadU(d, cells + c);
-          const auto error = AddExact(sums, product);
-          hn::StoreU(sums, d, cells + c);
-          if (HWY_UNLIKELY(!AllZero(d, error))) {
-            HWY_ALIGN double errors[kLanes];
-            hn::Store(error, d, errors);
-            for (uint32_t i = 0; i < kLanes; ++i) side.Push(row, c + i, errors[i]);
-          }
-        }
+        c = AddTiles<kTile>(row, values, weight, {c, columns.end}, cells, side);
+        c = AddTiles<1>(row, values, weight, {c, columns.end}, cells, side);
       }
       AddRowSlowly(row, values, weight, {c, columns.end}, cells, side);
     }
@@ -87,7 +115,7 @@ struct RowKernels {
   }
 
   // What is fetched while a row is added: rows from memory, cells from the second cache.
-  static constexpr size_t kRowsAhead = 8;
+  static constexpr size_t kRowsAhead = 24;
   static constexpr size_t kCellsAhead = 2;
   static constexpr size_t kPrefetchBytesMax = 1024;
   static void PrefetchRow(const std::byte* at, size_t bytes) {

@@ -65,16 +65,28 @@ HWY_INLINE hn::Vec<DoubleTag> Product(DoubleTag d, hn::Vec<DoubleTag> weight, co
   }
 }
 
-// sums += addends, lane by lane; returns the rounding errors.
-HWY_INLINE hn::Vec<DoubleTag> AddExact(hn::Vec<DoubleTag>& sums, hn::Vec<DoubleTag> addends) {
-  const auto before = sums;
-  sums = hn::Add(before, addends);
+// The rounding errors of sums = before + addends (two-sum: cpu/cells.h).
+HWY_INLINE hn::Vec<DoubleTag> ErrorOf(hn::Vec<DoubleTag> before, hn::Vec<DoubleTag> addends,
+                                      hn::Vec<DoubleTag> sums) {
   const auto taken = hn::Sub(sums, before);
   return hn::Add(hn::Sub(before, hn::Sub(sums, taken)), hn::Sub(addends, taken));
 }
 
-HWY_INLINE bool AllZero(DoubleTag d, hn::Vec<DoubleTag> v) {
-  return hn::AllTrue(d, hn::Eq(v, hn::Zero(d)));
+// Whether sums have errors, cheaper than the errors: bits that are not zero, signs aside, where
+// before + addends != sums. A sum less its larger operand is exact (Fast2Sum: Dekker, A floating-
+// point technique for extending the available precision, 1971), so where that gives back the other
+// operand there is no error; which one is larger need not be known when both ways are tried. The
+// sign does not matter: an error is no larger than the smaller operand, and so cannot turn it over.
+using BitsTag = hn::RebindToUnsigned<DoubleTag>;
+HWY_INLINE hn::Vec<BitsTag> Lost(hn::Vec<DoubleTag> before, hn::Vec<DoubleTag> addends,
+                                 hn::Vec<DoubleTag> sums) {
+  const BitsTag du;
+  return hn::Or(hn::Xor(hn::BitCast(du, hn::Sub(sums, before)), hn::BitCast(du, addends)),
+                hn::Xor(hn::BitCast(du, hn::Sub(sums, addends)), hn::BitCast(du, before)));
+}
+HWY_INLINE bool AnyLost(hn::Vec<BitsTag> lost) {
+  const BitsTag du;
+  return !hn::AllTrue(du, hn::Eq(hn::ShiftLeft<1>(lost), hn::Zero(du)));
 }
 
 // lanes[mask]: the positions of the bits of `mask`, ascending, then the others.
@@ -93,11 +105,11 @@ struct CompressTable {
 };
 inline constexpr CompressTable kCompressTable;
 
-// The lanes of `mask`, moved together at the front. Highway 1.0.3's own Compress() copies its table
-// to the stack at every call when g++ 12 compiles it: 30 ns instead of 1.
-HWY_INLINE auto CompressLanes(hn::RebindToUnsigned<DoubleTag> du, size_t mask) {
+// Which lanes come to the front when those of `mask` are moved together there. (Highway 1.0.3's own
+// Compress(), and its Iota(), go through the stack when g++ 12 compiles them: 13 to 30 ns.)
+HWY_INLINE hn::Vec<BitsTag> LanesOf(size_t mask) {
   const hn::Rebind<uint32_t, DoubleTag> narrow;
-  return hn::IndicesFromVec(du, hn::PromoteTo(du, hn::LoadU(narrow, kCompressTable.lanes[mask])));
+  return hn::PromoteTo(BitsTag(), hn::LoadU(narrow, kCompressTable.lanes[mask]));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -40,27 +40,31 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
 
   static bool Pack(Cursor& cursor, uint64_t limit, uint32_t width, PackedWindow& packed,
                    SideTable& side) {
-    const V* values = EntryValues(cursor);
     const size_t size = std::min(cursor.size(), packed.capacity - packed.size);
+    const uint64_t* HWY_RESTRICT row = cursor.row;
+    const V* HWY_RESTRICT values = EntryValues(cursor);
+    uint64_t* HWY_RESTRICT keys = packed.keys.data() + packed.size;
+    const uint64_t begin = packed.begin;
+    const int drop = packed.drop;
+    const int position_bits = packed.position_bits;
     size_t done = 0;
-    for (; done < size && cursor.row[done] < limit; ++done) {
-      const uint64_t row = cursor.row[done];
-      const size_t position = packed.size;
-      packed.keys[position] = packed.KeyOf(row);
-      if (packed.drop > 0) packed.rows[position] = row;
+    for (; done < size && row[done] < limit; ++done) {
+      const size_t position = packed.size + done;
+      keys[done] = (((row[done] - begin) >> drop) << position_bits) | position;
+      if (drop > 0) packed.rows[position] = row[done];
       const float weight = WeightOf(cursor, done);
       if (width == 1) {
         if constexpr (C::kHasValues) {
           Values(packed.values.data())[position] =
-              C::LiftChecked(values[done], weight, row, 0, side);
+              C::LiftChecked(values[done], weight, row[done], 0, side);
         }
         if constexpr (C::kHasRow) Rows(packed.row_cells.data())[position] = C::LiftRow(weight);
       } else {
         packed.refs[position] = {reinterpret_cast<const std::byte*>(values + done * width), nullptr,
                                  weight};
       }
-      ++packed.size;
     }
+    packed.size += done;
     Advance(cursor, done, width);
     return cursor.row == cursor.end || *cursor.row >= limit;
   }
