@@ -43,22 +43,28 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   return load;
 }
 
-double Visits(double windows, double cursors) {
-  return windows * cursors * (cursors > kCost.warm_cursors ? kCost.cold_visit : kCost.visit);
+double Visits(const Load& load, double windows, double cursors) {
+  const bool far = load.entries * load.width > kCost.far_entries;
+  return windows * cursors * (far ? kCost.far_visit : kCost.visit);
+}
+
+// Updates that have nearly every row: their entries lie side by side.
+bool IsFull(const Load& load) {
+  return load.sorted && load.entries >= 0.9 * load.rows * load.updates;
 }
 
 // The entries into windows, and the rows out of them.
 double Windows(const Load& load, double cursors, double cells_max) {
   const double density = load.entries / load.rows;
   const double rows_out = load.touched * kCost.emit;
-  if (density * kDenseRowsPerEntry < 1) {
-    const double windows = load.entries / static_cast<double>(kSparseEntries) + 1;
-    return load.entries * kCost.sort + Visits(windows, cursors) + rows_out;
-  }
   const double wanted = static_cast<double>(kEntriesPerVisit) * cursors / std::min(1.0, density);
   const double cells = std::clamp(wanted, static_cast<double>(kDenseCellsMin), cells_max);
-  return load.entries * kCost.scatter + Visits(load.rows / cells + 1, cursors) +
-         load.rows * kCost.scan + rows_out;
+  if (density * kDenseRowsPerEntry < 1) {
+    const double windows = load.entries / std::max(cells, static_cast<double>(kSparseEntries)) + 1;
+    return load.entries * kCost.sort + Visits(load, windows, cursors) + rows_out;
+  }
+  return load.entries * (IsFull(load) ? kCost.full_scatter : kCost.scatter) +
+         Visits(load, load.rows / cells + 1, cursors) + load.rows * kCost.scan + rows_out;
 }
 
 double Order(const Load& load, bool needed) {
@@ -78,7 +84,7 @@ double WideWindows(const Load& load, double cursors) {
             : static_cast<double>(kSparseEntries);
   const double each = dense ? kCost.wide_entry : kCost.wide_ref;
   return load.entries * (each + load.width * kCost.wide_value) +
-         Visits(load.entries / window + 1, cursors) + WideEmit(load);
+         Visits(load, load.entries / window + 1, cursors) + WideEmit(load);
 }
 
 double Sweep(const Load& load) {
@@ -89,18 +95,24 @@ double Sweep(const Load& load) {
 
 double PartitionCost(const Load& load) {
   return Order(load, false) + load.entries * kCost.partition +
+         load.updates * kCost.partition_update +
          (load.width > 1 ? WideWindows(load, 1)
                          : Windows(load, 1, static_cast<double>(kPartitionCells)));
 }
 
 double Dense(const Load& load) {
   const double cells = load.rows * load.width;
-  const bool wide = load.width > 1;
-  const double each = wide ? kCost.wide_entry + load.width * kCost.wide_value : kCost.scatter;
+  double each = IsFull(load) ? kCost.full_dense : kCost.dense_scatter;
+  double clear = cells > kCost.far_cells ? kCost.far_clear : kCost.clear;
+  if (load.width > 1) {
+    each = (load.sorted ? kCost.wide_entry : kCost.wide_far) + load.width * kCost.wide_value;
+    clear = kCost.wide_clear;
+  }
   const double visits = cells / static_cast<double>(kPartitionCells) + 1;
   return Order(load, false) + load.entries * (each + (load.sorted ? 0.0 : kCost.partition)) +
-         (load.sorted ? Visits(visits, load.updates) : 0.0) +
-         cells * (wide ? kCost.wide_clear : kCost.clear) + load.touched * kCost.emit;
+         (load.sorted ? Visits(load, visits, load.updates)
+                      : load.updates * kCost.partition_update) +
+         cells * clear + load.touched * kCost.emit;
 }
 
 uint64_t Saturated(double bytes) {

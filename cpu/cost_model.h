@@ -14,25 +14,32 @@ namespace sparseagg {
 
 // Nanoseconds of one thread.
 struct CpuCosts {
-  double start = 20'000;    // a reduction in several windows: sample, tasks, memory
-  double update = 60;       // an update, whatever its size
-  double scatter = 1.6;     // an entry into a dense window
-  double visit = 14;        // a cursor's turn in a window
-  double cold_visit = 120;  // the same when the pages of all cursors do not fit the TLB
-  double warm_cursors = 4096;
-  double scan = 0.3;          // a cell of a dense window, when it is emptied
-  double emit = 1.0;          // a row of the result
-  double sort = 7.5;          // an entry of a sparse window
-  double partition = 4.5;     // an entry distributed over windows
-  double order = 9.0;         // an entry of an update that is sorted first
-  double wide_entry = 4.5;    // an entry of a wide row, whatever its width, into a dense window
-  double wide_ref = 9.0;      // the same, sorted by reference
-  double wide_value = 0.22;   // a value of such an entry
-  double wide_emit = 0.7;     // a value of a wide row of the result
-  double clear = 0.9;         // a cell of a dense accumulator: made, and looked at for the result
-  double wide_clear = 1.7;    // the same for wide rows
-  double merge = 2.5;         // a row of the state, swept along by a fold
-  double thread_share = 0.8;  // of a further thread that is useful
+  double start = 20'000;       // a reduction in several windows: sample, tasks, memory
+  double update = 60;          // an update, whatever its size
+  double scatter = 1.05;       // an entry into a dense window
+  double full_scatter = 0.5;   // the same, of an update that has nearly every row
+  double dense_scatter = 2.5;  // an entry into a dense accumulator
+  double full_dense = 0.38;    // the same, of an update that has nearly every row
+  double visit = 14;           // a cursor's turn in a window
+  double far_visit = 45;       // the same where the entries come from beyond the last cache
+  double far_entries = 3e6;
+  double scan = 0.3;             // a cell of a dense window, when it is emptied
+  double emit = 0.7;             // a row of the result
+  double sort = 6.4;             // an entry of a sparse window
+  double partition = 5.0;        // an entry distributed over windows
+  double partition_update = 90;  // an update whose entries are distributed, beyond `update`
+  double order = 10;             // an entry of an update that is sorted first
+  double wide_entry = 4.5;       // an entry of a wide row, whatever its width, into a dense window
+  double wide_ref = 20;          // the same, sorted by reference
+  double wide_far = 45;          // the same, anywhere in a dense accumulator
+  double wide_value = 0.145;     // a value of such an entry
+  double wide_emit = 0.35;       // a value of a wide row of the result
+  double clear = 0.9;      // a cell of a dense accumulator: made, and looked at for the result
+  double far_clear = 3.0;  // the same of one beyond the last cache
+  double far_cells = 4e6;
+  double wide_clear = 2.5;     // a cell of a dense accumulator for wide rows
+  double merge = 2.5;          // a row of the state, swept along by a fold
+  double thread_share = 0.65;  // of a further thread that is useful
 };
 
 inline constexpr CpuCosts kCpuCosts;

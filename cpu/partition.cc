@@ -10,7 +10,7 @@
 namespace sparseagg {
 namespace {
 
-constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // that a thread takes at a time
+constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // about as many as a thread takes at a time
 constexpr size_t kSlabBytes = size_t{4} << 20;
 constexpr size_t kLine = 64;
 // A chunk of its own for each weight and window pays from here on.
@@ -55,8 +55,10 @@ Partition::Partition(const TensorLayout& layout, size_t value_bytes,
 void Partition::Distribute(std::span<const Cursor> cursors,
                            const std::function<std::span<std::byte>(size_t)>& done) {
   std::vector<Part> parts;
+  std::vector<size_t> task_ends;  // in `parts`: what a thread takes at a time
   std::vector<std::atomic<uint32_t>> left(cursors.size());
   uint64_t entries = 0;
+  uint64_t in_task = 0;
   uint64_t weights = 1;  // changes of the weight
   for (size_t k = 0; k < cursors.size(); ++k) {
     const Cursor& cursor = cursors[k];
@@ -65,8 +67,13 @@ void Partition::Distribute(std::span<const Cursor> cursors,
     for (uint64_t begin = 0; begin < cursor.size(); begin += kPartEntries) {
       parts.push_back({k, begin, std::min(cursor.size(), begin + kPartEntries)});
       left[k].fetch_add(1, std::memory_order_relaxed);
+      in_task += parts.back().end - begin;
+      if (in_task < kPartEntries) continue;
+      task_ends.push_back(parts.size());
+      in_task = 0;
     }
   }
+  if (in_task > 0) task_ends.push_back(parts.size());
   const uint32_t threads = parallel_.threads();
   weight_each_ = entries < kEntriesPerWeight * weights * num_windows_;
   // Half a chunk of each window and thread stays unused: a quarter of all entries at most.
@@ -78,13 +85,18 @@ void Partition::Distribute(std::span<const Cursor> cursors,
     Writer& writer = writers_[t];
     writer.chunks.resize(num_windows_);
     writer.tails.resize(num_windows_);
-    for (size_t p = next.fetch_add(1); p < parts.size(); p = next.fetch_add(1)) {
-      const size_t k = parts[p].cursor;
-      WritePart(cursors[k], parts[p], writer);
-      if (left[k].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
-      const std::span<std::byte> memory = done(k);
+    std::vector<std::span<std::byte>> spare;
+    for (size_t i = next.fetch_add(1); i < task_ends.size(); i = next.fetch_add(1)) {
+      for (size_t p = i == 0 ? 0 : task_ends[i - 1]; p < task_ends[i]; ++p) {
+        const size_t k = parts[p].cursor;
+        WritePart(cursors[k], parts[p], writer);
+        if (left[k].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
+        const std::span<std::byte> memory = done(k);
+        if (memory.size() >= ChunkBytes()) spare.push_back(memory);
+      }
       const std::lock_guard lock(mutex_);
-      if (!memory.empty()) spare_.push_back(memory);
+      spare_.insert(spare_.end(), spare.begin(), spare.end());
+      spare.clear();
     }
     for (size_t w = 0; w < num_windows_; ++w) {
       if (!writer.chunks[w].empty()) writer.chunks[w].back().size -= writer.tails[w].left;
@@ -103,21 +115,25 @@ std::span<std::byte> Partition::NewSlab(size_t bytes_min) {
   return own_slabs_.back();
 }
 
+size_t Partition::RowsBytes() const { return RoundUp(chunk_entries_ * sizeof(uint64_t), kLine); }
+size_t Partition::ValuesBytes() const {
+  return RoundUp(chunk_entries_ * (layout_.row_width > 1 ? sizeof(RowRef) : value_bytes_), kLine);
+}
+size_t Partition::WeightsBytes() const {
+  const bool each = layout_.row_width == 1 && weight_each_;
+  return each ? RoundUp(chunk_entries_ * sizeof(float), kLine) : 0;
+}
+size_t Partition::ChunkBytes() const { return RowsBytes() + ValuesBytes() + WeightsBytes(); }
+
 Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window, float weight) {
-  const bool refs = layout_.row_width > 1;
-  const size_t rows_bytes = RoundUp(chunk_entries_ * sizeof(uint64_t), kLine);
-  const size_t values_bytes =
-      RoundUp(chunk_entries_ * (refs ? sizeof(RowRef) : value_bytes_), kLine);
-  const size_t weights_bytes =
-      refs || !weight_each_ ? 0 : RoundUp(chunk_entries_ * sizeof(float), kLine);
-  const size_t bytes = rows_bytes + values_bytes + weights_bytes;
+  const size_t bytes = ChunkBytes();
   if (writer.slab.size() < bytes) writer.slab = NewSlab(bytes);
   std::byte* at = writer.slab.data();
   writer.slab = writer.slab.subspan(bytes);
-  const Chunk chunk = {
-      reinterpret_cast<uint64_t*>(at), at + rows_bytes,
-      weights_bytes == 0 ? nullptr : reinterpret_cast<float*>(at + rows_bytes + values_bytes),
-      weight, chunk_entries_};  // less what is left of the last one, when all is written
+  std::byte* values = at + RowsBytes();
+  float* weights = WeightsBytes() == 0 ? nullptr : reinterpret_cast<float*>(values + ValuesBytes());
+  // The size is less what is left of the last chunk, when all is written.
+  const Chunk chunk = {reinterpret_cast<uint64_t*>(at), values, weights, weight, chunk_entries_};
   writer.chunks[window].push_back(chunk);
   writer.tails[window] = {chunk.rows, chunk.values, chunk.weights, chunk_entries_, weight};
   return writer.tails[window];

@@ -105,6 +105,12 @@ class Partition {
     uint64_t end;
   };
 
+  // Of a chunk: rows, then values or references, then weights.
+  size_t RowsBytes() const;
+  size_t ValuesBytes() const;
+  size_t WeightsBytes() const;
+  size_t ChunkBytes() const;
+
   Tail& NewChunk(Writer& writer, uint32_t window, float weight);
   Tail& NewWeight(Writer& writer, uint32_t window, float weight);
   Tail& TailOf(Writer& writer, uint32_t window, float weight);

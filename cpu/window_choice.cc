@@ -57,26 +57,4 @@ int32_t ChooseWindow(const std::vector<double>& samples) {
   return std::max(lowest - slack / 2, -1074);
 }
 
-double WindowCoverage(const std::vector<double>& samples, int32_t lsb) {
-  size_t counted = 0;
-  size_t held = 0;
-  for (double sample : samples) {
-    if (sample == 0.0) continue;
-    Int128 fixed;
-    ++counted;
-    held += ToFixed(sample, lsb, &fixed) ? 1 : 0;
-  }
-  return counted == 0 ? 1.0 : static_cast<double>(held) / static_cast<double>(counted);
-}
-
-int32_t NextWindow(const std::vector<double>& samples, bool has_window, int32_t lsb) {
-  constexpr double kCoverageKept = 0.99;
-  constexpr double kCoverageGainMin = 0.1;
-  if (!has_window) return ChooseWindow(samples);
-  const double coverage = WindowCoverage(samples, lsb);
-  if (coverage >= kCoverageKept) return lsb;
-  const int32_t chosen = ChooseWindow(samples);
-  return WindowCoverage(samples, chosen) > coverage + kCoverageGainMin ? chosen : lsb;
-}
-
 }  // namespace sparseagg

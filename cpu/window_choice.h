@@ -14,13 +14,6 @@ namespace sparseagg {
 // move the window away from the others. Zeros do not count. All zeros: 0.
 int32_t ChooseWindow(const std::vector<double>& samples);
 
-// The part of the non-zero samples that a window at `lsb` holds, 0 to 1; 1 when there are none.
-double WindowCoverage(const std::vector<double>& samples, int32_t lsb);
-
-// The window for a batch with these samples: the present one while it holds nearly all of them,
-// since moving costs a pass over the state, or the chosen one where it holds clearly more.
-int32_t NextWindow(const std::vector<double>& samples, bool has_window, int32_t lsb);
-
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_CPU_WINDOW_CHOICE_H_

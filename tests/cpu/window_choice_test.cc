@@ -10,6 +10,19 @@
 namespace sparseagg {
 namespace {
 
+// The part of the non-zero samples that a window at `lsb` holds, 0 to 1; 1 when there are none.
+double WindowCoverage(const std::vector<double>& samples, int32_t lsb) {
+  size_t counted = 0;
+  size_t held = 0;
+  for (double sample : samples) {
+    if (sample == 0.0) continue;
+    Int128 fixed;
+    ++counted;
+    held += ToFixed(sample, lsb, &fixed) ? 1 : 0;
+  }
+  return counted == 0 ? 1.0 : static_cast<double>(held) / static_cast<double>(counted);
+}
+
 std::vector<double> Gradients(size_t count, double scale) {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal(0, 1);
