@@ -83,7 +83,8 @@ double WideWindows(const Load& load, double cursors) {
       dense ? static_cast<double>(kWideCells) / load.width * load.entries / load.rows
             : static_cast<double>(kSparseEntries);
   const double each = dense ? kCost.wide_entry : kCost.wide_ref;
-  return load.entries * (each + load.width * kCost.wide_value) +
+  const double value = load.width > kCost.far_width ? kCost.far_value : kCost.wide_value;
+  return load.entries * (each + load.width * value) +
          Visits(load, load.entries / window + 1, cursors) + WideEmit(load);
 }
 
@@ -106,7 +107,8 @@ double Dense(const Load& load) {
   double clear = cells > kCost.far_cells ? kCost.far_clear : kCost.clear;
   if (load.width > 1) {
     each = (load.sorted ? kCost.wide_entry : kCost.wide_far) + load.width * kCost.wide_value;
-    clear = kCost.wide_clear;
+    // Rows beyond the cache are summed some columns at a time.
+    clear = load.width > kCost.far_width ? kCost.wide_emit : kCost.wide_clear;
   }
   const double visits = cells / static_cast<double>(kPartitionCells) + 1;
   return Order(load, false) + load.entries * (each + (load.sorted ? 0.0 : kCost.partition)) +

@@ -33,9 +33,11 @@ struct CpuCosts {
   double wide_ref = 20;          // the same, sorted by reference
   double wide_far = 45;          // the same, anywhere in a dense accumulator
   double wide_value = 0.145;     // a value of such an entry
-  double wide_emit = 0.35;       // a value of a wide row of the result
-  double clear = 0.9;      // a cell of a dense accumulator: made, and looked at for the result
-  double far_clear = 3.0;  // the same of one beyond the last cache
+  double far_value = 0.25;       // the same of rows whose cells do not fit a cache
+  double far_width = 4096;
+  double wide_emit = 0.35;  // a value of a wide row of the result
+  double clear = 0.9;       // a cell of a dense accumulator: made, and looked at for the result
+  double far_clear = 3.0;   // the same of one beyond the last cache
   double far_cells = 4e6;
   double wide_clear = 2.5;     // a cell of a dense accumulator for wide rows
   double merge = 2.5;          // a row of the state, swept along by a fold

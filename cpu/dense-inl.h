@@ -30,13 +30,11 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   using C = typename Base::C;
   using ValueCell = typename Base::ValueCell;
   using RowCell = typename Base::RowCell;
-  using Base::AddRow;
   using Base::Advance;
   using Base::AdvanceRun;
   using Base::EntryValues;
   using Base::JoinRows;
   using Base::kCellsAhead;
-  using Base::kRowsAhead;
   using Base::PrefetchRow;
   using Base::Rows;
   using Base::Values;
@@ -174,15 +172,12 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       const uint64_t row = cursor.row[done];
       const float weight = WeightOf(cursor, done);
       if constexpr (C::kHasValues) {
-        if (done + kRowsAhead < size) {
-          PrefetchRow(cursor.value + (done + kRowsAhead) * width * sizeof(V), width * sizeof(V));
-        }
         if (done + kCellsAhead < size && cursor.row[done + kCellsAhead] < limit) {
           const uint64_t next = cursor.row[done + kCellsAhead] - window.begin;
           PrefetchRow(window.values + next * width * C::kValueBytes, width * C::kValueBytes);
         }
-        AddRow(row, values + done * width, weight, columns,
-               Values(window.values) + (row - window.begin) * width, side);
+        Base::template AddRow<true>(row, values + done * width, weight, columns,
+                                    Values(window.values) + (row - window.begin) * width, side);
       }
       // The row's own cell belongs to whoever has its first column.
       if constexpr (C::kHasRow) {

@@ -55,7 +55,7 @@ struct RowKernels {
   static constexpr size_t kTile = 4;
 
   // As many columns as are whole tiles; returns the first that is not in one.
-  template <size_t kVectors>
+  template <bool kStream, size_t kVectors>
   static HWY_INLINE uint32_t AddTiles(uint64_t row, const V* HWY_RESTRICT values, float weight,
                                       Columns columns, double* HWY_RESTRICT cells,
                                       SideTable& side) {
@@ -69,6 +69,11 @@ struct RowKernels {
       hn::Vec<DoubleTag> sums[kVectors];
       auto lost = hn::Zero(BitsTag());
       bool beyond = false;
+      if (kStream) {
+        for (size_t byte = 0; byte < kColumns * sizeof(V); byte += 64) {
+          __builtin_prefetch(reinterpret_cast<const char*>(values + c) + kBytesAhead + byte);
+        }
+      }
       for (size_t t = 0; t < kVectors; ++t) {
         products[t] = Product(d, factor, values + c + t * kLanes);
         beyond |= AnyBeyondCells<V>(d, products[t]);
@@ -94,14 +99,15 @@ struct RowKernels {
     return c;
   }
 
-  // cells[c] += weight * values[c].
+  // cells[c] += weight * values[c]. kStream: the next rows of the cursor follow in memory.
+  template <bool kStream>
   static HWY_INLINE void AddRow(uint64_t row, const V* HWY_RESTRICT values, float weight,
                                 Columns columns, ValueCell* HWY_RESTRICT cells, SideTable& side) {
     if constexpr (C::kHasValues) {
       uint32_t c = columns.begin;
       if constexpr (C::kInexactValues) {
-        c = AddTiles<kTile>(row, values, weight, {c, columns.end}, cells, side);
-        c = AddTiles<1>(row, values, weight, {c, columns.end}, cells, side);
+        c = AddTiles<kStream, kTile>(row, values, weight, {c, columns.end}, cells, side);
+        c = AddTiles<kStream, 1>(row, values, weight, {c, columns.end}, cells, side);
       }
       AddRowSlowly(row, values, weight, {c, columns.end}, cells, side);
     }
@@ -115,7 +121,8 @@ struct RowKernels {
   }
 
   // What is fetched while a row is added: rows from memory, cells from the second cache.
-  static constexpr size_t kRowsAhead = 24;
+  static constexpr size_t kBytesAhead = 6144;  // of a cursor
+  static constexpr size_t kRowsAhead = 24;     // of references
   static constexpr size_t kCellsAhead = 2;
   static constexpr size_t kPrefetchBytesMax = 1024;
   static void PrefetchRow(const std::byte* at, size_t bytes) {

@@ -27,7 +27,6 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
   using C = typename Base::C;
   using ValueCell = typename Base::ValueCell;
   using RowCell = typename Base::RowCell;
-  using Base::AddRow;
   using Base::Advance;
   using Base::AdvanceRun;
   using Base::EntryValues;
@@ -151,8 +150,8 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
           JoinRows(row, width, ref.values, ref.row_cell, values, row_cell, side);
           continue;
         }
-        AddRow(row, reinterpret_cast<const V*>(ref.values), ref.weight, {0, width}, Values(values),
-               side);
+        Base::template AddRow<false>(row, reinterpret_cast<const V*>(ref.values), ref.weight,
+                                     {0, width}, Values(values), side);
         if constexpr (C::kHasRow) {
           C::JoinRow(*Rows(row_cell), C::LiftRow(ref.weight), row, width, side);
         }

@@ -32,7 +32,7 @@ int RoundsFor(uint64_t values) { return values <= 2'000'000 ? 5 : values <= 30'0
 int RepetitionsFor(uint64_t values) {
   if (values <= 20'000) return 21;
   if (values <= 200'000) return 9;
-  return values <= 70'000'000 ? 3 : 1;
+  return 3;
 }
 
 bool Wanted(const std::vector<std::string>& names, const std::string& name) {
