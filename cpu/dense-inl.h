@@ -252,9 +252,7 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     for (; from + kLanes <= rows && n + kLanes <= rows_max; from += kLanes) {
       const auto sums = hn::LoadU(d, cells + from);
       const auto held = hn::Ne(hn::BitCast(du, sums), empty);
-      uint8_t mask[8];
-      hn::StoreMaskBits(du, held, mask);
-      const auto lanes = LanesOf(mask[0]);
+      const auto lanes = LanesOf(BitsOf(held));
       hn::StoreU(hn::Add(hn::Set(du, begin + from), lanes), du, out_rows + n);
       hn::StoreU(hn::TableLookupLanes(sums, hn::IndicesFromVec(d, lanes)), d, out_cells + n);
       n += hn::CountTrue(du, held);
