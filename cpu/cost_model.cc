@@ -43,9 +43,9 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   return load;
 }
 
-double Visits(const Load& load, double windows, double cursors) {
+double Visits(const Load& load, double visits, double each) {
   const bool far = load.entries * load.width > kCost.far_entries;
-  return windows * cursors * (far ? kCost.far_visit : kCost.visit);
+  return visits * each * (far ? kCost.far_visit : 1.0);
 }
 
 // Updates that have nearly every row: their entries lie side by side.
@@ -61,10 +61,12 @@ double Windows(const Load& load, double cursors, double cells_max) {
   const double cells = std::clamp(wanted, static_cast<double>(kDenseCellsMin), cells_max);
   if (density * kDenseRowsPerEntry < 1) {
     const double windows = load.entries / std::max(cells, static_cast<double>(kSparseEntries)) + 1;
-    return load.entries * kCost.sort + Visits(load, windows, cursors) + rows_out;
+    return load.entries * kCost.sort + Visits(load, windows * cursors, kCost.sparse_visit) +
+           rows_out;
   }
   return load.entries * (IsFull(load) ? kCost.full_scatter : kCost.scatter) +
-         Visits(load, load.rows / cells + 1, cursors) + load.rows * kCost.scan + rows_out;
+         Visits(load, (load.rows / cells + 1) * cursors, kCost.visit) + load.rows * kCost.scan +
+         rows_out;
 }
 
 double Order(const Load& load, bool needed) {
@@ -83,9 +85,10 @@ double WideWindows(const Load& load, double cursors) {
       dense ? static_cast<double>(kWideCells) / load.width * load.entries / load.rows
             : static_cast<double>(kSparseEntries);
   const double each = dense ? kCost.wide_entry : kCost.wide_ref;
+  const double visit = dense ? kCost.visit : kCost.sparse_visit;
   const double value = load.width > kCost.far_width ? kCost.far_value : kCost.wide_value;
   return load.entries * (each + load.width * value) +
-         Visits(load, load.entries / window + 1, cursors) + WideEmit(load);
+         Visits(load, (load.entries / window + 1) * cursors, visit) + WideEmit(load);
 }
 
 double Sweep(const Load& load) {
@@ -94,9 +97,12 @@ double Sweep(const Load& load) {
                          : Windows(load, load.updates, static_cast<double>(kDenseCellsMax)));
 }
 
+double Distribute(const Load& load) {
+  return load.entries * (load.sorted ? kCost.partition : kCost.partition_far);
+}
+
 double PartitionCost(const Load& load) {
-  return Order(load, false) + load.entries * kCost.partition +
-         load.updates * kCost.partition_update +
+  return Order(load, false) + Distribute(load) + load.updates * kCost.partition_update +
          (load.width > 1 ? WideWindows(load, 1)
                          : Windows(load, 1, static_cast<double>(kPartitionCells)));
 }
@@ -104,17 +110,31 @@ double PartitionCost(const Load& load) {
 double Dense(const Load& load) {
   const double cells = load.rows * load.width;
   double each = IsFull(load) ? kCost.full_dense : kCost.dense_scatter;
-  double clear = cells > kCost.far_cells ? kCost.far_clear : kCost.clear;
+  double clear = cells * (cells > kCost.far_cells ? kCost.far_clear : kCost.clear);
   if (load.width > 1) {
     each = (load.sorted ? kCost.wide_entry : kCost.wide_far) + load.width * kCost.wide_value;
-    // Rows beyond the cache are summed some columns at a time.
-    clear = load.width > kCost.far_width ? kCost.wide_emit : kCost.wide_clear;
+    // Rows that nobody touches take no memory; those beyond the cache are summed some columns at a
+    // time.
+    clear = load.touched * load.width *
+            (load.width > kCost.far_width ? kCost.wide_emit : kCost.wide_clear);
   }
   const double visits = cells / static_cast<double>(kPartitionCells) + 1;
-  return Order(load, false) + load.entries * (each + (load.sorted ? 0.0 : kCost.partition)) +
-         (load.sorted ? Visits(load, visits, load.updates)
-                      : load.updates * kCost.partition_update) +
-         cells * clear + load.touched * kCost.emit;
+  return Order(load, false) + load.entries * each +
+         (load.sorted ? Visits(load, visits * load.updates, kCost.visit)
+                      : Distribute(load) + load.updates * kCost.partition_update) +
+         clear + load.touched * kCost.emit;
+}
+
+// Folds before the last one: a batch is as large as the state, and no smaller than kBatchBytesMin,
+// so that the state is swept along by every batch while it is small, and twice in all when it is
+// large.
+double Merges(const Load& load, double row_cells) {
+  const double state_bytes = load.touched * (sizeof(uint64_t) + row_cells);
+  const bool large = state_bytes > static_cast<double>(kBatchBytesMin);
+  const double rows = load.touched * (large ? std::min(2.0, load.folds) : 0.8 * load.folds);
+  if (load.width == 1) return rows * kCost.merge;
+  const double repeated = 1 - load.touched / load.entries;
+  return rows * load.width * (kCost.wide_merge + kCost.wide_join * repeated);
 }
 
 uint64_t Saturated(double bytes) {
@@ -150,8 +170,7 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
     // Plan rows is either of them, by batch: the name for wide rows, and no other for single
     // values.
     if (plan == "rows") ns = std::min(Sweep(load), ns) + (load.width > 1 ? -1 : 1);
-    // Folds double the state until all is in: its rows are swept along as often again.
-    if (load.folds > 0) ns += 2 * load.touched * load.width * kCost.merge;
+    if (load.folds > 0) ns += Merges(load, row_cells);
     tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
   }
   const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));

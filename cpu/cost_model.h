@@ -20,13 +20,15 @@ struct CpuCosts {
   double full_scatter = 0.5;   // the same, of an update that has nearly every row
   double dense_scatter = 2.5;  // an entry into a dense accumulator
   double full_dense = 0.38;    // the same, of an update that has nearly every row
-  double visit = 14;           // a cursor's turn in a window
-  double far_visit = 45;       // the same where the entries come from beyond the last cache
+  double visit = 11;           // a cursor's turn in a dense window
+  double sparse_visit = 22;    // the same in a sparse one
+  double far_visit = 4;        // as often as much where the entries come from beyond the last cache
   double far_entries = 3e6;
   double scan = 0.3;             // a cell of a dense window, when it is emptied
   double emit = 0.7;             // a row of the result
   double sort = 6.4;             // an entry of a sparse window
-  double partition = 5.0;        // an entry distributed over windows
+  double partition = 3.2;        // an entry distributed over windows, of a sorted update
+  double partition_far = 5.0;    // the same of an unsorted one
   double partition_update = 90;  // an update whose entries are distributed, beyond `update`
   double order = 10;             // an entry of an update that is sorted first
   double wide_entry = 4.5;       // an entry of a wide row, whatever its width, into a dense window
@@ -39,8 +41,10 @@ struct CpuCosts {
   double clear = 0.9;       // a cell of a dense accumulator: made, and looked at for the result
   double far_clear = 3.0;   // the same of one beyond the last cache
   double far_cells = 4e6;
-  double wide_clear = 2.5;     // a cell of a dense accumulator for wide rows
+  double wide_clear = 2.5;     // a cell of a touched wide row of a dense accumulator
   double merge = 2.5;          // a row of the state, swept along by a fold
+  double wide_merge = 0.8;     // a value of a wide row of the state, swept along by a fold
+  double wide_join = 1.4;      // what it costs more when the row is in the batch, too
   double thread_share = 0.65;  // of a further thread that is useful
 };
 
