@@ -23,7 +23,8 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::s
     return absl::UnavailableError(absl::StrCat("cannot make the folder ", folder));
   }
   std::string port_file = folder + "/port";
-  std::string arguments[] = {program, "serve", "--listen", "127.0.0.1:0", "--port-file", port_file};
+  std::string arguments[] = {program,       "serve",   "--listen",   "127.0.0.1:0",
+                             "--port-file", port_file, "--data-dir", folder + "/data"};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

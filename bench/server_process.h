@@ -14,8 +14,8 @@ namespace sparseagg::bench {
 // Ends the server when destroyed.
 class ServerProcess {
  public:
-  // Starts `program` and waits until it serves. Its log is a file in a new folder of the system's
-  // temporary directory; errors name it.
+  // Starts `program` with a data directory of its own and waits until it serves. Log and data are
+  // in a new folder of the system's temporary directory; errors name it.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(const std::string& program);
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
@@ -23,6 +23,8 @@ class ServerProcess {
 
   // host:port
   const std::string& target() const { return target_; }
+  // For files of the measurement, on the disk of the data directory. Gone with the server.
+  const std::string& folder() const { return folder_; }
 
  private:
   ServerProcess(pid_t pid, std::string folder) : pid_(pid), folder_(std::move(folder)) {}

@@ -6,8 +6,12 @@
 //   submit_bench [--quick] [--json FILE] [--server PROGRAM]
 //
 // Ways: `unary` is SubmitUpdate, one call after the other; `stream` is StreamUpdates with whole
-// updates, receipts read beside; `chunks` is StreamUpdates with 1 MiB chunks.
+// updates, receipts read beside; `chunks` is StreamUpdates with 1 MiB chunks. Each for rounds of
+// both durabilities. `files` is what the disk can do: the payloads written by as many threads
+// without a server, a file each, and fdatasync() after each.
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -37,8 +41,8 @@ constexpr int64_t kEntryBytes = 8 + 4 * kRowWidth;  // index and values
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr int kRepetitions = 7;  // the median of them is reported
 
-enum class Way { kUnary, kStream, kChunks };
-constexpr const char* kWayNames[] = {"unary", "stream", "chunks"};
+enum class Way { kUnary, kStream, kChunks, kFiles };
+constexpr const char* kWayNames[] = {"unary", "stream", "chunks", "files"};
 
 struct Case {
   Way way;
@@ -49,8 +53,10 @@ struct Case {
 
 constexpr Case kCases[] = {
     {Way::kUnary, 16, 4000, 1},    {Way::kUnary, 16, 4000, 8},   {Way::kStream, 16, 4000, 1},
-    {Way::kStream, 16, 4000, 8},   {Way::kUnary, 14'563, 96, 4}, {Way::kStream, 14'563, 96, 4},
-    {Way::kChunks, 14'563, 96, 4},
+    {Way::kStream, 16, 4000, 8},   {Way::kFiles, 16, 1000, 8},   {Way::kUnary, 910, 1920, 64},
+    {Way::kFiles, 910, 1920, 64},  {Way::kUnary, 14'563, 96, 4}, {Way::kStream, 14'563, 96, 4},
+    {Way::kChunks, 14'563, 96, 4}, {Way::kFiles, 14'563, 96, 4}, {Way::kChunks, 932'000, 8, 2},
+    {Way::kFiles, 932'000, 8, 2},
 };
 
 // Aborts the measurement: a number after an error would mean nothing.
@@ -158,11 +164,31 @@ void Send(Way way, Service::Stub& stub, const Updates& updates) {
       return SendStream(stub, updates, WriteWhole);
     case Way::kChunks:
       return SendStream(stub, updates, WriteChunks);
+    case Way::kFiles:
+      return;
   }
 }
 
-std::string CreateRound(Service::Stub& stub) {
+// What `files` measures: returns when every payload is on stable storage.
+void WriteFiles(const std::string& folder, const Updates& updates) {
+  for (const v1::SubmitUpdateRequest& update : updates) {
+    const std::string path = absl::StrCat(folder, "/", update.header().contributor());
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const std::string& indices = update.tensors(0).indices();
+    const std::string& values = update.tensors(0).values();
+    const bool written =
+        write(fd, indices.data(), indices.size()) == static_cast<ssize_t>(indices.size()) &&
+        write(fd, values.data(), values.size()) == static_cast<ssize_t>(values.size()) &&
+        fdatasync(fd) == 0;
+    close(fd);
+    unlink(path.c_str());
+    if (!written) Check(grpc::Status(grpc::StatusCode::DATA_LOSS, path), "writing a file");
+  }
+}
+
+std::string CreateRound(Service::Stub& stub, v1::Durability durability) {
   v1::CreateRoundRequest request;
+  request.mutable_spec()->set_durability(durability);
   v1::TensorSpec& tensor = *request.mutable_spec()->add_tensors();
   tensor.set_name("emb");
   tensor.set_value_type(v1::VALUE_TYPE_F32);
@@ -208,11 +234,21 @@ struct Measurement {
   double publish_s;
 };
 
-Measurement Measure(const std::string& target, const Case& c, std::vector<Updates>& updates) {
-  using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
+
+Measurement MeasureFiles(const std::string& folder, const std::vector<Updates>& updates) {
+  const auto start = Clock::now();
+  std::vector<std::thread> writers;
+  for (const Updates& mine : updates) writers.emplace_back([&] { WriteFiles(folder, mine); });
+  for (std::thread& writer : writers) writer.join();
+  return {Seconds(Clock::now() - start).count(), 0};
+}
+
+Measurement Measure(const std::string& target, v1::Durability durability, const Case& c,
+                    std::vector<Updates>& updates) {
   std::vector<std::unique_ptr<Service::Stub>> stubs;
   for (int s = 0; s < c.senders; ++s) stubs.push_back(Connect(target));
-  const std::string round = CreateRound(*stubs[0]);
+  const std::string round = CreateRound(*stubs[0], durability);
   for (Updates& mine : updates) {
     for (v1::SubmitUpdateRequest& update : mine) update.mutable_header()->set_round(round);
   }
@@ -246,14 +282,18 @@ std::vector<Updates> MakeUpdates(const Case& c) {
   return updates;
 }
 
-Row Run(const std::string& target, Case c, bool quick) {
-  if (quick) c.updates /= 8;
+Row Run(const ServerProcess& server, v1::Durability durability, Case c, bool quick) {
+  if (quick) c.updates = std::max(c.updates / 8, c.senders);
   std::vector<Updates> updates = MakeUpdates(c);
   std::vector<double> submit_s;
   std::vector<double> publish_s;
-  Measure(target, c, updates);  // warms caches and allocators
+  const auto measure = [&] {
+    return c.way == Way::kFiles ? MeasureFiles(server.folder(), updates)
+                                : Measure(server.target(), durability, c, updates);
+  };
+  measure();  // warms caches and allocators
   for (int i = 0; i < (quick ? 5 : kRepetitions); ++i) {
-    const Measurement m = Measure(target, c, updates);
+    const Measurement m = measure();
     submit_s.push_back(m.submit_s);
     publish_s.push_back(m.publish_s);
   }
@@ -262,6 +302,7 @@ Row Run(const std::string& target, Case c, bool quick) {
   const auto [fastest, slowest] = std::minmax_element(submit_s.begin(), submit_s.end());
   Row row;
   row["way"] = kWayNames[static_cast<int>(c.way)];
+  row["durability"] = durability == v1::DURABILITY_DURABLE ? "durable" : "memory";
   row["update_bytes"] = c.nnz * kEntryBytes;
   row["senders"] = c.senders;
   row["updates"] = c.updates;
@@ -290,9 +331,12 @@ int Main(int argc, char** argv) {
   }
   std::vector<Row> rows;
   for (const Case& c : kCases) {
-    rows.push_back(Run((*server)->target(), c, quick));
-    std::printf("[%zu/%zu] %s\n", rows.size(), std::size(kCases), rows.back().dump().c_str());
-    std::fflush(stdout);
+    for (const v1::Durability durability : {v1::DURABILITY_MEMORY, v1::DURABILITY_DURABLE}) {
+      if (c.way == Way::kFiles && durability == v1::DURABILITY_MEMORY) continue;
+      rows.push_back(Run(**server, durability, c, quick));
+      std::printf("%s\n", rows.back().dump().c_str());
+      std::fflush(stdout);
+    }
   }
   return json.empty() || WriteReport(json, "submit", rows) ? 0 : 1;
 }

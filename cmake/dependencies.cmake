@@ -9,6 +9,7 @@ find_package(gRPC CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
+find_package(SQLite3 REQUIRED)
 # Through pkg-config: Debian's CMake files of libzip name programs that other packages hold.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)

@@ -143,6 +143,14 @@ std::vector<Setting> MakeSettings() {
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
       TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
                   SPARSEAGG_FIELD(std::string, port_file), true),
+      TextSetting("data-dir",
+                  "Directory for rounds of durability \"durable\", which is then the default; "
+                  "empty: rounds live in memory only",
+                  SPARSEAGG_FIELD(std::string, data_dir), true),
+      LimitSetting("store-free-bytes-min", "bytes",
+                   "Room that the disk of the data directory keeps for sealing and publishing; "
+                   "with less, durable rounds and updates are refused",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.store_free_bytes_min)),
       // The upper bound is that of gRPC, which counts in int.
       LimitSetting("message-bytes-max", "bytes", "One gRPC message", {64 << 10, 2047 * kMiB},
                    SPARSEAGG_FIELD(uint64_t, limits.message_bytes_max)),

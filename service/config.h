@@ -30,6 +30,7 @@ struct ServerConfig {
   uint64_t drain_delay_ms = 200;
   uint64_t drain_timeout_ms = 30'000;
   std::string port_file;
+  std::string data_dir;  // empty: rounds live in memory only
   Limits limits;
 };
 

@@ -17,6 +17,7 @@
 #include "service/rpc/grpc_server.h"
 #include "service/server_info.h"
 #include "service/stop_signals.h"
+#include "service/store/durable_store.h"
 #include "service/store/store.h"
 #include "sparse/status.h"
 
@@ -64,6 +65,12 @@ struct Server {
   std::unique_ptr<GrpcServer> grpc;  // last: stops before what it uses goes
 };
 
+absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& config) {
+  if (config.data_dir.empty()) return MakeMemoryStore();
+  return OpenDurableStore(
+      {.directory = config.data_dir, .free_bytes_min = config.limits.store_free_bytes_min});
+}
+
 absl::StatusOr<Server> StartServer(const ServerConfig& config,
                                    std::span<const BackendFactory> backends) {
   Server server;
@@ -71,12 +78,16 @@ absl::StatusOr<Server> StartServer(const ServerConfig& config,
                                        .memory_bytes = config.backend_memory_bytes};
   SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
                              ChooseBackend(backends, config.backend, backend_options));
-  server.store = MakeMemoryStore();
+  SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config));
   EngineOptions engine_options;
   engine_options.limits = config.limits;
+  if (server.store->Supports(Durability::kDurable)) {
+    engine_options.default_durability = Durability::kDurable;
+  }
   v1::ServerInfo info =
       MakeServerInfo(server.backend, config, *server.store, engine_options.default_durability);
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
+  SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
   SPARSEAGG_ASSIGN_OR_RETURN(server.grpc,
                              GrpcServer::Start(config.listen, *server.engine, std::move(info)));
   if (!config.port_file.empty()) {
@@ -108,7 +119,8 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
   log.Info("serving", {{"listen", BoundAddress(config.listen, server->grpc->port())},
                        {"version", SPARSEAGG_VERSION},
                        {"backend", backend.name},
-                       {"device", backend.description}});
+                       {"device", backend.description},
+                       {"data_dir", config.data_dir.empty() ? "none" : config.data_dir}});
   WarnIfOpenToOthers(config.listen, log);
 
   const int signal_number = WaitForStopSignal();

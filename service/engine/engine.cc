@@ -11,9 +11,11 @@
 #include "service/engine/executor.h"
 #include "service/engine/names.h"
 #include "service/engine/reduction.h"
+#include "service/engine/restore.h"
 #include "service/engine/round.h"
 #include "service/engine/round_spec.h"
 #include "service/engine/round_table.h"
+#include "service/engine/stored.h"
 #include "service/engine/submission.h"
 #include "service/engine/upload_table.h"
 #include "sparse/status.h"
@@ -118,6 +120,7 @@ class EngineImpl : public Engine {
   const BackendInfo& backend_info() const override { return backend_.info(); }
   const Limits& limits() const override { return options_.limits; }
 
+  absl::Status Recover() override;
   void Drain() override;
 
  private:
@@ -160,7 +163,11 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   const std::string id = args.round_id.empty() ? NewRoundId() : args.round_id;
   round = std::make_shared<Round>(absl::StrCat(std::string(kRoundPrefix), id), std::move(reducers),
                                   RoundServices{options_, store_, executor_});
-  const auto open_books = [&] { return store_.OpenRound(round->name(), normal.spec.durability); };
+  const auto open_books = [&] {
+    return store_.OpenRound({.name = round->name(),
+                             .durability = normal.spec.durability,
+                             .description = WriteDescription({normal, round->create_time()})});
+  };
   SPARSEAGG_ASSIGN_OR_RETURN(round, rounds_.Insert(normal, round, open_books));
   return round->Snapshot();
 }
@@ -274,6 +281,19 @@ absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundS
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
                              TensorReducers::Make(stateless, backend_, aggregation_));
   return MakeReduction(std::move(reducers), options_, admission_);
+}
+
+absl::Status EngineImpl::Recover() {
+  const RoundRestorer restorer(options_, backend_, store_, aggregation_);
+  for (const RoundRecord& record : store_.Rounds()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
+    const auto round = std::make_shared<Round>(record.name, std::move(restored.round),
+                                               RoundServices{options_, store_, executor_});
+    const auto books_are_open = [] { return absl::OkStatus(); };
+    SPARSEAGG_RETURN_IF_ERROR(rounds_.Insert(restored.args, round, books_are_open).status());
+    SPARSEAGG_RETURN_IF_ERROR(round->Resume());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status EngineImpl::CheckNotDraining() const {

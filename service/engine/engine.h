@@ -175,6 +175,11 @@ class Engine {
   virtual const BackendInfo& backend_info() const = 0;
   virtual const Limits& limits() const = 0;
 
+  // Takes up the rounds that the store has kept, and publishes those that are sealed. Call it once,
+  // before anything else. A round whose data is damaged becomes ABORTED and says so; other errors
+  // (a limit that is too low for what is stored) name the round.
+  virtual absl::Status Recover() = 0;
+
   // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and finishes the reductions that
   // are under way.
   virtual void Drain() = 0;

@@ -28,15 +28,39 @@ void Executor::Post(Task task) {
   changed_.notify_all();
 }
 
+void Executor::PostAfter(std::chrono::milliseconds delay, Task task) {
+  {
+    std::lock_guard lock(mutex_);
+    delayed_.emplace(std::chrono::steady_clock::now() + delay, std::move(task));
+  }
+  changed_.notify_all();
+}
+
 void Executor::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
 }
 
+void Executor::WaitForTask(std::unique_lock<std::mutex>& lock) {
+  while (!stopping_ && tasks_.empty()) {
+    if (delayed_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const auto due = delayed_.begin()->first;
+    if (std::chrono::steady_clock::now() < due) {
+      changed_.wait_until(lock, due);
+      continue;
+    }
+    tasks_.push_back(std::move(delayed_.begin()->second));
+    delayed_.erase(delayed_.begin());
+  }
+}
+
 void Executor::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    WaitForTask(lock);
     if (tasks_.empty()) return;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();

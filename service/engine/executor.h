@@ -4,9 +4,11 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_
 #define SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -28,15 +30,21 @@ class Executor {
   ~Executor();
 
   void Post(Task task);
-  // Returns when nothing is queued or running.
+  // Queues the task when `delay` is over. One whose time has not come when the executor goes is
+  // dropped.
+  void PostAfter(std::chrono::milliseconds delay, Task task);
+  // Returns when nothing is queued or running; what is delayed is not waited for.
   void WaitUntilIdle();
 
  private:
   void Work();
+  // Waits for something to do, or for the end.
+  void WaitForTask(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
+  std::multimap<std::chrono::steady_clock::time_point, Task> delayed_;
   uint64_t running_ = 0;
   bool stopping_ = false;
   std::vector<std::jthread> threads_;  // last: the threads use the members above

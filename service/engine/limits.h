@@ -19,6 +19,8 @@ struct Limits {
   uint64_t rounds_max = 1000;         // rounds that exist at a time, in any state
   uint64_t open_uploads_max = 4096;   // chunked updates under way
   uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
+  // Room that the disk of the data directory keeps for sealing and publishing.
+  uint64_t store_free_bytes_min = uint64_t{256} << 20;
 };
 
 }  // namespace sparseagg

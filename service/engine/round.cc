@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/engine/manifest.h"
+#include "service/engine/stored.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -31,6 +32,28 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers,
   books_.create_time = services_.options.now();
   books_.tensors = reducers_->Describe();
   books_.revision = 1;
+}
+
+Round::Round(std::string name, RestoredRound restored, const RoundServices& services)
+    : name_(std::move(name)),
+      spec_(std::move(restored.spec)),
+      services_(services),
+      strand_(services.executor),
+      reducers_(std::move(restored.reducers)),
+      books_(std::move(restored.books)),
+      result_(std::move(restored.result)),
+      result_memory_(std::move(restored.result_memory)) {
+  books_.name = name_;
+}
+
+absl::Status Round::Resume() {
+  if (Snapshot().state != RoundState::kSealed) return absl::OkStatus();
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed,
+                             services_.store.CloseRound(name_, /*details=*/""));
+  strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
+    self->Publish(std::move(closed));
+  });
+  return absl::OkStatus();
 }
 
 // --- Looking ---
@@ -101,7 +124,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
     SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const PutResult put,
-                             services_.store.Put(update.record, update.payload));
+                             services_.store.Put(update.record, {update.headers, update.payload}));
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);
 
   strand_.Post(
@@ -163,12 +186,14 @@ absl::StatusOr<RoundSnapshot> Round::Seal() {
     if (!next.has_value()) return NotOpenLocked("cannot be sealed");
     if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed, services_.store.CloseRound(name_));
-  const auto now = services_.options.now();
+  sealed = Snapshot();
+  sealed.seal_time = services_.options.now();
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed,
+                             services_.store.CloseRound(name_, WriteDetails(sealed)));
   {
     std::lock_guard lock(mutex_);
     books_.state = *Next(books_.state, RoundEvent::kSeal);
-    books_.seal_time = now;
+    books_.seal_time = sealed.seal_time;
     ++books_.revision;
     sealed = SnapshotLocked();
   }
@@ -195,7 +220,7 @@ absl::StatusOr<RoundSnapshot> Round::Abort() {
       }
       if (*next == books_.state) return SnapshotLocked();  // a retry
     }
-    SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseRound(name_));
+    SPARSEAGG_RETURN_IF_ERROR(services_.store.AbortRound(name_, WriteDetails(Snapshot())));
     MarkAborted(/*failure=*/"");
   }
   NotifyChange();
@@ -264,45 +289,94 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
   Manifest manifest = DescribeResult(std::move(closed), result->tensors);
   manifest.infinite_values = result->manifest.infinite_values;
   manifest.publish_time = services_.options.now();
+  RoundSnapshot published;
   {
-    std::shared_lock gate(gate_);  // the books are still this round's when they are erased
-    std::unique_lock lock(mutex_);
-    const auto next = Next(books_.state, RoundEvent::kPublish);
-    if (!next.has_value()) return;  // aborted meanwhile
+    std::lock_guard lock(mutex_);
     manifest.rejected = rejected_;
     manifest.duplicates = duplicates_;
     for (size_t i = 0; i < result->tensors.size(); ++i) {
       books_.tensors[i].nnz_result = result->tensors[i].nnz();
     }
     EnterPlansLocked(std::move(reports));
-    books_.state = *next;
-    books_.publish_time = manifest.publish_time;
-    books_.manifest = manifest;
-    ++books_.revision;
-    result->manifest = std::move(manifest);
-    result_ = std::move(result);
-    result_memory_ = reducers->TakeMemory();
-    reducers_.reset();
+    published = books_;
+  }
+  published.publish_time = manifest.publish_time;
+  published.manifest = manifest;
+  result->manifest = std::move(manifest);
+  StoreResult(std::move(result), published);
+}
+
+void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {
+  absl::Status stored;
+  {
+    std::shared_lock gate(gate_);  // the books are still this round's when they change
+    std::unique_lock lock(mutex_);
+    const auto next = Next(books_.state, RoundEvent::kPublish);
+    if (!next.has_value()) return;  // aborted meanwhile
     lock.unlock();
-    const absl::Status erased = services_.store.ErasePayloads(name_);
-    if (!erased.ok()) {
+    std::vector<uint64_t> sizes;
+    stored = services_.store.PublishRound(name_, WriteDetails(published),
+                                          ResultPieces(result->tensors, sizes));
+    if (stored.ok()) {
       lock.lock();
-      books_.failure = absl::StrCat("published, but raw updates could not be erased: ",
-                                    std::string(erased.message()));
+      books_.state = *next;
+      books_.publish_time = published.publish_time;
+      books_.manifest = published.manifest;
+      ++books_.revision;
+      result_ = std::move(result);
+      result_memory_ = reducers_->TakeMemory();
+      reducers_.reset();
     }
   }
+  if (RetryAfterMs(stored) > 0) {
+    return TryLater(stored, [self = shared_from_this(), result = std::move(result), published] {
+      self->StoreResult(result, published);
+    });
+  }
+  if (!stored.ok()) return Fail(stored);
   NotifyChange();
+  ErasePayloads();
+}
+
+void Round::ErasePayloads() {
+  absl::Status erased;
+  {
+    std::shared_lock gate(gate_);
+    {
+      std::lock_guard lock(mutex_);
+      if (deleted_) return;
+    }
+    erased = services_.store.ErasePayloads(name_);
+  }
+  if (erased.ok()) return;
+  if (RetryAfterMs(erased) > 0) {
+    return TryLater(erased, [self = shared_from_this()] { self->ErasePayloads(); });
+  }
+  {
+    std::lock_guard lock(mutex_);
+    books_.failure = absl::StrCat("published, but raw updates could not be erased: ",
+                                  std::string(erased.message()));
+  }
+  NotifyChange();
+}
+
+void Round::TryLater(const absl::Status& refusal, Task step) {
+  services_.executor.PostAfter(std::chrono::milliseconds(RetryAfterMs(refusal)),
+                               [self = shared_from_this(), step = std::move(step)]() mutable {
+                                 self->strand_.Post(std::move(step));
+                               });
 }
 
 void Round::Fail(const absl::Status& status) {
   {
     std::unique_lock gate(gate_);
     if (Reducers() == nullptr) return;  // aborted meanwhile
-    std::string failure(status.message());
-    // The round ends even when its books cannot be erased now: DeleteRound() tries again.
-    const absl::Status erased = services_.store.EraseRound(name_);
-    if (!erased.ok()) absl::StrAppend(&failure, "; and: ", std::string(erased.message()));
-    MarkAborted(std::move(failure));
+    RoundSnapshot failed = Snapshot();
+    failed.failure = std::string(status.message());
+    // The round ends even when its books cannot be changed now: DeleteRound() tries again.
+    const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));
+    if (!aborted.ok()) absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
+    MarkAborted(std::move(failed.failure));
   }
   NotifyChange();
 }

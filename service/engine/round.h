@@ -32,6 +32,7 @@ struct RoundServices {
 // An update that passed every check and waits to be counted.
 struct PreparedUpdate {
   UpdateRecord record;
+  std::string headers;  // how to read the payload after a restart; for a durable round
   std::vector<std::string_view>
       payload;  // in the order of the specification, indices before values
   uint64_t payload_bytes = 0;
@@ -39,14 +40,27 @@ struct PreparedUpdate {
   Reservation growth;  // of the round's memory, until the update is folded in
 };
 
+// A round as the store has kept it.
+struct RestoredRound {
+  RoundSpec spec;
+  RoundSnapshot books;
+  std::unique_ptr<TensorReducers> reducers;  // with every update folded in; OPEN or SEALED only
+  std::shared_ptr<const PublishedResult> result;  // PUBLISHED only
+  Reservation result_memory;
+};
+
 // Thread-safe. Owned by std::shared_ptr: folds under way keep it alive.
 class Round : public std::enable_shared_from_this<Round> {
  public:
   // REQUIRES: the store has the books of `name` open when the round becomes visible.
   Round(std::string name, std::unique_ptr<TensorReducers> reducers, const RoundServices& services);
+  Round(std::string name, RestoredRound restored, const RoundServices& services);
+  // Goes on where a restored round was stopped: publishes a sealed one. Call it once.
+  absl::Status Resume();
 
   const std::string& name() const { return name_; }
   const RoundSpec& spec() const { return spec_; }
+  std::chrono::system_clock::time_point create_time() const { return Snapshot().create_time; }
   RoundSnapshot Snapshot() const;
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless PUBLISHED.
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
@@ -89,6 +103,11 @@ class Round : public std::enable_shared_from_this<Round> {
   // On the strand.
   void Fold(StagedTensors update, float weight);
   void Publish(std::vector<UpdateRecord> closed);
+  // Keeps the result and makes it readable; comes back later while the disk is full.
+  void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
+  void ErasePayloads();
+  // Runs `step` on the strand after a while.
+  void TryLater(const absl::Status& refusal, Task step);
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.

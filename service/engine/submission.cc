@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "service/engine/names.h"
+#include "service/engine/stored.h"
 #include "sparse/status.h"
 #include "sparse/validate.h"
 
@@ -22,6 +23,11 @@ PreparedUpdate Identify(const Round& round, const UpdateHeader& header,
     const EncodedTensor& tensor = tensors[position];
     update.payload.insert(update.payload.end(), tensor.indices.begin(), tensor.indices.end());
     update.payload.insert(update.payload.end(), tensor.values.begin(), tensor.values.end());
+  }
+  if (round.spec().durability == Durability::kDurable) {
+    std::vector<EncodedHeader> headers;
+    for (const size_t position : plan.order) headers.push_back(tensors[position].header);
+    update.headers = WriteHeaders(headers);
   }
   return update;
 }

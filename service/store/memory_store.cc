@@ -1,73 +1,37 @@
 #include <map>
 #include <mutex>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "service/store/books.h"
 #include "service/store/store.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
-struct Books {
-  bool open = true;
-  std::map<std::string, UpdateRecord> by_contributor;
-};
-
-absl::Status NoBooks(const std::string& round) {
-  return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
-                   absl::StrCat("round \"", round, "\" does not exist"));
-}
-
-// What a second update of a counted contributor is: a resend, other bytes under the same id, or
-// another update.
-absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateRecord& record) {
-  if (stored.update_id != record.update_id) {
-    return MakeError(
-        absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED",
-        absl::StrCat("contributor \"", record.contributor, "\" is counted already, with update \"",
-                     stored.update_id, "\"; one update for each contributor and round"));
-  }
-  if (stored.digest != record.digest) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT",
-        absl::StrCat("update \"", record.update_id, "\" of contributor \"", record.contributor,
-                     "\" was counted with other bytes; a resend must be the same"));
-  }
-  return PutResult{PutOutcome::kDuplicate, stored};
-}
-
 class MemoryStore : public UpdateStore {
  public:
   bool Supports(Durability durability) const override { return durability == Durability::kMemory; }
 
-  absl::Status OpenRound(const std::string& round, Durability durability) override {
-    if (!Supports(durability)) {
+  absl::Status OpenRound(const RoundRecord& round) override {
+    if (!Supports(round.durability)) {
       return MakeError(absl::StatusCode::kInvalidArgument, "DURABILITY_UNSUPPORTED",
                        "this store keeps rounds in memory only");
     }
     std::lock_guard lock(mutex_);
-    if (!rounds_.try_emplace(round).second) {
-      return MakeError(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
-                       absl::StrCat("round \"", round, "\" exists already"));
-    }
-    return absl::OkStatus();
+    return rounds_.try_emplace(round.name).second ? absl::OkStatus() : RoundExists(round.name);
   }
 
   absl::StatusOr<PutResult> Put(const UpdateRecord& record,
-                                std::span<const std::string_view> /*payload*/) override {
+                                const UpdateContent& /*content*/) override {
     std::lock_guard lock(mutex_);
-    const auto round = rounds_.find(record.round);
-    if (round == rounds_.end()) return NoBooks(record.round);
-    Books& books = round->second;
-    const auto stored = books.by_contributor.find(record.contributor);
-    if (stored != books.by_contributor.end()) return Recognise(stored->second, record);
-    if (!books.open) {
-      return MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
-                       absl::StrCat("round \"", record.round, "\" accepts no more updates"));
-    }
+    const auto books = rounds_.find(record.round);
+    if (books == rounds_.end()) return RoundNotFound(record.round);
+    SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known, books->second.Judge(record));
+    if (known.has_value()) return *std::move(known);
     UpdateRecord accepted = record;
-    accepted.sequence = books.by_contributor.size() + 1;
-    books.by_contributor.emplace(record.contributor, accepted);
+    accepted.sequence = books->second.last_sequence() + 1;
+    books->second.Enter(accepted);
     return PutResult{PutOutcome::kAccepted, std::move(accepted)};
   }
 
@@ -75,31 +39,46 @@ class MemoryStore : public UpdateStore {
                                    const std::string& contributor) const override {
     std::lock_guard lock(mutex_);
     const auto books = rounds_.find(round);
-    if (books == rounds_.end()) return std::nullopt;
-    const auto stored = books->second.by_contributor.find(contributor);
-    if (stored == books->second.by_contributor.end()) return std::nullopt;
-    return stored->second;
+    return books == rounds_.end() ? std::nullopt : books->second.Find(contributor);
   }
 
-  absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round) override {
+  absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
+                                                       std::string_view /*details*/) override {
     std::lock_guard lock(mutex_);
     const auto books = rounds_.find(round);
-    if (books == rounds_.end()) return NoBooks(round);
-    books->second.open = false;
-    std::vector<UpdateRecord> records;
-    records.reserve(books->second.by_contributor.size());
-    for (const auto& [contributor, record] : books->second.by_contributor) {
-      records.push_back(record);
-    }
-    return records;
+    if (books == rounds_.end()) return RoundNotFound(round);
+    books->second.Close();
+    return books->second.Records();
+  }
+
+  absl::Status PublishRound(const std::string& /*round*/, std::string_view /*details*/,
+                            std::span<const std::string_view> /*result*/) override {
+    return absl::OkStatus();
   }
 
   absl::Status ErasePayloads(const std::string& /*round*/) override { return absl::OkStatus(); }
+
+  absl::Status AbortRound(const std::string& round, std::string_view /*details*/) override {
+    std::lock_guard lock(mutex_);
+    const auto books = rounds_.find(round);
+    if (books == rounds_.end()) return RoundNotFound(round);
+    books->second.Close();
+    books->second.Clear();
+    return absl::OkStatus();
+  }
 
   absl::Status EraseRound(const std::string& round) override {
     std::lock_guard lock(mutex_);
     rounds_.erase(round);
     return absl::OkStatus();
+  }
+
+  std::vector<RoundRecord> Rounds() const override { return {}; }
+  absl::Status ReadUpdates(const std::string& round, const OnUpdate& /*on_update*/) const override {
+    return RoundNotFound(round);
+  }
+  absl::StatusOr<std::string> ReadResult(const std::string& round) const override {
+    return RoundNotFound(round);
   }
 
  private:

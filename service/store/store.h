@@ -1,10 +1,12 @@
-// Where accepted updates live until their result is published. The store is the only commit point:
-// an update that Put() accepted is counted exactly once, and the store alone decides between
-// accepted, duplicate and conflict.
+// Where rounds and accepted updates live. The store is the only commit point: an update that Put()
+// accepted is counted exactly once, and the store alone decides between accepted, duplicate and
+// conflict. What a round's specification, an update's headers or a manifest say is the engine's
+// business: here they are byte strings, kept and given back.
 #ifndef SPARSEAGG_SERVICE_STORE_STORE_H_
 #define SPARSEAGG_SERVICE_STORE_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +25,14 @@ enum class Durability : uint8_t {
   kDurable = 2,  // a crash of the process and a loss of power
 };
 
+// Where a round is, as far as the store is concerned. Numbers are on disk: they never change.
+enum class RoundPhase : uint8_t {
+  kOpen = 1,
+  kClosed = 2,     // the accepted set is fixed
+  kPublished = 3,  // the result is stored
+  kAborted = 4,    // the updates are erased
+};
+
 // Identity of an accepted update. Key: (round, contributor); the first accepted wins.
 struct UpdateRecord {
   std::string round;
@@ -31,6 +41,12 @@ struct UpdateRecord {
   float weight = 1.0f;
   std::string digest;     // SHA-256 of weight, headers and payload, 32 bytes
   uint64_t sequence = 0;  // set by Put(): order of acceptance within the round, from 1
+};
+
+// What an update carries, kept until its round is published or aborted.
+struct UpdateContent {
+  std::string_view headers;                     // how to read the payload
+  std::span<const std::string_view> payload{};  // one byte string, in pieces
 };
 
 enum class PutOutcome : uint8_t {
@@ -43,36 +59,67 @@ struct PutResult {
   UpdateRecord record;  // as stored first
 };
 
-// Thread-safe.
+struct RoundRecord {
+  std::string name;
+  Durability durability = Durability::kMemory;
+  RoundPhase phase = RoundPhase::kOpen;
+  std::string description;  // as given to OpenRound()
+  std::string details;      // as given with the last change of the phase
+  std::string damage;       // set by Rounds(): why it cannot be trusted; empty: it can
+};
+
+// Thread-safe. Of a durable round, everything that a call did is on stable storage when it returns.
+// Besides the errors that are named: RESOURCE_EXHAUSTED (STORE_FULL) with a time to retry after,
+// when the disk is full and nothing was changed; DATA_LOSS (STORE_CORRUPT). A failed write or fsync
+// ends the process: what is on the disk is then unknown, and only the next start finds out.
 class UpdateStore {
  public:
   virtual ~UpdateStore() = default;
 
   virtual bool Supports(Durability durability) const = 0;
 
-  // Opens the books of a round. ALREADY_EXISTS when they are open.
-  virtual absl::Status OpenRound(const std::string& round, Durability durability) = 0;
+  // Opens the books of a round: name, durability and description count. ALREADY_EXISTS when
+  // they are open, INVALID_ARGUMENT (DURABILITY_UNSUPPORTED).
+  virtual absl::Status OpenRound(const RoundRecord& round) = 0;
 
-  // Accepts, recognises or refuses an update, atomically; durable on return when the round is.
-  // `payload` is the update's byte string in pieces. Refusals: NOT_FOUND (ROUND_NOT_FOUND),
+  // Accepts, recognises or refuses an update, atomically. Refusals: NOT_FOUND (ROUND_NOT_FOUND),
   // FAILED_PRECONDITION (ROUND_NOT_OPEN) after CloseRound unless it is a duplicate, ALREADY_EXISTS
   // (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT (DIGEST_CONFLICT).
   virtual absl::StatusOr<PutResult> Put(const UpdateRecord& record,
-                                        std::span<const std::string_view> payload) = 0;
+                                        const UpdateContent& content) = 0;
 
   // The stored update of a contributor, if any.
   virtual std::optional<UpdateRecord> Find(const std::string& round,
                                            const std::string& contributor) const = 0;
 
   // Fixes the accepted set: no Put() succeeds afterwards but a duplicate's. Returns it, ordered by
-  // contributor.
-  virtual absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round) = 0;
+  // contributor. Closing again changes nothing and returns the same.
+  virtual absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
+                                                               std::string_view details) = 0;
 
-  // Erases raw payloads (after publication) and keeps what is needed to recognise late retries.
+  // Keeps the result, a byte string in pieces. REQUIRES: closed.
+  virtual absl::Status PublishRound(const std::string& round, std::string_view details,
+                                    std::span<const std::string_view> result) = 0;
+  // Erases what the updates carried (after publication) and keeps what is needed to recognise late
+  // retries. May be called again after an error.
   virtual absl::Status ErasePayloads(const std::string& round) = 0;
+
+  // Erases every update and keeps the round. May be called again after an error.
+  virtual absl::Status AbortRound(const std::string& round, std::string_view details) = 0;
 
   // Erases everything about a round.
   virtual absl::Status EraseRound(const std::string& round) = 0;
+
+  // --- After a restart, before any other call: what was kept ---
+
+  virtual std::vector<RoundRecord> Rounds() const = 0;
+  using OnUpdate = std::function<absl::Status(const UpdateRecord&, std::string_view headers,
+                                              std::string_view payload)>;
+  // Every update of a round that is neither published nor aborted, in the order of acceptance; ends
+  // with the first error.
+  virtual absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const = 0;
+  // As given to PublishRound(). REQUIRES: published.
+  virtual absl::StatusOr<std::string> ReadResult(const std::string& round) const = 0;
 };
 
 // Keeps identities in memory and no payloads: the accumulators are the only copy of the values.

@@ -52,7 +52,7 @@ LIBRARIES = [
     ("std/iostream", r"iostream|fstream"),
     (
         "posix",
-        r"(sys|arpa|netinet|linux)/.*|(unistd|fcntl|signal|poll|dirent|termios|netdb|pthread|sched|pwd|spawn|malloc)\.h",
+        r"(sys|arpa|netinet|linux)/.*|(dlfcn|unistd|fcntl|signal|poll|dirent|termios|netdb|pthread|sched|pwd|spawn|malloc)\.h",
     ),
     ("intrinsics", r"(x86intrin|immintrin|nmmintrin|cpuid|arm_neon)\.h"),
     ("std", r"c?[a-z_0-9]+|(stdint|stddef|math|string|stdlib|stdio|errno|limits|time|float)\.h"),
@@ -78,6 +78,8 @@ DEPENDENCIES = [
         [*_LOW, "sparse", "proto", "proto/", "protobuf", "grpc", "service/engine", "service/store"],
     ),
     (r"service/store/.*", [*_LOW, "service/store", "openssl", "isa-l", "sqlite", "posix"]),
+    # What the store keeps of a round is JSON: for operators, and for later versions.
+    (r"service/engine/stored\.cc", [*_LOW, "sparse", "service/engine", "json"]),
     (r"service/engine/.*", [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]),
     (r"service/telemetry/.*", [*_LOW, "spdlog", "json", "posix", "service/telemetry"]),
     (

@@ -162,11 +162,20 @@ class TestClock {
 class TestEngine {
  public:
   explicit TestEngine(std::string_view backend = "cpu") : TestEngine(MakeBackend(backend)) {}
-  explicit TestEngine(std::unique_ptr<Backend> backend)
-      : backend_(std::move(backend)), store_(MakeMemoryStore()) {
+  using OpenStore = std::function<std::unique_ptr<UpdateStore>()>;
+  explicit TestEngine(std::unique_ptr<Backend> backend, OpenStore open_store = MakeMemoryStore)
+      : open_store_(std::move(open_store)), backend_(std::move(backend)), store_(open_store_()) {
     options.now = [this] { return clock.Now(); };
   }
   ~TestEngine() { clock.GoOn(); }
+
+  // As a new process would: only what is in the store is left.
+  absl::Status Restart() {
+    engine_.reset();
+    store_.reset();
+    store_ = open_store_();
+    return engine().Recover();
+  }
 
   TestClock clock;
   EngineOptions options;
@@ -219,6 +228,7 @@ class TestEngine {
   }
 
  private:
+  const OpenStore open_store_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<UpdateStore> store_;
   std::unique_ptr<Engine> engine_;

@@ -1,0 +1,42 @@
+// Rounds as they were, from what the store has kept. Accumulators are never stored: they are made
+// again from the accepted updates, and have the same bits.
+#ifndef SPARSEAGG_SERVICE_ENGINE_RESTORE_H_
+#define SPARSEAGG_SERVICE_ENGINE_RESTORE_H_
+
+#include "service/engine/admission.h"
+#include "service/engine/engine.h"
+#include "service/engine/round.h"
+
+namespace sparseagg {
+
+struct Restored {
+  CreateRoundArgs args;  // of the request that made the round
+  RestoredRound round;
+};
+
+class RoundRestorer {
+ public:
+  RoundRestorer(const EngineOptions& options, Backend& backend, UpdateStore& store,
+                Admission& aggregation)
+      : options_(options), backend_(backend), store_(store), aggregation_(aggregation) {}
+
+  // A round that is damaged is restored as ABORTED, with what is wrong as its failure. Other errors
+  // name the round.
+  absl::StatusOr<Restored> Restore(const RoundRecord& record) const;
+
+ private:
+  absl::Status RestoreInto(const RoundRecord& record, Restored& restored) const;
+  absl::Status FoldUpdates(const RoundRecord& record, RestoredRound& round) const;
+  absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers,
+                          std::string_view payload, RestoredRound& round) const;
+  absl::Status LoadResult(const RoundRecord& record, RestoredRound& round) const;
+
+  const EngineOptions& options_;
+  Backend& backend_;
+  UpdateStore& store_;
+  Admission& aggregation_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_RESTORE_H_

@@ -1,0 +1,233 @@
+#include "service/engine/stored.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+using nlohmann::json;
+using Time = std::chrono::system_clock::time_point;
+
+absl::Status Damaged(std::string_view what) {
+  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
+                   absl::StrCat("the stored ", std::string(what), " cannot be read"));
+}
+
+// What no UTF-8 text can hold is replaced: names are checked, but a failure may quote anything.
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Runs `read` on the parsed text; the library reports wrong types by exceptions.
+template <class Read>
+absl::Status Parse(std::string_view text, std::string_view what, Read read) {
+  try {
+    read(json::parse(text));
+    return absl::OkStatus();
+  } catch (const json::exception&) {
+    return Damaged(what);
+  }
+}
+
+int64_t Count(Time time) { return time.time_since_epoch().count(); }
+Time TimeOf(int64_t count) { return Time(Time::duration(count)); }
+
+json ToJson(const TensorSpec& spec) {
+  return {{"name", spec.name},
+          {"value_type", ValueTypeName(spec.value_type)},
+          {"dense_shape", spec.dense_shape},
+          {"sparse_dim", spec.sparse_dim},
+          {"op", spec.op},
+          {"integer_overflow", static_cast<int>(spec.integer_overflow)},
+          {"plan", spec.plan}};
+}
+
+TensorSpec ToSpec(const json& value) {
+  TensorSpec spec;
+  value.at("name").get_to(spec.name);
+  spec.value_type = ParseValueType(value.at("value_type").get<std::string>()).value_or(ValueType{});
+  value.at("dense_shape").get_to(spec.dense_shape);
+  value.at("sparse_dim").get_to(spec.sparse_dim);
+  value.at("op").get_to(spec.op);
+  spec.integer_overflow = static_cast<IntegerOverflow>(value.at("integer_overflow").get<int>());
+  spec.plan = value.value("plan", "");
+  return spec;
+}
+
+json ToJson(const Manifest& manifest) {
+  return {{"contributors", manifest.contributors},
+          {"total_weight", manifest.total_weight},
+          {"rejected", manifest.rejected},
+          {"duplicates", manifest.duplicates},
+          {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
+          {"result_digest", absl::BytesToHexString(manifest.result_digest)},
+          {"infinite_values", manifest.infinite_values},
+          {"publish_time", Count(manifest.publish_time)}};
+}
+
+Manifest ToManifest(const json& value) {
+  Manifest manifest;
+  value.at("contributors").get_to(manifest.contributors);
+  value.at("total_weight").get_to(manifest.total_weight);
+  value.at("rejected").get_to(manifest.rejected);
+  value.at("duplicates").get_to(manifest.duplicates);
+  manifest.updates_digest = absl::HexStringToBytes(value.at("updates_digest").get<std::string>());
+  manifest.result_digest = absl::HexStringToBytes(value.at("result_digest").get<std::string>());
+  value.at("infinite_values").get_to(manifest.infinite_values);
+  manifest.publish_time = TimeOf(value.at("publish_time").get<int64_t>());
+  return manifest;
+}
+
+std::optional<Time> OptionalTime(const json& value, const char* key) {
+  if (!value.contains(key)) return std::nullopt;
+  return TimeOf(value.at(key).get<int64_t>());
+}
+
+// Takes `bytes` from the front of `rest`.
+bool Take(std::string_view& rest, void* to, size_t bytes) {
+  if (rest.size() < bytes) return false;
+  if (bytes != 0) std::memcpy(to, rest.data(), bytes);
+  rest.remove_prefix(bytes);
+  return true;
+}
+
+}  // namespace
+
+std::string WriteDescription(const RoundDescription& description) {
+  json tensors = json::array();
+  for (const TensorSpec& spec : description.args.spec.tensors) tensors.push_back(ToJson(spec));
+  return Dump({{"round_id", description.args.round_id},
+               {"request_id", description.args.request_id},
+               {"durability", static_cast<int>(description.args.spec.durability)},
+               {"tensors", std::move(tensors)},
+               {"create_time", Count(description.create_time)}});
+}
+
+absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
+  RoundDescription description;
+  SPARSEAGG_RETURN_IF_ERROR(Parse(text, "description of a round", [&](const json& value) {
+    value.at("round_id").get_to(description.args.round_id);
+    value.at("request_id").get_to(description.args.request_id);
+    RoundSpec& spec = description.args.spec;
+    spec.durability = static_cast<Durability>(value.at("durability").get<int>());
+    for (const json& tensor : value.at("tensors")) spec.tensors.push_back(ToSpec(tensor));
+    description.create_time = TimeOf(value.at("create_time").get<int64_t>());
+  }));
+  return description;
+}
+
+std::string WriteDetails(const RoundSnapshot& books) {
+  json details = {{"contributors", books.contributors},
+                  {"bytes_received", books.bytes_received},
+                  {"failure", books.failure},
+                  {"tensors", json::array()}};
+  for (const TensorStatus& tensor : books.tensors) {
+    details["tensors"].push_back({{"name", tensor.name},
+                                  {"backend", tensor.backend},
+                                  {"plan", tensor.reduction.plan},
+                                  {"nnz_received", tensor.nnz_received},
+                                  {"nnz_result", tensor.nnz_result}});
+  }
+  if (books.seal_time) details["seal_time"] = Count(*books.seal_time);
+  if (books.publish_time) details["publish_time"] = Count(*books.publish_time);
+  if (books.manifest) details["manifest"] = ToJson(*books.manifest);
+  return Dump(details);
+}
+
+absl::Status ReadDetails(std::string_view text, RoundSnapshot& books) {
+  return Parse(text, "state of a round", [&](const json& value) {
+    value.at("contributors").get_to(books.contributors);
+    value.at("bytes_received").get_to(books.bytes_received);
+    value.at("failure").get_to(books.failure);
+    books.tensors.clear();
+    for (const json& tensor : value.at("tensors")) {
+      TensorStatus& status = books.tensors.emplace_back();
+      tensor.at("name").get_to(status.name);
+      tensor.at("backend").get_to(status.backend);
+      tensor.at("plan").get_to(status.reduction.plan);
+      tensor.at("nnz_received").get_to(status.nnz_received);
+      tensor.at("nnz_result").get_to(status.nnz_result);
+    }
+    books.seal_time = OptionalTime(value, "seal_time");
+    books.publish_time = OptionalTime(value, "publish_time");
+    if (value.contains("manifest")) books.manifest = ToManifest(value.at("manifest"));
+  });
+}
+
+std::string WriteHeaders(std::span<const EncodedHeader> headers) {
+  json list = json::array();
+  for (const EncodedHeader& header : headers) {
+    list.push_back({{"name", header.name},
+                    {"encoding", header.encoding},
+                    {"value_type", static_cast<int>(header.value_type)},
+                    {"dense_shape", header.dense_shape},
+                    {"sparse_dim", header.sparse_dim},
+                    {"index_type", static_cast<int>(header.index_type)},
+                    {"nnz", header.nnz},
+                    {"indices_bytes", header.indices_bytes},
+                    {"values_bytes", header.values_bytes}});
+  }
+  return Dump(list);
+}
+
+absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text) {
+  std::vector<EncodedHeader> headers;
+  SPARSEAGG_RETURN_IF_ERROR(Parse(text, "headers of an update", [&](const json& list) {
+    for (const json& value : list) {
+      EncodedHeader& header = headers.emplace_back();
+      value.at("name").get_to(header.name);
+      value.at("encoding").get_to(header.encoding);
+      header.value_type = static_cast<ValueType>(value.at("value_type").get<int>());
+      value.at("dense_shape").get_to(header.dense_shape);
+      value.at("sparse_dim").get_to(header.sparse_dim);
+      header.index_type = static_cast<IndexType>(value.at("index_type").get<int>());
+      value.at("nnz").get_to(header.nnz);
+      value.at("indices_bytes").get_to(header.indices_bytes);
+      value.at("values_bytes").get_to(header.values_bytes);
+    }
+  }));
+  return headers;
+}
+
+std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
+                                           std::vector<uint64_t>& sizes) {
+  sizes.clear();
+  for (const SparseTensor& tensor : tensors) sizes.push_back(tensor.nnz());
+  std::vector<std::string_view> pieces;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const SparseTensor& tensor = tensors[i];
+    pieces.emplace_back(reinterpret_cast<const char*>(&sizes[i]), sizeof(uint64_t));
+    pieces.emplace_back(reinterpret_cast<const char*>(tensor.indices.data()),
+                        tensor.indices.size() * sizeof(uint64_t));
+    pieces.emplace_back(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size());
+  }
+  return pieces;
+}
+
+absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes,
+                                                     const RoundSpec& spec) {
+  std::vector<SparseTensor> tensors;
+  for (const TensorSpec& tensor_spec : spec.tensors) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const ReduceSpec reduce, MakeReduceSpec(tensor_spec));
+    SparseTensor& tensor = tensors.emplace_back();
+    tensor.layout = ResultLayout(reduce);
+    uint64_t nnz = 0;
+    if (!Take(bytes, &nnz, sizeof(nnz))) return Damaged("result");
+    const uint64_t row_bytes = tensor.layout.row_bytes();
+    if (nnz > bytes.size() / (sizeof(uint64_t) + row_bytes)) return Damaged("result");
+    tensor.indices.resize(nnz);
+    tensor.values.resize(nnz * row_bytes);
+    Take(bytes, tensor.indices.data(), nnz * sizeof(uint64_t));
+    Take(bytes, tensor.values.data(), tensor.values.size());
+  }
+  if (!bytes.empty()) return Damaged("result");
+  return tensors;
+}
+
+}  // namespace sparseagg

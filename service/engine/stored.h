@@ -1,0 +1,41 @@
+// What the engine keeps in the store, as JSON: what a round is, what became of it, and how to read
+// the payload of an update. A field that is missing has its default, an unknown one is ignored, so
+// that a server can read what an earlier one wrote.
+#ifndef SPARSEAGG_SERVICE_ENGINE_STORED_H_
+#define SPARSEAGG_SERVICE_ENGINE_STORED_H_
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "service/engine/engine.h"
+
+namespace sparseagg {
+
+// All readers: DATA_LOSS (STORE_CORRUPT) for what the writer did not write.
+
+struct RoundDescription {
+  CreateRoundArgs args;  // normalised
+  std::chrono::system_clock::time_point create_time;
+};
+std::string WriteDescription(const RoundDescription& description);
+absl::StatusOr<RoundDescription> ReadDescription(std::string_view text);
+
+// Times, counts, manifest and failure of the books; the rest of `books` stays as it is.
+std::string WriteDetails(const RoundSnapshot& books);
+absl::Status ReadDetails(std::string_view text, RoundSnapshot& books);
+
+std::string WriteHeaders(std::span<const EncodedHeader> headers);
+absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text);
+
+// A result as one byte string: for each tensor nnz (u64), the indices, the values, little-endian.
+// The pieces point into `tensors` and `sizes`.
+std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
+                                           std::vector<uint64_t>& sizes);
+absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes, const RoundSpec& spec);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_STORED_H_

@@ -1,0 +1,74 @@
+#include "service/store/books.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// What a second update of a counted contributor is: a resend, other bytes under the same id, or
+// another update.
+absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateRecord& record) {
+  if (stored.update_id != record.update_id) {
+    return MakeError(
+        absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED",
+        absl::StrCat("contributor \"", record.contributor, "\" is counted already, with update \"",
+                     stored.update_id, "\"; one update for each contributor and round"));
+  }
+  if (stored.digest != record.digest) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT",
+        absl::StrCat("update \"", record.update_id, "\" of contributor \"", record.contributor,
+                     "\" was counted with other bytes; a resend must be the same"));
+  }
+  return PutResult{PutOutcome::kDuplicate, stored};
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record) const {
+  const auto stored = by_contributor_.find(record.contributor);
+  if (stored != by_contributor_.end()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(PutResult known, Recognise(stored->second, record));
+    return std::optional<PutResult>(std::move(known));
+  }
+  if (!open_) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
+                     absl::StrCat("round \"", record.round, "\" accepts no more updates"));
+  }
+  return std::optional<PutResult>();
+}
+
+void Books::Enter(UpdateRecord record) {
+  last_sequence_ = std::max(last_sequence_, record.sequence);
+  std::string contributor = record.contributor;
+  by_contributor_.emplace(std::move(contributor), std::move(record));
+}
+
+std::optional<UpdateRecord> Books::Find(const std::string& contributor) const {
+  const auto stored = by_contributor_.find(contributor);
+  if (stored == by_contributor_.end()) return std::nullopt;
+  return stored->second;
+}
+
+std::vector<UpdateRecord> Books::Records() const {
+  std::vector<UpdateRecord> records;
+  records.reserve(by_contributor_.size());
+  for (const auto& [contributor, record] : by_contributor_) records.push_back(record);
+  return records;
+}
+
+absl::Status RoundNotFound(const std::string& round) {
+  return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
+                   absl::StrCat("round \"", round, "\" does not exist"));
+}
+
+absl::Status RoundExists(const std::string& round) {
+  return MakeError(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
+                   absl::StrCat("round \"", round, "\" exists already"));
+}
+
+}  // namespace sparseagg

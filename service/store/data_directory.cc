@@ -1,0 +1,57 @@
+#include "service/store/data_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr uint64_t kFullRetryAfterMs = 1000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::string& path,
+                                                                   uint64_t free_bytes_min) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+        absl::StrCat("cannot make the data directory ", path, ": ", std::strerror(errno)));
+  }
+  const std::string file = absl::StrCat(path, "/LOCK");
+  const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                     absl::StrCat("cannot write ", file, ": ", std::strerror(errno)));
+  }
+  std::unique_ptr<DataDirectory> directory(new DataDirectory(path, free_bytes_min, lock));
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return directory;
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
+                   absl::StrCat("another process serves the data directory ", path,
+                                "; stop it, or give this one a directory of its own"));
+}
+
+DataDirectory::~DataDirectory() { close(lock_); }
+
+absl::Status DataDirectory::CheckRoom() const {
+  struct statvfs disk = {};
+  if (statvfs(path_.c_str(), &disk) != 0) return absl::OkStatus();
+  const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free_bytes >= free_bytes_min_) return absl::OkStatus();
+  return WithRetryAfter(
+      MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
+                absl::StrCat("the disk of the data directory has ", free_bytes,
+                             " bytes left; updates are taken from store-free-bytes-min = ",
+                             free_bytes_min_, " on")),
+      kFullRetryAfterMs);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,139 @@
+#include "service/store/payload_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/fatal.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr size_t kWriteBytes = size_t{1} << 20;
+constexpr uint64_t kFullRetryAfterMs = 1000;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+bool IsFull(int error) { return error == ENOSPC || error == EDQUOT; }
+
+// The errno of the first write that failed, or 0.
+int WriteAll(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t written = write(fd, data.data(), std::min(data.size(), kWriteBytes));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+absl::Status Damaged(const std::string& path, std::string_view how) {
+  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
+                   absl::StrCat(path, " ", std::string(how)));
+}
+
+std::optional<uint64_t> NumberOf(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+void SyncFolder(const std::string& folder) {
+  const Descriptor fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || fsync(fd.get()) != 0) EndProcess(folder, std::strerror(errno));
+}
+
+absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                     absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(errno)));
+  }
+  std::unique_ptr<PayloadFiles> files(new PayloadFiles(folder));
+  for (const uint64_t number : files->List()) {
+    files->last_ = std::max<uint64_t>(files->last_, number);
+  }
+  return files;
+}
+
+std::string PayloadFiles::PathOf(uint64_t number) const {
+  return absl::StrCat(folder_, "/", number);
+}
+
+absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> pieces) {
+  const uint64_t number = ++last_;
+  const std::string path = PathOf(number);
+  const Descriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  int error = fd.get() < 0 ? errno : 0;
+  for (const std::string_view piece : pieces) {
+    if (error == 0) error = WriteAll(fd.get(), piece);
+  }
+  if (error == 0 && fdatasync(fd.get()) != 0) {
+    error = errno;
+    if (!IsFull(error)) EndProcess(path, std::strerror(error));
+  }
+  if (error == 0) return number;
+  if (fd.get() >= 0) unlink(path.c_str());
+  if (!IsFull(error)) EndProcess(path, std::strerror(error));
+  return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
+                                  "the disk of the data directory is full; nothing was changed"),
+                        kFullRetryAfterMs);
+}
+
+absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) const {
+  const std::string path = PathOf(number);
+  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return Damaged(path, std::strerror(errno));
+  struct stat found = {};
+  if (fstat(fd.get(), &found) != 0) return Damaged(path, std::strerror(errno));
+  if (static_cast<uint64_t>(found.st_size) != bytes) {
+    return Damaged(path, absl::StrCat("has ", found.st_size, " bytes, stored were ", bytes));
+  }
+  std::string data(bytes, '\0');
+  for (uint64_t at = 0; at < bytes;) {
+    const ssize_t got = pread(fd.get(), data.data() + at, bytes - at, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Damaged(path, got == 0 ? "became shorter" : std::strerror(errno));
+    at += static_cast<uint64_t>(got);
+  }
+  return data;
+}
+
+void PayloadFiles::Delete(uint64_t number) const { unlink(PathOf(number).c_str()); }
+
+std::vector<uint64_t> PayloadFiles::List() const {
+  std::vector<uint64_t> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
+    if (const auto number = NumberOf(entry.path())) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+}  // namespace sparseagg

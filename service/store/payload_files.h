@@ -1,0 +1,49 @@
+// Byte strings that are too large for the database: a file each, written once, synced before a row
+// of the database names it, read whole, deleted. A file that no row names is left over from a
+// crash.
+#ifndef SPARSEAGG_SERVICE_STORE_PAYLOAD_FILES_H_
+#define SPARSEAGG_SERVICE_STORE_PAYLOAD_FILES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sparseagg {
+
+// Makes the names in a folder durable. Ends the process when that fails (fatal.h).
+void SyncFolder(const std::string& folder);
+
+// Thread-safe, but for calls about the same file.
+class PayloadFiles {
+ public:
+  // FAILED_PRECONDITION (STORE_UNUSABLE).
+  static absl::StatusOr<std::unique_ptr<PayloadFiles>> Open(const std::string& folder);
+
+  // Writes and syncs a new file, and returns its number, never 0. The name is durable after
+  // Sync(). RESOURCE_EXHAUSTED (STORE_FULL): nothing is left behind.
+  absl::StatusOr<uint64_t> Write(std::span<const std::string_view> pieces);
+  void Sync() const { SyncFolder(folder_); }
+
+  // DATA_LOSS (STORE_CORRUPT) when the file is not there or not of `bytes` bytes.
+  absl::StatusOr<std::string> Read(uint64_t number, uint64_t bytes) const;
+  void Delete(uint64_t number) const;
+  std::vector<uint64_t> List() const;
+
+ private:
+  explicit PayloadFiles(std::string folder) : folder_(std::move(folder)) {}
+  std::string PathOf(uint64_t number) const;
+
+  const std::string folder_;
+  std::atomic<uint64_t> last_ = 0;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_PAYLOAD_FILES_H_

@@ -1,0 +1,381 @@
+#include "service/store/tables.h"
+
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/crc32c.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// Longer byte strings go to files: above this the database writes everything twice (log and page)
+// for nothing, below it a file of its own costs more than it saves.
+constexpr uint64_t kInlineBytesMax = uint64_t{128} << 10;
+
+constexpr int64_t kApplicationId = 0x53414747;  // "SAGG"
+constexpr int64_t kSchemaVersion = 1;
+
+constexpr const char* kSchema = R"(
+CREATE TABLE rounds(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, phase INTEGER NOT NULL,
+  description BLOB NOT NULL, details BLOB NOT NULL, crc32c INTEGER NOT NULL);
+CREATE TABLE updates(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, contributor TEXT NOT NULL,
+  update_id TEXT NOT NULL, weight REAL NOT NULL, digest BLOB NOT NULL, sequence INTEGER NOT NULL,
+  crc32c INTEGER NOT NULL);
+CREATE UNIQUE INDEX contributors ON updates(round, contributor);
+CREATE TABLE contents(
+  id INTEGER PRIMARY KEY, headers BLOB NOT NULL, bytes INTEGER NOT NULL, file INTEGER NOT NULL,
+  data BLOB NOT NULL, crc32c INTEGER NOT NULL);
+CREATE TABLE results(
+  round INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, file INTEGER NOT NULL, data BLOB NOT NULL,
+  crc32c INTEGER NOT NULL);
+PRAGMA application_id=1396787015;
+PRAGMA user_version=1;
+)";
+static_assert(kApplicationId == 1396787015 && kSchemaVersion == 1);
+
+// CRC-32C of columns one after the other; a byte string with its length first, so that no two rows
+// have the same bytes.
+class RowChecksum {
+ public:
+  RowChecksum& Integer(uint64_t value) {
+    crc32c_ = Crc32c({reinterpret_cast<const char*>(&value), sizeof(value)}, crc32c_);
+    return *this;
+  }
+  RowChecksum& Bytes(std::string_view bytes) {
+    Integer(bytes.size());
+    crc32c_ = Crc32c(bytes, crc32c_);
+    return *this;
+  }
+  int64_t value() const { return crc32c_; }
+
+ private:
+  uint32_t crc32c_ = 0;
+};
+
+int64_t ChecksumOf(int64_t id, const RoundRecord& round) {
+  return RowChecksum()
+      .Integer(static_cast<uint64_t>(id))
+      .Bytes(round.name)
+      .Integer(static_cast<uint64_t>(round.phase))
+      .Bytes(round.description)
+      .Bytes(round.details)
+      .value();
+}
+
+int64_t ChecksumOf(int64_t round, const UpdateRecord& update) {
+  return RowChecksum()
+      .Integer(static_cast<uint64_t>(round))
+      .Bytes(update.contributor)
+      .Bytes(update.update_id)
+      .Integer(std::bit_cast<uint32_t>(update.weight))
+      .Bytes(update.digest)
+      .Integer(update.sequence)
+      .value();
+}
+
+int64_t ContentChecksum(int64_t id, std::string_view headers, uint64_t bytes, uint64_t file,
+                        uint32_t payload_crc32c) {
+  return RowChecksum()
+      .Integer(static_cast<uint64_t>(id))
+      .Bytes(headers)
+      .Integer(bytes)
+      .Integer(file)
+      .Integer(payload_crc32c)
+      .value();
+}
+
+absl::Status Damaged(std::string_view what) {
+  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
+                   absl::StrCat("the stored ", std::string(what), " is damaged"));
+}
+
+std::string NameOf(const UpdateRecord& update) {
+  return absl::StrCat("update of contributor \"", update.contributor, "\" in round \"",
+                      update.round, "\"");
+}
+
+// Columns: contributor, update_id, weight, digest, sequence, crc32c.
+absl::StatusOr<UpdateRecord> RecordOf(const Query& row, int64_t round, const std::string& name) {
+  UpdateRecord update;
+  update.round = name;
+  update.contributor = row.blob(0);
+  update.update_id = row.blob(1);
+  update.weight = static_cast<float>(row.real(2));
+  update.digest = row.blob(3);
+  update.sequence = static_cast<uint64_t>(row.integer(4));
+  if (ChecksumOf(round, update) != row.integer(5)) return Damaged(NameOf(update));
+  return update;
+}
+
+}  // namespace
+
+absl::Status Tables::Prepare() {
+  int64_t application = 0;
+  int64_t version = 0;
+  int64_t tables = 0;
+  {
+    Query query(database_,
+                "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema) "
+                "FROM pragma_application_id a, pragma_user_version v");
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (found) {
+      application = query.integer(0);
+      version = query.integer(1);
+      tables = query.integer(2);
+    }
+  }
+  if (tables == 0) {
+    return Transact([this] { return database_.Run(kSchema); });
+  }
+  if (application == kApplicationId && version == kSchemaVersion) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "STORE_VERSION",
+      application != kApplicationId
+          ? "the database in the data directory was not made by sparseagg"
+          : absl::StrCat("the data directory has version ", version, ", this server reads version ",
+                         kSchemaVersion, "; start the version that wrote it"));
+}
+
+absl::Status Tables::Check() {
+  Query query(database_, "PRAGMA quick_check(1)");
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Step());
+  if (found && query.blob(0) == "ok") return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kDataLoss, "STORE_CORRUPT",
+      absl::StrCat("the database is damaged: ", found ? std::string(query.blob(0)) : "no answer"));
+}
+
+absl::Status Tables::Checkpoint() {
+  Query query(database_, "PRAGMA wal_checkpoint(TRUNCATE)");
+  return query.Step().status();
+}
+
+absl::Status Tables::Transact(const std::function<absl::Status()>& work) {
+  SPARSEAGG_RETURN_IF_ERROR(database_.Run("BEGIN IMMEDIATE"));
+  absl::Status status = work();
+  if (status.ok()) status = database_.Run("COMMIT");
+  if (!status.ok()) database_.Rollback();
+  return status;
+}
+
+absl::StatusOr<Placed> Tables::Place(std::span<const std::string_view> pieces) {
+  Placed placed;
+  for (const std::string_view piece : pieces) {
+    placed.bytes += piece.size();
+    placed.payload_crc32c = Crc32c(piece, placed.payload_crc32c);
+  }
+  if (placed.bytes > kInlineBytesMax) {
+    SPARSEAGG_ASSIGN_OR_RETURN(placed.file, files_.Write(pieces));
+    return placed;
+  }
+  placed.data.reserve(placed.bytes);
+  for (const std::string_view piece : pieces) placed.data.append(piece);
+  return placed;
+}
+
+absl::StatusOr<std::string> Tables::Fetch(std::string_view data, uint64_t file,
+                                          uint64_t bytes) const {
+  if (file != 0) return files_.Read(file, bytes);
+  return std::string(data);
+}
+
+// --- Rounds ---
+
+absl::StatusOr<int64_t> Tables::InsertRound(const RoundRecord& round) {
+  int64_t id = 0;
+  {
+    Query query(database_,
+                "INSERT INTO rounds(name, phase, description, details, crc32c) "
+                "VALUES(?, ?, ?, ?, 0)");
+    SPARSEAGG_RETURN_IF_ERROR(query.Text(round.name)
+                                  .Integer(static_cast<int64_t>(round.phase))
+                                  .Blob(round.description)
+                                  .Blob(round.details)
+                                  .Done());
+    id = database_.last_insert_id();
+  }
+  SPARSEAGG_RETURN_IF_ERROR(ChangeRound(id, round));
+  return id;
+}
+
+absl::Status Tables::ChangeRound(int64_t id, const RoundRecord& round) {
+  Query query(database_, "UPDATE rounds SET phase = ?, details = ?, crc32c = ? WHERE id = ?");
+  return query.Integer(static_cast<int64_t>(round.phase))
+      .Blob(round.details)
+      .Integer(ChecksumOf(id, round))
+      .Integer(id)
+      .Done();
+}
+
+absl::StatusOr<std::vector<StoredRound>> Tables::Rounds() {
+  std::vector<StoredRound> rounds;
+  Query row(database_,
+            "SELECT id, name, phase, description, details, crc32c FROM rounds ORDER BY id");
+  while (true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) return rounds;
+    StoredRound round;
+    round.id = row.integer(0);
+    round.record = {.name = std::string(row.blob(1)),
+                    .durability = Durability::kDurable,
+                    .phase = static_cast<RoundPhase>(row.integer(2)),
+                    .description = std::string(row.blob(3)),
+                    .details = std::string(row.blob(4))};
+    if (ChecksumOf(round.id, round.record) != row.integer(5)) {
+      round.record.damage = absl::StrCat("the row of round \"", round.record.name, "\" is damaged");
+    }
+    rounds.push_back(std::move(round));
+  }
+}
+
+absl::Status Tables::DeleteRound(int64_t id) {
+  Query result(database_, "DELETE FROM results WHERE round = ?");
+  SPARSEAGG_RETURN_IF_ERROR(result.Integer(id).Done());
+  Query round(database_, "DELETE FROM rounds WHERE id = ?");
+  return round.Integer(id).Done();
+}
+
+// --- Updates ---
+
+absl::Status Tables::InsertUpdate(int64_t round, const UpdateRecord& update,
+                                  std::string_view headers, const Placed& payload) {
+  int64_t id = 0;
+  {
+    Query query(database_,
+                "INSERT INTO updates(round, contributor, update_id, weight, digest, sequence, "
+                "crc32c) VALUES(?, ?, ?, ?, ?, ?, ?)");
+    SPARSEAGG_RETURN_IF_ERROR(query.Integer(round)
+                                  .Text(update.contributor)
+                                  .Text(update.update_id)
+                                  .Real(update.weight)
+                                  .Blob(update.digest)
+                                  .Integer(static_cast<int64_t>(update.sequence))
+                                  .Integer(ChecksumOf(round, update))
+                                  .Done());
+    id = database_.last_insert_id();
+  }
+  Query query(database_,
+              "INSERT INTO contents(id, headers, bytes, file, data, crc32c) "
+              "VALUES(?, ?, ?, ?, ?, ?)");
+  return query.Integer(id)
+      .Blob(headers)
+      .Integer(static_cast<int64_t>(payload.bytes))
+      .Integer(static_cast<int64_t>(payload.file))
+      .Blob(payload.data)
+      .Integer(ContentChecksum(id, headers, payload.bytes, payload.file, payload.payload_crc32c))
+      .Done();
+}
+
+absl::Status Tables::ReadRecords(int64_t round, const std::string& name,
+                                 const std::function<void(UpdateRecord)>& on_record) {
+  Query row(database_,
+            "SELECT contributor, update_id, weight, digest, sequence, crc32c FROM updates "
+            "WHERE round = ? ORDER BY id");
+  row.Integer(round);
+  while (true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) return absl::OkStatus();
+    SPARSEAGG_ASSIGN_OR_RETURN(UpdateRecord update, RecordOf(row, round, name));
+    on_record(std::move(update));
+  }
+}
+
+absl::Status Tables::ReadUpdates(int64_t round, const std::string& name,
+                                 const UpdateStore::OnUpdate& on_update) {
+  Query row(database_,
+            "SELECT u.contributor, u.update_id, u.weight, u.digest, u.sequence, u.crc32c, u.id, "
+            "c.headers, c.bytes, c.file, c.data, c.crc32c "
+            "FROM updates u LEFT JOIN contents c ON c.id = u.id WHERE u.round = ? ORDER BY u.id");
+  row.Integer(round);
+  while (true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) return absl::OkStatus();
+    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateRecord update, RecordOf(row, round, name));
+    if (row.is_null(7)) return Damaged(NameOf(update));
+    const std::string_view headers = row.blob(7);
+    const auto bytes = static_cast<uint64_t>(row.integer(8));
+    const auto file = static_cast<uint64_t>(row.integer(9));
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string payload, Fetch(row.blob(10), file, bytes));
+    if (payload.size() != bytes ||
+        ContentChecksum(row.integer(6), headers, bytes, file, Crc32c(payload)) != row.integer(11)) {
+      return Damaged(NameOf(update));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(on_update(update, headers, payload));
+  }
+}
+
+absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {
+  std::vector<ContentPlace> places;
+  Query row(database_,
+            "SELECT c.id, c.file FROM updates u JOIN contents c ON c.id = u.id WHERE u.round = ?");
+  row.Integer(round);
+  while (true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) return places;
+    places.push_back({row.integer(0), static_cast<uint64_t>(row.integer(1))});
+  }
+}
+
+absl::Status Tables::DeleteContents(std::span<const ContentPlace> places) {
+  for (const ContentPlace& place : places) {
+    Query query(database_, "DELETE FROM contents WHERE id = ?");
+    SPARSEAGG_RETURN_IF_ERROR(query.Integer(place.update).Done());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tables::DeleteUpdates(int64_t round) {
+  Query query(database_, "DELETE FROM updates WHERE round = ?");
+  return query.Integer(round).Done();
+}
+
+// --- Results ---
+
+absl::Status Tables::InsertResult(int64_t round, const Placed& result) {
+  Query query(database_,
+              "INSERT INTO results(round, bytes, file, data, crc32c) VALUES(?, ?, ?, ?, ?)");
+  return query.Integer(round)
+      .Integer(static_cast<int64_t>(result.bytes))
+      .Integer(static_cast<int64_t>(result.file))
+      .Blob(result.data)
+      .Integer(ContentChecksum(round, {}, result.bytes, result.file, result.payload_crc32c))
+      .Done();
+}
+
+absl::StatusOr<std::string> Tables::ReadResult(int64_t round) {
+  Query row(database_, "SELECT bytes, file, data, crc32c FROM results WHERE round = ?");
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Integer(round).Step());
+  if (!found) return Damaged("result");
+  const auto bytes = static_cast<uint64_t>(row.integer(0));
+  const auto file = static_cast<uint64_t>(row.integer(1));
+  SPARSEAGG_ASSIGN_OR_RETURN(std::string result, Fetch(row.blob(2), file, bytes));
+  if (result.size() != bytes ||
+      ContentChecksum(round, {}, bytes, file, Crc32c(result)) != row.integer(3)) {
+    return Damaged("result");
+  }
+  return result;
+}
+
+absl::StatusOr<uint64_t> Tables::ResultFile(int64_t round) {
+  Query row(database_, "SELECT file FROM results WHERE round = ?");
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Integer(round).Step());
+  return found ? static_cast<uint64_t>(row.integer(0)) : 0;
+}
+
+absl::StatusOr<std::vector<uint64_t>> Tables::Files() {
+  std::vector<uint64_t> files;
+  Query row(database_,
+            "SELECT file FROM contents WHERE file > 0 UNION SELECT file FROM results "
+            "WHERE file > 0 ORDER BY file");
+  while (true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) return files;
+    files.push_back(static_cast<uint64_t>(row.integer(0)));
+  }
+}
+
+}  // namespace sparseagg

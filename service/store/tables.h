@@ -1,0 +1,101 @@
+// The tables of the durable store. Every row carries a CRC-32C of its columns and of the bytes it
+// stands for, since SQLite does not check what it reads. A long byte string lies in a file of its
+// own (payload_files.h) and its row has the number.
+//
+//   rounds    a round                                     erased by EraseRound()
+//   updates   who was counted, with what: the books       erased with the round, or when aborted
+//   contents  what an update carried                      erased when published or aborted
+//   results   the result of a published round             erased with the round
+#ifndef SPARSEAGG_SERVICE_STORE_TABLES_H_
+#define SPARSEAGG_SERVICE_STORE_TABLES_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/store/database.h"
+#include "service/store/payload_files.h"
+#include "service/store/store.h"
+
+namespace sparseagg {
+
+// A byte string on its way into a table: in one piece, or in a file that is written already.
+struct Placed {
+  uint64_t bytes = 0;
+  uint64_t file = 0;            // 0: it is `data`
+  std::string data;             // when it is short
+  uint32_t payload_crc32c = 0;  // of the byte string
+};
+
+struct StoredRound {
+  int64_t id = 0;
+  RoundRecord record;
+};
+
+// Where the content of an update is.
+struct ContentPlace {
+  int64_t update = 0;
+  uint64_t file = 0;
+};
+
+// Thread-compatible. Writes belong into a transaction of the caller's.
+class Tables {
+ public:
+  Tables(Database& database, PayloadFiles& files) : database_(database), files_(files) {}
+
+  // Makes the tables of a new database. FAILED_PRECONDITION (STORE_VERSION) for one that a newer
+  // version made or that is no store.
+  absl::Status Prepare();
+  // DATA_LOSS (STORE_CORRUPT) when the database is damaged in its structure.
+  absl::Status Check();
+  // Moves everything committed into the database proper and empties the log.
+  absl::Status Checkpoint();
+
+  // Runs `work` as one transaction.
+  absl::Status Transact(const std::function<absl::Status()>& work);
+
+  // Puts a byte string where it belongs: short ones are copied, long ones written to a file.
+  // Thread-safe, also beside the rest.
+  absl::StatusOr<Placed> Place(std::span<const std::string_view> pieces);
+
+  absl::StatusOr<int64_t> InsertRound(const RoundRecord& round);
+  absl::Status ChangeRound(int64_t id, const RoundRecord& round);
+  absl::StatusOr<std::vector<StoredRound>> Rounds();
+
+  absl::Status InsertUpdate(int64_t round, const UpdateRecord& update, std::string_view headers,
+                            const Placed& payload);
+  // The books of a round, in the order of acceptance. DATA_LOSS for a row that cannot be trusted.
+  absl::Status ReadRecords(int64_t round, const std::string& name,
+                           const std::function<void(UpdateRecord)>& on_record);
+  // With what the updates carried; REQUIRES: not erased.
+  absl::Status ReadUpdates(int64_t round, const std::string& name,
+                           const UpdateStore::OnUpdate& on_update);
+  absl::StatusOr<std::vector<ContentPlace>> Contents(int64_t round);
+  absl::Status DeleteContents(std::span<const ContentPlace> places);
+  absl::Status DeleteUpdates(int64_t round);
+
+  absl::Status InsertResult(int64_t round, const Placed& result);
+  absl::StatusOr<std::string> ReadResult(int64_t round);
+  // The file of the result, or 0.
+  absl::StatusOr<uint64_t> ResultFile(int64_t round);
+  // The row of the round and of its result.
+  absl::Status DeleteRound(int64_t id);
+
+  // Files that rows name.
+  absl::StatusOr<std::vector<uint64_t>> Files();
+
+ private:
+  absl::StatusOr<std::string> Fetch(std::string_view data, uint64_t file, uint64_t bytes) const;
+
+  Database& database_;
+  PayloadFiles& files_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_TABLES_H_

@@ -1,0 +1,120 @@
+// kill -9 of the real server under load: every receipt that a client holds is honoured after the
+// restart, and every update is in the sum once. Client i adds 1 at coordinate i, so the result says
+// by itself who was counted how often.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sparse/status.h"
+#include "tests/e2e/server_process.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_client.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::ServerProcess;
+using testing::TestClient;
+using testing::VectorEntries;
+using testing::VectorUpdate;
+
+constexpr int64_t kSize = 1'000'000;
+
+std::vector<std::string> Arguments(const std::string& data_dir) {
+  return {"--data-dir", data_dir, "--store-free-bytes-min", "0"};
+}
+
+v1::SubmitUpdateRequest UpdateOf(int64_t client) {
+  return VectorUpdate("rounds/r", std::to_string(client), VectorEntries("t", kSize, {client}, {1}));
+}
+
+TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
+  testing::TemporaryFolder folder;
+  constexpr int kKills = 5;
+  constexpr int kThreads = 4;
+  std::mt19937 random(3);
+  std::vector<int64_t> acknowledged;
+  std::vector<int64_t> unknown;  // sent, not answered
+  auto server = std::make_unique<ServerProcess>(Arguments(folder.path()));
+  {
+    TestClient client(testing::NewChannel(server->address()));
+    ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
+  }
+  std::atomic<int64_t> next_client = 0;
+  for (int kill_number = 0; kill_number < kKills; ++kill_number) {
+    std::vector<std::vector<int64_t>> acks(kThreads);
+    std::vector<int64_t> open(kThreads, -1);
+    std::vector<std::thread> threads;
+    std::atomic<int> total = 0;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        TestClient client(testing::NewChannel(server->address()));
+        while (true) {
+          open[t] = next_client++;
+          const auto receipt = client.Submit(UpdateOf(open[t]));
+          if (!receipt.ok()) return;
+          EXPECT_EQ(receipt->durability(), v1::DURABILITY_DURABLE);
+          acks[t].push_back(open[t]);
+          ++total;
+          total.notify_all();
+        }
+      });
+    }
+    const int enough = static_cast<int>(20 + random() % 200);
+    for (int seen = total; seen < enough; seen = total) total.wait(seen);
+    server->Signal(SIGKILL);
+    EXPECT_EQ(server->Wait(), 128 + SIGKILL);
+    for (std::thread& thread : threads) thread.join();
+    for (int t = 0; t < kThreads; ++t) {
+      acknowledged.insert(acknowledged.end(), acks[t].begin(), acks[t].end());
+      unknown.push_back(open[t]);
+    }
+    server = std::make_unique<ServerProcess>(Arguments(folder.path()));
+    ASSERT_FALSE(server->address().empty()) << server->log();
+  }
+
+  TestClient client(testing::NewChannel(server->address()));
+  // A client that had no answer asks again, with the same update: it counts once, either way.
+  for (const int64_t id : unknown) {
+    const auto receipt = client.Submit(UpdateOf(id));
+    ASSERT_TRUE(receipt.ok()) << receipt.status();
+  }
+  const auto repeated = client.Submit(UpdateOf(acknowledged.front()));
+  ASSERT_TRUE(repeated.ok()) << repeated.status();
+  EXPECT_TRUE(repeated->duplicate());
+  ASSERT_TRUE(client.Publish("rounds/r").ok());
+  const auto check = [&](TestClient& reader) {
+    const auto answer = reader.Aggregate("rounds/r");
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    const auto values = testing::ArrayOf<float>(answer->values());
+    EXPECT_EQ(values.size(), acknowledged.size() + unknown.size());
+    for (const float value : values) EXPECT_EQ(value, 1.0f);
+  };
+  check(client);
+  server->Signal(SIGKILL);
+  server->Wait();
+  server = std::make_unique<ServerProcess>(Arguments(folder.path()));
+  TestClient reader(testing::NewChannel(server->address()));
+  check(reader);
+}
+
+TEST(CrashTest, ASecondServerOnTheSameDataIsRefused) {
+  testing::TemporaryFolder folder;
+  ServerProcess first(Arguments(folder.path()));
+  ASSERT_FALSE(first.address().empty());
+  ServerProcess second(Arguments(folder.path()));
+  EXPECT_TRUE(second.address().empty());
+  EXPECT_NE(second.Wait(), 0);
+  EXPECT_THAT(second.log(), ::testing::HasSubstr("STORE_IN_USE"));
+}
+
+}  // namespace
+}  // namespace sparseagg

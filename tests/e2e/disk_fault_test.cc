@@ -1,0 +1,161 @@
+// The real server on a disk that fails (disk_faults.cc): no receipt is lost, nothing is half done.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "service/store/fatal.h"
+#include "sparse/status.h"
+#include "tests/e2e/server_process.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_client.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::ServerProcess;
+using testing::TestClient;
+using testing::VectorEntries;
+
+constexpr int64_t kSize = 1'000'000;
+
+class DiskFaultTest : public ::testing::Test {
+ protected:
+  ~DiskFaultTest() override { Unset(); }
+
+  std::string data() const { return folder_.path() + "/data"; }
+  std::string full_flag() const { return folder_.path() + "/full"; }
+  std::vector<std::string> Arguments() const {
+    return {"--data-dir", data(), "--store-free-bytes-min", "0"};
+  }
+  // Lets the disk be full for files whose path holds `text`, until the flag is removed.
+  void Fill(const std::string& text) const {
+    std::ofstream(full_flag() + ".tmp") << text;
+    std::filesystem::rename(full_flag() + ".tmp", full_flag());
+  }
+  // For the servers that are started from now on.
+  void Set(int sync_fails) const {
+    setenv("LD_PRELOAD", SPARSEAGG_DISK_FAULTS, 1);
+    setenv("SPARSEAGG_FAULT_DIR", data().c_str(), 1);
+    setenv("SPARSEAGG_FULL_FLAG", full_flag().c_str(), 1);
+    if (sync_fails > 0) setenv("SPARSEAGG_SYNC_FAILS", std::to_string(sync_fails).c_str(), 1);
+  }
+  void Unset() const {
+    for (const char* name :
+         {"LD_PRELOAD", "SPARSEAGG_FAULT_DIR", "SPARSEAGG_FULL_FLAG", "SPARSEAGG_SYNC_FAILS"}) {
+      unsetenv(name);
+    }
+  }
+
+  // Client i adds 1 to coordinates i, and to `more` others that nobody else touches.
+  v1::SubmitUpdateRequest UpdateOf(int64_t client, int more = 0) const {
+    std::vector<int64_t> rows = {client};
+    for (int i = 0; i < more; ++i) rows.push_back(1000 + client * 50'000 + i);
+    return testing::VectorUpdate(
+        "rounds/r", std::to_string(client),
+        VectorEntries("t", kSize, rows, std::vector<float>(rows.size(), 1.0f)));
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(DiskFaultTest, AFailedSyncEndsTheServerBeforeTheReceiptAndLosesNone) {
+  int failed = 0;
+  // Those of the start come first; the number that they take is not ours to know.
+  for (int sync_fails = 1; sync_fails <= 40; sync_fails += 3) {
+    std::filesystem::remove_all(data());
+    std::vector<int64_t> acknowledged;
+    Set(sync_fails);
+    {
+      ServerProcess server(Arguments());
+      Unset();
+      if (!server.address().empty()) {
+        TestClient client(testing::NewChannel(server.address()));
+        absl::Status status = client.Create(testing::VectorRound("t", kSize), "r").status();
+        // Every third is large enough for a file of its own.
+        for (int64_t i = 0; status.ok() && i < 18; ++i) {
+          status = client.Submit(UpdateOf(i, i % 3 == 0 ? 20'000 : 0)).status();
+          if (status.ok()) acknowledged.push_back(i);
+        }
+        if (!status.ok()) {
+          EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+          EXPECT_EQ(server.Wait(), kStoreFailedExit);
+          ++failed;
+        }
+      } else {
+        EXPECT_EQ(server.Wait(), kStoreFailedExit) << server.log();
+        ++failed;
+      }
+    }
+    ServerProcess server(Arguments());
+    ASSERT_FALSE(server.address().empty()) << server.log();
+    TestClient client(testing::NewChannel(server.address()));
+    for (const int64_t i : acknowledged) {
+      const auto receipt = client.Submit(UpdateOf(i, i % 3 == 0 ? 20'000 : 0));
+      ASSERT_TRUE(receipt.ok()) << "sync " << sync_fails << ": " << receipt.status();
+      EXPECT_TRUE(receipt->duplicate()) << "sync " << sync_fails << " lost update " << i;
+    }
+  }
+  EXPECT_GE(failed, 8);
+}
+
+TEST_F(DiskFaultTest, AFullDiskIsARefusalAndWorkGoesOnWhenThereIsRoomAgain) {
+  Set(0);
+  ServerProcess server(Arguments());
+  Unset();
+  ASSERT_FALSE(server.address().empty()) << server.log();
+  TestClient client(testing::NewChannel(server.address()));
+  ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
+  ASSERT_TRUE(client.Submit(UpdateOf(1)).ok());
+  ASSERT_TRUE(client.Submit(UpdateOf(2, 20'000)).ok());
+
+  Fill("");
+  for (const int more : {0, 20'000}) {
+    const auto refused = client.Submit(UpdateOf(3, more));
+    EXPECT_EQ(ErrorReason(refused.status()), "STORE_FULL") << refused.status();
+    EXPECT_GT(RetryAfterMs(refused.status()), 0u);
+  }
+  EXPECT_EQ(ErrorReason(client.Create(testing::VectorRound("t", 9), "other").status()),
+            "STORE_FULL");
+  EXPECT_EQ(ErrorReason(client.Seal("rounds/r").status()), "STORE_FULL");
+  EXPECT_TRUE(client.Submit(UpdateOf(1))->duplicate());  // needs no room
+  std::filesystem::remove(full_flag());
+  EXPECT_TRUE(client.Submit(UpdateOf(3)).ok());
+  const auto published = client.Publish("rounds/r");
+  ASSERT_TRUE(published.ok()) << published.status();
+  EXPECT_EQ(published->contributors(), 3u);
+}
+
+TEST_F(DiskFaultTest, ASealedRoundWaitsForRoomForItsResult) {
+  Set(0);
+  ServerProcess server(Arguments());
+  Unset();
+  ASSERT_FALSE(server.address().empty()) << server.log();
+  TestClient client(testing::NewChannel(server.address()));
+  ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
+  for (int64_t i = 0; i < 15; ++i) ASSERT_TRUE(client.Submit(UpdateOf(i, 20'000)).ok());
+  Fill("/payloads/");  // the result is too long for the database
+  ASSERT_TRUE(client.Seal("rounds/r").ok());
+  v1::WaitRoundRequest wait;
+  wait.set_name("rounds/r");
+  wait.mutable_timeout()->set_nanos(300'000'000);
+  EXPECT_EQ(client.Wait(wait)->state(), v1::ROUND_STATE_SEALED);
+  std::filesystem::remove(full_flag());
+  const auto start = std::chrono::steady_clock::now();
+  wait.clear_timeout();
+  auto round = client.Wait(wait);
+  while (round.ok() && round->state() == v1::ROUND_STATE_SEALED) round = client.Wait(wait);
+  ASSERT_TRUE(round.ok()) << round.status();
+  EXPECT_EQ(round->state(), v1::ROUND_STATE_PUBLISHED) << round->failure();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_EQ(testing::ArrayOf<float>(client.Aggregate("rounds/r")->values()).size(), 15 * 20'001u);
+}
+
+}  // namespace
+}  // namespace sparseagg

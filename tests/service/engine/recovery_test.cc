@@ -1,0 +1,215 @@
+// An engine over the store on disk, stopped and started again: rounds are as they were, results
+// have the same bits, and what is damaged says so.
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/durable_store.h"
+#include "tests/service/engine/testing.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::FailsWith;
+using testing::Sparse;
+using testing::TestEngine;
+using testing::TestUpdate;
+using testing::Values;
+
+class RecoveryTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<UpdateStore> Open() {
+    auto store = OpenDurableStore({.directory = folder_.path(), .free_bytes_min = 0});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  void Restart() {
+    const absl::Status recovered = engine_.Restart();
+    ASSERT_TRUE(recovered.ok()) << recovered;
+  }
+  void Create(std::vector<TensorSpec> tensors, const std::string& id) {
+    const auto round = engine_->CreateRound(
+        {.round_id = id,
+         .request_id = "",
+         .spec = {.tensors = std::move(tensors), .durability = Durability::kDurable}});
+    ASSERT_TRUE(round.ok()) << round.status();
+  }
+  absl::StatusOr<Receipt> Submit(const std::string& contributor, std::vector<float> values,
+                                 const std::string& round = "rounds/r") {
+    std::vector<int64_t> rows(values.size());
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(3 * i);
+    return engine_.Submit(
+        TestUpdate(round, contributor, 2.0f).Add(Sparse("t", 1'000'000), rows, values));
+  }
+  RoundSnapshot Round(const std::string& name = "rounds/r") { return *engine_->GetRound(name); }
+
+  testing::TemporaryFolder folder_;
+  TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(); }};
+};
+
+TEST_F(RecoveryTest, AnOpenRoundGoesOnWhereItWas) {
+  Create({Sparse("t", 1'000'000)}, "r");
+  // Cancels to 1 only when summed exactly.
+  ASSERT_TRUE(Submit("a", {1e30f, 5}).ok());
+  ASSERT_TRUE(Submit("b", {1}).ok());
+  const RoundSnapshot before = Round();
+  Restart();
+  const RoundSnapshot after = Round();
+  EXPECT_EQ(after.state, RoundState::kOpen);
+  EXPECT_EQ(after.create_time, before.create_time);
+  EXPECT_EQ(after.contributors, 2u);
+  EXPECT_EQ(after.bytes_received, before.bytes_received);
+  EXPECT_EQ(after.revision, before.revision);
+  EXPECT_EQ(after.tensors[0].nnz_received, 3u);
+  EXPECT_EQ(after.spec.durability, Durability::kDurable);
+
+  const auto resent = Submit("a", {1e30f, 5});
+  ASSERT_TRUE(resent.ok()) << resent.status();
+  EXPECT_TRUE(resent->duplicate);
+  EXPECT_EQ(resent->sequence, 1u);
+  EXPECT_THAT(Submit("a", {7}).status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT"));
+  const auto next = Submit("c", {-1e30f});
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->sequence, 3u);
+  EXPECT_EQ(next->durability, Durability::kDurable);
+  const auto result = engine_.SealAndWait("rounds/r");
+  EXPECT_EQ(Values<float>(result->tensors[0]), (std::vector<float>{2, 10}));
+  EXPECT_EQ(result->manifest.contributors, 3u);
+}
+
+TEST_F(RecoveryTest, AResultHasTheSameBitsWithAndWithoutRestarts) {
+  const auto publish = [this](const std::string& id, bool restarts) {
+    const std::string name = "rounds/" + id;
+    Create({Sparse("t", 1'000'000, "weighted_mean")}, id);
+    for (int i = 0; i < 30; ++i) {
+      std::vector<float> values;
+      for (int v = 0; v < 50; ++v) values.push_back(0.1f * static_cast<float>(i * v + 1));
+      EXPECT_TRUE(Submit(absl::StrCat("c", i), values, name).ok());
+      if (restarts && i % 10 == 5) Restart();
+    }
+    const auto result = engine_.SealAndWait(name);
+    return std::pair(result->tensors[0], result->manifest.result_digest);
+  };
+  const auto straight = publish("straight", false);
+  const auto interrupted = publish("interrupted", true);
+  EXPECT_EQ(straight.first.values, interrupted.first.values);
+  EXPECT_EQ(straight.second, interrupted.second);
+}
+
+TEST_F(RecoveryTest, ASealedRoundIsPublishedAfterTheRestart) {
+  Create({Sparse("t", 1'000'000)}, "r");
+  ASSERT_TRUE(Submit("a", {1, 2}).ok());
+  {
+    // As if the process had ended between the seal and the publication.
+    engine_.clock.Stop();
+    ASSERT_TRUE(engine_->SealRound("rounds/r").ok());
+    std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+                          std::filesystem::copy_options::recursive);
+    engine_.clock.GoOn();
+  }
+  auto copied = OpenDurableStore({.directory = folder_.path() + "-copy", .free_bytes_min = 0});
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  TestEngine other(testing::MakeBackend("cpu"), [&] { return *std::move(copied); });
+  ASSERT_TRUE(other->Recover().ok());
+  const RoundSnapshot round = other.WaitUntilFinal("rounds/r");
+  EXPECT_EQ(round.state, RoundState::kPublished) << round.failure;
+  EXPECT_EQ(Values<float>(other->Result("rounds/r").value()->tensors[0]),
+            (std::vector<float>{2, 4}));
+  std::filesystem::remove_all(folder_.path() + "-copy");
+}
+
+TEST_F(RecoveryTest, APublishedResultStays) {
+  Create({Sparse("t", 1'000'000), Sparse("n", 10, "count")}, "r");
+  ASSERT_TRUE(engine_
+                  .Submit(TestUpdate("rounds/r", "a", 0.5f)
+                              .Add(Sparse("t", 1'000'000), {5, 4}, std::vector<float>{1, 3})
+                              .Add(Sparse("n", 10), {7}, std::vector<float>{1}))
+                  .ok());
+  EXPECT_FALSE(Submit("bad", {}).ok());  // refused: it has one of two tensors
+  const auto before = engine_.SealAndWait("rounds/r");
+  Restart();
+  const RoundSnapshot round = Round();
+  EXPECT_EQ(round.state, RoundState::kPublished);
+  EXPECT_EQ(round.tensors[0].nnz_received, 2u);
+  EXPECT_EQ(round.tensors[0].nnz_result, 2u);
+  EXPECT_TRUE(round.seal_time.has_value());
+  EXPECT_EQ(round.publish_time, before->manifest.publish_time);
+  const auto after = engine_->Result("rounds/r").value();
+  EXPECT_EQ(after->tensors, before->tensors);
+  EXPECT_EQ(after->result_specs.size(), 2u);
+  EXPECT_EQ(after->result_specs[1].value_type, ValueType::kU64);
+  EXPECT_EQ(after->manifest.result_digest, before->manifest.result_digest);
+  EXPECT_EQ(after->manifest.updates_digest, before->manifest.updates_digest);
+  EXPECT_EQ(after->manifest.rejected, before->manifest.rejected);
+  EXPECT_EQ(after->manifest.rejected.size(), 1u);
+}
+
+TEST_F(RecoveryTest, AnAbortedRoundStaysAbortedAndADeletedOneGone) {
+  Create({Sparse("t", 1'000'000)}, "aborted");
+  Create({Sparse("t", 1'000'000)}, "deleted");
+  ASSERT_TRUE(Submit("a", {1}, "rounds/aborted").ok());
+  ASSERT_TRUE(engine_->AbortRound("rounds/aborted").ok());
+  ASSERT_TRUE(engine_->AbortRound("rounds/deleted").ok());
+  ASSERT_TRUE(engine_->DeleteRound("rounds/deleted").ok());
+  Restart();
+  EXPECT_EQ(Round("rounds/aborted").state, RoundState::kAborted);
+  EXPECT_TRUE(absl::IsNotFound(engine_->GetRound("rounds/deleted").status()));
+  ASSERT_TRUE(engine_->DeleteRound("rounds/aborted").ok());
+}
+
+TEST_F(RecoveryTest, ARepeatedRequestFindsTheRoundOfBeforeTheRestart) {
+  const CreateRoundArgs args = {
+      .round_id = "",
+      .request_id = "once",
+      .spec = {.tensors = {Sparse("t", 9)}, .durability = Durability::kDurable}};
+  const std::string name = engine_->CreateRound(args)->name;
+  Restart();
+  EXPECT_EQ(engine_->CreateRound(args)->name, name);
+  CreateRoundArgs other = args;
+  other.spec.tensors[0].op = "max";
+  EXPECT_THAT(engine_->CreateRound(other).status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "REQUEST_ID_CONFLICT"));
+}
+
+TEST_F(RecoveryTest, AMemoryRoundIsGone) {
+  ASSERT_TRUE(
+      engine_
+          ->CreateRound({.round_id = "m",
+                         .request_id = "",
+                         .spec = {.tensors = {Sparse("t", 9)}, .durability = Durability::kMemory}})
+          .ok());
+  Restart();
+  EXPECT_TRUE(absl::IsNotFound(engine_->GetRound("rounds/m").status()));
+}
+
+TEST_F(RecoveryTest, DamageIsConfinedToItsRound) {
+  for (const char* id : {"r", "sound"}) Create({Sparse("t", 1'000'000)}, id);
+  ASSERT_TRUE(Submit("a", std::vector<float>(50'000, 1.5f)).ok());  // large: a file of its own
+  ASSERT_TRUE(Submit("a", {3}, "rounds/sound").ok());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path() + "/payloads")) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(1000);
+    file.put('\x55');
+  }
+  Restart();
+  EXPECT_EQ(Round().state, RoundState::kAborted);
+  EXPECT_THAT(Round().failure, ::testing::HasSubstr("DATA_LOSS"));
+  EXPECT_THAT(Round().failure, ::testing::HasSubstr("contributor \"a\""));
+  const auto result = engine_.SealAndWait("rounds/sound");
+  EXPECT_EQ(Values<float>(result->tensors[0]), std::vector<float>{6});
+  EXPECT_TRUE(engine_->DeleteRound("rounds/r").ok());
+}
+
+TEST_F(RecoveryTest, ALimitThatIsTooLowForWhatIsStoredSaysSo) {
+  Create({Sparse("t", 1'000'000)}, "r");
+  ASSERT_TRUE(Submit("a", std::vector<float>(1000, 1.5f)).ok());
+  engine_.options.limits.update_nnz_max = 10;
+  const absl::Status recovered = engine_.Restart();
+  EXPECT_THAT(recovered, FailsWith(absl::StatusCode::kInvalidArgument, "UPDATE_TOO_LARGE"));
+  EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("rounds/r"));
+}
+
+}  // namespace
+}  // namespace sparseagg
