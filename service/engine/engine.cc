@@ -107,6 +107,10 @@ class EngineImpl : public Engine {
 
   absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
                                  const std::vector<EncodedTensor>& tensors) override;
+  bool WaitsForDisk(std::string_view name) override {
+    const auto round = rounds_.Find(name);
+    return round.ok() && (*round)->spec().durability == Durability::kDurable;
+  }
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
                                                       std::vector<EncodedHeader> tensors) override;
 

@@ -160,6 +160,9 @@ class Engine {
   // other bytes.
   virtual absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
                                          const std::vector<EncodedTensor>& tensors) = 0;
+  // Whether counting an update of this round waits for a disk, so that a caller had better not wait
+  // on a thread that others need. False when there is no such round.
+  virtual bool WaitsForDisk(std::string_view name) = 0;
   // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first
   // receipt; as its bytes are not sent again, it is recognised by update_id and weight. ABORTED
   // (UPLOAD_BUSY) while Finish() of another stream is under way. Uploads end when their round is no

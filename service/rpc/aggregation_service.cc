@@ -23,6 +23,9 @@ constexpr int kPageSizeMax = 1000;
 // Reports and large uploads use the back end's own threads; two let a short one pass a long one.
 constexpr int kBackgroundThreads = 2;
 
+// They wait for the disk most of the time: as many updates can be in one commit.
+constexpr int kCommitThreads = 64;
+
 // A call whose answer is there when its handler returns.
 class UnaryCall : public grpc::ServerUnaryReactor {
  public:
@@ -49,6 +52,19 @@ grpc::ServerUnaryReactor* Run(CallCounter& calls, Response* response, Handler ha
     if (answer.ok()) *response = ToProto(*answer);
     return answer.status();
   });
+}
+
+// The same on a thread of `background`.
+template <typename Response, typename Handler>
+grpc::ServerUnaryReactor* RunIn(Background& background, CallCounter& calls, Response* response,
+                                Handler handler) {
+  auto* call = new UnaryCall(calls);
+  background.Run([call, response, handler = std::move(handler)] {
+    auto answer = handler();
+    if (answer.ok()) *response = ToProto(*answer);
+    call->Finish(ToGrpcStatus(answer.status()));
+  });
+  return call;
 }
 
 absl::StatusOr<RoundSnapshot> Create(Engine& engine, const v1::CreateRoundRequest& request,
@@ -87,7 +103,10 @@ absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
 }  // namespace
 
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info)
-    : engine_(engine), info_(std::move(info)), background_(kBackgroundThreads) {}
+    : engine_(engine),
+      info_(std::move(info)),
+      background_(kBackgroundThreads),
+      commits_(kCommitThreads) {}
 
 grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* /*context*/,
                                                           const v1::CreateRoundRequest* request,
@@ -140,12 +159,14 @@ grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* /*context*/,
                                                            const v1::SubmitUpdateRequest* request,
                                                            v1::Receipt* response) {
-  return Run(calls_, response, [&] { return Submit(engine_, *request); });
+  const auto submit = [this, request] { return Submit(engine_, *request); };
+  if (!engine_.WaitsForDisk(request->header().round())) return Run(calls_, response, submit);
+  return RunIn(commits_, calls_, response, submit);
 }
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>*
 AggregationService::StreamUpdates(grpc::CallbackServerContext* /*context*/) {
-  return StartStreamUpdates(engine_, background_, drain_list_, calls_);
+  return StartStreamUpdates(engine_, background_, commits_, drain_list_, calls_);
 }
 
 grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggregate(

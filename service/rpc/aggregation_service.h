@@ -71,6 +71,7 @@ class AggregationService : public v1::AggregationService::CallbackService {
   CallCounter calls_;
   DrainList drain_list_;
   Background background_;
+  Background commits_;
 };
 
 }  // namespace sparseagg

@@ -72,8 +72,10 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
       }
       case v1::ReduceRequest::kBegin:
         return HandleBegin(request_->begin());
-      case v1::ReduceRequest::kChunk:
-        return uploads_.Append(request_->chunk());
+      case v1::ReduceRequest::kChunk: {
+        SPARSEAGG_ASSIGN_OR_RETURN(auto complete, uploads_.Append(request_->chunk()));
+        return std::move(complete.upload);
+      }
       default:
         return Invalid("EMPTY_MESSAGE",
                        "a message of Reduce has no body; set update, begin or chunk");

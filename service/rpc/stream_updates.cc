@@ -1,6 +1,7 @@
 #include "service/rpc/stream_updates.h"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,10 @@ namespace {
 // About 200 bytes each: the answers that a stream may hold back.
 constexpr size_t kQueuedResponsesMax = 4096;
 
+// Updates of a stream that are counted on other threads while it reads on.
+constexpr size_t kJobsMax = 64;
+constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
+
 // Updates refused in the middle of their chunks: what is still under way of them is skipped without
 // further errors.
 constexpr size_t kRefusedUpdatesMax = 4096;
@@ -33,8 +38,8 @@ class StreamUpdatesCall
       public DrainableCall,
       public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
-  StreamUpdatesCall(Engine& engine, Background& background, CallCounter& calls)
-      : engine_(engine), background_(background), call_entry_(calls) {}
+  StreamUpdatesCall(Engine& engine, Background& background, Background& commits, CallCounter& calls)
+      : engine_(engine), background_(background), commits_(commits), call_entry_(calls) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -98,7 +103,7 @@ class StreamUpdatesCall
   void HandleMessage() {
     switch (request_->body_case()) {
       case v1::StreamUpdatesRequest::kUpdate:
-        return HandleUpdate(request_->update());
+        return HandleUpdate(*request_->mutable_update());
       case v1::StreamUpdatesRequest::kBegin:
         return HandleBegin(request_->begin());
       case v1::StreamUpdatesRequest::kChunk:
@@ -110,8 +115,14 @@ class StreamUpdatesCall
     }
   }
 
-  void HandleUpdate(const v1::SubmitUpdateRequest& message) {
-    Answer(message.header().update_id(), Submit(message));
+  void HandleUpdate(v1::SubmitUpdateRequest& message) {
+    if (!engine_.WaitsForDisk(message.header().round())) {
+      return Answer(message.header().update_id(), Submit(message));
+    }
+    const auto update = std::make_shared<v1::SubmitUpdateRequest>();
+    update->Swap(&message);
+    RunJob(commits_, update->ByteSizeLong(),
+           [this, update] { Answer(update->header().update_id(), Submit(*update)); });
   }
 
   absl::StatusOr<Receipt> Submit(const v1::SubmitUpdateRequest& message) {
@@ -130,7 +141,7 @@ class StreamUpdatesCall
     // All there already: an update without entries, or one that was counted before.
     if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
       uploads_.Erase(update_id);
-      FinishInBackground(update_id, *std::move(upload));
+      FinishInBackground(message.header().round(), update_id, *std::move(upload));
     }
   }
 
@@ -147,22 +158,36 @@ class StreamUpdatesCall
 
   void HandleChunk(const v1::UpdateChunk& chunk) {
     if (refused_.contains(chunk.update_id())) return;
-    absl::StatusOr<std::shared_ptr<Upload>> complete = uploads_.Append(chunk);
+    absl::StatusOr<StreamUploads::Complete> complete = uploads_.Append(chunk);
     if (!complete.ok()) return Refuse(chunk.update_id(), complete.status());
-    if (*complete != nullptr) FinishInBackground(chunk.update_id(), *std::move(complete));
+    if (complete->upload == nullptr) return;
+    FinishInBackground(complete->round, chunk.update_id(), std::move(complete->upload));
   }
 
-  void FinishInBackground(const std::string& update_id, std::shared_ptr<Upload> upload) {
+  void FinishInBackground(const std::string& round, const std::string& update_id,
+                          std::shared_ptr<Upload> upload) {
+    Background& background = engine_.WaitsForDisk(round) ? commits_ : background_;
+    const uint64_t bytes = upload->total_bytes();
+    RunJob(background, bytes, [this, update_id, upload = std::move(upload)]() mutable {
+      const absl::StatusOr<Receipt> receipt = upload->Finish();
+      upload.reset();
+      Answer(update_id, receipt);
+    });
+  }
+
+  // Runs `job` on another thread. The call lives until it is done, and reads on if it may.
+  void RunJob(Background& background, uint64_t bytes, std::function<void()> job) {
     {
       const std::lock_guard lock(mutex_);
-      job_running_ = true;
+      ++jobs_;
+      job_bytes_ += bytes;
     }
-    background_.Run([call = shared_from_this(), update_id, upload = std::move(upload)]() mutable {
-      absl::StatusOr<Receipt> receipt = upload->Finish();
-      upload.reset();
-      call->Answer(update_id, receipt);
+    background.Run([call = shared_from_this(), bytes, job = std::move(job)]() mutable {
+      job();
+      job = nullptr;
       const std::lock_guard lock(call->mutex_);
-      call->job_running_ = false;
+      --call->jobs_;
+      call->job_bytes_ -= bytes;
       call->Step();
     });
   }
@@ -199,7 +224,7 @@ class StreamUpdatesCall
   // REQUIRES: mutex_ held.
   void Step() {
     if (finished_) return;
-    const bool idle = !handling_ && !writing_ && !job_running_ && responses_.empty();
+    const bool idle = !handling_ && !writing_ && jobs_ == 0 && responses_.empty();
     if (idle && (broken_ || reads_done_ || draining_)) {
       finished_ = true;
       Finish(EndStatus());
@@ -214,7 +239,8 @@ class StreamUpdatesCall
     }
     const bool may_read =
         !reads_done_ && !broken_ && !draining_ && responses_.size() < kQueuedResponsesMax;
-    if (!reading_ && !job_running_ && may_read) {
+    const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
+    if (!reading_ && may_read && may_wait) {
       reading_ = true;
       StartRead(request_.get());
     }
@@ -227,6 +253,7 @@ class StreamUpdatesCall
 
   Engine& engine_;
   Background& background_;
+  Background& commits_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
@@ -240,7 +267,8 @@ class StreamUpdatesCall
   bool reading_ = false;   // from StartRead() until the message has been handled
   bool handling_ = false;  // the later part of it
   bool writing_ = false;
-  bool job_running_ = false;
+  size_t jobs_ = 0;
+  uint64_t job_bytes_ = 0;   // of their updates
   bool reads_done_ = false;  // the caller closed its side
   bool draining_ = false;
   bool broken_ = false;  // nobody reads the answers any more
@@ -250,8 +278,9 @@ class StreamUpdatesCall
 }  // namespace
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
-    Engine& engine, Background& background, DrainList& drain_list, CallCounter& calls) {
-  const auto call = std::make_shared<StreamUpdatesCall>(engine, background, calls);
+    Engine& engine, Background& background, Background& commits, DrainList& drain_list,
+    CallCounter& calls) {
+  const auto call = std::make_shared<StreamUpdatesCall>(engine, background, commits, calls);
   call->Begin(drain_list);
   return call.get();
 }

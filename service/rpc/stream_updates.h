@@ -1,9 +1,9 @@
 // StreamUpdates: many updates over one stream, whole or in chunks; one Receipt or Error for each.
 //
-// Messages are handled one after the other, in order. Answers wait in a queue of bounded length
-// while the reader of the other side is slow; when it is full, reading pauses, and gRPC's flow
-// control slows the sender down. Finishing a chunked update runs on a background thread; the stream
-// reads on afterwards.
+// Messages are read in order. What waits for a disk and what takes long runs on other threads while
+// the stream reads on, up to a number of updates and of their bytes; so receipts come in any order.
+// Answers wait in a queue of bounded length while the reader of the other side is slow; when it is
+// full, reading pauses, and gRPC's flow control slows the sender down.
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_UPDATES_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_UPDATES_H_
 
@@ -17,9 +17,11 @@
 
 namespace sparseagg {
 
-// The reactor frees itself. The arguments must outlive the call.
+// The reactor frees itself. The arguments must outlive the call. Chunked updates are finished in
+// `background`, updates of durable rounds counted in `commits`.
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
-    Engine& engine, Background& background, DrainList& drain_list, CallCounter& calls);
+    Engine& engine, Background& background, Background& commits, DrainList& drain_list,
+    CallCounter& calls);
 
 }  // namespace sparseagg
 

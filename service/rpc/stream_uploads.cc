@@ -24,7 +24,7 @@ void StreamUploads::Insert(const UpdateHeader& header, std::shared_ptr<Upload> u
   uploads_[header.update_id] = Entry{header.round, header.contributor, std::move(upload)};
 }
 
-absl::StatusOr<std::shared_ptr<Upload>> StreamUploads::Append(const v1::UpdateChunk& chunk) {
+absl::StatusOr<StreamUploads::Complete> StreamUploads::Append(const v1::UpdateChunk& chunk) {
   const auto it = uploads_.find(chunk.update_id());
   if (it == uploads_.end()) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_NOT_BEGUN",
@@ -38,9 +38,10 @@ absl::StatusOr<std::shared_ptr<Upload>> StreamUploads::Append(const v1::UpdateCh
     uploads_.erase(it);
     return status;
   }
-  if (upload->committed_offset() < upload->total_bytes()) return nullptr;
+  if (upload->committed_offset() < upload->total_bytes()) return Complete{};
+  Complete complete{it->second.round, upload};
   uploads_.erase(it);
-  return upload;
+  return complete;
 }
 
 std::map<std::string, absl::Status> StreamUploads::TakeIncomplete() {

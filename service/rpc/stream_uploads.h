@@ -22,10 +22,13 @@ class StreamUploads {
   // Replaces an upload of the same id: the client resumes it.
   void Insert(const UpdateHeader& header, std::shared_ptr<Upload> upload);
 
-  // Adds a chunk to its upload. Returns the upload when that completed it (it is no longer in the
-  // table), nullptr when more is to come. An error (UPLOAD_NOT_BEGUN, or the upload's) takes the
-  // upload out of the table.
-  absl::StatusOr<std::shared_ptr<Upload>> Append(const v1::UpdateChunk& chunk);
+  struct Complete {
+    std::string round;
+    std::shared_ptr<Upload> upload;  // null: it is not complete
+  };
+  // Adds a chunk to its upload. Returns the upload when that completed it; it is then no longer in
+  // the table. An error (UPLOAD_NOT_BEGUN, or the upload's) takes the upload out of the table.
+  absl::StatusOr<Complete> Append(const v1::UpdateChunk& chunk);
 
   // Takes every upload out, with what it lacks: ABORTED (UPLOAD_INCOMPLETE), by update_id.
   std::map<std::string, absl::Status> TakeIncomplete();
