@@ -2,11 +2,13 @@
 
 #include <grpc/support/log.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -31,6 +33,18 @@ void KeepFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+// Connections and large updates take a descriptor each; many systems allow 1024 unless asked.
+void RaiseFileLimit(const Log& log) {
+  constexpr rlim_t kFewFiles = 4096;
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < kFewFiles) {
+    log.Warning("few files may be open at a time; raise the limit (ulimit -n, LimitNOFILE)",
+                {{"files", absl::StrCat(files.rlim_cur)}});
+  }
 }
 
 // gRPC would write to standard error in a format of its own.
@@ -59,6 +73,7 @@ void WarnIfOpenToOthers(const std::string& listen, const Log& log) {
 }
 
 struct Server {
+  size_t rounds = 0;  // taken up from the data directory
   BackendChoice backend;
   std::unique_ptr<UpdateStore> store;
   std::unique_ptr<Engine> engine;
@@ -88,6 +103,7 @@ absl::StatusOr<Server> StartServer(const ServerConfig& config,
       MakeServerInfo(server.backend, config, *server.store, engine_options.default_durability);
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
   SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
+  server.rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max()).size();
   SPARSEAGG_ASSIGN_OR_RETURN(server.grpc,
                              GrpcServer::Start(config.listen, *server.engine, std::move(info)));
   if (!config.port_file.empty()) {
@@ -108,6 +124,7 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
   BlockStopSignals();
   SilenceGrpcLog();
   const Log log(config.log_level);
+  RaiseFileLimit(log);
 
   absl::StatusOr<Server> server = StartServer(config, backends);
   if (!server.ok()) {
@@ -120,7 +137,8 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
                        {"version", SPARSEAGG_VERSION},
                        {"backend", backend.name},
                        {"device", backend.description},
-                       {"data_dir", config.data_dir.empty() ? "none" : config.data_dir}});
+                       {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
+                       {"rounds", absl::StrCat(server->rounds)}});
   WarnIfOpenToOthers(config.listen, log);
 
   const int signal_number = WaitForStopSignal();

@@ -249,11 +249,12 @@ absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::st
 
 absl::Status DurableStore::PublishRound(const std::string& round, std::string_view details,
                                         std::span<const std::string_view> result) {
-  auto row = RowOf(round);
-  if (!row.has_value()) return memory_->PublishRound(round, details, result);
-  auto& [id, record] = *row;
+  if (!RowOf(round).has_value()) return memory_->PublishRound(round, details, result);
   SPARSEAGG_ASSIGN_OR_RETURN(const Placed placed, tables_->Place(result));
   std::lock_guard database_lock(database_mutex_);
+  auto row = RowOf(round);
+  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
+  auto& [id, record] = *row;
   if (placed.file != 0) files_->Sync();
   const absl::Status published = tables_->Transact([&] {
     SPARSEAGG_RETURN_IF_ERROR(tables_->InsertResult(id, placed));

@@ -20,7 +20,7 @@ namespace sparseagg {
 namespace {
 
 constexpr size_t kWriteBytes = size_t{1} << 20;
-constexpr uint64_t kFullRetryAfterMs = 1000;
+constexpr uint64_t kRetryAfterMs = 1000;
 
 class Descriptor {
  public:
@@ -37,6 +37,23 @@ class Descriptor {
 };
 
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT; }
+bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
+// The answer to an error that is not the disk's, or the end of the process.
+absl::Status Refusal(const std::string& path, int error) {
+  if (IsFull(error)) {
+    return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
+                                    "the disk of the data directory is full; nothing was changed"),
+                          kRetryAfterMs);
+  }
+  if (IsShortage(error)) {
+    return WithRetryAfter(
+        MakeError(absl::StatusCode::kUnavailable, "STORE_BUSY",
+                  absl::StrCat("the server cannot open another file: ", std::strerror(error))),
+        kRetryAfterMs);
+  }
+  EndProcess(path, std::strerror(error));
+}
 
 // The errno of the first write that failed, or 0.
 int WriteAll(int fd, std::string_view data) {
@@ -74,11 +91,22 @@ absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::stri
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                      absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(errno)));
   }
-  std::unique_ptr<PayloadFiles> files(new PayloadFiles(folder));
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                     absl::StrCat("cannot read the folder ", folder, ": ", std::strerror(errno)));
+  }
+  std::unique_ptr<PayloadFiles> files(new PayloadFiles(folder, fd));
   for (const uint64_t number : files->List()) {
     files->last_ = std::max<uint64_t>(files->last_, number);
   }
   return files;
+}
+
+PayloadFiles::~PayloadFiles() { close(fd_); }
+
+void PayloadFiles::Sync() const {
+  if (fsync(fd_) != 0) EndProcess(folder_, std::strerror(errno));
 }
 
 std::string PayloadFiles::PathOf(uint64_t number) const {
@@ -93,16 +121,10 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
   for (const std::string_view piece : pieces) {
     if (error == 0) error = WriteAll(fd.get(), piece);
   }
-  if (error == 0 && fdatasync(fd.get()) != 0) {
-    error = errno;
-    if (!IsFull(error)) EndProcess(path, std::strerror(error));
-  }
+  if (error == 0 && fdatasync(fd.get()) != 0) error = errno;
   if (error == 0) return number;
   if (fd.get() >= 0) unlink(path.c_str());
-  if (!IsFull(error)) EndProcess(path, std::strerror(error));
-  return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
-                                  "the disk of the data directory is full; nothing was changed"),
-                        kFullRetryAfterMs);
+  return Refusal(path, error);
 }
 
 absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) const {

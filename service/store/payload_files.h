@@ -25,11 +25,15 @@ class PayloadFiles {
  public:
   // FAILED_PRECONDITION (STORE_UNUSABLE).
   static absl::StatusOr<std::unique_ptr<PayloadFiles>> Open(const std::string& folder);
+  ~PayloadFiles();
+  PayloadFiles(const PayloadFiles&) = delete;
+  PayloadFiles& operator=(const PayloadFiles&) = delete;
 
   // Writes and syncs a new file, and returns its number, never 0. The name is durable after
-  // Sync(). RESOURCE_EXHAUSTED (STORE_FULL): nothing is left behind.
+  // Sync(). RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE (STORE_BUSY) when the process has too many
+  // files open: nothing is left behind.
   absl::StatusOr<uint64_t> Write(std::span<const std::string_view> pieces);
-  void Sync() const { SyncFolder(folder_); }
+  void Sync() const;
 
   // DATA_LOSS (STORE_CORRUPT) when the file is not there or not of `bytes` bytes.
   absl::StatusOr<std::string> Read(uint64_t number, uint64_t bytes) const;
@@ -37,10 +41,11 @@ class PayloadFiles {
   std::vector<uint64_t> List() const;
 
  private:
-  explicit PayloadFiles(std::string folder) : folder_(std::move(folder)) {}
+  PayloadFiles(std::string folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
   std::string PathOf(uint64_t number) const;
 
   const std::string folder_;
+  const int fd_;  // of the folder, kept: a commit must not fail for want of a descriptor
   std::atomic<uint64_t> last_ = 0;
 };
 

@@ -16,6 +16,7 @@
 #include "tests/e2e/server_process.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_client.h"
+#include "tests/support/effort.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
@@ -38,7 +39,7 @@ v1::SubmitUpdateRequest UpdateOf(int64_t client) {
 
 TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
   testing::TemporaryFolder folder;
-  constexpr int kKills = 5;
+  const int kills = testing::Effort("SPARSEAGG_SERVER_KILLS", 5);
   constexpr int kThreads = 4;
   std::mt19937 random(3);
   std::vector<int64_t> acknowledged;
@@ -49,7 +50,7 @@ TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
     ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
   }
   std::atomic<int64_t> next_client = 0;
-  for (int kill_number = 0; kill_number < kKills; ++kill_number) {
+  for (int kill_number = 0; kill_number < kills; ++kill_number) {
     std::vector<std::vector<int64_t>> acks(kThreads);
     std::vector<int64_t> open(kThreads, -1);
     std::vector<std::thread> threads;

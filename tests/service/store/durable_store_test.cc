@@ -20,12 +20,14 @@
 #include "service/store/database.h"
 #include "service/store/fatal.h"
 #include "sparse/status.h"
+#include "tests/support/effort.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Effort;
 using testing::TemporaryFolder;
 
 constexpr size_t kInlineBytesMax = size_t{128} << 10;
@@ -222,15 +224,35 @@ TEST_F(DurableStoreTest, RefusesUpdatesWhileTheDiskHasTooLittleRoomAndStillSeals
   EXPECT_TRUE(store_->CloseRound("rounds/r", "").ok());
 }
 
+TEST_F(DurableStoreTest, AShortageOfDescriptorsIsARefusal) {
+  OpenRound();
+  std::vector<int> descriptors;
+  for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
+    descriptors.push_back(fd);
+  }
+  const auto refused = Put("large", 200'000);
+  const auto accepted = Put("small", 1000);
+  for (const int fd : descriptors) close(fd);
+  EXPECT_EQ(ErrorReason(refused.status()), "STORE_BUSY");
+  EXPECT_GT(RetryAfterMs(refused.status()), 0u);
+  EXPECT_TRUE(accepted.ok()) << accepted.status();
+  EXPECT_TRUE(Put("large", 200'000).ok());
+}
+
 // Every acknowledged update is there, once, with its bytes, after kill -9 at any moment.
 TEST_F(DurableStoreTest, LosesNothingAcknowledgedToAKill) {
-  OpenRound();
-  store_.reset();
-  constexpr int kKills = 12;
+  const int kills = Effort("SPARSEAGG_KILLS", 12);
   constexpr int kThreads = 4;
   std::mt19937 random(1);
   size_t acknowledged = 0;
-  for (int kill_number = 0; kill_number < kKills; ++kill_number) {
+  for (int kill_number = 0; kill_number < kills; ++kill_number) {
+    if (kill_number % 20 == 0) {  // reading everything back takes longer each time
+      Reopen();
+      ASSERT_TRUE(store_->EraseRound("rounds/r").ok());
+      OpenRound();
+      store_.reset();
+      acknowledged = 0;
+    }
     int acks[2];
     ASSERT_EQ(pipe(acks), 0);
     const pid_t child = fork();
@@ -287,8 +309,8 @@ TEST_F(DurableStoreTest, NeverReadsAFlippedBitAsData) {
   paths.emplace_back(folder_.path() + "/store.db");
   std::mt19937_64 random(2);
   int found = 0;
-  constexpr int kFlips = 150;
-  for (int i = 0; i < kFlips; ++i) {
+  const int flips = Effort("SPARSEAGG_BIT_FLIPS", 150);
+  for (int i = 0; i < flips; ++i) {
     const fs::path& path = paths[random() % paths.size()];
     const std::string before = FileContent(path);
     std::string after = before;
@@ -320,7 +342,7 @@ TEST_F(DurableStoreTest, NeverReadsAFlippedBitAsData) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << before;
     fs::remove(folder_.path() + "/store.db-wal");
   }
-  EXPECT_GT(found, kFlips / 4);
+  EXPECT_GT(found, flips / 4);
   Reopen();
   EXPECT_EQ(Read(), sent);
 }

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <functional>
 #include <ostream>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "service/store/durable_store.h"
 #include "sparse/status.h"
+#include "tests/support/effort.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
@@ -145,14 +147,14 @@ TEST_P(StoreTest, LetsOneOfManyRacingUpdatesWin) {
 }
 
 TEST_P(StoreTest, AcceptsEachOfManyRacingDuplicatesOnce) {
-  constexpr int kThreads = 8;
-  constexpr int kUpdates = 100;
+  constexpr int kThreads = 64;
+  const int updates = testing::Effort("SPARSEAGG_RACING_UPDATES", 100);
   std::atomic<int> accepted = 0;
   std::atomic<int> duplicates = 0;
   std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < kUpdates; ++i) {
+      for (int i = 0; i < updates; ++i) {
         const auto put = store_->Put(Record(absl::StrCat("c", i)), {});
         ASSERT_TRUE(put.ok()) << put.status();
         ++(put->outcome == PutOutcome::kAccepted ? accepted : duplicates);
@@ -160,13 +162,13 @@ TEST_P(StoreTest, AcceptsEachOfManyRacingDuplicatesOnce) {
     });
   }
   threads.clear();
-  EXPECT_EQ(accepted, kUpdates);
-  EXPECT_EQ(duplicates, (kThreads - 1) * kUpdates);
+  EXPECT_EQ(accepted, updates);
+  EXPECT_EQ(duplicates, (kThreads - 1) * updates);
   const auto closed = store_->CloseRound("rounds/r", "");
   std::set<uint64_t> sequences;
   for (const UpdateRecord& record : *closed) sequences.insert(record.sequence);
-  EXPECT_EQ(sequences.size(), kUpdates);
-  EXPECT_EQ(*sequences.rbegin(), kUpdates);
+  EXPECT_EQ(sequences.size(), static_cast<size_t>(updates));
+  EXPECT_EQ(*sequences.rbegin(), static_cast<uint64_t>(updates));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreTest,

@@ -1,0 +1,110 @@
+#include "tests/power_cut/worker.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/durable_store.h"
+#include "tests/power_cut/io_log.h"
+
+namespace sparseagg::testing {
+namespace {
+
+constexpr int kPairs = 3;          // of threads that send the same updates
+constexpr int kUpdatesEach = 40;   // of a pair
+constexpr size_t kLong = 140'000;  // goes into a file
+
+std::unique_ptr<UpdateStore> Open(const std::string& folder) {
+  auto store = OpenDurableStore({.directory = folder, .free_bytes_min = 0});
+  return store.ok() ? *std::move(store) : nullptr;
+}
+
+bool Put(UpdateStore& store, const std::string& round, const std::string& id) {
+  const std::string payload = PayloadOf(id);
+  const std::array<std::string_view, 1> pieces = {payload};
+  return store
+      .Put({.round = round, .contributor = id, .update_id = "u", .digest = std::string(32, 'd')},
+           {.headers = id, .payload = pieces})
+      .ok();
+}
+
+bool Acknowledge(int fd, std::string_view what) {
+  return write(fd, what.data(), what.size()) == static_cast<ssize_t>(what.size());
+}
+
+bool LiveARound(UpdateStore& store, int acks) {
+  for (const char* id : {"1", "2", "6"}) {
+    if (!Put(store, kResultRound, id)) return false;
+  }
+  const std::string result = ResultOfRound();
+  const std::array<std::string_view, 1> pieces = {result};
+  return store.CloseRound(kResultRound, "closed").ok() &&
+         store.PublishRound(kResultRound, "published", pieces).ok() &&
+         Acknowledge(acks, kPublishedAck) && store.ErasePayloads(kResultRound).ok();
+}
+
+int PutAll(UpdateStore& store, int acks) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2 * kPairs; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kUpdatesEach; ++i) {
+        const std::string id = absl::StrCat(t / 2 * kUpdatesEach + i);
+        if (!Put(store, kUpdatesRound, id) || !Acknowledge(acks, id)) _exit(3);
+      }
+    });
+  }
+  const bool lived = LiveARound(store, acks);
+  for (std::thread& thread : threads) thread.join();
+  return lived ? 0 : 4;
+}
+
+int ResendAll(UpdateStore& store, int acks) {
+  std::vector<std::string> ids;
+  const auto note = [&](const UpdateRecord& record, std::string_view, std::string_view) {
+    ids.push_back(record.contributor);
+    return absl::OkStatus();
+  };
+  if (!store.ReadUpdates(kUpdatesRound, note).ok()) return 5;
+  for (const std::string& id : ids) {
+    if (!Put(store, kUpdatesRound, id) || !Acknowledge(acks, id)) return 6;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string PayloadOf(const std::string& id) {
+  const size_t number = std::stoul(id);
+  const size_t bytes = number % 6 == 0 ? kLong : 200 + number * 37 % 3000;
+  std::string payload;
+  while (payload.size() < bytes) absl::StrAppend(&payload, id, ".");
+  payload.resize(bytes);
+  return payload;
+}
+
+std::string ResultOfRound() { return PayloadOf("600006"); }
+
+bool PrepareStore(const std::string& folder) {
+  const auto store = Open(folder);
+  if (store == nullptr) return false;
+  for (const char* round : {kUpdatesRound, kResultRound}) {
+    if (!store->OpenRound({.name = round, .durability = Durability::kDurable}).ok()) return false;
+  }
+  return true;
+}
+
+int RunWorker(const std::string& folder, const std::string& mode) {
+  const auto store = Open(folder);
+  if (store == nullptr) return 2;
+  const int acks = open(absl::StrCat(folder, "/", kAckFile).c_str(),
+                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (acks < 0) return 2;
+  return mode == "resend" ? ResendAll(*store, acks) : PutAll(*store, acks);
+}
+
+}  // namespace sparseagg::testing

@@ -1,0 +1,27 @@
+// The program whose disk is cut: it uses the durable store as the server does, and notes what was
+// acknowledged. Runs in a process of its own under io_recorder.cc.
+#ifndef SPARSEAGG_TESTS_POWER_CUT_WORKER_H_
+#define SPARSEAGG_TESTS_POWER_CUT_WORKER_H_
+
+#include <string>
+
+namespace sparseagg::testing {
+
+inline constexpr char kUpdatesRound[] = "rounds/updates";
+inline constexpr char kResultRound[] = "rounds/result";
+inline constexpr char kPublishedAck[] = "published";
+
+// What contributor `id` sends; some are long enough for a file of their own.
+std::string PayloadOf(const std::string& id);
+std::string ResultOfRound();
+
+// Opens the rounds; not recorded.
+bool PrepareStore(const std::string& folder);
+
+// "put": several threads put updates of kUpdatesRound, each twice over, and one goes through the
+// life of kResultRound. "resend": every update that is there is sent again. Returns the exit code.
+int RunWorker(const std::string& folder, const std::string& mode);
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_POWER_CUT_WORKER_H_

@@ -1,0 +1,17 @@
+// How much a checker looks at: little in a usual test run, as much as the environment says in a long
+// one (./dev reliability).
+#ifndef SPARSEAGG_TESTS_SUPPORT_EFFORT_H_
+#define SPARSEAGG_TESTS_SUPPORT_EFFORT_H_
+
+#include <cstdlib>
+
+namespace sparseagg::testing {
+
+inline int Effort(const char* variable, int usual) {
+  const char* wanted = std::getenv(variable);
+  return wanted == nullptr ? usual : std::atoi(wanted);
+}
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SUPPORT_EFFORT_H_
