@@ -235,7 +235,8 @@ absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::st
     database_lock.unlock();
     return memory_->CloseRound(round, details);
   }
-  auto& [id, record] = *row;
+  const int64_t id = row->first;
+  RoundRecord& record = row->second;
   if (record.phase == RoundPhase::kOpen) {
     SPARSEAGG_RETURN_IF_ERROR(
         tables_->Transact([&] { return ChangePhase(id, record, RoundPhase::kClosed, details); }));
@@ -254,7 +255,8 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
   std::lock_guard database_lock(database_mutex_);
   auto row = RowOf(round);
   if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
-  auto& [id, record] = *row;
+  const int64_t id = row->first;
+  RoundRecord& record = row->second;
   if (placed.file != 0) files_->Sync();
   const absl::Status published = tables_->Transact([&] {
     SPARSEAGG_RETURN_IF_ERROR(tables_->InsertResult(id, placed));
@@ -281,7 +283,8 @@ absl::Status DurableStore::AbortRound(const std::string& round, std::string_view
     database_lock.unlock();
     return memory_->AbortRound(round, details);
   }
-  auto& [id, record] = *row;
+  const int64_t id = row->first;
+  RoundRecord& record = row->second;
   SPARSEAGG_RETURN_IF_ERROR(
       tables_->Transact([&] { return ChangePhase(id, record, RoundPhase::kAborted, details); }));
   {

@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 constexpr size_t kSectorBytes = 512;
 
 struct Inode {
+  explicit Inode(std::string content = "") : durable(std::move(content)) {}
+
   std::string durable;
   std::vector<const IoEvent*> pending;  // kWrite and kTruncate since the last sync
 };

@@ -41,17 +41,17 @@ std::mutex& Mutex() {
 }
 
 const std::string& Folder() {
-  static const std::string folder = [] {
+  static const std::string kFolder = [] {
     const char* path = std::getenv("SPARSEAGG_RECORD_DIR");
     return std::string(path == nullptr ? "" : path);
   }();
-  return folder;
+  return kFolder;
 }
 
 int LogFd() {
-  static const int fd = Next<int(const char*, int, ...)>("open")(
+  static const int kLogFd = Next<int(const char*, int, ...)>("open")(
       std::getenv("SPARSEAGG_RECORD_LOG"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  return fd;
+  return kLogFd;
 }
 
 // The path within the folder; false for one that is not below it.
