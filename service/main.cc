@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "client/cli/commands.h"
 #include "service/serve_command.h"
+#include "service/store_command.h"
 #include "sparse/backend.h"
 
 namespace {
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = sparseagg::kExitOk;
   sparseagg::AddServeCommand(app, sparseagg::AllBackends(), &Variable, exit_code);
+  sparseagg::AddStoreCommand(app, sparseagg::AllBackends(), exit_code);
   sparseagg::AddCommands(app, {.backends = sparseagg::AllBackends(), .exit_code = &exit_code});
   return sparseagg::RunCommandLine(app, argc, argv, exit_code);
 }

@@ -6,6 +6,8 @@
 #include <signal.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -105,6 +107,41 @@ TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
   server = std::make_unique<ServerProcess>(Arguments(folder.path()));
   TestClient reader(testing::NewChannel(server->address()));
   check(reader);
+}
+
+TEST(CrashTest, WhatIsLeftOfAKilledServerIsSoundAndDamageIsFound) {
+  testing::TemporaryFolder folder;
+  {
+    ServerProcess server(Arguments(folder.path()));
+    TestClient client(testing::NewChannel(server.address()));
+    for (const char* id : {"r", "published"}) {
+      ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), id).ok());
+    }
+    ASSERT_TRUE(client.Submit(UpdateOf(3)).ok());
+    std::vector<int64_t> many(20'000);
+    for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i);
+    const std::vector<float> ones(many.size(), 1.0f);
+    ASSERT_TRUE(
+        client.Submit(VectorUpdate("rounds/published", "a", VectorEntries("t", kSize, many, ones)))
+            .ok());
+    ASSERT_TRUE(client.Publish("rounds/published").ok());
+    EXPECT_EQ(testing::RunProgram("store check " + folder.path()).exit_code, 1);  // it is in use
+    server.Signal(SIGKILL);
+    server.Wait();
+  }
+  const testing::ProgramRun sound = testing::RunProgram("store check " + folder.path());
+  EXPECT_EQ(sound.exit_code, 0) << sound.output;
+  EXPECT_THAT(sound.output, ::testing::HasSubstr("2 rounds, 0 damaged"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/payloads")) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100'000);
+    file.put('!');
+  }
+  const testing::ProgramRun damaged = testing::RunProgram("store check " + folder.path());
+  EXPECT_EQ(damaged.exit_code, 1) << damaged.output;
+  EXPECT_THAT(damaged.output, ::testing::HasSubstr("2 rounds, 1 damaged"));
+  EXPECT_THAT(damaged.output, ::testing::HasSubstr("rounds/published  ABORTED"));
+  EXPECT_EQ(testing::RunProgram("store check /nonexistent").exit_code, 1);
 }
 
 TEST(CrashTest, ASecondServerOnTheSameDataIsRefused) {

@@ -99,4 +99,17 @@ void ServerProcess::ReadLog() {
   }
 }
 
+ProgramRun RunProgram(const std::string& arguments) {
+  ProgramRun run = {-1, ""};
+  std::FILE* program = popen(absl::StrCat(SPARSEAGG_PROGRAM, " ", arguments, " 2>&1").c_str(), "r");
+  if (program == nullptr) return run;
+  char piece[4096];
+  for (size_t bytes = 0; (bytes = std::fread(piece, 1, sizeof(piece), program)) > 0;) {
+    run.output.append(piece, bytes);
+  }
+  const int status = pclose(program);
+  if (WIFEXITED(status)) run.exit_code = WEXITSTATUS(status);
+  return run;
+}
+
 }  // namespace sparseagg::testing

@@ -46,6 +46,13 @@ class ServerProcess {
   std::thread log_reader_;
 };
 
+// Runs the program to its end. Its exit code, and what it wrote to standard output and error.
+struct ProgramRun {
+  int exit_code;
+  std::string output;
+};
+ProgramRun RunProgram(const std::string& arguments);
+
 }  // namespace sparseagg::testing
 
 #endif  // SPARSEAGG_TESTS_E2E_SERVER_PROCESS_H_

@@ -1,0 +1,33 @@
+// Looks at everything that a store has kept: every checksum and digest, and every round that is not
+// published folded and reported on several back ends, which must agree in every bit.
+#ifndef SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_
+#define SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "service/engine/round_state.h"
+#include "service/store/store.h"
+#include "sparse/backend.h"
+
+namespace sparseagg {
+
+struct RoundCheck {
+  std::string name;
+  RoundState state = RoundState::kOpen;
+  uint64_t contributors = 0;
+  uint64_t bytes_received = 0;
+  std::string result_digest;  // SHA-256 of the result, or of what it would be now; empty: none
+  std::string problem;        // empty: the round is sound
+};
+
+// Changes nothing. REQUIRES: nobody else uses the store.
+std::vector<RoundCheck> CheckStore(UpdateStore& store,
+                                   std::span<const std::unique_ptr<Backend>> backends);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_

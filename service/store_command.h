@@ -1,0 +1,17 @@
+// The command `sparseagg store check DIR`.
+#ifndef SPARSEAGG_SERVICE_STORE_COMMAND_H_
+#define SPARSEAGG_SERVICE_STORE_COMMAND_H_
+
+#include <span>
+
+#include "CLI/CLI.hpp"
+#include "sparse/backend.h"
+
+namespace sparseagg {
+
+// Adds the command. When it runs, it leaves its exit code in `exit_code`, which must outlive `app`.
+void AddStoreCommand(CLI::App& app, std::span<const BackendFactory> backends, int& exit_code);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_COMMAND_H_
