@@ -147,6 +147,10 @@ std::vector<Setting> MakeSettings() {
                   "Directory for rounds of durability \"durable\", which is then the default; "
                   "empty: rounds live in memory only",
                   SPARSEAGG_FIELD(std::string, data_dir), true),
+      LimitSetting("result-retention-ms", "ms",
+                   "How long a result can be fetched before its round is deleted; 0: until "
+                   "somebody deletes it",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.result_retention_ms)),
       LimitSetting("store-free-bytes-min", "bytes",
                    "Room that the disk of the data directory keeps for sealing and publishing; "
                    "with less, durable rounds and updates are refused",

@@ -1,6 +1,7 @@
 #include "service/engine/engine.h"
 
 #include <atomic>
+#include <limits>
 #include <shared_mutex>
 #include <utility>
 
@@ -84,7 +85,9 @@ class EngineImpl : public Engine {
         aggregation_(AggregationBytes(options_.limits, backend), kAggregationBudget),
         rounds_(options_.limits.rounds_max),
         uploads_(options_.limits.open_uploads_max, admission_),
-        executor_(options_.worker_threads) {}
+        executor_(options_.worker_threads) {
+    if (options_.limits.result_retention_ms > 0) RetireLater();
+  }
 
   absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) override;
   absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) override {
@@ -136,6 +139,9 @@ class EngineImpl : public Engine {
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
   void DropUploads(const Round& round);
+  // Deletes the rounds whose retention is over, now and again.
+  void RetireLater();
+  void Retire();
 
   const EngineOptions options_;
   Backend& backend_;
@@ -206,6 +212,26 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   rounds_.Erase(*round);
   round->NotifyDeleted();
   return absl::OkStatus();
+}
+
+void EngineImpl::RetireLater() {
+  executor_.PostAfter(options_.retention_interval, [this] {
+    Retire();
+    RetireLater();
+  });
+}
+
+void EngineImpl::Retire() {
+  const auto retention = std::chrono::milliseconds(options_.limits.result_retention_ms);
+  const auto now = options_.now();
+  for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
+    const RoundSnapshot snapshot = round->Snapshot();
+    const auto since = snapshot.publish_time.value_or(snapshot.create_time);
+    // What cannot be deleted now is tried again the next time.
+    if (IsFinal(snapshot.state) && now - since >= retention) {
+      DeleteRound(round->name()).IgnoreError();
+    }
+  }
 }
 
 void EngineImpl::DropUploads(const Round& round) {

@@ -191,7 +191,8 @@ class Engine {
 struct EngineOptions {
   Limits limits;
   Durability default_durability = Durability::kMemory;
-  uint32_t worker_threads = 2;  // fold and publish
+  uint32_t worker_threads = 2;                         // fold and publish
+  std::chrono::milliseconds retention_interval{5000};  // between two looks for what is over
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };

@@ -19,6 +19,9 @@ struct Limits {
   uint64_t rounds_max = 1000;         // rounds that exist at a time, in any state
   uint64_t open_uploads_max = 4096;   // chunked updates under way
   uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
+  // How long a result can be fetched, from its publication; an aborted round is kept as long from
+  // its creation. 0: until it is deleted.
+  uint64_t result_retention_ms = 0;
   // Room that the disk of the data directory keeps for sealing and publishing.
   uint64_t store_free_bytes_min = uint64_t{256} << 20;
 };

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <latch>
 #include <shared_mutex>
 
@@ -112,6 +114,39 @@ TEST(AdmissionTest, TellsNotNowFromNever) {
   auto all = admission.Reserve(100);
   ASSERT_TRUE(all.ok());
   EXPECT_GT(RetryAfterMs(admission.Reserve(1).status()), 0u);
+}
+
+TEST(ExecutorTest, RunsADelayedTaskNotBeforeItsTime) {
+  Executor executor(1);
+  std::promise<std::chrono::steady_clock::time_point> ran;
+  const auto start = std::chrono::steady_clock::now();
+  constexpr std::chrono::milliseconds kDelay{20};
+  executor.PostAfter(kDelay, [&] { ran.set_value(std::chrono::steady_clock::now()); });
+  executor.WaitUntilIdle();  // is not held up by it
+  EXPECT_GE(ran.get_future().get() - start, kDelay);
+}
+
+TEST(ExecutorTest, RunsDelayedTasksInTheOrderOfTheirTimes) {
+  Executor executor(1);
+  std::vector<int> order;
+  std::promise<void> last;
+  executor.PostAfter(std::chrono::milliseconds(30), [&] {
+    order.push_back(2);
+    last.set_value();
+  });
+  executor.PostAfter(std::chrono::milliseconds(1), [&] { order.push_back(1); });
+  last.get_future().wait();
+  executor.WaitUntilIdle();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+TEST(ExecutorTest, DropsWhatIsDelayedWhenItGoes) {
+  bool ran = false;
+  {
+    Executor executor(2);
+    executor.PostAfter(std::chrono::hours(1), [&] { ran = true; });
+  }
+  EXPECT_FALSE(ran);
 }
 
 }  // namespace
