@@ -36,7 +36,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   CallCounter::Entry call_entry_;
 };
 
-// Runs `handler`, which returns a Status.
+// Runs `handler`, which returns a Status, on this thread.
 template <typename Handler>
 grpc::ServerUnaryReactor* Run(CallCounter& calls, Handler handler) {
   auto* call = new UnaryCall(calls);
@@ -44,27 +44,30 @@ grpc::ServerUnaryReactor* Run(CallCounter& calls, Handler handler) {
   return call;
 }
 
-// Runs `handler`, which returns a StatusOr of what ToProto() turns into the response.
+// The same on a thread of `background`.
+template <typename Handler>
+grpc::ServerUnaryReactor* RunIn(Background& background, CallCounter& calls, Handler handler) {
+  auto* call = new UnaryCall(calls);
+  background.Run([call, handler = std::move(handler)] { call->Finish(ToGrpcStatus(handler())); });
+  return call;
+}
+
+// A handler for Run() out of one that returns a StatusOr of what ToProto() turns into the response.
 template <typename Response, typename Handler>
-grpc::ServerUnaryReactor* Run(CallCounter& calls, Response* response, Handler handler) {
-  return Run(calls, [&]() -> absl::Status {
+auto Answer(Response* response, Handler handler) {
+  return [response, handler = std::move(handler)]() -> absl::Status {
     auto answer = handler();
     if (answer.ok()) *response = ToProto(*answer);
     return answer.status();
-  });
+  };
 }
 
-// The same on a thread of `background`.
-template <typename Response, typename Handler>
-grpc::ServerUnaryReactor* RunIn(Background& background, CallCounter& calls, Response* response,
-                                Handler handler) {
-  auto* call = new UnaryCall(calls);
-  background.Run([call, response, handler = std::move(handler)] {
-    auto answer = handler();
-    if (answer.ok()) *response = ToProto(*answer);
-    call->Finish(ToGrpcStatus(answer.status()));
-  });
-  return call;
+// gRPC's threads do not wait for a disk. `handler` must not refer to the caller's variables.
+template <typename Handler>
+grpc::ServerUnaryReactor* RunAbout(const std::string& round, Engine& engine, Background& commits,
+                                   CallCounter& calls, Handler handler) {
+  if (engine.WaitsForDisk(round)) return RunIn(commits, calls, std::move(handler));
+  return Run(calls, std::move(handler));
 }
 
 absl::StatusOr<RoundSnapshot> Create(Engine& engine, const v1::CreateRoundRequest& request,
@@ -112,13 +115,16 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
                                                           const v1::CreateRoundRequest* request,
                                                           v1::Round* response) {
   const auto default_durability = static_cast<Durability>(info_.default_durability());
-  return Run(calls_, response, [&] { return Create(engine_, *request, default_durability); });
+  // Opening the books of a durable round waits for a disk, and what it asks for is not known yet.
+  return RunIn(commits_, calls_, Answer(response, [this, request, default_durability] {
+                 return Create(engine_, *request, default_durability);
+               }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* /*context*/,
                                                        const v1::GetRoundRequest* request,
                                                        v1::Round* response) {
-  return Run(calls_, response, [&] { return engine_.GetRound(request->name()); });
+  return Run(calls_, Answer(response, [&] { return engine_.GetRound(request->name()); }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* /*context*/,
@@ -130,19 +136,23 @@ grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* /*context*/,
                                                         const v1::SealRoundRequest* request,
                                                         v1::Round* response) {
-  return Run(calls_, response, [&] { return engine_.SealRound(request->name()); });
+  return RunAbout(request->name(), engine_, commits_, calls_,
+                  Answer(response, [this, request] { return engine_.SealRound(request->name()); }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* /*context*/,
                                                          const v1::AbortRoundRequest* request,
                                                          v1::Round* response) {
-  return Run(calls_, response, [&] { return engine_.AbortRound(request->name()); });
+  return RunAbout(request->name(), engine_, commits_, calls_, Answer(response, [this, request] {
+                    return engine_.AbortRound(request->name());
+                  }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* /*context*/,
                                                           const v1::DeleteRoundRequest* request,
                                                           google::protobuf::Empty* /*response*/) {
-  return Run(calls_, [&] { return engine_.DeleteRound(request->name()); });
+  return RunAbout(request->name(), engine_, commits_, calls_,
+                  [this, request] { return engine_.DeleteRound(request->name()); });
 }
 
 grpc::ServerWriteReactor<v1::Round>* AggregationService::WatchRound(
@@ -159,9 +169,8 @@ grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* /*context*/,
                                                            const v1::SubmitUpdateRequest* request,
                                                            v1::Receipt* response) {
-  const auto submit = [this, request] { return Submit(engine_, *request); };
-  if (!engine_.WaitsForDisk(request->header().round())) return Run(calls_, response, submit);
-  return RunIn(commits_, calls_, response, submit);
+  return RunAbout(request->header().round(), engine_, commits_, calls_,
+                  Answer(response, [this, request] { return Submit(engine_, *request); }));
 }
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>*
