@@ -79,12 +79,21 @@ struct RowRef {
   float weight;               // as in Cursor
 };
 
-// Entries of one sparse window in order of arrival, and the keys that sort them: the row's distance
-// from `begin`, shifted right by `drop`, above the position in `position_bits`.
-struct PackedWindow {
+// What sorts the entries of a sparse window: the row's distance from `begin`, shifted right by
+// `drop`, above the position in `position_bits`.
+struct KeyForm {
   uint64_t begin = 0;
   int position_bits = 0;
-  int drop = 0;  // > 0: keys do not tell rows apart completely; `rows` has them
+  int drop = 0;  // > 0: keys do not tell rows apart completely
+
+  uint64_t KeyOf(uint64_t row, size_t position) const {
+    return (((row - begin) >> drop) << position_bits) | position;
+  }
+};
+
+// Entries of one sparse window in order of arrival, and their keys; where those do not tell rows
+// apart, `rows` does.
+struct PackedWindow : KeyForm {
   size_t size = 0;
   size_t capacity = 0;
   HostVector<uint64_t> keys;
@@ -93,9 +102,6 @@ struct PackedWindow {
   HostVector<std::byte> row_cells;  // row_width 1
   HostVector<RowRef> refs;          // wider rows
 
-  uint64_t KeyOf(uint64_t row) const {
-    return (((row - begin) >> drop) << position_bits) | static_cast<uint64_t>(size);
-  }
   size_t PositionOf(uint64_t key) const {
     return static_cast<size_t>(key & ((uint64_t{1} << position_bits) - 1));
   }

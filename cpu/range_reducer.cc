@@ -145,7 +145,7 @@ void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk>
   kernels_.pack_run(run, window.end, width_, packed_);
   for (const RefChunk& chunk : chunks) {
     for (size_t i = 0; i < chunk.size; ++i) {
-      packed_.keys[packed_.size] = packed_.KeyOf(chunk.rows[i]);
+      packed_.keys[packed_.size] = packed_.KeyOf(chunk.rows[i], packed_.size);
       if (packed_.drop > 0) packed_.rows[packed_.size] = chunk.rows[i];
       packed_.refs[packed_.size] = chunk.refs[i];
       ++packed_.size;

@@ -43,14 +43,12 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
     const uint64_t* HWY_RESTRICT row = cursor.row;
     const V* HWY_RESTRICT values = EntryValues(cursor);
     uint64_t* HWY_RESTRICT keys = packed.keys.data() + packed.size;
-    const uint64_t begin = packed.begin;
-    const int drop = packed.drop;
-    const int position_bits = packed.position_bits;
+    const KeyForm form = packed;  // a copy: `packed` could change with every key that is written
     size_t done = 0;
     for (; done < size && row[done] < limit; ++done) {
       const size_t position = packed.size + done;
-      keys[done] = (((row[done] - begin) >> drop) << position_bits) | position;
-      if (drop > 0) packed.rows[position] = row[done];
+      keys[done] = form.KeyOf(row[done], position);
+      if (form.drop > 0) packed.rows[position] = row[done];
       const float weight = WeightOf(cursor, done);
       if (width == 1) {
         if constexpr (C::kHasValues) {
@@ -74,7 +72,7 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
     for (; done < size && run.row[done] < limit; ++done) {
       const uint64_t row = run.row[done];
       const size_t position = packed.size;
-      packed.keys[position] = packed.KeyOf(row);
+      packed.keys[position] = packed.KeyOf(row, position);
       if (packed.drop > 0) packed.rows[position] = row;
       if (width == 1) {
         if constexpr (C::kHasValues) {

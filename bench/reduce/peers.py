@@ -66,7 +66,7 @@ def measure(peer: Peer, path: Path, threads: int) -> dict:
     try:
         # When memory runs out, this process ends and no other.
         Path("/proc/self/oom_score_adj").write_text("1000")
-        row["version"] = set_threads(peer.library, threads)
+        row["version"] = set_threads(peer.module, threads)
         import case_reader
 
         before = status_bytes("VmRSS")
@@ -86,7 +86,7 @@ def measure(peer: Peer, path: Path, threads: int) -> dict:
             nnz = peer.nnz_of(result)
             del result
     except ImportError as error:
-        return {**row, "skipped": f"{peer.library} is not installed: {error}"}
+        return {**row, "skipped": f"{peer.module} is not installed: {error}"}
     except MemoryError:
         return {**row, "skipped": "not enough memory"}
     except Exception as error:

@@ -17,7 +17,7 @@ class Peer:
     """A way of one library. `prepare` is not timed."""
 
     name: str
-    library: str
+    module: str
     threaded: bool  # takes a number of threads
     why_not: Callable[[Any], str]  # (Updates) -> empty when it can do the case
     prepare: Callable[[Any], Any]

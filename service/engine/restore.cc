@@ -7,14 +7,11 @@
 #include "service/engine/round_spec.h"
 #include "service/engine/stored.h"
 #include "service/engine/update.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
-
-absl::Status Damaged(std::string_view what) {
-  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT", what);
-}
 
 RoundState StateOf(RoundPhase phase) {
   switch (phase) {
@@ -35,27 +32,12 @@ uint64_t RevisionOf(const RoundSnapshot& books) {
   return 1 + books.contributors + (books.seal_time ? 1 : 0) + (books.publish_time ? 1 : 0);
 }
 
-// The payload's pieces by tensor: indices, then values, as Identify() in submission.cc put them.
-absl::StatusOr<std::vector<std::string_view>> Cut(std::string_view payload,
-                                                  std::span<const EncodedHeader> headers) {
-  std::vector<std::string_view> pieces;
-  for (const EncodedHeader& header : headers) {
-    for (const uint64_t bytes : {header.indices_bytes, header.values_bytes}) {
-      if (bytes > payload.size()) return Damaged("an update is shorter than its headers say");
-      pieces.push_back(payload.substr(0, bytes));
-      payload.remove_prefix(bytes);
-    }
-  }
-  if (!payload.empty()) return Damaged("an update is longer than its headers say");
-  return pieces;
-}
-
 }  // namespace
 
 absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const {
   Restored restored;
   absl::Status status =
-      record.damage.empty() ? RestoreInto(record, restored) : Damaged(record.damage);
+      record.damage.empty() ? RestoreInto(record, restored) : StoreCorrupt(record.damage);
   if (status.ok()) return restored;
   if (!absl::IsDataLoss(status)) {
     return MakeError(
@@ -84,7 +66,7 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
     const uint64_t sealed = round.books.contributors;
     SPARSEAGG_RETURN_IF_ERROR(FoldUpdates(record, round));
     if (record.phase == RoundPhase::kClosed && round.books.contributors != sealed) {
-      return Damaged(
+      return StoreCorrupt(
           absl::StrCat(sealed, " updates were sealed, ", round.books.contributors, " are there"));
     }
   }
@@ -114,16 +96,17 @@ absl::Status RoundRestorer::FoldUpdates(const RoundRecord& record, RestoredRound
 absl::Status RoundRestorer::FoldUpdate(const UpdateRecord& record, std::string_view headers_text,
                                        std::string_view payload, RestoredRound& round) const {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto headers, ReadHeaders(headers_text));
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto pieces, Cut(payload, headers));
-  std::vector<EncodedTensor> tensors;
-  for (size_t i = 0; i < headers.size(); ++i) {
-    tensors.push_back({headers[i], ByteChain(&pieces[2 * i], 1), ByteChain(&pieces[2 * i + 1], 1)});
-  }
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
                              PlanUpdate(round.spec, headers, options_.limits));
+  if (plan.payload_bytes != payload.size()) {
+    return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
+                                     plan.payload_bytes));
+  }
+  std::vector<std::string_view> pieces;
+  const std::vector<EncodedTensor> tensors = CutPayload(headers, payload, pieces);
   if (UpdateDigest(record.weight, tensors, plan.order) != record.digest) {
-    return Damaged(absl::StrCat("the update of contributor ", Quoted(record.contributor),
-                                " is not the one that was accepted"));
+    return StoreCorrupt(absl::StrCat("the update of contributor ", Quoted(record.contributor),
+                                     " is not the one that was accepted"));
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth,
                              round.reducers->ReserveGrowth(headers, plan));
@@ -139,7 +122,7 @@ absl::Status RoundRestorer::FoldUpdate(const UpdateRecord& record, std::string_v
 
 absl::Status RoundRestorer::LoadResult(const RoundRecord& record, RestoredRound& round) const {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string bytes, store_.ReadResult(record.name));
-  if (!round.books.manifest) return Damaged("the manifest is missing");
+  if (!round.books.manifest) return StoreCorrupt("the manifest is missing");
   PublishedResult result;
   SPARSEAGG_ASSIGN_OR_RETURN(result.tensors, ReadResult(bytes, round.spec));
   SPARSEAGG_ASSIGN_OR_RETURN(round.result_memory, aggregation_.Reserve(bytes.size(), "the result"));

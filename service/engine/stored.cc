@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -15,8 +16,7 @@ using nlohmann::json;
 using Time = std::chrono::system_clock::time_point;
 
 absl::Status Damaged(std::string_view what) {
-  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
-                   absl::StrCat("the stored ", std::string(what), " cannot be read"));
+  return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " cannot be read"));
 }
 
 // What no UTF-8 text can hold is replaced: names are checked, but a failure may quote anything.

@@ -104,6 +104,24 @@ std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
   return headers;
 }
 
+std::vector<EncodedTensor> CutPayload(std::span<const EncodedHeader> headers,
+                                      std::string_view payload,
+                                      std::vector<std::string_view>& pieces) {
+  pieces.clear();
+  for (const EncodedHeader& header : headers) {
+    for (const uint64_t bytes : {header.indices_bytes, header.values_bytes}) {
+      pieces.push_back(payload.substr(0, bytes));
+      payload.remove_prefix(bytes);
+    }
+  }
+  std::vector<EncodedTensor> tensors;
+  tensors.reserve(headers.size());
+  for (size_t i = 0; i < headers.size(); ++i) {
+    tensors.push_back({headers[i], ByteChain(&pieces[2 * i], 1), ByteChain(&pieces[2 * i + 1], 1)});
+  }
+  return tensors;
+}
+
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors) {
   for (const EncodedTensor& tensor : tensors) {
     const EncodedHeader& header = tensor.header;

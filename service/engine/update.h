@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "service/engine/engine.h"
@@ -26,6 +27,12 @@ absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const Enc
 
 // The headers of `tensors`, in their order.
 std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors);
+
+// An update's payload cut into its tensors: for each, indices, then values. The chains point into
+// `pieces`. REQUIRES: `payload` has as many bytes as the headers say.
+std::vector<EncodedTensor> CutPayload(std::span<const EncodedHeader> headers,
+                                      std::string_view payload,
+                                      std::vector<std::string_view>& pieces);
 
 // Each chain is as long as its header says (SIZE_MISMATCH).
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors);

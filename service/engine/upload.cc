@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/engine/update.h"
 #include "service/store/crc32c.h"
 #include "sparse/status.h"
 
@@ -165,22 +166,9 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
 }
 
 absl::StatusOr<Receipt> ChunkedUpload::CommitBytes() {
-  // Two pieces for each tensor, each a chain of its own.
   std::vector<std::string_view> pieces;
-  pieces.reserve(2 * args_.tensors.size());
-  const char* next = bytes_.get();
-  for (const EncodedHeader& header : args_.tensors) {
-    for (const uint64_t size : {header.indices_bytes, header.values_bytes}) {
-      pieces.emplace_back(next, size);
-      next += size;
-    }
-  }
-  std::vector<EncodedTensor> tensors;
-  tensors.reserve(args_.tensors.size());
-  for (size_t i = 0; i < args_.tensors.size(); ++i) {
-    tensors.push_back(
-        {args_.tensors[i], ByteChain(&pieces[2 * i], 1), ByteChain(&pieces[2 * i + 1], 1)});
-  }
+  const std::vector<EncodedTensor> tensors =
+      CutPayload(args_.tensors, {bytes_.get(), args_.total_bytes}, pieces);
   return args_.commit(args_.header, tensors, args_.staging);
 }
 

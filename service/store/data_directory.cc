@@ -10,14 +10,10 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
-namespace {
-
-constexpr uint64_t kFullRetryAfterMs = 1000;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::string& path,
                                                                    uint64_t free_bytes_min) {
@@ -46,12 +42,9 @@ absl::Status DataDirectory::CheckRoom() const {
   if (statvfs(path_.c_str(), &disk) != 0) return absl::OkStatus();
   const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free_bytes >= free_bytes_min_) return absl::OkStatus();
-  return WithRetryAfter(
-      MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
-                absl::StrCat("the disk of the data directory has ", free_bytes,
-                             " bytes left; updates are taken from store-free-bytes-min = ",
-                             free_bytes_min_, " on")),
-      kFullRetryAfterMs);
+  return StoreFull(absl::StrCat(
+      "the disk of the data directory has ", free_bytes,
+      " bytes left; updates are taken from store-free-bytes-min = ", free_bytes_min_, " on"));
 }
 
 }  // namespace sparseagg

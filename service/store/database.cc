@@ -2,12 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/store/fatal.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
-
-constexpr uint64_t kFullRetryAfterMs = 1000;
 
 // WAL with synchronous=FULL: a commit is one append and one fsync. EXCLUSIVE, set first: no shared
 // memory, and a second process is refused.
@@ -73,16 +72,12 @@ absl::Status Database::ErrorOf(int code) const {
   const std::string message = sqlite3_errmsg(connection_);
   switch (code & 0xFF) {
     case SQLITE_FULL:
-      return WithRetryAfter(
-          MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
-                    "the disk of the data directory is full; nothing was changed"),
-          kFullRetryAfterMs);
+      return StoreFull();
     case SQLITE_IOERR:
       EndProcess("database", absl::StrCat(message, " (", sqlite3_errstr(code), ", ", code, ")"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
-                       absl::StrCat("the database is damaged: ", message));
+      return StoreCorrupt(absl::StrCat("the database is damaged: ", message));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",

@@ -1,6 +1,7 @@
 #include "service/store/durable_store.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -12,13 +13,13 @@
 #include "service/store/database.h"
 #include "service/store/group_commit.h"
 #include "service/store/payload_files.h"
+#include "service/store/store_errors.h"
 #include "service/store/tables.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
-constexpr uint64_t kFullRetryAfterMs = 1000;
 // What is erased in one transaction: others commit between two of them.
 constexpr size_t kErasedAtOnce = 256;
 
@@ -35,6 +36,14 @@ struct PendingPut {
   const Placed& payload;
   absl::StatusOr<PutResult> result = absl::UnknownError("not committed");
 };
+
+// Answers what the books know; false: the update may be entered.
+bool AnswerFrom(const Books& books, PendingPut& put) {
+  auto known = books.Judge(put.record);
+  if (known.ok() && !known->has_value()) return false;
+  put.result = known.ok() ? absl::StatusOr<PutResult>(**std::move(known)) : known.status();
+  return true;
+}
 
 // Two locks. `database_mutex_` is held for whole transactions; `mutex_` guards the books, which
 // always show what is committed, and is held for moments only. Lock order: as named.
@@ -74,8 +83,13 @@ class DurableStore : public UpdateStore {
   std::optional<std::pair<int64_t, RoundRecord>> RowOf(const std::string& round) const;
 
   void CommitGroup(std::span<PendingPut* const> group);
-  absl::Status ChangePhase(int64_t id, RoundRecord& record, RoundPhase phase,
-                           std::string_view details);
+  // The round's row, together with `also`, then the books. REQUIRES: database_mutex_ is held and
+  // the round exists.
+  absl::Status ChangePhase(
+      const std::string& round, RoundPhase phase, std::string_view details,
+      const std::function<absl::Status(int64_t id)>& also = [](int64_t) {
+        return absl::OkStatus();
+      });
   // Database and files; the books are the caller's.
   absl::Status EraseContents(int64_t round);
   absl::Status EraseUpdates(int64_t round);
@@ -220,32 +234,37 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
   return absl::OkStatus();
 }
 
-absl::Status DurableStore::ChangePhase(int64_t id, RoundRecord& record, RoundPhase phase,
-                                       std::string_view details) {
-  record.phase = phase;
-  record.details = details;
-  return tables_->ChangeRound(id, record);
+absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phase,
+                                       std::string_view details,
+                                       const std::function<absl::Status(int64_t id)>& also) {
+  auto row = *RowOf(round);
+  row.second.phase = phase;
+  row.second.details = details;
+  SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
+    SPARSEAGG_RETURN_IF_ERROR(also(row.first));
+    return tables_->ChangeRound(row.first, row.second);
+  }));
+  std::lock_guard lock(mutex_);
+  DurableRound& changed = rounds_.at(round);
+  changed.record = std::move(row.second);
+  changed.books.Close();
+  if (phase == RoundPhase::kAborted) changed.books.Clear();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::string& round,
                                                                    std::string_view details) {
   std::unique_lock database_lock(database_mutex_);
-  auto row = RowOf(round);
+  const auto row = RowOf(round);
   if (!row.has_value()) {
     database_lock.unlock();
     return memory_->CloseRound(round, details);
   }
-  const int64_t id = row->first;
-  RoundRecord& record = row->second;
-  if (record.phase == RoundPhase::kOpen) {
-    SPARSEAGG_RETURN_IF_ERROR(
-        tables_->Transact([&] { return ChangePhase(id, record, RoundPhase::kClosed, details); }));
+  if (row->second.phase == RoundPhase::kOpen) {
+    SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kClosed, details));
   }
   std::lock_guard lock(mutex_);
-  DurableRound& closed = rounds_.at(round);
-  closed.record = record;
-  closed.books.Close();
-  return closed.books.Records();
+  return rounds_.at(round).books.Records();
 }
 
 absl::Status DurableStore::PublishRound(const std::string& round, std::string_view details,
@@ -253,22 +272,13 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
   if (!RowOf(round).has_value()) return memory_->PublishRound(round, details, result);
   SPARSEAGG_ASSIGN_OR_RETURN(const Placed placed, tables_->Place(result));
   std::lock_guard database_lock(database_mutex_);
-  auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
-  const int64_t id = row->first;
-  RoundRecord& record = row->second;
+  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
   if (placed.file != 0) files_->Sync();
-  const absl::Status published = tables_->Transact([&] {
-    SPARSEAGG_RETURN_IF_ERROR(tables_->InsertResult(id, placed));
-    return ChangePhase(id, record, RoundPhase::kPublished, details);
+  absl::Status published = ChangePhase(round, RoundPhase::kPublished, details, [&](int64_t id) {
+    return tables_->InsertResult(id, placed);
   });
-  if (!published.ok()) {
-    if (placed.file != 0) files_->Delete(placed.file);
-    return published;
-  }
-  std::lock_guard lock(mutex_);
-  rounds_.at(round).record = record;
-  return absl::OkStatus();
+  if (!published.ok() && placed.file != 0) files_->Delete(placed.file);
+  return published;
 }
 
 absl::Status DurableStore::ErasePayloads(const std::string& round) {
@@ -278,34 +288,20 @@ absl::Status DurableStore::ErasePayloads(const std::string& round) {
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
   std::unique_lock database_lock(database_mutex_);
-  auto row = RowOf(round);
-  if (!row.has_value()) {
-    database_lock.unlock();
-    return memory_->AbortRound(round, details);
-  }
-  const int64_t id = row->first;
-  RoundRecord& record = row->second;
-  SPARSEAGG_RETURN_IF_ERROR(
-      tables_->Transact([&] { return ChangePhase(id, record, RoundPhase::kAborted, details); }));
-  {
-    std::lock_guard lock(mutex_);
-    DurableRound& aborted = rounds_.at(round);
-    aborted.record = record;
-    aborted.books.Close();
-    aborted.books.Clear();
-  }
+  const auto row = RowOf(round);
+  if (row.has_value()) SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kAborted, details));
   database_lock.unlock();
-  return EraseUpdates(id);
+  return row.has_value() ? EraseUpdates(row->first) : memory_->AbortRound(round, details);
 }
 
 absl::Status DurableStore::EraseRound(const std::string& round) {
   const auto row = RowOf(round);
   if (!row.has_value()) return memory_->EraseRound(round);
   // An interruption leaves a round that was given up, not one that lost some of its updates.
-  if (row->second.phase != RoundPhase::kPublished) {
-    SPARSEAGG_RETURN_IF_ERROR(AbortRound(round, row->second.details));
-  }
-  SPARSEAGG_RETURN_IF_ERROR(EraseUpdates(row->first));
+  const RoundPhase phase = row->second.phase;
+  const bool ended = phase == RoundPhase::kPublished || phase == RoundPhase::kAborted;
+  SPARSEAGG_RETURN_IF_ERROR(ended ? EraseUpdates(row->first)
+                                  : AbortRound(round, row->second.details));
   std::lock_guard database_lock(database_mutex_);
   SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t file, tables_->ResultFile(row->first));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] { return tables_->DeleteRound(row->first); }));
@@ -386,11 +382,7 @@ void DurableStore::CommitGroup(std::span<PendingPut* const> group) {
       put->result = RoundNotFound(put->record.round);
       continue;
     }
-    auto known = round->books.Judge(put->record);
-    if (!known.ok() || known->has_value()) {
-      put->result = known.ok() ? absl::StatusOr<PutResult>(**known) : known.status();
-      continue;
-    }
+    if (AnswerFrom(round->books, *put)) continue;
     if (!contributors.emplace(put->record.round, put->record.contributor).second) {
       repeats.push_back(put);
       continue;
@@ -422,17 +414,9 @@ void DurableStore::CommitGroup(std::span<PendingPut* const> group) {
   }
   std::lock_guard lock(mutex_);
   for (PendingPut* put : repeats) {
-    auto known = rounds_.at(put->record.round).books.Judge(put->record);
-    if (!known.ok()) {
-      put->result = known.status();
-    } else if (known->has_value()) {
-      put->result = **known;
-    } else {
-      put->result = WithRetryAfter(  // the first of them was not committed
-          MakeError(absl::StatusCode::kUnavailable, "STORE_BUSY",
-                    "another update of this contributor failed just now; try again"),
-          kFullRetryAfterMs);
-    }
+    if (AnswerFrom(rounds_.at(put->record.round).books, *put)) continue;
+    // The first of them was not committed.
+    put->result = StoreBusy("another update of this contributor failed just now; try again");
   }
 }
 

@@ -14,13 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/store/fatal.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
 constexpr size_t kWriteBytes = size_t{1} << 20;
-constexpr uint64_t kRetryAfterMs = 1000;
 
 class Descriptor {
  public:
@@ -41,16 +41,9 @@ bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error 
 
 // The answer to an error that is not the disk's, or the end of the process.
 absl::Status Refusal(const std::string& path, int error) {
-  if (IsFull(error)) {
-    return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL",
-                                    "the disk of the data directory is full; nothing was changed"),
-                          kRetryAfterMs);
-  }
+  if (IsFull(error)) return StoreFull();
   if (IsShortage(error)) {
-    return WithRetryAfter(
-        MakeError(absl::StatusCode::kUnavailable, "STORE_BUSY",
-                  absl::StrCat("the server cannot open another file: ", std::strerror(error))),
-        kRetryAfterMs);
+    return StoreBusy(absl::StrCat("the server cannot open another file: ", std::strerror(error)));
   }
   EndProcess(path, std::strerror(error));
 }
@@ -67,8 +60,7 @@ int WriteAll(int fd, std::string_view data) {
 }
 
 absl::Status Damaged(const std::string& path, std::string_view how) {
-  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
-                   absl::StrCat(path, " ", std::string(how)));
+  return StoreCorrupt(absl::StrCat(path, " ", std::string(how)));
 }
 
 std::optional<uint64_t> NumberOf(const std::filesystem::path& path) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/store/crc32c.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -89,8 +90,7 @@ int64_t ContentChecksum(int64_t id, std::string_view headers, uint64_t bytes, ui
 }
 
 absl::Status Damaged(std::string_view what) {
-  return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
-                   absl::StrCat("the stored ", std::string(what), " is damaged"));
+  return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " is damaged"));
 }
 
 std::string NameOf(const UpdateRecord& update) {
@@ -144,8 +144,7 @@ absl::Status Tables::Check() {
   Query query(database_, "PRAGMA quick_check(1)");
   SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Step());
   if (found && query.blob(0) == "ok") return absl::OkStatus();
-  return MakeError(
-      absl::StatusCode::kDataLoss, "STORE_CORRUPT",
+  return StoreCorrupt(
       absl::StrCat("the database is damaged: ", found ? std::string(query.blob(0)) : "no answer"));
 }
 

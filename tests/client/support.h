@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -16,18 +15,13 @@
 #include "absl/status/status.h"
 #include "client/tensor.h"
 #include "sparse/status.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparseagg::testing {
 
 // A fresh folder, removed at the end of the test.
 class FolderTest : public ::testing::Test {
  protected:
-  FolderTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sparseagg-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~FolderTest() override { std::filesystem::remove_all(folder_); }
-
   std::string Path(const std::string& name) const { return (folder_ / name).string(); }
   std::string WriteFile(const std::string& name, std::string_view content) const {
     std::FILE* file = std::fopen(Path(name).c_str(), "wb");
@@ -43,7 +37,11 @@ class FolderTest : public ::testing::Test {
     return content;
   }
 
-  std::filesystem::path folder_;
+ private:
+  const TemporaryFolder temporary_;
+
+ protected:
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 template <class T>

@@ -24,7 +24,7 @@ TEST(SortKeys, SortsAnyNumberOfKeys) {
 
 // What the kernels write when they pack an entry.
 void Pack(uint64_t row, PackedWindow& packed) {
-  packed.keys[packed.size] = packed.KeyOf(row);
+  packed.keys[packed.size] = packed.KeyOf(row, packed.size);
   if (packed.drop > 0) packed.rows[packed.size] = row;
   ++packed.size;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,6 @@ constexpr int64_t kSize = 1'000'000;
 
 class DiskFaultTest : public ::testing::Test {
  protected:
-  ~DiskFaultTest() override { Unset(); }
-
   std::string data() const { return folder_.path() + "/data"; }
   std::string full_flag() const { return folder_.path() + "/full"; }
   std::vector<std::string> Arguments() const {
@@ -39,20 +38,19 @@ class DiskFaultTest : public ::testing::Test {
     std::ofstream(full_flag() + ".tmp") << text;
     std::filesystem::rename(full_flag() + ".tmp", full_flag());
   }
-  // For the servers that are started from now on.
-  void Set(int sync_fails) const {
+  // `sync_fails`: which sync of the server's does; 0: none.
+  std::unique_ptr<ServerProcess> StartOnFaultyDisk(int sync_fails = 0) const {
     setenv("LD_PRELOAD", SPARSEAGG_DISK_FAULTS, 1);
     setenv("SPARSEAGG_FAULT_DIR", data().c_str(), 1);
     setenv("SPARSEAGG_FULL_FLAG", full_flag().c_str(), 1);
     if (sync_fails > 0) setenv("SPARSEAGG_SYNC_FAILS", std::to_string(sync_fails).c_str(), 1);
-  }
-  void Unset() const {
+    auto server = std::make_unique<ServerProcess>(Arguments());
     for (const char* name :
          {"LD_PRELOAD", "SPARSEAGG_FAULT_DIR", "SPARSEAGG_FULL_FLAG", "SPARSEAGG_SYNC_FAILS"}) {
       unsetenv(name);
     }
+    return server;
   }
-
   // Client i adds 1 to coordinates i, and to `more` others that nobody else touches.
   v1::SubmitUpdateRequest UpdateOf(int64_t client, int more = 0) const {
     std::vector<int64_t> rows = {client};
@@ -71,12 +69,10 @@ TEST_F(DiskFaultTest, AFailedSyncEndsTheServerBeforeTheReceiptAndLosesNone) {
   for (int sync_fails = 1; sync_fails <= 40; sync_fails += 3) {
     std::filesystem::remove_all(data());
     std::vector<int64_t> acknowledged;
-    Set(sync_fails);
     {
-      ServerProcess server(Arguments());
-      Unset();
-      if (!server.address().empty()) {
-        TestClient client(testing::NewChannel(server.address()));
+      const auto server = StartOnFaultyDisk(sync_fails);
+      if (!server->address().empty()) {
+        TestClient client(testing::NewChannel(server->address()));
         absl::Status status = client.Create(testing::VectorRound("t", kSize), "r").status();
         // Every third is large enough for a file of its own.
         for (int64_t i = 0; status.ok() && i < 18; ++i) {
@@ -85,11 +81,11 @@ TEST_F(DiskFaultTest, AFailedSyncEndsTheServerBeforeTheReceiptAndLosesNone) {
         }
         if (!status.ok()) {
           EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-          EXPECT_EQ(server.Wait(), kStoreFailedExit);
+          EXPECT_EQ(server->Wait(), kStoreFailedExit);
           ++failed;
         }
       } else {
-        EXPECT_EQ(server.Wait(), kStoreFailedExit) << server.log();
+        EXPECT_EQ(server->Wait(), kStoreFailedExit) << server->log();
         ++failed;
       }
     }
@@ -106,11 +102,9 @@ TEST_F(DiskFaultTest, AFailedSyncEndsTheServerBeforeTheReceiptAndLosesNone) {
 }
 
 TEST_F(DiskFaultTest, AFullDiskIsARefusalAndWorkGoesOnWhenThereIsRoomAgain) {
-  Set(0);
-  ServerProcess server(Arguments());
-  Unset();
-  ASSERT_FALSE(server.address().empty()) << server.log();
-  TestClient client(testing::NewChannel(server.address()));
+  const auto server = StartOnFaultyDisk();
+  ASSERT_FALSE(server->address().empty()) << server->log();
+  TestClient client(testing::NewChannel(server->address()));
   ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
   ASSERT_TRUE(client.Submit(UpdateOf(1)).ok());
   ASSERT_TRUE(client.Submit(UpdateOf(2, 20'000)).ok());
@@ -133,11 +127,9 @@ TEST_F(DiskFaultTest, AFullDiskIsARefusalAndWorkGoesOnWhenThereIsRoomAgain) {
 }
 
 TEST_F(DiskFaultTest, ASealedRoundWaitsForRoomForItsResult) {
-  Set(0);
-  ServerProcess server(Arguments());
-  Unset();
-  ASSERT_FALSE(server.address().empty()) << server.log();
-  TestClient client(testing::NewChannel(server.address()));
+  const auto server = StartOnFaultyDisk();
+  ASSERT_FALSE(server->address().empty()) << server->log();
+  TestClient client(testing::NewChannel(server->address()));
   ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
   for (int64_t i = 0; i < 15; ++i) ASSERT_TRUE(client.Submit(UpdateOf(i, 20'000)).ok());
   Fill("/payloads/");  // the result is too long for the database

@@ -5,33 +5,27 @@
 //   ENOSPC SPARSEAGG_SYNC_FAILS  the n-th fsync or fdatasync, from 1, fails with EIO; later ones
 //   succeed, as
 //                         Linux lets them
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <string>
+
+#include "tests/support/interpose.h"
 
 namespace {
 
-template <class Function>
-Function* Next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
+using sparseagg::testing::Next;
+using sparseagg::testing::PathOf;
 
 // Whether the file lies below the folder, and its path holds `text`.
 bool Concerned(int fd, const char* text = "") {
   const char* folder = std::getenv("SPARSEAGG_FAULT_DIR");
   if (folder == nullptr) return false;
-  char link[64];
-  char path[PATH_MAX + 1] = {};
-  std::snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-  if (readlink(link, path, PATH_MAX) < 0) return false;
-  return std::strncmp(path, folder, std::strlen(folder)) == 0 && std::strstr(path, text) != nullptr;
+  const std::string path = PathOf(fd);
+  return path.starts_with(folder) && path.find(text) != std::string::npos;
 }
 
 bool Full(int fd) {

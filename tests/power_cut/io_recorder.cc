@@ -8,32 +8,27 @@
 // Syncs are recorded and not executed: only their place in the order matters. One mutex around each
 // call and its record makes the order of the log one that could have happened. Not covered, since
 // neither SQLite in exclusive mode nor the store uses them: openat, writev, mmap, io_uring.
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
 
 #include "tests/power_cut/io_log.h"
+#include "tests/support/interpose.h"
 
 namespace {
 
 using sparseagg::testing::IoOp;
 using sparseagg::testing::IoRecord;
 using sparseagg::testing::kAckFile;
-
-template <class Function>
-Function* Next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
+using sparseagg::testing::Next;
+using sparseagg::testing::PathOf;
 
 std::mutex& Mutex() {
   static std::mutex mutex;
@@ -63,12 +58,7 @@ bool NameOf(const std::string& path, std::string& name) {
   return true;
 }
 
-bool NameOf(int fd, std::string& name) {
-  char link[64];
-  char path[PATH_MAX + 1] = {};
-  std::snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-  return readlink(link, path, PATH_MAX) >= 0 && NameOf(std::string(path), name);
-}
+bool NameOf(int fd, std::string& name) { return NameOf(PathOf(fd), name); }
 
 void Record(IoOp op, const std::string& name, uint64_t offset = 0, const void* data = nullptr,
             uint64_t bytes = 0) {

@@ -26,6 +26,7 @@
 #include "tests/power_cut/crash_states.h"
 #include "tests/power_cut/worker.h"
 #include "tests/support/effort.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparseagg::testing {
 namespace {
@@ -41,6 +42,14 @@ struct Findings {
   size_t acknowledged = 0;
 
   int all() const { return lost + doubled + corrupt + unreadable; }
+  void operator+=(const Findings& more) {
+    lost += more.lost;
+    doubled += more.doubled;
+    corrupt += more.corrupt;
+    unreadable += more.unreadable;
+    states += more.states;
+    acknowledged += more.acknowledged;
+  }
 };
 
 std::ostream& operator<<(std::ostream& out, const Findings& found) {
@@ -50,20 +59,11 @@ std::ostream& operator<<(std::ostream& out, const Findings& found) {
 }
 
 // A folder in memory: the disk's own syncs are not what is tested.
-class MemoryFolder {
+class MemoryFolder : public TemporaryFolder {
  public:
-  MemoryFolder() {
-    std::string name = fs::exists("/dev/shm") ? "/dev/shm/sparseagg_XXXXXX"
-                                              : (fs::temp_directory_path() / "sparseagg_XXXXXX");
-    path_ = mkdtemp(name.data());
+  MemoryFolder()
+      : TemporaryFolder(fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) {
   }
-  ~MemoryFolder() { fs::remove_all(path_); }
-  MemoryFolder(const MemoryFolder&) = delete;
-  MemoryFolder& operator=(const MemoryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 int StatesWanted() { return Effort("SPARSEAGG_POWER_CUT_STATES", 400); }
@@ -248,22 +248,14 @@ TEST_F(PowerCutTest, AKillBeforeTheCutLosesNothingThatWasAcknowledgedAfterIt) {
     const size_t killed = ReadIoLog(log()).size();
     ASSERT_EQ(Run("resend"), 0);
     const std::vector<IoEvent> events = ReadIoLog(log());
-    const auto add = [](Findings& sum, const Findings& more) {
-      sum.lost += more.lost;
-      sum.doubled += more.doubled;
-      sum.corrupt += more.corrupt;
-      sum.unreadable += more.unreadable;
-      sum.states += more.states;
-      sum.acknowledged += more.acknowledged;
-    };
-    add(found, Look(events, killed, events.size(), 30, 100 + run));
+    found += Look(events, killed, events.size(), 30, 100 + run);
     // The same without what the start syncs.
     std::vector<IoEvent> changed(events.begin(), events.begin() + static_cast<long>(killed));
     for (size_t i = killed; i < events.size(); ++i) {
       const bool sync = events[i].op == IoOp::kSync || events[i].op == IoOp::kSyncFolder;
       if (!sync) changed.push_back(events[i]);
     }
-    add(unsafe, Look(changed, killed, changed.size(), 30, 100 + run));
+    unsafe += Look(changed, killed, changed.size(), 30, 100 + run);
   }
   EXPECT_EQ(found.all(), 0) << found << "; first: " << first_;
   EXPECT_GT(found.acknowledged, 0u);

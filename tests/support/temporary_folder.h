@@ -12,8 +12,9 @@ namespace sparseagg::testing {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sparseagg_test_XXXXXX").string();
+  explicit TemporaryFolder(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "sparseagg_test_XXXXXX").string();
     path_ = mkdtemp(name.data()) == nullptr ? std::string() : name;
     EXPECT_FALSE(path_.empty()) << "no folder for the test in " << name;
   }

@@ -63,6 +63,7 @@ LIBRARIES = [
 _STD = ["std", "std/"]
 _LOW = [*_STD, "absl", "absl/", "sparse/status"]  # what any host code may use
 _SERVICE = ["service", "service/"]
+_ENGINE = [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]
 DEPENDENCIES = [
     # sparse/: what an aggregation is. No thread, no network, no file.
     (r"sparse/host_vector\.cc", ["std", "sparse", "posix"]),  # huge pages are the system's
@@ -79,8 +80,8 @@ DEPENDENCIES = [
     ),
     (r"service/store/.*", [*_LOW, "service/store", "openssl", "isa-l", "sqlite", "posix"]),
     # What the store keeps of a round is JSON: for operators, and for later versions.
-    (r"service/engine/stored\.cc", [*_LOW, "sparse", "service/engine", "json"]),
-    (r"service/engine/.*", [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]),
+    (r"service/engine/stored\.cc", [*_ENGINE, "json"]),
+    (r"service/engine/.*", _ENGINE),
     (r"service/telemetry/.*", [*_LOW, "spdlog", "json", "posix", "service/telemetry"]),
     (
         r"service/rpc/.*",
