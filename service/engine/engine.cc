@@ -70,6 +70,11 @@ absl::StatusOr<std::shared_ptr<Upload>> ResumeCounted(std::shared_ptr<Round> rou
   return std::make_shared<CountedUpload>(std::move(round), record, total_bytes);
 }
 
+// Qualified.
+std::string RoundName(std::string_view tenant, std::string_view id) {
+  return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
+}
+
 uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
   return limits.aggregation_bytes_max != 0 ? limits.aggregation_bytes_max
                                            : backend.info().memory_bytes;
@@ -132,7 +137,7 @@ class EngineImpl : public Engine {
 
  private:
   absl::Status CheckNotDraining() const;
-  std::string NewRoundId();
+  std::string NewRoundId(std::string_view tenant);
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header,
                                    std::span<const EncodedTensor> tensors, Reservation& staging);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
@@ -161,6 +166,7 @@ class EngineImpl : public Engine {
 absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& args) {
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  SPARSEAGG_RETURN_IF_ERROR(ValidateTenant(args.tenant));
   if (!args.round_id.empty()) SPARSEAGG_RETURN_IF_ERROR(ValidateRoundId(args.round_id));
   SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
   CreateRoundArgs normal = args;
@@ -170,8 +176,8 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
 
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
                              TensorReducers::Make(normal.spec, backend_, aggregation_));
-  const std::string id = args.round_id.empty() ? NewRoundId() : args.round_id;
-  round = std::make_shared<Round>(absl::StrCat(std::string(kRoundPrefix), id), std::move(reducers),
+  const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
+  round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers),
                                   RoundServices{options_, store_, executor_});
   const auto open_books = [&] {
     return store_.OpenRound({.name = round->name(),
@@ -182,12 +188,12 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   return round->Snapshot();
 }
 
-std::string EngineImpl::NewRoundId() {
+std::string EngineImpl::NewRoundId(std::string_view tenant) {
   while (true) {
     const std::string time =
         absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
     const std::string id = absl::StrCat("r", time, "-", ++rounds_named_);
-    if (!rounds_.Contains(absl::StrCat(std::string(kRoundPrefix), id))) return id;
+    if (!rounds_.Contains(RoundName(tenant, id))) return id;
   }
 }
 
@@ -235,10 +241,10 @@ void EngineImpl::Retire() {
 }
 
 void EngineImpl::DropUploads(const Round& round) {
-  uploads_.DropRound(
-      round.name(),
-      MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
-                absl::StrCat("round \"", round.name(), "\" ended before the update was complete")));
+  uploads_.DropRound(round.name(),
+                     MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
+                               absl::StrCat("round \"", std::string(PublicName(round.name())),
+                                            "\" ended before the update was complete")));
 }
 
 // --- Updates ---
@@ -317,6 +323,7 @@ absl::Status EngineImpl::Recover() {
   const RoundRestorer restorer(options_, backend_, store_, aggregation_);
   for (const RoundRecord& record : store_.Rounds()) {
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
+    restored.args.tenant = std::string(TenantOf(record.name));
     const auto round = std::make_shared<Round>(record.name, std::move(restored.round),
                                                RoundServices{options_, store_, executor_});
     const auto books_are_open = [] { return absl::OkStatus(); };

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/engine/limits.h"
+#include "service/engine/names.h"
 #include "service/engine/round_state.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
@@ -77,7 +78,8 @@ struct TensorStatus {
 
 // What the outside sees of a round at one moment.
 struct RoundSnapshot {
-  std::string name;
+  std::string tenant;
+  std::string name;  // without the tenant
   RoundState state = RoundState::kOpen;
   RoundSpec spec;
   std::chrono::system_clock::time_point create_time;
@@ -129,13 +131,17 @@ class Reduction {
 
 struct CreateRoundArgs {
   std::string round_id;    // empty: generated
-  std::string request_id;  // empty: not idempotent
+  std::string request_id;  // empty: not idempotent; another tenant's are of no concern
   RoundSpec spec;
+  std::string tenant{kDefaultTenant};
 };
 
 // Cancels its subscription when destroyed.
 using WatchHandle = std::shared_ptr<void>;
 
+// Names of rounds are qualified with their tenant (names.h) on the way in; what comes out, errors
+// included, is what the tenant may see. TenantEngines (tenant_engines.h) qualifies.
+//
 // Thread-safe. Every error carries a reason (sparse/status.h).
 class Engine {
  public:
@@ -143,7 +149,7 @@ class Engine {
 
   virtual absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) = 0;
   virtual absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) = 0;
-  // Rounds with a name above `after`, ascending, at most `limit`.
+  // Rounds of all tenants with a qualified name above `after`, ascending, at most `limit`.
   virtual std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) = 0;
   virtual absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) = 0;
   virtual absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) = 0;

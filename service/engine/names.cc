@@ -27,11 +27,42 @@ bool IsRoundId(std::string_view id) {
          ConsistsOf(id, "-") && std::none_of(id.begin(), id.end(), absl::ascii_isupper);
 }
 
+constexpr std::string_view kTenantPrefix = "tenants/";
+
+// How many bytes of a qualified name are the tenant's, with the slash behind it.
+size_t TenantPrefixBytes(std::string_view qualified) {
+  if (!qualified.starts_with(kTenantPrefix)) return 0;
+  const size_t slash = qualified.find('/', kTenantPrefix.size());
+  return slash == std::string_view::npos ? 0 : slash + 1;
+}
+
 absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
 }  // namespace
+
+std::string QualifiedName(std::string_view tenant, std::string_view name) {
+  if (tenant == kDefaultTenant) return std::string(name);
+  return absl::StrCat(std::string(kTenantPrefix), std::string(tenant), "/", std::string(name));
+}
+
+std::string_view TenantOf(std::string_view qualified) {
+  const size_t bytes = TenantPrefixBytes(qualified);
+  if (bytes == 0) return kDefaultTenant;
+  return qualified.substr(kTenantPrefix.size(), bytes - 1 - kTenantPrefix.size());
+}
+
+std::string_view PublicName(std::string_view qualified) {
+  return qualified.substr(TenantPrefixBytes(qualified));
+}
+
+absl::Status ValidateTenant(std::string_view tenant) {
+  if (IsRoundId(tenant)) return absl::OkStatus();
+  return Invalid("INVALID_TENANT",
+                 absl::StrCat("tenant ", Quoted(tenant), " is not 1 to ", kRoundIdBytesMax,
+                              " characters of [a-z0-9-] starting with a letter"));
+}
 
 absl::Status ValidateRoundId(std::string_view round_id) {
   if (IsRoundId(round_id)) return absl::OkStatus();

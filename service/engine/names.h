@@ -12,6 +12,18 @@ namespace sparseagg {
 
 inline constexpr std::string_view kRoundPrefix = "rounds/";
 
+// Rounds belong to tenants. Outside, a tenant's round is "rounds/x". Engine and store keep the
+// rounds of all tenants apart by qualified names: "tenants/acme/rounds/x", and "rounds/x" for the
+// default tenant, whose data directories may be older than tenants are.
+inline constexpr std::string_view kDefaultTenant = "default";
+std::string QualifiedName(std::string_view tenant, std::string_view name);
+std::string_view TenantOf(std::string_view qualified);
+// Without the tenant: what a caller may see.
+std::string_view PublicName(std::string_view qualified);
+
+// 1 to 63 characters of [a-z0-9-], the first a letter (INVALID_TENANT).
+absl::Status ValidateTenant(std::string_view tenant);
+
 // 1 to 63 characters of [a-z0-9-], the first a letter (INVALID_ROUND_ID).
 absl::Status ValidateRoundId(std::string_view round_id);
 // kRoundPrefix and a round id (INVALID_ROUND_NAME).

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/engine/manifest.h"
+#include "service/engine/names.h"
 #include "service/engine/stored.h"
 #include "sparse/status.h"
 
@@ -28,7 +29,8 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers,
       services_(services),
       strand_(services.executor),
       reducers_(std::move(reducers)) {
-  books_.name = name_;
+  books_.tenant = std::string(TenantOf(name_));
+  books_.name = std::string(PublicName(name_));
   books_.create_time = services_.options.now();
   books_.tensors = reducers_->Describe();
   books_.revision = 1;
@@ -43,7 +45,8 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
       books_(std::move(restored.books)),
       result_(std::move(restored.result)),
       result_memory_(std::move(restored.result_memory)) {
-  books_.name = name_;
+  books_.tenant = std::string(TenantOf(name_));
+  books_.name = std::string(PublicName(name_));
 }
 
 absl::Status Round::Resume() {
@@ -98,7 +101,7 @@ absl::StatusOr<std::optional<UpdateRecord>> Round::Counted(const std::string& co
 absl::Status Round::CheckExistsLocked() const {
   if (!deleted_) return absl::OkStatus();
   return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
-                   absl::StrCat("round \"", name_, "\" does not exist"));
+                   absl::StrCat("round \"", books_.name, "\" does not exist"));
 }
 
 absl::Status Round::CheckNotGivenUpLocked() const {
@@ -158,7 +161,7 @@ Receipt Round::AnswerResend(const UpdateRecord& record) {
 }
 
 Receipt Round::MakeReceipt(const UpdateRecord& record, bool duplicate) const {
-  return {.round = name_,
+  return {.round = std::string(PublicName(name_)),
           .contributor = record.contributor,
           .update_id = record.update_id,
           .duplicate = duplicate,

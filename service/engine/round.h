@@ -58,7 +58,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // Goes on where a restored round was stopped: publishes a sealed one. Call it once.
   absl::Status Resume();
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // qualified; the key in every table
   const RoundSpec& spec() const { return spec_; }
   std::chrono::system_clock::time_point create_time() const { return Snapshot().create_time; }
   RoundSnapshot Snapshot() const;
@@ -115,7 +115,7 @@ class Round : public std::enable_shared_from_this<Round> {
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
 
-  const std::string name_;
+  const std::string name_;  // qualified; outside, books_.name is used
   const RoundSpec spec_;
   const RoundServices services_;
   Strand strand_;

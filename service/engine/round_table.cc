@@ -16,22 +16,22 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequest(const CreateRound
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
     const CreateRoundArgs& args) const {
-  const auto request = name_by_request_id_.find(args.request_id);
-  if (request != name_by_request_id_.end()) {
+  const auto request = name_by_request_.find(RequestOf(args));
+  if (request != name_by_request_.end()) {
     const Entry& first = by_name_.find(request->second)->second;
     if (first.args.round_id == args.round_id && SameSpec(first.args.spec, args.spec)) {
       return first.round;
     }
-    return MakeError(
-        absl::StatusCode::kInvalidArgument, "REQUEST_ID_CONFLICT",
-        absl::StrCat("request id \"", args.request_id, "\" created round \"", first.round->name(),
-                     "\" with another id or specification; use a new request id"));
+    return MakeError(absl::StatusCode::kInvalidArgument, "REQUEST_ID_CONFLICT",
+                     absl::StrCat("request id \"", args.request_id, "\" created round \"",
+                                  std::string(PublicName(first.round->name())),
+                                  "\" with another id or specification; use a new request id"));
   }
-  if (!args.round_id.empty() &&
-      by_name_.contains(absl::StrCat(std::string(kRoundPrefix), args.round_id))) {
-    return MakeError(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
-                     absl::StrCat("round \"", std::string(kRoundPrefix), args.round_id,
-                                  "\" exists already; choose another id or delete it"));
+  const std::string name = absl::StrCat(std::string(kRoundPrefix), args.round_id);
+  if (!args.round_id.empty() && by_name_.contains(QualifiedName(args.tenant, name))) {
+    return MakeError(
+        absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
+        absl::StrCat("round \"", name, "\" exists already; choose another id or delete it"));
   }
   if (by_name_.size() >= rounds_max_) {
     return MakeError(absl::StatusCode::kResourceExhausted, "ROUNDS_FULL",
@@ -48,18 +48,19 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
   SPARSEAGG_ASSIGN_OR_RETURN(auto earlier, FindRequestLocked(args));
   if (earlier != nullptr) return earlier;
   SPARSEAGG_RETURN_IF_ERROR(open_books());
-  if (!args.request_id.empty()) name_by_request_id_[args.request_id] = round->name();
+  if (!args.request_id.empty()) name_by_request_[RequestOf(args)] = round->name();
   by_name_[round->name()] = {round, args};
   return round;
 }
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::Find(std::string_view name) const {
-  SPARSEAGG_RETURN_IF_ERROR(ValidateRoundName(name));
+  const std::string_view public_name = PublicName(name);
+  SPARSEAGG_RETURN_IF_ERROR(ValidateRoundName(public_name));
   std::lock_guard lock(mutex_);
   const auto found = by_name_.find(name);
   if (found != by_name_.end()) return found->second.round;
   return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
-                   absl::StrCat("round ", Quoted(name), " does not exist"));
+                   absl::StrCat("round ", Quoted(public_name), " does not exist"));
 }
 
 bool RoundTable::Contains(const std::string& name) const {
@@ -82,7 +83,7 @@ void RoundTable::Erase(const Round& round) {
   const auto found = by_name_.find(round.name());
   if (found == by_name_.end() || found->second.round.get() != &round) return;
   if (!found->second.args.request_id.empty()) {
-    name_by_request_id_.erase(found->second.args.request_id);
+    name_by_request_.erase(RequestOf(found->second.args));
   }
   by_name_.erase(found);
 }

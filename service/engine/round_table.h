@@ -1,4 +1,4 @@
-// The rounds that exist, by name, and the requests that created them.
+// The rounds that exist, by qualified name, and the requests that created them.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
 
@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "service/engine/round.h"
@@ -35,7 +36,7 @@ class RoundTable {
   // INVALID_ARGUMENT (INVALID_ROUND_NAME), NOT_FOUND (ROUND_NOT_FOUND).
   absl::StatusOr<std::shared_ptr<Round>> Find(std::string_view name) const;
   bool Contains(const std::string& name) const;
-  // With a name above `after`, ascending, at most `limit`.
+  // With a qualified name above `after`, ascending, at most `limit`.
   std::vector<std::shared_ptr<Round>> List(std::string_view after, size_t limit) const;
   void Erase(const Round& round);
 
@@ -49,7 +50,9 @@ class RoundTable {
   const uint64_t rounds_max_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> by_name_;
-  std::map<std::string, std::string> name_by_request_id_;
+  using Request = std::pair<std::string, std::string>;  // tenant, request id
+  static Request RequestOf(const CreateRoundArgs& args) { return {args.tenant, args.request_id}; }
+  std::map<Request, std::string> name_by_request_;
 };
 
 }  // namespace sparseagg

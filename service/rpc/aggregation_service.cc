@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/auth/authorisation.h"
 #include "service/rpc/get_aggregate.h"
 #include "service/rpc/reduce.h"
 #include "service/rpc/round_proto.h"
@@ -26,15 +27,25 @@ constexpr int kBackgroundThreads = 2;
 // They wait for the disk most of the time: as many updates can be in one commit.
 constexpr int kCommitThreads = 64;
 
-// A call whose answer is there when its handler returns.
-class UnaryCall : public grpc::ServerUnaryReactor {
+// A call whose answer, or refusal, is there when its handler returns.
+template <typename Reactor>
+class ShortCall : public Reactor {
  public:
-  explicit UnaryCall(CallCounter& calls) : call_entry_(calls) {}
+  explicit ShortCall(CallCounter& calls) : call_entry_(calls) {}
   void OnDone() override { delete this; }
 
  private:
   CallCounter::Entry call_entry_;
 };
+
+using UnaryCall = ShortCall<grpc::ServerUnaryReactor>;
+
+template <typename Reactor>
+Reactor* Refuse(CallCounter& calls, const absl::Status& why) {
+  auto* call = new ShortCall<Reactor>(calls);
+  call->Finish(ToGrpcStatus(why));
+  return call;
+}
 
 // Runs `handler`, which returns a Status, on this thread.
 template <typename Handler>
@@ -106,91 +117,128 @@ absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
 }  // namespace
 
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info)
-    : engine_(engine),
+    : gate_(engine),
       info_(std::move(info)),
       background_(kBackgroundThreads),
       commits_(kCommitThreads) {}
 
-grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
                                                           const v1::CreateRoundRequest* request,
                                                           v1::Round* response) {
+  const auto call = gate_.Admit(*context, "CreateRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto default_durability = static_cast<Durability>(info_.default_durability());
   // Opening the books of a durable round waits for a disk, and what it asks for is not known yet.
-  return RunIn(commits_, calls_, Answer(response, [this, request, default_durability] {
-                 return Create(engine_, *request, default_durability);
+  return RunIn(commits_, calls_,
+               Answer(response, [engine = call->engine, request, default_durability] {
+                 return Create(*engine, *request, default_durability);
                }));
 }
 
-grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
                                                        const v1::GetRoundRequest* request,
                                                        v1::Round* response) {
-  return Run(calls_, Answer(response, [&] { return engine_.GetRound(request->name()); }));
+  const auto call = gate_.Admit(*context, "GetRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return Run(calls_, Answer(response, [&] { return call->engine->GetRound(request->name()); }));
 }
 
-grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* context,
                                                          const v1::ListRoundsRequest* request,
                                                          v1::ListRoundsResponse* response) {
-  return Run(calls_, [&] { return List(engine_, *request, *response); });
+  const auto call = gate_.Admit(*context, "ListRounds");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return Run(calls_, [&] { return List(*call->engine, *request, *response); });
 }
 
-grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* context,
                                                         const v1::SealRoundRequest* request,
                                                         v1::Round* response) {
-  return RunAbout(request->name(), engine_, commits_, calls_,
-                  Answer(response, [this, request] { return engine_.SealRound(request->name()); }));
-}
-
-grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* /*context*/,
-                                                         const v1::AbortRoundRequest* request,
-                                                         v1::Round* response) {
-  return RunAbout(request->name(), engine_, commits_, calls_, Answer(response, [this, request] {
-                    return engine_.AbortRound(request->name());
+  const auto call = gate_.Admit(*context, "SealRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return RunAbout(request->name(), *call->engine, commits_, calls_,
+                  Answer(response, [engine = call->engine, request] {
+                    return engine->SealRound(request->name());
                   }));
 }
 
-grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
+                                                         const v1::AbortRoundRequest* request,
+                                                         v1::Round* response) {
+  const auto call = gate_.Admit(*context, "AbortRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return RunAbout(request->name(), *call->engine, commits_, calls_,
+                  Answer(response, [engine = call->engine, request] {
+                    return engine->AbortRound(request->name());
+                  }));
+}
+
+grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
                                                           const v1::DeleteRoundRequest* request,
                                                           google::protobuf::Empty* /*response*/) {
-  return RunAbout(request->name(), engine_, commits_, calls_,
-                  [this, request] { return engine_.DeleteRound(request->name()); });
+  const auto call = gate_.Admit(*context, "DeleteRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return RunAbout(
+      request->name(), *call->engine, commits_, calls_,
+      [engine = call->engine, request] { return engine->DeleteRound(request->name()); });
 }
 
 grpc::ServerWriteReactor<v1::Round>* AggregationService::WatchRound(
-    grpc::CallbackServerContext* /*context*/, const v1::WatchRoundRequest* request) {
-  return StartWatchRound(engine_, drain_list_, calls_, *request);
+    grpc::CallbackServerContext* context, const v1::WatchRoundRequest* request) {
+  const auto call = gate_.Admit(*context, "WatchRound");
+  if (!call.ok()) return Refuse<grpc::ServerWriteReactor<v1::Round>>(calls_, call.status());
+  return StartWatchRound(*call->engine, drain_list_, calls_, *request);
 }
 
-grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,
                                                         const v1::WaitRoundRequest* request,
                                                         v1::Round* response) {
-  return StartWaitRound(engine_, drain_list_, calls_, *request, response);
+  const auto call = gate_.Admit(*context, "WaitRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return StartWaitRound(*call->engine, drain_list_, calls_, *request, response);
 }
 
-grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
                                                            const v1::SubmitUpdateRequest* request,
                                                            v1::Receipt* response) {
-  return RunAbout(request->header().round(), engine_, commits_, calls_,
-                  Answer(response, [this, request] { return Submit(engine_, *request); }));
+  const auto call = gate_.Admit(*context, "SubmitUpdate");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  const absl::Status theirs = AuthoriseContributor(call->caller, request->header().contributor());
+  if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
+  return RunAbout(
+      request->header().round(), *call->engine, commits_, calls_,
+      Answer(response, [engine = call->engine, request] { return Submit(*engine, *request); }));
 }
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>*
-AggregationService::StreamUpdates(grpc::CallbackServerContext* /*context*/) {
-  return StartStreamUpdates(engine_, background_, commits_, drain_list_, calls_);
+AggregationService::StreamUpdates(grpc::CallbackServerContext* context) {
+  using Reactor = grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>;
+  auto call = gate_.Admit(*context, "StreamUpdates");
+  if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
+  return StartStreamUpdates(*std::move(call), background_, commits_, drain_list_, calls_);
 }
 
 grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggregate(
-    grpc::CallbackServerContext* /*context*/, const v1::GetAggregateRequest* request) {
-  return StartGetAggregate(engine_, calls_, *request);
+    grpc::CallbackServerContext* context, const v1::GetAggregateRequest* request) {
+  using Reactor = grpc::ServerWriteReactor<v1::GetAggregateResponse>;
+  const auto call = gate_.Admit(*context, "GetAggregate");
+  if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
+  return StartGetAggregate(*call->engine, calls_, *request);
 }
 
 grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* AggregationService::Reduce(
-    grpc::CallbackServerContext* /*context*/) {
-  return StartReduce(engine_, background_, calls_);
+    grpc::CallbackServerContext* context) {
+  using Reactor = grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>;
+  const auto call = gate_.Admit(*context, "Reduce");
+  if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
+  return StartReduce(*call->engine, background_, calls_);
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
-    grpc::CallbackServerContext* /*context*/, const v1::GetServerInfoRequest* /*request*/,
+    grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
     v1::ServerInfo* response) {
+  const auto call = gate_.Admit(*context, "GetServerInfo");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&] {
     *response = info_;
     return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "service/rpc/background.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
+#include "service/rpc/gate.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg {
@@ -66,7 +67,7 @@ class AggregationService : public v1::AggregationService::CallbackService {
                                           v1::ServerInfo* response) override;
 
  private:
-  Engine& engine_;
+  Gate gate_;
   const v1::ServerInfo info_;
   CallCounter calls_;
   DrainList drain_list_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "proto/error_details.h"
+#include "service/auth/authorisation.h"
 #include "service/rpc/message_buffer.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
@@ -38,8 +39,13 @@ class StreamUpdatesCall
       public DrainableCall,
       public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
-  StreamUpdatesCall(Engine& engine, Background& background, Background& commits, CallCounter& calls)
-      : engine_(engine), background_(background), commits_(commits), call_entry_(calls) {}
+  StreamUpdatesCall(AdmittedCall admitted, Background& background, Background& commits,
+                    CallCounter& calls)
+      : caller_(std::move(admitted.caller)),
+        engine_(*admitted.engine),
+        background_(background),
+        commits_(commits),
+        call_entry_(calls) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -126,6 +132,7 @@ class StreamUpdatesCall
   }
 
   absl::StatusOr<Receipt> Submit(const v1::SubmitUpdateRequest& message) {
+    SPARSEAGG_RETURN_IF_ERROR(AuthoriseContributor(caller_, message.header().contributor()));
     SPARSEAGG_ASSIGN_OR_RETURN(const IncomingUpdate update, FromProto(message));
     return engine_.Submit(update.header, update.tensors);
   }
@@ -147,6 +154,7 @@ class StreamUpdatesCall
 
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const v1::BeginUpdate& message) {
     const UpdateHeader header = FromProto(message.header());
+    SPARSEAGG_RETURN_IF_ERROR(AuthoriseContributor(caller_, header.contributor));
     SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
     SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
@@ -251,7 +259,8 @@ class StreamUpdatesCall
     return reads_done_ ? grpc::Status::OK : ToGrpcStatus(DrainingError());
   }
 
-  Engine& engine_;
+  const Caller caller_;
+  Engine& engine_;  // of the caller's tenant
   Background& background_;
   Background& commits_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
@@ -278,9 +287,10 @@ class StreamUpdatesCall
 }  // namespace
 
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
-    Engine& engine, Background& background, Background& commits, DrainList& drain_list,
+    AdmittedCall admitted, Background& background, Background& commits, DrainList& drain_list,
     CallCounter& calls) {
-  const auto call = std::make_shared<StreamUpdatesCall>(engine, background, commits, calls);
+  const auto call =
+      std::make_shared<StreamUpdatesCall>(std::move(admitted), background, commits, calls);
   call->Begin(drain_list);
   return call.get();
 }

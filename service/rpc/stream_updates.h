@@ -9,18 +9,18 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include "service/engine/engine.h"
 #include "service/rpc/background.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
+#include "service/rpc/gate.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
-// The reactor frees itself. The arguments must outlive the call. Chunked updates are finished in
-// `background`, updates of durable rounds counted in `commits`.
+// The reactor frees itself. The other arguments must outlive the call. Chunked updates are finished
+// in `background`, updates of durable rounds counted in `commits`.
 grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
-    Engine& engine, Background& background, Background& commits, DrainList& drain_list,
+    AdmittedCall admitted, Background& background, Background& commits, DrainList& drain_list,
     CallCounter& calls);
 
 }  // namespace sparseagg

@@ -15,6 +15,7 @@ LIBRARIES = [
     ("proto", r"proto/.*"),
     ("service/store", r"service/store/.*"),
     ("service/engine", r"service/engine/.*"),
+    ("service/auth", r"service/auth/.*"),
     ("service/telemetry", r"service/telemetry/.*"),
     ("service/rpc", r"service/rpc/.*"),
     ("service", r"service/[^/]+"),
@@ -82,6 +83,8 @@ DEPENDENCIES = [
     # What the store keeps of a round is JSON: for operators, and for later versions.
     (r"service/engine/stored\.cc", [*_ENGINE, "json"]),
     (r"service/engine/.*", _ENGINE),
+    # Who calls and what they may do: no network, no engine.
+    (r"service/auth/.*", [*_LOW, "service/auth", "openssl", "json", "posix"]),
     (r"service/telemetry/.*", [*_LOW, "spdlog", "json", "posix", "service/telemetry"]),
     (
         r"service/rpc/.*",
@@ -92,6 +95,7 @@ DEPENDENCIES = [
             "proto/",
             "grpc",
             "protobuf",
+            "service/auth",
             "service/engine",
             "service/store",
             "service/rpc",

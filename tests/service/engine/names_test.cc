@@ -27,6 +27,7 @@ TEST(NamesTest, AcceptsExactlyWhatTheRulesAllow) {
        ValidateRoundName,
        {"rounds/a"},
        {"", "a", "rounds/", "rounds/A", "round/a", "rounds/a/b", "/rounds/a"}},
+      {"INVALID_TENANT", ValidateTenant, {"default", "a-1"}, {"", "A", "a/b", "a b", ".."}},
       {"INVALID_REQUEST_ID",
        ValidateRequestId,
        {"", "any text: 1+1", std::string(64, 'x')},
@@ -46,6 +47,17 @@ TEST(NamesTest, AcceptsExactlyWhatTheRulesAllow) {
       EXPECT_EQ(ErrorReason(rule.validate(name)), rule.reason) << name;
     }
   }
+}
+
+TEST(NamesTest, KeepsTheRoundsOfTenantsApartByQualifiedNames) {
+  EXPECT_EQ(QualifiedName("default", "rounds/a"), "rounds/a") << "as before there were tenants";
+  EXPECT_EQ(QualifiedName("acme", "rounds/a"), "tenants/acme/rounds/a");
+  for (const std::string tenant : {"default", "acme", "rounds", "tenants"}) {
+    const std::string name = QualifiedName(tenant, "rounds/a");
+    EXPECT_EQ(TenantOf(name), tenant);
+    EXPECT_EQ(PublicName(name), "rounds/a");
+  }
+  EXPECT_EQ(PublicName("tenants/acme"), "tenants/acme") << "no qualified name";
 }
 
 TEST(NamesTest, QuotesForeignTextOnOneShortLine) {

@@ -1,0 +1,74 @@
+#include "service/auth/authorisation.h"
+
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+using enum Role;
+
+// Contributors see a round whose name they were given, but do not list; what may be private of
+// others, the result, is for owners and readers.
+constexpr RpcRule kRules[] = {
+    {"CreateRound", {kOwner}},
+    {"GetRound", RoleSet::All()},
+    {"ListRounds", {kOperator, kOwner, kReader}},
+    {"SealRound", {kOwner}},
+    {"AbortRound", {kOperator, kOwner}},
+    {"DeleteRound", {kOperator, kOwner}},
+    {"WatchRound", RoleSet::All()},
+    {"WaitRound", RoleSet::All()},
+    {"SubmitUpdate", {kOwner, kContributor}},
+    {"StreamUpdates", {kOwner, kContributor}},
+    {"GetAggregate", {kOwner, kReader}},
+    {"Reduce", {kOwner}},
+    {"GetServerInfo", RoleSet::All()},
+    // Balancers and probes have no credentials, and the answer is one word.
+    {"grpc.health.v1.Health/Check", {}, /*anyone=*/true},
+    {"grpc.health.v1.Health/Watch", {}, /*anyone=*/true},
+};
+
+std::string RolesOf(RoleSet roles) {
+  std::string names;
+  for (const Role role : kAllRoles) {
+    if (!roles.Has(role)) continue;
+    absl::StrAppend(&names, names.empty() ? "" : " or ", std::string(RoleName(role)));
+  }
+  return names.empty() ? "no role" : names;
+}
+
+}  // namespace
+
+std::span<const RpcRule> RpcRules() { return kRules; }
+
+absl::Status Authorise(const Caller& caller, std::string_view rpc) {
+  RoleSet allowed;
+  for (const RpcRule& rule : kRules) {
+    if (rule.rpc == rpc) allowed = rule.roles;
+  }
+  if (caller.roles.HasAnyOf(allowed)) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kPermissionDenied, "ROLE_MISSING",
+      absl::StrCat(std::string(rpc), " is for the role ", RolesOf(allowed), "; \"",
+                   caller.principal, "\" of tenant \"", caller.tenant, "\" has not got it"));
+}
+
+absl::Status AuthoriseContributor(const Caller& caller, std::string_view contributor) {
+  if (caller.roles.Has(kOwner)) return absl::OkStatus();
+  const std::string_view rest = contributor.starts_with(caller.principal)
+                                    ? contributor.substr(caller.principal.size())
+                                    : std::string_view("?");
+  if (caller.roles.Has(kContributor) && (rest.empty() || rest.starts_with('/'))) {
+    return absl::OkStatus();
+  }
+  return MakeError(absl::StatusCode::kPermissionDenied, "CONTRIBUTOR_NOT_YOURS",
+                   absl::StrCat("\"", caller.principal, "\" sends updates as \"", caller.principal,
+                                "\" or below it (\"", caller.principal,
+                                "/...\"); only an owner sends them for others"));
+}
+
+}  // namespace sparseagg

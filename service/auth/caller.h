@@ -1,0 +1,58 @@
+// Who calls: known to the edge for every call, before it does anything. Made of a credential
+// (a token, a client certificate) and of nothing else that the caller says.
+#ifndef SPARSEAGG_SERVICE_AUTH_CALLER_H_
+#define SPARSEAGG_SERVICE_AUTH_CALLER_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sparseagg {
+
+// What a caller may do; authorisation.h has the table. A caller may have several roles.
+enum class Role : uint8_t {
+  kOperator,     // looks after a tenant's rounds: sees and ends them, reads no result
+  kOwner,        // a federated server: runs rounds, reads results, submits for contributors
+  kContributor,  // sends updates in its own name
+  kReader,       // reads results
+};
+inline constexpr Role kAllRoles[] = {Role::kOperator, Role::kOwner, Role::kContributor,
+                                     Role::kReader};
+
+// "operator", "owner", "contributor", "reader".
+std::string_view RoleName(Role role);
+std::optional<Role> ParseRole(std::string_view name);
+
+class RoleSet {
+ public:
+  constexpr RoleSet() = default;
+  constexpr RoleSet(std::initializer_list<Role> roles) {
+    for (const Role role : roles) Add(role);
+  }
+  static constexpr RoleSet All() {
+    RoleSet all;
+    for (const Role role : kAllRoles) all.Add(role);
+    return all;
+  }
+  constexpr void Add(Role role) { bits_ |= Bit(role); }
+  constexpr bool Has(Role role) const { return (bits_ & Bit(role)) != 0; }
+  constexpr bool HasAnyOf(RoleSet others) const { return (bits_ & others.bits_) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr bool operator==(const RoleSet&) const = default;
+
+ private:
+  static constexpr uint8_t Bit(Role role) { return uint8_t(1u << static_cast<unsigned>(role)); }
+  uint8_t bits_ = 0;
+};
+
+struct Caller {
+  std::string tenant;
+  std::string principal;  // unique within the tenant
+  RoleSet roles;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_AUTH_CALLER_H_

@@ -1,0 +1,105 @@
+#include "service/engine/tenant_engines.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "service/engine/names.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+class TenantEngine : public Engine {
+ public:
+  TenantEngine(Engine& engine, std::string tenant) : engine_(engine), tenant_(std::move(tenant)) {}
+
+  absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) override {
+    CreateRoundArgs own = args;
+    own.tenant = tenant_;
+    return engine_.CreateRound(own);
+  }
+  absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.GetRound(own);
+  }
+  std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) override {
+    // A tenant's names are neighbours.
+    auto rounds = engine_.ListRounds(QualifiedName(tenant_, after), limit);
+    std::erase_if(rounds, [this](const RoundSnapshot& round) { return round.tenant != tenant_; });
+    return rounds;
+  }
+  absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.SealRound(own);
+  }
+  absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.AbortRound(own);
+  }
+  absl::Status DeleteRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.DeleteRound(own);
+  }
+  absl::StatusOr<WatchHandle> Watch(
+      std::string_view name,
+      std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.Watch(own, std::move(on_change));
+  }
+
+  absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+                                 const std::vector<EncodedTensor>& tensors) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateHeader own, Own(header));
+    return engine_.Submit(own, tensors);
+  }
+  bool WaitsForDisk(std::string_view name) override {
+    const auto own = Own(name);
+    return own.ok() && engine_.WaitsForDisk(*own);
+  }
+  absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
+                                                      std::vector<EncodedHeader> tensors) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateHeader own, Own(header));
+    return engine_.BeginUpload(own, std::move(tensors));
+  }
+
+  absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.Result(own);
+  }
+  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec) override {
+    return engine_.NewReduction(spec);
+  }
+
+  const BackendInfo& backend_info() const override { return engine_.backend_info(); }
+  const Limits& limits() const override { return engine_.limits(); }
+  absl::Status Recover() override { return engine_.Recover(); }
+  void Drain() override { engine_.Drain(); }
+
+ private:
+  // A name that is qualified already is no name of a round here.
+  absl::StatusOr<std::string> Own(std::string_view name) const {
+    SPARSEAGG_RETURN_IF_ERROR(ValidateRoundName(name));
+    return QualifiedName(tenant_, name);
+  }
+  absl::StatusOr<UpdateHeader> Own(const UpdateHeader& header) const {
+    UpdateHeader own = header;
+    SPARSEAGG_ASSIGN_OR_RETURN(own.round, Own(header.round));
+    return own;
+  }
+
+  Engine& engine_;
+  const std::string tenant_;
+};
+
+}  // namespace
+
+Engine& TenantEngines::Of(std::string_view tenant) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_tenant_.find(tenant);
+  if (found != by_tenant_.end()) return *found->second;
+  std::string name(tenant);
+  auto made = std::make_unique<TenantEngine>(engine_, name);
+  return *by_tenant_.emplace(std::move(name), std::move(made)).first->second;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,39 @@
+// The first thing that every handler of the service does: find out who calls, and whether the call
+// is theirs to make. What a handler does then, it does to the engine of the caller's tenant.
+#ifndef SPARSEAGG_SERVICE_RPC_GATE_H_
+#define SPARSEAGG_SERVICE_RPC_GATE_H_
+
+#include <grpcpp/server_context.h>
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "service/auth/caller.h"
+#include "service/engine/engine.h"
+#include "service/engine/tenant_engines.h"
+
+namespace sparseagg {
+
+// A call that may be made.
+struct AdmittedCall {
+  Caller caller;
+  Engine* engine = nullptr;  // of the caller's tenant
+};
+
+// Thread-safe.
+class Gate {
+ public:
+  // `engine` must outlive the gate, and the gate its calls.
+  explicit Gate(Engine& engine) : engines_(engine) {}
+
+  // `rpc` is a row of RpcRules(). UNAUTHENTICATED, PERMISSION_DENIED.
+  absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
+                                     std::string_view rpc);
+
+ private:
+  TenantEngines engines_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_GATE_H_
