@@ -2,16 +2,20 @@
 
 Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules, in reading order:
 
-    tensors, convert   what a user hands in and gets back; where other packages' types are recognised
+    tensors, convert   what a user hands in and gets back; models as nested mappings
+    kinds/             tensors of scipy, torch, TensorFlow, JAX
     records            what the server tells, as immutable records
     errors             one class for each kind of error
-    client, round, result   the API
-    _wire, _uploads, _transport, _status_details   bytes, resumable uploads, calls with retries, error details
+    client, round, result, functions   the API
+    aio                the same for asyncio; imported on its own
+    _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
+                       error details
 """
 
+from sparseagg._requests import Update
 from sparseagg._transport import RetryPolicy
-from sparseagg.client import DEFAULT_TARGET, Client, sparse_sum
-from sparseagg.convert import as_tensor
+from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import (
     AlreadyCountedError,
     AlreadyExistsError,
@@ -27,9 +31,17 @@ from sparseagg.errors import (
     SparseAggError,
     UnavailableError,
 )
+from sparseagg.functions import (
+    sparse_count,
+    sparse_max,
+    sparse_mean_of_contributors,
+    sparse_min,
+    sparse_sum,
+    sparse_weighted_mean,
+)
 from sparseagg.records import Manifest, Receipt, RoundInfo, RoundState, ServerInfo
 from sparseagg.result import Result
-from sparseagg.round import Round, Update
+from sparseagg.round import Round
 from sparseagg.tensors import SparseTensor, TensorSpec
 
 __version__ = "0.1.0"
@@ -61,7 +73,15 @@ __all__ = [
     "TensorSpec",
     "UnavailableError",
     "Update",
-    "as_tensor",
-    "sparse_sum",
     "__version__",
+    "as_tensor",
+    "flatten",
+    "sparse_count",
+    "sparse_max",
+    "sparse_mean_of_contributors",
+    "sparse_min",
+    "sparse_sum",
+    "sparse_weighted_mean",
+    "specs_of",
+    "unflatten",
 ]

@@ -26,9 +26,9 @@ from sparseagg.errors import (
 )
 
 _T = TypeVar("_T")
-_SERVICE = "/sparseagg.v1.AggregationService/"
+SERVICE = "/sparseagg.v1.AggregationService/"
 # Method -> (its kind in grpc's Python, type of the answer).
-_METHODS = {
+METHODS = {
     "CreateRound": ("unary_unary", types_pb2.Round),
     "GetRound": ("unary_unary", types_pb2.Round),
     "ListRounds": ("unary_unary", aggregation_pb2.ListRoundsResponse),
@@ -44,7 +44,7 @@ _METHODS = {
     "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
 }
 # gRPC's own pause between two attempts to connect grows to two minutes; a server that restarts is back in seconds.
-_CHANNEL_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -68,7 +68,7 @@ class RetryPolicy:
 
 
 class Backoff:
-    """The pauses of one operation. `wait` raises the error instead where another attempt makes no sense."""
+    """The pauses of one operation. `wait` and `pause` raise the error instead where another attempt makes no sense."""
 
     def __init__(self, policy: RetryPolicy, timeout: float | None) -> None:
         self._policy = policy
@@ -85,22 +85,33 @@ class Backoff:
 
     def wait(self, error: SparseAggError) -> None:
         """Sleeps before the next attempt, or raises `error`."""
+        time.sleep(self.pause(error))
+
+    def pause(self, error: SparseAggError) -> float:
+        """Seconds to sleep before the next attempt; raises `error` where there is none."""
         self._failures += 1
         if not is_retryable(error) or self._policy.attempts <= 1:
             raise error
         if isinstance(error, UnavailableError) and self._failures >= self._policy.attempts:
             raise error
-        delay = min(self._policy.max_delay, self._policy.initial_delay * 2 ** (self._failures - 1))
+        delay: float = min(
+            self._policy.max_delay, self._policy.initial_delay * 2 ** (self._failures - 1)
+        )
         delay = max(delay * random.uniform(0.5, 1.0), error.retry_after or 0.0)
         left = self.remaining()
         if left is not None and delay >= left:
             raise error
-        time.sleep(delay)
+        return delay
 
 
 def is_retryable(error: SparseAggError) -> bool:
     """True for a server that is unavailable, or that tells when to come back."""
     return error.retry_after is not None or isinstance(error, UnavailableError)
+
+
+def was_done_before(method: str, error: SparseAggError) -> bool:
+    """True where a repeated call fails because the attempt whose answer was lost had done it."""
+    return method == "DeleteRound" and isinstance(error, NotFoundError)
 
 
 class Transport:
@@ -116,7 +127,7 @@ class Transport:
         timeout: float,
         retry: RetryPolicy,
     ) -> None:
-        all_options = [*_CHANNEL_OPTIONS, *options]
+        all_options = [*CHANNEL_OPTIONS, *options]
         if credentials is None:
             self._channel = grpc.insecure_channel(target, all_options)
         else:
@@ -127,11 +138,11 @@ class Transport:
         self.retry = retry
         self._methods = {
             name: getattr(self._channel, kind)(
-                _SERVICE + name,
-                request_serializer=_serialize,
+                SERVICE + name,
+                request_serializer=serialize,
                 response_deserializer=answer.FromString,
             )
-            for name, (kind, answer) in _METHODS.items()
+            for name, (kind, answer) in METHODS.items()
         }
 
     def close(self) -> None:
@@ -155,9 +166,9 @@ class Transport:
                     request, timeout=backoff.remaining(), metadata=self._metadata
                 )
             except grpc.RpcError as failure:
-                error = _with_target(from_rpc_error(failure, for_update=for_update), self._target)
-            if repeated and method == "DeleteRound" and isinstance(error, NotFoundError):
-                return empty_pb2.Empty()  # the attempt whose answer was lost had done it
+                error = with_target(from_rpc_error(failure, for_update=for_update), self._target)
+            if repeated and was_done_before(method, error):
+                return empty_pb2.Empty()
             backoff.wait(error)
             repeated = True
 
@@ -313,7 +324,7 @@ class StreamCall:
         return self._answers_max is not None and len(self._answers) >= self._answers_max
 
 
-def _with_target(error: SparseAggError, target: str) -> SparseAggError:
+def with_target(error: SparseAggError, target: str) -> SparseAggError:
     """The server gives its errors a reason; one without comes from the connection, and should say to whom."""
     if isinstance(error, UnavailableError) and not error.reason:
         return UnavailableError(
@@ -322,5 +333,6 @@ def _with_target(error: SparseAggError, target: str) -> SparseAggError:
     return error
 
 
-def _serialize(message: Any) -> bytes:
+def serialize(message: Any) -> bytes:
+    """The bytes of a message."""
     return bytes(message.SerializeToString())

@@ -9,8 +9,10 @@ An update stays in memory until it is answered, so the number and the bytes of p
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Callable, Union
 
+from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2
 from sparseagg._transport import Backoff, StreamCall, Transport, is_retryable
 from sparseagg._wire import EncodedUpdate
@@ -34,6 +36,19 @@ def chunk_size(message_bytes_max: int) -> int:
     return max(1, min(_CHUNK_BYTES, message_bytes_max - _CHUNK_FRAMING_BYTES))
 
 
+def reduce_messages(
+    update: EncodedUpdate, message_bytes_max: int
+) -> Iterator[aggregation_pb2.ReduceRequest]:
+    """An update as messages of Reduce, whole or in chunks."""
+    if update.message_bytes <= message_bytes_max:
+        yield aggregation_pb2.ReduceRequest(update=update.whole())
+        return
+    yield aggregation_pb2.ReduceRequest(begin=update.begin())
+    size = chunk_size(message_bytes_max)
+    for offset in range(0, update.payload.size, size):
+        yield aggregation_pb2.ReduceRequest(chunk=update.chunk(offset, size))
+
+
 class UpdateStream:
     """Submits updates; `on_answer(update, outcome)` is called once for each, in the order of the answers.
 
@@ -47,7 +62,9 @@ class UpdateStream:
         message_bytes_max: int,
         on_answer: Callable[[EncodedUpdate, Outcome], None],
         timeout: float | None,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._transport = transport
         self._message_bytes_max = message_bytes_max
         self._on_answer = on_answer
@@ -137,6 +154,7 @@ class UpdateStream:
             return  # answered in the meantime
         if update.message_bytes <= self._message_bytes_max:
             stream.send(aggregation_pb2.StreamUpdatesRequest(update=update.whole()))
+            self._meter.advance(update.payload.size)
             return
         self._offset = None
         stream.send(aggregation_pb2.StreamUpdatesRequest(begin=update.begin()))
@@ -147,6 +165,7 @@ class UpdateStream:
             chunk = update.chunk(offset, chunk_size(self._message_bytes_max))
             stream.send(aggregation_pb2.StreamUpdatesRequest(chunk=chunk))
             offset += len(chunk.data)
+            self._meter.advance(len(chunk.data))
             self._take_answers()
 
     def _is_expected(self, update: EncodedUpdate) -> bool:

@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg.convert import AnyTensor, DenseValues
 from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import value_type_name
-from sparseagg.tensors import VALUE_DTYPES, ResultTensor, SparseTensor, TensorSpec
+from sparseagg.tensors import (
+    VALUE_DTYPES,
+    AnyTensor,
+    DenseValues,
+    ResultTensor,
+    SparseTensor,
+    TensorSpec,
+)
 
 _VALUE_TYPES = {
     name: types_pb2.ValueType.Value(f"VALUE_TYPE_{name.upper()}") for name in VALUE_DTYPES
@@ -26,6 +32,7 @@ _INDEX_DTYPES: dict[int, np.dtype[Any]] = {
     types_pb2.INDEX_TYPE_I64: np.dtype("<i8"),
     types_pb2.INDEX_TYPE_I32: np.dtype("<i4"),
 }
+_I32 = np.iinfo(np.int32)
 # Room for the fields around a tensor's bytes in a message: tags and lengths.
 _FRAMING_BYTES = 32
 
@@ -34,9 +41,7 @@ class ByteString:
     """Arrays seen as one string of bytes, which is read or written piece by piece."""
 
     def __init__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        self._parts = [
-            memoryview(array.reshape(-1).view(np.uint8)) for array in arrays if array.size
-        ]
+        self._parts = [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
         self._starts: list[int] = []
         self.size = 0
         for part in self._parts:
@@ -88,9 +93,10 @@ class EncodedUpdate:
         )
         if weight is not None:
             self.header.weight = weight
-        self._tensors = [
-            (_header_of(name, tensor), *_arrays_of(tensor)) for name, tensor in tensors.items()
-        ]
+        self._tensors = []
+        for name, tensor in tensors.items():
+            indices, values = _arrays_of(tensor)
+            self._tensors.append((_header_of(name, tensor, indices, values), indices, values))
         arrays = [array for _, *arrays in self._tensors for array in arrays]
         self.payload = ByteString(arrays)
         # An upper bound of the serialised SubmitUpdateRequest.
@@ -189,6 +195,11 @@ class Answer:
         self._bytes = ByteString(self._arrays)
         self._received = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes that the chunks bring."""
+        return self._bytes.size
+
     def add(self, chunk: aggregation_pb2.AggregateChunk) -> None:
         """Takes the next chunk."""
         if chunk.offset != self._received or chunk.offset + len(chunk.data) > self._bytes.size:
@@ -239,8 +250,12 @@ def _decode(
     )
 
 
-def _header_of(name: str, tensor: AnyTensor) -> types_pb2.TensorHeader:
-    indices, values = _arrays_of(tensor)
+def _header_of(
+    name: str,
+    tensor: AnyTensor,
+    indices: np.ndarray[Any, Any],
+    values: np.ndarray[Any, Any],
+) -> types_pb2.TensorHeader:
     sparse = isinstance(tensor, SparseTensor)
     return types_pb2.TensorHeader(
         name=name,
@@ -256,5 +271,15 @@ def _header_of(name: str, tensor: AnyTensor) -> types_pb2.TensorHeader:
 
 def _arrays_of(tensor: AnyTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     if isinstance(tensor, SparseTensor):
-        return tensor.indices, tensor.values
+        return _narrowed(tensor.indices), tensor.values
     return np.empty(0, "<i8"), tensor.values
+
+
+def _narrowed(indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones too:
+    it is the server that names them."""
+    if indices.itemsize == 4 or not indices.size:
+        return indices
+    if int(indices.min()) < _I32.min or int(indices.max()) > _I32.max:
+        return indices
+    return indices.astype("<i4")

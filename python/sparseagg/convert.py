@@ -1,56 +1,32 @@
-"""Where foreign tensors become ours. `as_tensor` is the only place that recognises other packages' types.
-
-It looks at what an object can do, and imports nothing: an adapter for one more package is one more branch here, or a
-function elsewhere that builds a `SparseTensor`.
-"""
+"""Where foreign tensors become ours: `as_tensor` of one, `flatten` of a model, `specs_of` for the round that takes it."""
 
 from __future__ import annotations
 
-from typing import Any, Union
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from sparseagg.tensors import SparseTensor, TensorSpec, as_values
+from sparseagg.errors import InvalidArgumentError
+from sparseagg.kinds import is_tensor, kind_of
+from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
-
-class DenseValues:
-    """A dense tensor (sparse_dim 0): values `[*dense_shape]` and the name of their type."""
-
-    __slots__ = ("values", "value_type")
-
-    def __init__(self, values: Any, value_type: str | None = None) -> None:
-        self.values, self.value_type = as_values(values, value_type)
-
-    @property
-    def dense_shape(self) -> tuple[int, ...]:
-        """The full shape."""
-        return tuple(self.values.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values, which is what travels."""
-        return int(self.values.nbytes)
-
-
-AnyTensor = Union[SparseTensor, DenseValues]
+_SEPARATOR = "/"
+_ROOT = "tensor"  # name of a tensor that stands alone
 
 
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
-    """`value` as a SparseTensor or a dense one.
+    """`value` as a SparseTensor or a dense one, without a copy where the layouts agree.
 
-    value: SparseTensor; a tuple (indices, values, dense_shape), which TensorFlow's SparseTensorValue is, too; a scipy
-        sparse matrix or array of any format; or anything that numpy can turn into an array, which is then dense.
+    value: SparseTensor; a tuple (indices, values, dense_shape); a scipy sparse matrix or array of any format; a torch
+        sparse tensor; tf.SparseTensor or tf.IndexedSlices; a JAX BCOO or BCSR; or anything that numpy can turn into an
+        array, which is then dense.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
+
+    Raises InvalidUpdateError for a type of values that cannot be aggregated.
     """
-    if isinstance(value, (SparseTensor, DenseValues)):
-        return value
-    if isinstance(value, tuple) and len(value) == 3:
-        return SparseTensor(*value, value_type=value_type)
-    if callable(getattr(value, "tocoo", None)):
-        coo = value.tocoo()
-        coords = getattr(coo, "coords", None) or (coo.row, coo.col)
-        return SparseTensor(np.stack(coords, axis=1), coo.data, coo.shape, value_type)
-    return DenseValues(value, value_type)
+    return kind_of(value).read(value, value_type)
 
 
 def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
@@ -65,3 +41,94 @@ def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
         and getattr(values, "dtype", None) == np.uint16
     )
     return as_tensor(value, "bf16" if is_bits else None)
+
+
+def flatten(tree: Any) -> dict[str, Any]:
+    """The tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
+
+    tree: nested mappings and lists of tensors, or one tensor, which is called "tensor". A list of plain numbers is a
+    tensor. Raises InvalidArgumentError when two tensors get the same name.
+    """
+    found: dict[str, Any] = {}
+    _collect(tree, "", found)
+    return found
+
+
+def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
+    """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there.
+
+    tensors: results: SparseTensor or numpy array. Raises KeyError for a name of `like` that is not among them.
+    """
+    return _restore(like, "", tensors)
+
+
+def specs_of(
+    tree: Any,
+    op: str | Mapping[str, str] = "sum",
+    *,
+    sparse_dim: Mapping[str, int] | None = None,
+    integer_overflow: str = "checked",
+) -> list[TensorSpec]:
+    """The description of a round that takes updates like `tree`.
+
+    tree: an update, or a model; see `flatten` for the nesting.
+    op: the operator of all, or of each by name.
+    sparse_dim: for dense tensors of a model whose updates are sparse, by name; 1 for an embedding table.
+
+        client.create_round(specs_of(model, "weighted_mean", sparse_dim={"emb.weight": 1}))
+    """
+    flat = flatten(tree)
+    unknown = set(sparse_dim or ()) - set(flat)
+    if unknown:
+        raise InvalidArgumentError(
+            f"sparse_dim names {sorted(unknown)}; the tensors are {list(flat)}"
+        )
+    specs = []
+    for name, value in flat.items():
+        tensor = as_tensor(value)
+        natural = tensor.sparse_dim if isinstance(tensor, SparseTensor) else 0
+        specs.append(
+            TensorSpec(
+                name,
+                tensor.dense_shape,
+                tensor.value_type,
+                (sparse_dim or {}).get(name, natural),
+                op if isinstance(op, str) else op[name],
+                integer_overflow,
+            )
+        )
+    return specs
+
+
+def _is_node(tree: Any) -> bool:
+    if isinstance(tree, list):
+        return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree)
+    return isinstance(tree, Mapping) and not is_tensor(tree)
+
+
+def _children(tree: Any) -> list[tuple[Any, Any]]:
+    return list(tree.items()) if isinstance(tree, Mapping) else list(enumerate(tree))
+
+
+def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
+    if not _is_node(tree):
+        name = prefix[: -len(_SEPARATOR)] or _ROOT
+        if name in found:
+            raise InvalidArgumentError(f'two tensors of the model are called "{name}"')
+        found[name] = tree
+        return
+    for key, child in _children(tree):
+        _collect(child, f"{prefix}{key}{_SEPARATOR}", found)
+
+
+def _restore(like: Any, prefix: str, tensors: Mapping[str, ResultTensor]) -> Any:
+    if not _is_node(like):
+        name = prefix[: -len(_SEPARATOR)] or _ROOT
+        return kind_of(like).restore(tensors[name], like)
+    restored = {
+        key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors)
+        for key, child in _children(like)
+    }
+    if isinstance(like, list):
+        return list(restored.values())
+    return OrderedDict(restored) if isinstance(like, OrderedDict) else restored

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
+from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._transport import StreamCall
 from sparseagg._wire import Answer
+from sparseagg.convert import unflatten
 from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import Manifest, manifest_from_proto
 from sparseagg.tensors import ResultTensor
@@ -41,6 +43,14 @@ class Result(MappingABC):  # type: ignore[type-arg]  # a Mapping[str, ResultTens
     def __len__(self) -> int:
         return len(self._tensors)
 
+    def like(self, example: Any) -> Any:
+        """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
+        `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting.
+
+        Raises KeyError when `example` has a tensor that the result has not.
+        """
+        return unflatten(example, self._tensors)
+
     def __repr__(self) -> str:
         return f"Result({self._tensors!r}, contributors={self.manifest.contributors})"
 
@@ -52,21 +62,45 @@ def layout_number(layout: str) -> Any:
     return _LAYOUTS[layout]
 
 
-def receive_result(stream: StreamCall, layout: str, selected: Sequence[str] = ()) -> Result:
-    """Reads the answer of GetAggregate or Reduce: one header, then chunks.
+class ResultReader:
+    """Puts an answer of GetAggregate or Reduce together: one header, then chunks.
 
     selected: names of the tensors of which only some rows were asked for.
     """
-    answer: Answer | None = None
+
+    def __init__(
+        self, layout: str, selected: Sequence[str] = (), progress: Progress = False
+    ) -> None:
+        self._layout = layout
+        self._selected = selected
+        self._progress = progress
+        self._meter: Meter | None = None
+        self._answer: Answer | None = None
+
+    def add(self, message: Any) -> None:
+        """Takes the next message of the stream."""
+        if message.WhichOneof("body") == "header":
+            self._answer = Answer(message.header)
+            self._meter = Meter(self._progress, self._answer.size, "receiving")
+        elif self._answer is not None and self._meter is not None:
+            self._answer.add(message.chunk)
+            self._meter.advance(len(message.chunk.data))
+
+    def finish(self) -> Result:
+        """The result, at the end of the stream. Raises SparseAggError when something is missing."""
+        if self._answer is None or self._meter is None:
+            raise SparseAggError(
+                "the server ended the answer before its header", reason="TRUNCATED"
+            )
+        self._meter.close()
+        tensors = self._answer.tensors(dense=self._layout == "dense", selected=self._selected)
+        return Result(tensors, manifest_from_proto(self._answer.header.manifest))
+
+
+def receive_result(stream: StreamCall, reader: ResultReader) -> Result:
+    """Reads a stream to its end."""
     while True:
         message = stream.receive()
         if message is None:
-            break
-        if message.WhichOneof("body") == "header":
-            answer = Answer(message.header)
-        elif answer is not None:
-            answer.add(message.chunk)
-    if answer is None:
-        raise SparseAggError("the server ended the answer before its header", reason="TRUNCATED")
-    tensors = answer.tensors(dense=layout == "dense", selected=selected)
-    return Result(tensors, manifest_from_proto(answer.header.manifest))
+            return reader.finish()
+        reader.add(message)

@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Callable
 
+from sparseagg import _requests
+from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
+from sparseagg._requests import Update
 from sparseagg._transport import Transport
 from sparseagg._uploads import Outcome, UpdateStream
-from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto
-from sparseagg.convert import as_tensor_of
-from sparseagg.errors import (
-    DeadlineExceededError,
-    RoundAbortedError,
-    SparseAggError,
-    UnavailableError,
-)
-from sparseagg.records import (
-    Receipt,
-    RoundInfo,
-    RoundState,
-    receipt_from_proto,
-    round_from_proto,
-)
-from sparseagg.result import ANSWERS_MAX, Result, layout_number, receive_result
+from sparseagg._wire import EncodedUpdate
+from sparseagg.errors import SparseAggError, UnavailableError
+from sparseagg.records import Receipt, RoundInfo, receipt_from_proto, round_from_proto
+from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.tensors import TensorSpec
-
-# Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
-_WAIT_SLICE_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Update:
-    """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
-
-    tensors: Mapping[str, Any]
-    contributor: str
-    weight: float | None = None
-    update_id: str | None = None
 
 
 class Round:
@@ -84,12 +60,14 @@ class Round:
         weight: float | None = None,
         update_id: str | None = None,
         timeout: float | None = None,
+        progress: Progress = False,
     ) -> Receipt:
         """Submits one contributor's update; returns when it is counted.
 
-        tensors: by name, whatever `as_tensor` takes: SparseTensor, (indices, values, dense_shape), scipy matrix for
-            the sparse ones, a numpy array of the full shape for those with sparse_dim 0. A tensor of the round that is
-            left out counts as not touched. uint16 values are bfloat16 bits where the round says so.
+        tensors: by name, whatever `as_tensor` takes: SparseTensor, (indices, values, dense_shape), a sparse tensor of
+            scipy, torch, TensorFlow or JAX; an array of the full shape for those with sparse_dim 0. Nested mappings and
+            lists are flattened (`flatten`). A tensor of the round that is left out counts as not touched. uint16 values
+            are bfloat16 bits where the round says so.
         contributor: 1 to 128 characters of [A-Za-z0-9._:@/-]. Each is counted once.
         weight: finite and not negative; 1 when left out. For integer tensors a whole number up to 2^24.
         update_id: 1 to 64 characters of [A-Za-z0-9._-]; made up when left out. Give your own, and keep it, to make
@@ -97,6 +75,8 @@ class Round:
             interrupted large update is resumed.
         timeout: seconds; for an update beyond the server's message limit, which goes in chunks, seconds without any
             progress. Default: the client's.
+        progress: True shows a bar where tqdm is installed; a function is called with (bytes sent, of all). Only an
+            update that goes in chunks takes long enough for more than one step.
 
         Raises InvalidUpdateError (the message names tensor and position; nothing was counted), RoundNotOpenError,
         AlreadyCountedError, ResourceExhaustedError.
@@ -107,7 +87,8 @@ class Round:
                 "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
             )
             return receipt_from_proto(answer)
-        outcome = self._submit_stream([update], timeout)[0]
+        with Meter(progress, update.payload.size, "sending") as meter:
+            outcome = self._submit_stream([update], timeout, meter)[0]
         if isinstance(outcome, SparseAggError):
             raise outcome
         return outcome
@@ -118,14 +99,17 @@ class Round:
         *,
         return_exceptions: bool = False,
         timeout: float | None = None,
+        progress: Progress = False,
     ) -> list[Outcome]:
         """Submits many updates over one stream; returns their receipts in the order of `updates`.
 
         An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
         `return_exceptions`, stands in the list in the place of its receipt. `timeout`: seconds without any progress.
-        The iterable is read as fast as the server takes the updates.
+        The iterable is read as fast as the server takes the updates. `progress`: as in `submit`, counting bytes.
         """
-        outcomes = self._submit_stream((self._encode(update) for update in updates), timeout)
+        with Meter(progress, None, "sending") as meter:
+            encoded = (self._encode(update) for update in updates)
+            outcomes = self._submit_stream(encoded, timeout, meter)
         if not return_exceptions:
             for outcome in outcomes:
                 if isinstance(outcome, SparseAggError):
@@ -145,35 +129,23 @@ class Round:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = (
-                _WAIT_SLICE_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-            )
-            request = aggregation_pb2.WaitRoundRequest(name=self.name)
-            request.timeout.FromNanoseconds(int(min(left, _WAIT_SLICE_SECONDS) * 1e9))
+            left = None if deadline is None else deadline - time.monotonic()
             answer = self._transport.unary(
-                "WaitRound", request, timeout=_WAIT_SLICE_SECONDS + self._transport.timeout
+                "WaitRound",
+                _requests.wait_round(self.name, left),
+                timeout=_requests.WAIT_SLICE_SECONDS + self._transport.timeout,
             )
             info = round_from_proto(answer)
-            if info.state is RoundState.ABORTED:
-                raise RoundAbortedError(
-                    info.failure or f"{self.name} was aborted", reason="ROUND_ABORTED"
-                )
-            if info.state.final:
+            left = None if deadline is None else deadline - time.monotonic()
+            if _requests.is_published(info, timeout, left):
                 return info
-            if deadline is not None and time.monotonic() >= deadline:
-                raise DeadlineExceededError(
-                    f"{self.name} is {info.state.value} after {timeout:g} s"
-                    + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
-                )
 
     def watch(self, min_interval: float | None = None) -> Iterator[RoundInfo]:
         """The round now and after every change, at most every `min_interval` seconds (the server's default: 0.1).
 
         Ends after a final state. A broken connection is taken up again.
         """
-        request = aggregation_pb2.WatchRoundRequest(name=self.name)
-        if min_interval is not None:
-            request.min_interval.FromNanoseconds(int(min_interval * 1e9))
+        request = _requests.watch_round(self.name, min_interval)
         backoff = self._transport.new_backoff()
         while True:
             try:
@@ -198,6 +170,7 @@ class Round:
         tensors: Sequence[str] | None = None,
         indices: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        progress: Progress = False,
     ) -> Result:
         """The published aggregate. Waits for the publication (`wait`); does not seal.
 
@@ -207,25 +180,22 @@ class Round:
         indices: by tensor name, integers `[n, sparse_dim]` (or `[n]`): only these rows. Sparse: those of them that were
             touched. Dense: an array `[n, *row shape]` in the order asked.
         timeout: seconds to wait for the publication, and seconds without progress while receiving.
+        progress: True shows a bar where tqdm is installed; a function is called with (bytes received, of all).
+
+        `result.like(model)` gives the tensors in the kinds and the nesting of a model.
 
         bfloat16 values come as uint16 bit patterns. Raises as `wait` does; InvalidArgumentError for an unknown tensor.
         """
-        request = aggregation_pb2.GetAggregateRequest(
-            name=self.name,
-            tensors=tensors or (),
-            layout=layout_number(layout),
-            selections=[
-                selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()
-            ],
-        )
+        request = _requests.get_aggregate(self.name, layout, tensors, indices)
         self.wait(timeout)
         idle_timeout = self._transport.timeout if timeout is None else timeout
 
         def receive() -> Result:
+            reader = ResultReader(layout, tuple(indices or ()), progress)
             with self._transport.stream(
                 "GetAggregate", request, idle_timeout=idle_timeout, answers_max=ANSWERS_MAX
             ) as stream:
-                return receive_result(stream, layout, tuple(indices or ()))
+                return receive_result(stream, reader)
 
         return self._transport.repeat(receive)
 
@@ -242,23 +212,10 @@ class Round:
         return f"Round({self.name!r})"
 
     def _encode(self, update: Update) -> EncodedUpdate:
-        specs = self.specs
-        tensors = {
-            name: as_tensor_of(specs.get(name), value) for name, value in update.tensors.items()
-        }
-        for name, spec in specs.items():
-            if name not in tensors:
-                tensors[name] = empty_tensor(spec)
-        return EncodedUpdate(
-            tensors,
-            round_name=self.name,
-            contributor=update.contributor,
-            update_id=update.update_id or uuid.uuid4().hex,
-            weight=update.weight,
-        )
+        return _requests.encode_update(self.name, self.specs, update)
 
     def _submit_stream(
-        self, updates: Iterable[EncodedUpdate], timeout: float | None
+        self, updates: Iterable[EncodedUpdate], timeout: float | None, meter: Meter
     ) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         positions: dict[int, int] = {}  # id of an update object -> its place
@@ -266,7 +223,9 @@ class Round:
         def on_answer(update: EncodedUpdate, outcome: Outcome) -> None:
             outcomes[positions.pop(id(update))] = outcome
 
-        with UpdateStream(self._transport, self._message_bytes_max(), on_answer, timeout) as stream:
+        with UpdateStream(
+            self._transport, self._message_bytes_max(), on_answer, timeout, meter
+        ) as stream:
             for position, update in enumerate(updates):
                 positions[id(update)] = position
                 stream.submit(update)

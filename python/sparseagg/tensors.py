@@ -6,7 +6,7 @@ table `[vocabulary, 64]` has `sparse_dim` 1 and rows of 64 values; a scalar COO 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -130,6 +130,10 @@ class SparseTensor:
         """Bytes of indices and values, which is what travels."""
         return int(self.indices.nbytes + self.values.nbytes)
 
+    def __iter__(self) -> Iterator[Any]:
+        """Unpacks as a triple: `indices, values, dense_shape = tensor`."""
+        return iter((self.indices, self.values, self.dense_shape))
+
     def to_dense(self) -> np.ndarray[Any, Any]:
         """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in.
 
@@ -166,6 +170,28 @@ class SparseTensor:
             f"sparse_dim={self.sparse_dim}, value_type={self.value_type!r})"
         )
 
+
+class DenseValues:
+    """A dense tensor (sparse_dim 0): values `[*dense_shape]` and the name of their type. A scalar has the shape [1]."""
+
+    __slots__ = ("values", "value_type")
+
+    def __init__(self, values: Any, value_type: str | None = None) -> None:
+        array, self.value_type = as_values(values, value_type)
+        self.values = array.reshape(array.shape or (1,))
+
+    @property
+    def dense_shape(self) -> tuple[int, ...]:
+        """The full shape."""
+        return tuple(self.values.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values, which is what travels."""
+        return int(self.values.nbytes)
+
+
+AnyTensor = Union[SparseTensor, DenseValues]
 
 # A tensor of a result: a numpy array where it is dense (sparse_dim 0, or layout="dense").
 ResultTensor = Union[SparseTensor, "np.ndarray[Any, Any]"]

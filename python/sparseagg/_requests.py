@@ -1,0 +1,147 @@
+"""The requests of the protocol, made from what a caller says; shared by the blocking and the asyncio client."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto, spec_to_proto
+from sparseagg.convert import as_tensor_of, flatten
+from sparseagg.errors import DeadlineExceededError, InvalidArgumentError, RoundAbortedError
+from sparseagg.records import RoundInfo, RoundState
+from sparseagg.result import layout_number
+from sparseagg.tensors import TensorSpec
+
+# Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
+WAIT_SLICE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Update:
+    """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
+
+    tensors: Mapping[str, Any]
+    contributor: str
+    weight: float | None = None
+    update_id: str | None = None
+
+
+def create_round(
+    tensors: Sequence[TensorSpec],
+    round_id: str | None,
+    durability: str | None,
+    request_id: str | None,
+) -> aggregation_pb2.CreateRoundRequest:
+    """See `Client.create_round`."""
+    spec = types_pb2.RoundSpec(tensors=[spec_to_proto(tensor) for tensor in tensors])
+    if durability is not None:
+        if durability not in ("memory", "durable"):
+            raise InvalidArgumentError(f'no durability "{durability}", only "memory" and "durable"')
+        spec.durability = types_pb2.Durability.Value(f"DURABILITY_{durability.upper()}")
+    return aggregation_pb2.CreateRoundRequest(
+        round_id=round_id or "", spec=spec, request_id=request_id or uuid.uuid4().hex
+    )
+
+
+def full_name(round_name: str) -> str:
+    """ "r1" and "rounds/r1" as "rounds/r1"."""
+    return round_name if round_name.startswith("rounds/") else f"rounds/{round_name}"
+
+
+def encode_update(
+    round_name: str, specs: Mapping[str, TensorSpec], update: Update
+) -> EncodedUpdate:
+    """An update for a round; a tensor of the round that is left out counts as not touched."""
+    tensors = {
+        name: as_tensor_of(specs.get(name), value)
+        for name, value in flatten(update.tensors).items()
+    }
+    for name, spec in specs.items():
+        if name not in tensors:
+            tensors[name] = empty_tensor(spec)
+    return EncodedUpdate(
+        tensors,
+        round_name=round_name,
+        contributor=update.contributor,
+        update_id=update.update_id or uuid.uuid4().hex,
+        weight=update.weight,
+    )
+
+
+def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRoundRequest:
+    """One slice of waiting, with `left` seconds until the deadline."""
+    request = aggregation_pb2.WaitRoundRequest(name=round_name)
+    seconds = WAIT_SLICE_SECONDS if left is None else max(0.0, min(left, WAIT_SLICE_SECONDS))
+    request.timeout.FromNanoseconds(int(seconds * 1e9))
+    return request
+
+
+def is_published(info: RoundInfo, timeout: float | None, left: float | None) -> bool:
+    """What to do after a slice of waiting: True is the end; raises when there will be no result, or no time is left."""
+    if info.state is RoundState.ABORTED:
+        raise RoundAbortedError(info.failure or f"{info.name} was aborted", reason="ROUND_ABORTED")
+    if info.state.final:
+        return True
+    if left is not None and left <= 0:
+        raise DeadlineExceededError(
+            f"{info.name} is {info.state.value} after {timeout:g} s"
+            + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
+        )
+    return False
+
+
+def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.WatchRoundRequest:
+    """See `Round.watch`."""
+    request = aggregation_pb2.WatchRoundRequest(name=round_name)
+    if min_interval is not None:
+        request.min_interval.FromNanoseconds(int(min_interval * 1e9))
+    return request
+
+
+def get_aggregate(
+    round_name: str,
+    layout: str,
+    tensors: Sequence[str] | None,
+    indices: Mapping[str, Any] | None,
+) -> aggregation_pb2.GetAggregateRequest:
+    """See `Round.result`."""
+    return aggregation_pb2.GetAggregateRequest(
+        name=round_name,
+        tensors=tensors or (),
+        layout=layout_number(layout),
+        selections=[selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()],
+    )
+
+
+def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.ReduceRequest:
+    """The first message of Reduce."""
+    spec = types_pb2.RoundSpec(tensors=[spec_to_proto(tensor) for tensor in specs])
+    start = aggregation_pb2.ReduceStart(spec=spec, layout=layout_number(layout))
+    return aggregation_pb2.ReduceRequest(start=start)
+
+
+def encode_for_reduce(
+    specs: Sequence[TensorSpec],
+    updates: Iterable[Mapping[str, Any]],
+    weights: Sequence[float] | None,
+) -> list[EncodedUpdate]:
+    """The updates of one Reduce; error messages name an update by its place in the list."""
+    by_name = {spec.name: spec for spec in specs}
+    listed = list(updates)
+    if weights is not None and len(weights) != len(listed):
+        raise InvalidArgumentError(f"{len(weights)} weights for {len(listed)} updates")
+    return [
+        EncodedUpdate(
+            {
+                name: as_tensor_of(by_name.get(name), value)
+                for name, value in flatten(update).items()
+            },
+            contributor=str(position),
+            update_id=str(position),
+            weight=None if weights is None else weights[position],
+        )
+        for position, update in enumerate(listed)
+    ]

@@ -1,0 +1,15 @@
+"""The asyncio client: the same calls as `sparseagg.Client`, awaited.
+
+from sparseagg.aio import Client
+
+async with Client("127.0.0.1:50061") as client:
+    round = await client.create_round([TensorSpec("emb", [50000, 64])])
+    await round.submit({"emb": SparseTensor(rows, values, [50000, 64])}, contributor="phone-17", weight=128)
+    await round.seal()
+    aggregate = (await round.result())["emb"]
+"""
+
+from sparseagg.aio.client import Client
+from sparseagg.aio.round import Round
+
+__all__ = ["Client", "Round"]

@@ -1,0 +1,137 @@
+"""The channel of the asyncio client: calls with deadlines and retries, and streams with a limit on standing still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
+from typing import Any, Callable, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf import empty_pb2
+
+from sparseagg._transport import (
+    CHANNEL_OPTIONS,
+    METHODS,
+    SERVICE,
+    Backoff,
+    RetryPolicy,
+    serialize,
+    was_done_before,
+    with_target,
+)
+from sparseagg.errors import DeadlineExceededError, SparseAggError, from_rpc_error
+
+_T = TypeVar("_T")
+
+
+class Transport:
+    """One channel and what every call over it shares. For one event loop."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        credentials: grpc.ChannelCredentials | None,
+        options: Sequence[tuple[str, Any]],
+        metadata: Sequence[tuple[str, str]],
+        timeout: float,
+        retry: RetryPolicy,
+    ) -> None:
+        all_options = [*CHANNEL_OPTIONS, *options]
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(target, all_options)
+        else:
+            self._channel = grpc.aio.secure_channel(target, credentials, all_options)
+        self._target = target
+        self._metadata = tuple(metadata)
+        self.timeout = timeout
+        self.retry = retry
+        self._methods = {
+            name: getattr(self._channel, kind)(
+                SERVICE + name,
+                request_serializer=serialize,
+                response_deserializer=answer.FromString,
+            )
+            for name, (kind, answer) in METHODS.items()
+        }
+
+    async def close(self) -> None:
+        """Ends the channel and every call on it."""
+        await self._channel.close()
+
+    async def unary(
+        self,
+        method: str,
+        request: Any,
+        *,
+        timeout: float | None = None,
+        for_update: bool = False,
+    ) -> Any:
+        """Calls `method` until it answers, refuses, or `timeout` seconds (default: the client's) are over."""
+        backoff = Backoff(self.retry, self.timeout if timeout is None else timeout)
+        repeated = False
+        while True:
+            try:
+                return await self._methods[method](
+                    request, timeout=backoff.remaining(), metadata=self._metadata
+                )
+            except grpc.RpcError as failure:
+                error = with_target(from_rpc_error(failure, for_update=for_update), self._target)
+            if repeated and was_done_before(method, error):
+                return empty_pb2.Empty()
+            await asyncio.sleep(backoff.pause(error))
+            repeated = True
+
+    async def repeat(self, action: Callable[[], Awaitable[_T]]) -> _T:
+        """What `action` gives, done again until it works or `timeout` seconds after the first failure are over."""
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await action()
+            except SparseAggError as failure:
+                backoff = backoff or Backoff(self.retry, self.timeout)
+                await asyncio.sleep(backoff.pause(failure))
+
+    async def stream(
+        self,
+        method: str,
+        request: Any,
+        *,
+        idle_timeout: float | None,
+        for_update: bool = False,
+    ) -> AsyncIterator[Any]:
+        """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
+
+        DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds.
+        """
+        moves = 0
+
+        async def counted(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
+            nonlocal moves
+            async for message in requests:
+                moves += 1
+                yield message
+
+        is_server_stream = METHODS[method][0] == "unary_stream"
+        call = self._methods[method](
+            request if is_server_stream else counted(request), metadata=self._metadata
+        )
+        reading: asyncio.Future[Any] | None = None
+        try:
+            while True:
+                reading, seen = asyncio.ensure_future(call.read()), moves
+                while not (await asyncio.wait([reading], timeout=idle_timeout))[0]:
+                    if moves == seen:
+                        raise DeadlineExceededError(f"no progress for {idle_timeout:g} s")
+                    seen = moves
+                answer = reading.result()
+                if answer is grpc.aio.EOF:
+                    return
+                yield answer
+        except grpc.RpcError as failure:
+            raise from_rpc_error(failure, for_update=for_update) from None
+        finally:
+            call.cancel()
+            if reading is not None and not reading.done():
+                reading.cancel()

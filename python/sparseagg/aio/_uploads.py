@@ -1,0 +1,71 @@
+"""One large update over StreamUpdates in chunks, resumed after a broken connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from sparseagg._progress import Meter
+from sparseagg._proto import aggregation_pb2
+from sparseagg._transport import Backoff
+from sparseagg._uploads import chunk_size
+from sparseagg._wire import EncodedUpdate
+from sparseagg.aio._transport import Transport
+from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
+from sparseagg.records import Receipt, receipt_from_proto
+
+
+class ChunkedUpload:
+    """The attempts at one update. What the server has of it, it keeps, so each attempt starts where the last ended."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        update: EncodedUpdate,
+        message_bytes_max: int,
+        timeout: float | None,
+        meter: Meter,
+    ) -> None:
+        self._transport = transport
+        self._update = update
+        self._chunk_size = chunk_size(message_bytes_max)
+        self._timeout = transport.timeout if timeout is None else timeout
+        self._meter = meter
+        self._committed = 0  # bytes that the server has
+
+    async def run(self) -> Receipt:
+        """The receipt. Raises the refusal, or the last error when nothing moves for too long."""
+        backoff: Backoff | None = None
+        while True:
+            committed = self._committed
+            try:
+                return await self._attempt()
+            except SparseAggError as failure:
+                if backoff is None or self._committed > committed:
+                    backoff = Backoff(self._transport.retry, self._timeout)
+                await asyncio.sleep(backoff.pause(failure))
+
+    async def _attempt(self) -> Receipt:
+        offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        async for answer in self._transport.stream(
+            "StreamUpdates", self._messages(offset), idle_timeout=self._timeout, for_update=True
+        ):
+            kind = answer.WhichOneof("body")
+            if kind == "receipt":
+                return receipt_from_proto(answer.receipt)
+            if kind == "error":
+                raise from_error_message(answer.error)
+            self._committed = max(self._committed, answer.progress.committed_offset)
+            if not offset.done():
+                offset.set_result(answer.progress.committed_offset)
+        raise UnavailableError("the server ended the stream before it answered the update")
+
+    async def _messages(self, offset: asyncio.Future[int]) -> AsyncIterator[object]:
+        request = aggregation_pb2.StreamUpdatesRequest
+        yield request(begin=self._update.begin())
+        position = await offset
+        while position < self._update.payload.size:
+            chunk = self._update.chunk(position, self._chunk_size)
+            yield request(chunk=chunk)
+            position += len(chunk.data)
+            self._meter.advance(len(chunk.data))

@@ -1,0 +1,128 @@
+"""`Client`: a connection to a sparseagg server, for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from sparseagg import _requests
+from sparseagg._proto import aggregation_pb2
+from sparseagg._transport import RetryPolicy
+from sparseagg._uploads import reduce_messages
+from sparseagg.aio._transport import Transport
+from sparseagg.aio.round import Round
+from sparseagg.client import DEFAULT_TARGET, MESSAGE_BYTES_MAX
+from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
+from sparseagg.result import Result, ResultReader
+from sparseagg.tensors import TensorSpec
+
+
+class Client:
+    """A connection to one server, for one event loop; an async context manager, which closes it.
+
+    The parameters are those of `sparseagg.Client`.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout: float = 60.0,
+        retry: RetryPolicy | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
+        channel_options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self.target = target
+        self._transport = Transport(
+            target,
+            credentials=credentials,
+            options=channel_options,
+            metadata=metadata,
+            timeout=timeout,
+            retry=retry or RetryPolicy(),
+        )
+        self._known_message_bytes_max: int | None = None
+
+    async def close(self) -> None:
+        """Closes the connection; calls under way fail."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.target!r})"
+
+    async def info(self) -> ServerInfo:
+        """Version, back ends, operators, encodings and limits of the server."""
+        request = aggregation_pb2.GetServerInfoRequest()
+        return info_from_proto(await self._transport.unary("GetServerInfo", request))
+
+    async def create_round(
+        self,
+        tensors: Sequence[TensorSpec],
+        round_id: str | None = None,
+        *,
+        durability: str | None = None,
+        request_id: str | None = None,
+    ) -> Round:
+        """Opens a round; see `sparseagg.Client.create_round`."""
+        request = _requests.create_round(tensors, round_id, durability, request_id)
+        info = round_from_proto(await self._transport.unary("CreateRound", request))
+        return Round(self._transport, self._message_bytes_max, info.name, info)
+
+    def round(self, name: str) -> Round:
+        """A handle of a round that someone opened. Asks the server nothing yet."""
+        return Round(self._transport, self._message_bytes_max, _requests.full_name(name))
+
+    async def rounds(self, page_size: int = 50) -> AsyncIterator[RoundInfo]:
+        """Every round by name, ascending; fetched page by page."""
+        request = aggregation_pb2.ListRoundsRequest(page_size=page_size)
+        while True:
+            page = await self._transport.unary("ListRounds", request)
+            for message in page.rounds:
+                yield round_from_proto(message)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def reduce(
+        self,
+        tensors: Sequence[TensorSpec],
+        updates: Iterable[Mapping[str, Any]],
+        *,
+        weights: Sequence[float] | None = None,
+        layout: str = "sparse",
+    ) -> Result:
+        """The stateless operator; see `sparseagg.Client.reduce`."""
+        start = _requests.reduce_start(tensors, layout)
+        encoded = _requests.encode_for_reduce(tensors, updates, weights)
+        message_bytes_max = await self._message_bytes_max()
+
+        async def messages() -> AsyncIterator[object]:
+            yield start
+            for update in encoded:
+                for message in reduce_messages(update, message_bytes_max):
+                    yield message
+
+        async def call() -> Result:
+            reader = ResultReader(layout)
+            async for message in self._transport.stream(
+                "Reduce", messages(), idle_timeout=self._transport.timeout, for_update=True
+            ):
+                reader.add(message)
+            return reader.finish()
+
+        return await self._transport.repeat(call)
+
+    async def _message_bytes_max(self) -> int:
+        if self._known_message_bytes_max is None:
+            limits = (await self.info()).limits
+            self._known_message_bytes_max = limits.get("message-bytes-max", MESSAGE_BYTES_MAX)
+        return self._known_message_bytes_max

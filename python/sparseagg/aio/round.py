@@ -1,0 +1,189 @@
+"""`Round`: one aggregation, from open to published, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from typing import Any, Callable
+
+from sparseagg import _requests
+from sparseagg._progress import Meter, Progress
+from sparseagg._proto import aggregation_pb2
+from sparseagg._requests import Update
+from sparseagg._transport import Backoff
+from sparseagg._uploads import Outcome
+from sparseagg.aio._transport import Transport
+from sparseagg.aio._uploads import ChunkedUpload
+from sparseagg.errors import SparseAggError, UnavailableError
+from sparseagg.records import Receipt, RoundInfo, receipt_from_proto, round_from_proto
+from sparseagg.result import Result, ResultReader
+from sparseagg.tensors import TensorSpec
+
+# Calls of submit_many that are under way at once.
+_CONCURRENCY = 64
+
+
+class Round:
+    """A handle of one round; made by `Client.create_round` and `Client.round`. The errors are those of
+    `sparseagg.Round`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        message_bytes_max: Callable[[], Awaitable[int]],
+        name: str,
+        info: RoundInfo | None = None,
+    ) -> None:
+        self._transport = transport
+        self._message_bytes_max = message_bytes_max
+        self.name = name
+        self._specs: dict[str, TensorSpec] | None = None
+        if info is not None:
+            self._specs = {spec.name: spec for spec in info.tensors}
+
+    async def info(self) -> RoundInfo:
+        """The round as it is now."""
+        request = aggregation_pb2.GetRoundRequest(name=self.name)
+        return round_from_proto(await self._transport.unary("GetRound", request))
+
+    async def specs(self) -> Mapping[str, TensorSpec]:
+        """The round's tensors by name; asked from the server once."""
+        if self._specs is None:
+            self._specs = {spec.name: spec for spec in (await self.info()).tensors}
+        return self._specs
+
+    async def submit(
+        self,
+        tensors: Mapping[str, Any],
+        *,
+        contributor: str,
+        weight: float | None = None,
+        update_id: str | None = None,
+        timeout: float | None = None,
+        progress: Progress = False,
+    ) -> Receipt:
+        """Submits one contributor's update; returns when it is counted. See `sparseagg.Round.submit`."""
+        specs = await self.specs()
+        update = _requests.encode_update(
+            self.name, specs, Update(tensors, contributor, weight, update_id)
+        )
+        message_bytes_max = await self._message_bytes_max()
+        if update.message_bytes <= message_bytes_max:
+            answer = await self._transport.unary(
+                "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
+            )
+            return receipt_from_proto(answer)
+        with Meter(progress, update.payload.size, "sending") as meter:
+            upload = ChunkedUpload(self._transport, update, message_bytes_max, timeout, meter)
+            return await upload.run()
+
+    async def submit_many(
+        self,
+        updates: Iterable[Update],
+        *,
+        return_exceptions: bool = False,
+        timeout: float | None = None,
+    ) -> list[Outcome]:
+        """Submits many updates, 64 at a time; returns their receipts in the order of `updates`.
+
+        An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
+        `return_exceptions`, stands in the list in the place of its receipt.
+        """
+        outcomes: dict[int, Outcome] = {}
+        numbered = enumerate(updates)
+
+        async def work() -> None:
+            for position, update in numbered:  # one iterator, shared by all workers
+                try:
+                    outcomes[position] = await self.submit(
+                        update.tensors,
+                        contributor=update.contributor,
+                        weight=update.weight,
+                        update_id=update.update_id,
+                        timeout=timeout,
+                    )
+                except SparseAggError as refusal:
+                    outcomes[position] = refusal
+
+        await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
+        ordered = [outcomes[position] for position in range(len(outcomes))]
+        for outcome in ordered:
+            if isinstance(outcome, SparseAggError) and not return_exceptions:
+                raise outcome
+        return ordered
+
+    async def seal(self) -> RoundInfo:
+        """Fixes the set of accepted updates and starts the rest of the computation. Idempotent."""
+        request = aggregation_pb2.SealRoundRequest(name=self.name)
+        return round_from_proto(await self._transport.unary("SealRound", request))
+
+    async def wait(self, timeout: float | None = None) -> RoundInfo:
+        """Waits until the round is published. Does not seal: someone has to. See `sparseagg.Round.wait`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            answer = await self._transport.unary(
+                "WaitRound",
+                _requests.wait_round(self.name, left),
+                timeout=_requests.WAIT_SLICE_SECONDS + self._transport.timeout,
+            )
+            info = round_from_proto(answer)
+            left = None if deadline is None else deadline - time.monotonic()
+            if _requests.is_published(info, timeout, left):
+                return info
+
+    async def watch(self, min_interval: float | None = None) -> AsyncIterator[RoundInfo]:
+        """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
+        request = _requests.watch_round(self.name, min_interval)
+        backoff = Backoff(self._transport.retry, None)
+        while True:
+            try:
+                async for message in self._transport.stream(
+                    "WatchRound", request, idle_timeout=None
+                ):
+                    backoff.progress()
+                    info = round_from_proto(message)
+                    yield info
+                    if info.state.final:
+                        return
+                raise UnavailableError("the server ended the stream before the round was final")
+            except UnavailableError as failure:
+                await asyncio.sleep(backoff.pause(failure))
+
+    async def result(
+        self,
+        layout: str = "sparse",
+        tensors: Sequence[str] | None = None,
+        indices: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        progress: Progress = False,
+    ) -> Result:
+        """The published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
+        request = _requests.get_aggregate(self.name, layout, tensors, indices)
+        await self.wait(timeout)
+        idle_timeout = self._transport.timeout if timeout is None else timeout
+
+        async def receive() -> Result:
+            reader = ResultReader(layout, tuple(indices or ()), progress)
+            async for message in self._transport.stream(
+                "GetAggregate", request, idle_timeout=idle_timeout
+            ):
+                reader.add(message)
+            return reader.finish()
+
+        return await self._transport.repeat(receive)
+
+    async def abort(self) -> RoundInfo:
+        """Gives an open or sealed round up and erases its data. Idempotent."""
+        request = aggregation_pb2.AbortRoundRequest(name=self.name)
+        return round_from_proto(await self._transport.unary("AbortRound", request))
+
+    async def delete(self) -> None:
+        """Erases a published or aborted round, its result and its name."""
+        await self._transport.unary(
+            "DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name)
+        )
+
+    def __repr__(self) -> str:
+        return f"Round({self.name!r})"

@@ -1,0 +1,89 @@
+"""The stateless operators: one call on a list of tensors or of models, nothing stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
+from sparseagg.errors import InvalidArgumentError
+
+
+def sparse_sum(
+    tensors: Iterable[Any],
+    op: str = "sum",
+    weights: Sequence[float] | None = None,
+    *,
+    target: str = DEFAULT_TARGET,
+    client: Client | None = None,
+    layout: str = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+) -> Any:
+    """The exact aggregate of equally shaped tensors, or of models of them, rounded once.
+
+    tensors: at least one; each a tensor as `as_tensor` takes it (SparseTensor, a tuple (indices, values, dense_shape), a
+        sparse tensor of scipy, torch, TensorFlow or JAX, or a dense array), or nested mappings and lists of these. All of
+        the same nesting, shapes, sparse_dim and value types.
+    op: "sum", "weighted_mean" (absent counts as zero), "mean_of_contributors" (only those that hold the index),
+        "count", "min" or "max".
+    weights: one for each tensor; 1 each when left out.
+    target, client: the server; give a `client` where one is open already.
+    layout: "sparse" gives the kind and nesting of the first tensor (a tuple comes back as a SparseTensor, which unpacks
+        as one), "dense" arrays of the full shape, of the same package.
+    value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
+    integer_overflow: "checked" (OutOfRangeError names the index) or "modular" (wraps).
+
+    The order of the tensors changes no bit of the result. Equal indices within one tensor are summed first.
+
+        >>> a = ([0, 5], np.float32([1, 1]), [10])
+        >>> b = ([5, 9], np.float32([1, 1]), [10])
+        >>> total = sparse_sum([a, b])
+        >>> total.indices.ravel(), total.values
+        (array([0, 5, 9]), array([1., 2., 1.], dtype=float32))
+    """
+    given = list(tensors)
+    if not given:
+        raise InvalidArgumentError("sparse_sum of no tensors: the shape of the result is unknown")
+    updates = [
+        {name: as_tensor(tensor, value_type) for name, tensor in flatten(tree).items()}
+        for tree in given
+    ]
+    # Of the first; the server refuses the others where they differ.
+    specs = specs_of(updates[0], op, integer_overflow=integer_overflow)
+    if client is not None:
+        result = client.reduce(specs, updates, weights=weights, layout=layout)
+    else:
+        with Client(target) as own:
+            result = own.reduce(specs, updates, weights=weights, layout=layout)
+    return unflatten(given[0], result)
+
+
+def sparse_weighted_mean(
+    tensors: Iterable[Any], weights: Sequence[float] | None = None, **options: Any
+) -> Any:
+    """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero."""
+    return sparse_sum(tensors, "weighted_mean", weights, **options)
+
+
+def sparse_mean_of_contributors(
+    tensors: Iterable[Any], weights: Sequence[float] | None = None, **options: Any
+) -> Any:
+    """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it."""
+    return sparse_sum(tensors, "mean_of_contributors", weights, **options)
+
+
+def sparse_count(tensors: Iterable[Any], **options: Any) -> Any:
+    """`sparse_sum(op="count")`: how many of the tensors hold each index."""
+    return sparse_sum(tensors, "count", **options)
+
+
+def sparse_min(tensors: Iterable[Any], **options: Any) -> Any:
+    """`sparse_sum(op="min")`: the smallest value of those that hold the index."""
+    return sparse_sum(tensors, "min", **options)
+
+
+def sparse_max(tensors: Iterable[Any], **options: Any) -> Any:
+    """`sparse_sum(op="max")`: the largest value of those that hold the index."""
+    return sparse_sum(tensors, "max", **options)

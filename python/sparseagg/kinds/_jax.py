@@ -1,0 +1,55 @@
+"""JAX: BCOO and BCSR matrices without batch dimensions, and dense arrays; on any device.
+
+JAX pads sparse matrices with entries whose index is the shape itself; these are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from sparseagg.errors import InvalidUpdateError
+from sparseagg.kinds._numpy import to_numpy
+from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
+
+
+def read(value: Any, value_type: str | None) -> AnyTensor:
+    """See `sparseagg.kinds`."""
+    if not _is_sparse(value):
+        return DenseValues(np.asarray(value), value_type)
+    if hasattr(value, "indptr"):
+        value = value.to_bcoo()
+    if value.n_batch:
+        raise InvalidUpdateError(
+            f"this BCOO has {value.n_batch} batch dimension(s); only ones without can be aggregated",
+            reason="SHAPE_MISMATCH",
+        )
+    indices, data = np.asarray(value.indices), np.asarray(value.data)
+    padding = (indices >= np.array(value.shape[: indices.shape[1]])).any(axis=1)
+    if padding.any():
+        indices, data = indices[~padding], data[~padding]
+    return SparseTensor(indices, data, value.shape, value_type)
+
+
+def restore(tensor: ResultTensor, like: Any) -> Any:
+    """See `sparseagg.kinds`."""
+    jax = sys.modules["jax"]
+    if not _is_sparse(like):
+        array = tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
+        return jax.device_put(to_numpy(array, like), like.sharding)
+    device = next(iter(like.data.devices()))
+    if not isinstance(tensor, SparseTensor):
+        return jax.device_put(to_numpy(tensor, like.data), device)
+    data = jax.device_put(to_numpy(tensor.values, like.data), device)
+    indices = jax.device_put(tensor.indices.astype(like.indices.dtype), device)
+    sparse = sys.modules["jax.experimental.sparse"]
+    matrix = sparse.BCOO(
+        (data, indices), shape=tensor.dense_shape, indices_sorted=True, unique_indices=True
+    )
+    return sparse.BCSR.from_bcoo(matrix) if hasattr(like, "indptr") else matrix
+
+
+def _is_sparse(value: Any) -> bool:
+    return hasattr(value, "n_batch")

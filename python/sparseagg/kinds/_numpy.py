@@ -1,0 +1,38 @@
+"""SparseTensor, the triple (indices, values, dense_shape), and dense arrays of numpy or of what converts to them.
+
+A triple comes back as a SparseTensor, which unpacks as one: `indices, values, dense_shape = result`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
+
+
+def read(value: Any, value_type: str | None) -> AnyTensor:
+    """See `sparseagg.kinds`."""
+    if isinstance(value, (SparseTensor, DenseValues)):
+        return value
+    if isinstance(value, tuple) and len(value) == 3:
+        return SparseTensor(*value, value_type=value_type)
+    return DenseValues(value, value_type)
+
+
+def restore(tensor: ResultTensor, like: Any) -> Any:
+    """See `sparseagg.kinds`."""
+    if isinstance(tensor, SparseTensor):
+        sparse = isinstance(like, (SparseTensor, tuple))
+        return tensor if sparse else to_numpy(tensor.to_dense(), like)
+    return to_numpy(tensor, like)
+
+
+def to_numpy(array: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
+    """`array` in the shape of a scalar, and with the bfloat16 of ml_dtypes, where `like` has these."""
+    dtype = getattr(like, "dtype", None)
+    if getattr(dtype, "name", "") == "bfloat16" and array.dtype == np.uint16:
+        array = array.view(dtype)
+    is_scalar = np.isscalar(like) or getattr(like, "shape", None) == ()
+    return array.reshape(()) if is_scalar and array.shape == (1,) else array

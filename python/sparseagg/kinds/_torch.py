@@ -1,0 +1,77 @@
+"""torch tensors: dense ones, sparse COO (hybrid and uncoalesced, too), CSR and CSC; on any device.
+
+The gradient of `nn.Embedding(sparse=True)` is a hybrid COO tensor with repeated rows; it is taken as it is. torch holds
+indices as `[sparse_dim, nnz]`, so one indexed dimension needs no copy, more need one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from sparseagg.errors import InvalidUpdateError
+from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
+
+_COMPRESSED = ("sparse_csr", "sparse_csc")
+
+
+def read(value: Any, value_type: str | None) -> AnyTensor:
+    """See `sparseagg.kinds`."""
+    torch = sys.modules["torch"]
+    if not isinstance(value, torch.Tensor):
+        raise InvalidUpdateError(
+            f"a {type(value).__name__} is no tensor", reason="VALUE_TYPE_UNSUPPORTED"
+        )
+    value = value.detach()
+    if value.dtype == torch.bfloat16:
+        value_type = "bf16"
+    if value.layout == torch.strided:
+        return DenseValues(_to_numpy(value), value_type)
+    if value.layout != torch.sparse_coo:
+        value = value.to_sparse_coo()
+    # Not indices() and values(): those refuse a tensor that is not coalesced, and coalescing is the server's work.
+    indices, values = value._indices(), value._values()
+    return SparseTensor(_to_numpy(indices).T, _to_numpy(values), tuple(value.shape), value_type)
+
+
+def restore(tensor: ResultTensor, like: Any) -> Any:
+    """See `sparseagg.kinds`."""
+    torch = sys.modules["torch"]
+    if like.layout == torch.strided and isinstance(tensor, SparseTensor):
+        tensor = tensor.to_dense()
+    if not isinstance(tensor, SparseTensor):
+        dense = _from_numpy(tensor, like)
+        return dense.reshape(()) if like.shape == () and dense.shape == (1,) else dense
+    indices = torch.from_numpy(np.ascontiguousarray(tensor.indices.T, np.int64)).to(like.device)
+    # The server's answer is in range and in order, so torch need not look at it again.
+    coo = torch.sparse_coo_tensor(
+        indices,
+        _from_numpy(tensor.values, like),
+        tensor.dense_shape,
+        is_coalesced=True,
+        check_invariants=False,
+    )
+    layout = str(like.layout).partition(".")[2]
+    return getattr(coo, f"to_{layout}")() if layout in _COMPRESSED else coo
+
+
+def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """The tensor as an array, of the same memory when it is on the CPU; bfloat16 as uint16 bits."""
+    torch = sys.modules["torch"]
+    value = value.cpu()
+    if value.dtype == torch.bfloat16:
+        return np.asarray(value.view(torch.int16).numpy()).view(np.uint16)
+    return np.asarray(value.numpy())
+
+
+def _from_numpy(array: np.ndarray[Any, Any], like: Any) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype == np.uint64 and like.dtype != getattr(torch, "uint64", None):
+        array = array.view(np.int64)  # counts; torch can do little with its unsigned types
+    if like.dtype == torch.bfloat16 and array.dtype == np.uint16:
+        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(array)
+    return tensor.to(like.device)

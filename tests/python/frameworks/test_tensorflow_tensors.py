@@ -1,0 +1,87 @@
+"""TensorFlow tensors in, TensorFlow tensors out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_updates import dense_sum, triples
+from sparseagg import InvalidUpdateError, sparse_sum
+
+tf = pytest.importorskip("tensorflow")
+
+
+@pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([30, 20], 2)])
+def test_a_hundred_sparse_tensors_give_their_dense_sum(client, shape, sparse_dim):
+    updates = triples(shape, sparse_dim, repeats=False)
+    tensors = [tf.SparseTensor(i.astype(np.int64), v, s) for i, v, s in updates]
+    total = sparse_sum(tensors, client=client)
+    assert isinstance(total, tf.SparseTensor)
+    found = tf.sparse.to_dense(total).numpy()
+    own = sum(tf.sparse.to_dense(tensor).numpy() for tensor in tensors)
+    exact, bound = dense_sum(updates)
+    assert (np.abs(found - exact) <= bound).all()
+    assert (np.abs(found - own) <= 2 * bound).all()
+    dense = sparse_sum(tensors, client=client, layout="dense")
+    assert np.array_equal(dense.numpy(), found)
+
+
+def test_a_hundred_indexed_slices_with_repeated_rows_and_both_index_types(client):
+    updates = triples([40, 3], 1)
+    slices = [tf.IndexedSlices(tf.constant(v), tf.constant(i[:, 0]), s) for i, v, s in updates]
+    total = sparse_sum(slices, client=client)
+    assert isinstance(total, tf.IndexedSlices)
+    assert total.indices.dtype == slices[0].indices.dtype
+    own = sum(tf.convert_to_tensor(piece).numpy() for piece in slices)
+    exact, bound = dense_sum(updates)
+    found = tf.convert_to_tensor(total).numpy()
+    assert (np.abs(found - exact) <= bound).all()
+    assert (np.abs(found - own) <= 2 * bound).all()
+
+
+def test_the_gradient_of_a_gather(client):
+    table = tf.Variable(tf.ones([10, 2]))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table, [1, 4, 1]) ** 2)
+    gradient = tape.gradient(loss, table)
+    assert isinstance(gradient, tf.IndexedSlices)
+    total = sparse_sum([gradient, gradient], client=client)
+    dense = tf.convert_to_tensor(total).numpy()
+    assert dense[[1, 4]].tolist() == [[8, 8], [4, 4]]
+    assert dense.sum() == 24
+
+
+def test_a_model_of_variables_with_bfloat16_and_a_scalar(client):
+    model = {
+        "w": tf.Variable([[1.0, 2.0]]),
+        "half": tf.constant([1.5], tf.bfloat16),
+        "rows": tf.IndexedSlices(tf.constant([[2.5]], tf.bfloat16), tf.constant([3]), (5, 1)),
+        "step": tf.constant(3, tf.int64),
+    }
+    total = sparse_sum([model, model], client=client)
+    assert total["w"].numpy().tolist() == [[2, 4]]
+    assert total["half"].dtype == total["rows"].values.dtype == tf.bfloat16
+    assert total["rows"].values.numpy().tolist() == [[5]]
+    assert (total["step"].shape, int(total["step"])) == ((), 6)
+
+
+def test_empty_tensors(client):
+    empty = tf.SparseTensor(np.zeros((0, 2), np.int64), np.zeros(0, np.float32), [3, 4])
+    assert sparse_sum([empty, empty], client=client).indices.shape == (0, 2)
+
+
+def test_tensors_on_several_devices(client):
+    if len(tf.config.list_logical_devices("CPU")) < 2:
+        pytest.skip("needs two logical devices")
+    pieces = []
+    for number in range(4):
+        with tf.device(f"CPU:{number % 2}"):
+            pieces.append(tf.SparseTensor([[number % 2]], [1.0], [2]))
+    total = sparse_sum(pieces, client=client)
+    assert tf.sparse.to_dense(total).numpy().tolist() == [2, 2]
+
+
+def test_what_cannot_be_aggregated_is_refused():
+    with pytest.raises(InvalidUpdateError, match="to_sparse"):
+        sparse_sum([tf.ragged.constant([[1.0], [2.0, 3.0]])])
+    with pytest.raises(InvalidUpdateError, match="dense_shape"):
+        sparse_sum([tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]))])

@@ -1,0 +1,130 @@
+"""torch tensors in, torch tensors out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_updates import dense_sum, triples
+from sparseagg import as_tensor, sparse_count, sparse_sum, specs_of
+
+torch = pytest.importorskip("torch")
+
+
+def coo(update, device="cpu"):
+    """An update as an uncoalesced COO tensor; hybrid where values have more than one dimension."""
+    indices, values, shape = update
+    indices = torch.from_numpy(indices.astype(np.int64).T.copy())
+    return torch.sparse_coo_tensor(indices, torch.from_numpy(values), shape, device=device)
+
+
+def dense_total(tensors):
+    """What torch itself makes of them."""
+    total = torch.zeros(tensors[0].shape)
+    for tensor in tensors:
+        total += tensor.cpu().to_dense()
+    return total.numpy()
+
+
+@pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([40, 3], 1), ([30, 20], 2)])
+def test_a_hundred_coo_tensors_give_their_dense_sum(client, shape, sparse_dim):
+    updates = triples(shape, sparse_dim)
+    tensors = [coo(update) for update in updates]
+    total = sparse_sum(tensors, client=client)
+    assert total.layout == torch.sparse_coo
+    assert total.is_coalesced()
+    assert (total.sparse_dim(), total.dtype) == (sparse_dim, torch.float32)
+    exact, bound = dense_sum(updates)
+    assert (np.abs(total.to_dense().numpy() - exact) <= bound).all()
+    assert (np.abs(total.to_dense().numpy() - dense_total(tensors)) <= 2 * bound).all()
+    dense = sparse_sum(tensors, client=client, layout="dense")
+    assert torch.equal(dense, total.to_dense())
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc"])
+def test_compressed_layouts_come_back_as_they_were(client, layout):
+    updates = triples([30, 20], 2, repeats=False)
+    tensors = [getattr(coo(update), f"to_{layout}")() for update in updates]
+    total = sparse_sum(tensors, client=client)
+    assert total.layout == getattr(torch, layout)
+    exact, bound = dense_sum(updates)
+    assert (np.abs(total.to_dense().numpy() - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("make", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+def test_gradients_of_sparse_embeddings(client, make):
+    torch.manual_seed(1)
+    gradients, dense = [], torch.zeros(100, 8)
+    for _ in range(100):
+        layer = make(100, 8, sparse=True)
+        words = torch.randint(0, 100, (4, 6))
+        layer(words).pow(2).sum().backward()
+        gradients.append(layer.weight.grad)
+        dense += layer.weight.grad.to_dense()
+    assert not gradients[0].is_coalesced()  # repeated rows are part of the test
+    total = sparse_sum(gradients, client=client)
+    assert torch.allclose(total.to_dense(), dense, rtol=1e-4, atol=1e-4)
+
+
+def test_a_state_dict_with_sparse_and_dense_and_a_scalar(client):
+    layer = torch.nn.EmbeddingBag(10, 2, sparse=True)
+    model = torch.nn.Sequential(layer, torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+    update = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    update["0.weight"] = torch.sparse_coo_tensor([[3, 3]], [[1.0, 2.0], [3.0, 4.0]], (10, 2))
+    total = sparse_sum([update, update], client=client)
+    assert list(total) == list(update)
+    assert total["0.weight"].to_dense()[3].tolist() == [8, 12]
+    assert total["1.num_batches_tracked"].shape == ()
+    assert torch.equal(total["2.weight"], 2 * update["2.weight"])
+    specs = {spec.name: spec for spec in specs_of(model.state_dict(), sparse_dim={"0.weight": 1})}
+    assert specs["0.weight"].sparse_dim == 1
+
+
+def test_bfloat16_and_float16(client):
+    for dtype in (torch.bfloat16, torch.float16):
+        one = torch.sparse_coo_tensor([[2]], torch.tensor([1.5], dtype=dtype), (4,))
+        total = sparse_sum([one, one], client=client)
+        assert total.dtype == dtype
+        assert total.to_dense().tolist() == [0, 0, 3, 0]
+        dense = sparse_sum([torch.ones(3, dtype=dtype)] * 2, client=client)
+        assert (dense.dtype, dense.tolist()) == (dtype, [2, 2, 2])
+
+
+def test_arrays_that_are_not_contiguous(client):
+    indices = torch.arange(40).reshape(2, 20)[:1, ::2]
+    values = torch.arange(80.0).reshape(4, 20).T[::2]
+    tensor = torch.sparse_coo_tensor(indices, values, (30, 4))
+    assert torch.equal(sparse_sum([tensor], client=client).to_dense(), tensor.to_dense())
+    matrix = torch.arange(6.0).reshape(2, 3).T
+    assert torch.equal(sparse_sum([matrix, matrix], client=client), 2 * matrix)
+
+
+def test_parameters_and_empty_tensors(client):
+    parameter = torch.nn.Parameter(torch.ones(2, 2))
+    assert torch.equal(sparse_sum([parameter, parameter], client=client), torch.full((2, 2), 2.0))
+    empty = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, 2), (5, 2))
+    total = sparse_sum([empty, empty], client=client)
+    assert (total._nnz(), total.shape) == (0, (5, 2))
+
+
+def test_counts(client):
+    one = torch.sparse_coo_tensor([[2, 2, 3]], [1.0, 1.0, 1.0], (4,))
+    assert sparse_count([one, one], client=client).to_dense().tolist() == [0, 0, 2, 2]
+
+
+def test_nothing_is_copied_on_the_way_in():
+    values = torch.ones(5, 8)
+    tensor = torch.sparse_coo_tensor(torch.arange(5)[None], values, (9, 8))
+    taken = as_tensor(tensor)
+    assert taken.values.ctypes.data == tensor._values().data_ptr()
+    assert taken.indices.ctypes.data == tensor._indices().data_ptr()
+    assert as_tensor(values).values.ctypes.data == values.data_ptr()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_tensors_on_several_devices(client):
+    updates = triples([40, 3], 1)
+    tensors = [coo(update, "cuda" if n % 2 == 0 else "cpu") for n, update in enumerate(updates)]
+    total = sparse_sum(tensors, client=client)
+    exact, bound = dense_sum(updates)
+    assert total.device.type == "cuda"
+    assert (np.abs(total.cpu().to_dense().numpy() - exact) <= bound).all()

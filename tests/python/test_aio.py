@@ -1,0 +1,135 @@
+"""The asyncio client, against the real server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from flaky_proxy import FlakyProxy
+from sparseagg import (
+    DeadlineExceededError,
+    InvalidUpdateError,
+    NotFoundError,
+    RetryPolicy,
+    RoundState,
+    TensorSpec,
+    UnavailableError,
+    Update,
+)
+from sparseagg.aio import Client
+
+SPECS = [TensorSpec("emb", [100, 2], op="weighted_mean"), TensorSpec("bias", [3], sparse_dim=0)]
+
+
+def run(target, scenario, **options):
+    """What the coroutine function `scenario` gives, with a client."""
+
+    async def body():
+        async with Client(target, **options) as client:
+            return await scenario(client)
+
+    return asyncio.run(body())
+
+
+def test_a_round_from_open_to_deleted(server):
+    async def scenario(client):
+        round = await client.create_round(SPECS)
+        values = np.float32([[2, 4], [6, 8]])
+        first = {"emb": ([5, 7], values, [100, 2]), "bias": np.float32([1, 2, 3])}
+        receipt = await round.submit(first, contributor="a", weight=3, update_id="a-1")
+        assert (await round.submit(first, contributor="a", weight=3, update_id="a-1")).duplicate
+        await round.submit({"emb": ([5], values[:1], [100, 2])}, contributor="b")
+        states = []
+        async for info in round.watch(min_interval=0.001):
+            states.append(info.state)
+            if info.state is RoundState.OPEN:
+                await round.seal()
+        result = await round.result()
+        dense = await round.result("dense", ["emb"], {"emb": [7, 0]})
+        assert round.name in [info.name async for info in client.rounds(page_size=2)]
+        await round.delete()
+        with pytest.raises(NotFoundError):
+            await round.info()
+        return receipt, states, result, dense
+
+    receipt, states, result, dense = run(server.target, scenario)
+    assert receipt.sequence == 1
+    assert states[-1] is RoundState.PUBLISHED
+    assert result["emb"].indices.ravel().tolist() == [5, 7]
+    assert result["emb"].values.tolist() == [[2, 4], [4.5, 6]]
+    assert result["bias"].tolist() == [3, 6, 9]  # a sum of weight 3
+    assert dense["emb"].tolist() == [[4.5, 6], [0, 0]]
+
+
+def test_many_updates_at_once_with_a_refusal_between(server):
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [1000], "i64")])
+        updates = [
+            Update({"n": ([i if i != 300 else 1000], np.array([1]), [1000])}, f"c{i}")
+            for i in range(500)
+        ]
+        outcomes = await round.submit_many(updates, return_exceptions=True)
+        await round.seal()
+        return outcomes, await round.result("dense")
+
+    outcomes, result = run(server.target, scenario)
+    assert isinstance(outcomes[300], InvalidUpdateError)
+    assert [receipt.contributor for receipt in outcomes[:300]] == [f"c{i}" for i in range(300)]
+    assert result["n"].tolist() == [int(i < 500 and i != 300) for i in range(1000)]
+
+
+def test_a_large_update_is_resumed_after_a_cut_connection(server):
+    values = np.ones((100_000, 64), np.float32)  # 26 MB
+    proxy = FlakyProxy(server.port, cut_after_bytes=8_000_000)
+    sent = []
+
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("emb", [1_000_000, 64])])
+        receipt = await round.submit(
+            {"emb": (np.arange(100_000), values, [1_000_000, 64])},
+            contributor="large",
+            progress=lambda done, total: sent.append((done, total)),
+        )
+        await round.seal()
+        return receipt, await round.result()
+
+    try:
+        receipt, result = run(proxy.target, scenario)
+    finally:
+        proxy.close()
+    assert proxy.connections == 2
+    assert proxy.bytes_from_client < 26_000_000 + 8_000_000 + 2_000_000
+    assert receipt.sequence == 1
+    assert np.array_equal(result["emb"].values, values)
+    assert sent[-1][0] == sent[-1][1] == 100_000 * (64 * 4 + 4)
+
+
+def test_reduce(server):
+    async def scenario(client):
+        return await client.reduce(
+            [TensorSpec("m", [10], op="mean_of_contributors")],
+            [{"m": ([1], np.float32([2]), [10])}, {"m": ([1, 2], np.float32([4, 6]), [10])}],
+            weights=[1, 3],
+        )
+
+    result = run(server.target, scenario)
+    assert result["m"].indices.ravel().tolist() == [1, 2]
+    assert result["m"].values.tolist() == [3.5, 6]
+
+
+def test_waiting_for_a_round_that_nobody_seals_ends(server):
+    async def scenario(client):
+        round = await client.create_round(SPECS)
+        await round.wait(timeout=0.05)
+
+    with pytest.raises(DeadlineExceededError, match="someone has to seal it"):
+        run(server.target, scenario)
+
+
+def test_no_server_is_unavailable(tmp_path):
+    async def scenario(client):
+        await client.info()
+
+    with pytest.raises(UnavailableError, match="is the server running there"):
+        run(f"unix:{tmp_path}/none", scenario, retry=RetryPolicy(attempts=2, initial_delay=0.01))

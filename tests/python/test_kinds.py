@@ -1,0 +1,153 @@
+"""Tensors come back in the kind and the nesting they went in; numpy and scipy. The others: frameworks/."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from random_updates import dense_sum, triples
+from sparseagg import (
+    InvalidArgumentError,
+    Result,
+    SparseTensor,
+    flatten,
+    sparse_count,
+    sparse_max,
+    sparse_mean_of_contributors,
+    sparse_min,
+    sparse_sum,
+    sparse_weighted_mean,
+    specs_of,
+    unflatten,
+)
+from sparseagg._wire import EncodedUpdate
+
+
+@pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([40, 3], 1), ([30, 20], 2)])
+def test_a_hundred_numpy_triples_give_their_dense_sum(client, shape, sparse_dim):
+    updates = triples(shape, sparse_dim)
+    indices, values, dense_shape = sparse_sum(updates, client=client)
+    expected, bound = dense_sum(updates)
+    assert dense_shape == tuple(shape)
+    found = np.zeros(shape, np.float32)
+    found[tuple(indices.T)] = values
+    assert (np.abs(found - expected) <= bound).all()
+    assert len(indices) == len(np.unique(np.concatenate([u[0] for u in updates]), axis=0))
+
+
+def scipy_kinds():
+    sparse = pytest.importorskip("scipy.sparse")
+    kinds = [sparse.coo_matrix, sparse.csr_matrix, sparse.csc_matrix]
+    return kinds + [getattr(sparse, f"{f}_array") for f in ("coo", "csr", "csc")]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_hundred_scipy_matrices_give_their_dense_sum(client, number):
+    kind = scipy_kinds()[number]
+    coo = scipy_kinds()[3 * (number // 3)]
+    updates = triples([30, 20], 2, seed=number)
+    matrices = [kind(coo((v, tuple(i.T)), shape=shape)) for i, v, shape in updates]
+    total = sparse_sum(matrices, client=client)
+    expected, bound = dense_sum(updates)
+    assert type(total) is kind
+    assert (np.abs(total.toarray() - expected) <= bound).all()
+    assert np.array_equal(sparse_sum(matrices, client=client, layout="dense"), total.toarray())
+
+
+def test_arrays_that_are_not_contiguous(client):
+    indices, values = np.arange(20)[::-2], np.arange(80, dtype=np.float32).reshape(20, 4)[::2, ::2]
+    total = sparse_sum([(indices, values, [20, 2])], client=client, layout="dense")
+    expected = np.zeros((20, 2), np.float32)
+    expected[indices] = values
+    assert np.array_equal(total, expected)
+    dense = np.arange(12, dtype=np.float32).reshape(3, 4).T
+    assert np.array_equal(sparse_sum([dense, dense], client=client), 2 * dense)
+
+
+def model(scale):
+    """Nested mappings and a list, of every kind that numpy and scipy have."""
+    sparse = pytest.importorskip("scipy.sparse")
+    return OrderedDict(
+        embedding={"table": ([1, 1], np.float32([[1, 2], [3, 4]]) * scale, [5, 2])},
+        cross=sparse.csr_matrix(np.eye(3) * scale),
+        layers=[np.float64([1, 2]) * scale, np.ones((2, 2)) * scale],
+        steps=np.int64(3),
+    )
+
+
+def test_a_model_comes_back_in_its_nesting(client):
+    total = sparse_sum([model(1), model(2)], client=client)
+    assert type(total) is OrderedDict
+    assert list(total) == ["embedding", "cross", "layers", "steps"]
+    assert isinstance(total["embedding"]["table"], SparseTensor)
+    assert total["embedding"]["table"].to_dense()[1].tolist() == [12, 18]
+    assert total["cross"].format == "csr"
+    assert total["cross"].toarray().tolist() == (3 * np.eye(3)).tolist()
+    assert [layer.tolist() for layer in total["layers"]] == [[3, 6], [[3, 3], [3, 3]]]
+    assert total["steps"].shape == ()
+    assert total["steps"] == 6
+
+
+def test_a_model_through_a_round(client):
+    round = client.create_round(specs_of(model(1), "weighted_mean"))
+    round.submit(model(1), contributor="a", weight=1)
+    round.submit(model(4), contributor="b", weight=2)
+    round.seal()
+    mean = round.result().like(model(0))
+    assert mean["cross"].toarray().tolist() == (3 * np.eye(3)).tolist()
+    assert mean["layers"][0].tolist() == [3, 6]
+
+
+def test_names_are_the_ways_to_the_tensors():
+    assert list(flatten(model(1))) == [
+        "embedding/table",
+        "cross",
+        "layers/0",
+        "layers/1",
+        "steps",
+    ]
+    assert list(flatten(np.ones(3))) == ["tensor"]
+    assert list(flatten({"w": [1.0, 2.0]})) == ["w"]  # a list of numbers is an array
+    with pytest.raises(InvalidArgumentError, match="a/b"):
+        flatten({"a": {"b": np.ones(1)}, "a/b": np.ones(1)})
+
+
+def test_what_is_dense_in_the_example_becomes_dense():
+    tensor = SparseTensor([1], np.float32([[5, 6]]), [3, 2])
+    restored = unflatten({"emb": np.zeros((3, 2))}, {"emb": tensor})
+    assert restored["emb"].tolist() == [[0, 0], [5, 6], [0, 0]]
+    with pytest.raises(KeyError, match="other"):
+        Result({"emb": tensor}, None).like({"other": np.zeros(1)})
+
+
+def test_specs_of_a_model_whose_updates_are_sparse():
+    parameters = {"emb": np.zeros((9, 4), np.float32), "bias": np.zeros(4)}
+    emb, bias = specs_of(parameters, {"emb": "sum", "bias": "weighted_mean"}, sparse_dim={"emb": 1})
+    assert (emb.dense_shape, emb.sparse_dim, emb.op) == ((9, 4), 1, "sum")
+    assert (bias.dense_shape, bias.sparse_dim, bias.op) == ((4,), 0, "weighted_mean")
+    with pytest.raises(InvalidArgumentError, match="'embb'"):
+        specs_of(parameters, sparse_dim={"embb": 1})
+
+
+def test_the_family_of_operators(client):
+    a, b = ([0, 1], np.float32([2, 8]), [4]), ([1, 3], np.float32([4, 5]), [4])
+
+    def dense(tensor):
+        return tensor.to_dense().tolist()
+
+    assert dense(sparse_weighted_mean([a, b], [1, 3], client=client)) == [0.5, 5, 0, 3.75]
+    assert dense(sparse_mean_of_contributors([a, b], [1, 3], client=client)) == [2, 5, 0, 5]
+    assert dense(sparse_min([a, b], client=client)) == [2, 4, 0, 5]
+    assert dense(sparse_max([a, b], client=client)) == [2, 8, 0, 5]
+    assert dense(sparse_count([a, b], client=client)) == [1, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("indices", "bytes_each"),
+    [([0, 2**31 - 1], 4), ([0, 2**31], 8), ([-1, 0], 4), ([-(2**31) - 1], 8)],
+)
+def test_indices_travel_as_int32_where_they_fit(indices, bytes_each):
+    tensor = SparseTensor(np.int64(indices), np.ones(len(indices), np.float32), [2**40])
+    update = EncodedUpdate({"t": tensor})
+    assert update.whole().tensors[0].header.indices_bytes == bytes_each * len(indices)
