@@ -1,0 +1,155 @@
+#include "service/rpc/received_update.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/convert.h"
+#include "service/rpc/wire_reader.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr uint32_t Delimited(uint32_t number) { return number << 3 | 2; }
+
+// Calls on_field(tag, content, field) for each field of `message`: `content` is that of a
+// length-delimited one, `field` is all of it. False when the bytes or on_field say so.
+template <typename OnField>
+bool EachField(WireReader message, OnField on_field) {
+  while (!message.AtEnd()) {
+    const WireReader start = message;
+    uint32_t tag = 0;
+    WireReader content;
+    if (!message.ReadTag(&tag)) return false;
+    const bool delimited = tag == Delimited(tag >> 3);
+    if (!(delimited ? message.ReadLengthDelimited(&content) : message.SkipField(tag))) return false;
+    if (!on_field(tag, content, start.Until(message))) return false;
+  }
+  return true;
+}
+
+// As protobuf does with a field that comes again.
+bool Merge(const WireReader& bytes, google::protobuf::MessageLite* message) {
+  return message->MergeFromString(bytes.Copy());
+}
+
+void Replace(const WireReader& bytes, std::vector<std::string_view>* pieces) {
+  pieces->clear();
+  bytes.AppendPieces(pieces);
+}
+
+bool ReadTensor(const WireReader& bytes, ReceivedUpdate::Tensor* tensor) {
+  return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
+    switch (tag) {
+      case Delimited(v1::Tensor::kHeaderFieldNumber):
+        return Merge(content, &tensor->header);
+      case Delimited(v1::Tensor::kIndicesFieldNumber):
+        Replace(content, &tensor->indices);
+        return true;
+      case Delimited(v1::Tensor::kValuesFieldNumber):
+        Replace(content, &tensor->values);
+        return true;
+      default:
+        return true;
+    }
+  });
+}
+
+bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update) {
+  return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
+    switch (tag) {
+      case Delimited(v1::SubmitUpdateRequest::kHeaderFieldNumber):
+        return Merge(content, &update->header);
+      case Delimited(v1::SubmitUpdateRequest::kTensorsFieldNumber):
+        return ReadTensor(content, &update->tensors.emplace_back());
+      default:
+        return true;
+    }
+  });
+}
+
+// Everything but the data is protobuf's to read.
+bool ReadChunk(const WireReader& bytes, v1::UpdateChunk* rest,
+               std::vector<std::string_view>* data) {
+  return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader& field) {
+    if (tag != Delimited(v1::UpdateChunk::kDataFieldNumber)) return Merge(field, rest);
+    Replace(content, data);
+    return true;
+  });
+}
+
+// The alternative of `body` that is under way, or a new one in its place.
+template <typename T, typename Variant>
+T* Get(Variant* body) {
+  T* present = std::get_if<T>(body);
+  return present != nullptr ? present : &body->template emplace<T>();
+}
+
+struct ChunkParts {
+  v1::UpdateChunk rest;
+  std::vector<std::string_view> data;
+};
+
+ReceivedChunk ToChunk(ChunkParts parts) {
+  ReceivedChunk chunk;
+  chunk.update_id = std::move(*parts.rest.mutable_update_id());
+  chunk.offset = parts.rest.offset();
+  if (parts.rest.has_crc32c()) chunk.crc32c = parts.rest.crc32c();
+  chunk.data = std::move(parts.data);
+  return chunk;
+}
+
+absl::Status Malformed(const char* name) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
+      absl::StrCat("the bytes are not a ", name, " of sparseagg.v1; was it made from its .proto?"));
+}
+
+}  // namespace
+
+absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes) {
+  ReceivedUpdate update;
+  if (!ReadUpdate(WireReader(bytes), &update)) return Malformed("SubmitUpdateRequest");
+  return update;
+}
+
+absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
+  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts> body;
+  const bool ok =
+      EachField(WireReader(bytes), [&](uint32_t tag, const WireReader& content, const WireReader&) {
+        switch (tag) {
+          case Delimited(v1::StreamUpdatesRequest::kUpdateFieldNumber):
+            return ReadUpdate(content, Get<ReceivedUpdate>(&body));
+          case Delimited(v1::StreamUpdatesRequest::kBeginFieldNumber):
+            return Merge(content, Get<v1::BeginUpdate>(&body));
+          case Delimited(v1::StreamUpdatesRequest::kChunkFieldNumber): {
+            auto* chunk = Get<ChunkParts>(&body);
+            return ReadChunk(content, &chunk->rest, &chunk->data);
+          }
+          default:
+            return true;
+        }
+      });
+  if (!ok) return Malformed("StreamUpdatesRequest");
+  if (auto* update = std::get_if<ReceivedUpdate>(&body)) return std::move(*update);
+  if (auto* begin = std::get_if<v1::BeginUpdate>(&body)) return std::move(*begin);
+  if (auto* chunk = std::get_if<ChunkParts>(&body)) return ToChunk(std::move(*chunk));
+  return std::monostate();
+}
+
+absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate& update) {
+  std::vector<EncodedTensor> tensors;
+  tensors.reserve(update.tensors.size());
+  for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
+    EncodedTensor& encoded = tensors.emplace_back();
+    SPARSEAGG_ASSIGN_OR_RETURN(encoded.header, FromProto(tensor.header));
+    encoded.indices = tensor.indices;
+    encoded.values = tensor.values;
+    // A tensor that came whole has as many bytes as it has, whatever its header says.
+    encoded.header.indices_bytes = WireReader(tensor.indices).size();
+    encoded.header.values_bytes = WireReader(tensor.values).size();
+  }
+  return tensors;
+}
+
+}  // namespace sparseagg

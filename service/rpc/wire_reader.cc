@@ -1,0 +1,133 @@
+#include "service/rpc/wire_reader.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sparseagg {
+namespace {
+
+enum WireType : uint32_t {
+  kVarint = 0,
+  kFixed64 = 1,
+  kLengthDelimited = 2,
+  kStartGroup = 3,
+  kEndGroup = 4,
+  kFixed32 = 5,
+};
+
+// Protobuf reads ahead by this much and takes no length that this could carry beyond 31 bits.
+constexpr uint64_t kLengthMax = std::numeric_limits<int32_t>::max() - 16;
+
+}  // namespace
+
+WireReader::WireReader(ByteChain bytes) : piece_(bytes.data()) {
+  for (const std::string_view piece : bytes) size_ += piece.size();
+}
+
+void WireReader::DropEmptyPieces() {
+  while (offset_ == piece_->size()) {
+    ++piece_;
+    offset_ = 0;
+  }
+}
+
+bool WireReader::ReadByte(uint8_t* byte) {
+  if (size_ == 0) return false;
+  DropEmptyPieces();
+  *byte = static_cast<uint8_t>((*piece_)[offset_++]);
+  --size_;
+  return true;
+}
+
+bool WireReader::ReadVarint(int bytes_max, uint64_t* value) {
+  *value = 0;
+  for (int i = 0; i < bytes_max; ++i) {
+    uint8_t byte = 0;
+    if (!ReadByte(&byte)) return false;
+    *value |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+bool WireReader::ReadTag(uint32_t* tag) {
+  uint64_t value = 0;
+  if (!ReadVarint(5, &value)) return false;
+  *tag = static_cast<uint32_t>(value);
+  return *tag >> 3 != 0;
+}
+
+bool WireReader::Skip(uint64_t bytes) {
+  if (bytes > size_) return false;
+  size_ -= bytes;
+  while (bytes > 0) {
+    DropEmptyPieces();
+    const uint64_t step = std::min<uint64_t>(bytes, piece_->size() - offset_);
+    offset_ += step;
+    bytes -= step;
+  }
+  return true;
+}
+
+bool WireReader::ReadLengthDelimited(WireReader* content) {
+  uint64_t length = 0;
+  if (!ReadVarint(5, &length) || length > kLengthMax || length > size_) return false;
+  *content = *this;
+  content->size_ = length;
+  return Skip(length);
+}
+
+bool WireReader::SkipField(uint32_t tag, int depth_left) {
+  uint64_t varint = 0;
+  WireReader content;
+  switch (tag & 7) {
+    case kVarint:
+      return ReadVarint(10, &varint);
+    case kFixed64:
+      return Skip(8);
+    case kLengthDelimited:
+      return ReadLengthDelimited(&content);
+    case kStartGroup:
+      return depth_left > 0 && SkipGroup(tag >> 3, depth_left - 1);
+    case kFixed32:
+      return Skip(4);
+    default:  // kEndGroup: without its start
+      return false;
+  }
+}
+
+bool WireReader::SkipGroup(uint32_t number, int depth_left) {
+  while (true) {
+    uint32_t tag = 0;
+    if (!ReadTag(&tag)) return false;
+    if ((tag & 7) == kEndGroup) return tag >> 3 == number;
+    if (!SkipField(tag, depth_left)) return false;
+  }
+}
+
+WireReader WireReader::Until(const WireReader& later) const {
+  WireReader range = *this;
+  range.size_ = size_ - later.size_;
+  return range;
+}
+
+void WireReader::AppendPieces(std::vector<std::string_view>* pieces) const {
+  WireReader rest = *this;
+  while (rest.size_ > 0) {
+    rest.DropEmptyPieces();
+    const std::string_view piece = rest.piece_->substr(rest.offset_, rest.size_);
+    pieces->push_back(piece);
+    rest.Skip(piece.size());
+  }
+}
+
+std::string WireReader::Copy() const {
+  std::vector<std::string_view> pieces;
+  AppendPieces(&pieces);
+  std::string copy;
+  copy.reserve(size_);
+  for (const std::string_view piece : pieces) copy.append(piece);
+  return copy;
+}
+
+}  // namespace sparseagg

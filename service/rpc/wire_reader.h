@@ -1,0 +1,59 @@
+// Reads protobuf's wire format from bytes that lie in pieces, as the network brought them, and
+// copies none of them. It accepts exactly what protobuf's own parser accepts: groups of unknown
+// fields, lengths of at most five bytes, tags cut to 32 bits
+// (https://protobuf.dev/programming-guides/encoding/).
+//
+//   message := field*      field := tag content      tag := varint(number << 3 | wire type)
+#ifndef SPARSEAGG_SERVICE_RPC_WIRE_READER_H_
+#define SPARSEAGG_SERVICE_RPC_WIRE_READER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sparse/encoding.h"
+
+namespace sparseagg {
+
+// A range of the bytes, read from its front. Cheap to copy. A function that returns false has met
+// bytes that are no message; nothing more can be read then. The pieces must outlive the reader.
+class WireReader {
+ public:
+  WireReader() = default;
+  explicit WireReader(ByteChain bytes);
+
+  uint64_t size() const { return size_; }
+  bool AtEnd() const { return size_ == 0; }
+
+  bool ReadTag(uint32_t* tag);
+  // The content of a field of wire type 2, which is then behind this reader.
+  bool ReadLengthDelimited(WireReader* content);
+  // Moves past the content of a field, whatever its type.
+  bool SkipField(uint32_t tag) { return SkipField(tag, kDepthMax); }
+
+  // What lies between this position and `later`, a later one of the same range.
+  WireReader Until(const WireReader& later) const;
+
+  std::string Copy() const;
+  // Appends the rest as views.
+  void AppendPieces(std::vector<std::string_view>* pieces) const;
+
+ private:
+  static constexpr int kDepthMax = 100;  // of groups in groups: protobuf's default
+
+  bool ReadByte(uint8_t* byte);
+  bool ReadVarint(int bytes_max, uint64_t* value);
+  bool Skip(uint64_t bytes);
+  bool SkipField(uint32_t tag, int depth_left);
+  bool SkipGroup(uint32_t number, int depth_left);
+  void DropEmptyPieces();
+
+  const std::string_view* piece_ = nullptr;  // the one that is being read
+  uint64_t offset_ = 0;                      // in it
+  uint64_t size_ = 0;                        // bytes left
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_WIRE_READER_H_

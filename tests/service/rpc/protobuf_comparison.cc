@@ -1,0 +1,96 @@
+#include "tests/service/rpc/protobuf_comparison.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <string_view>
+#include <vector>
+
+#include "service/rpc/received_update.h"
+
+namespace sparseagg::testing {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+std::vector<std::string_view> Cut(std::string_view bytes, std::span<const size_t> cuts) {
+  std::vector<std::string_view> pieces;
+  size_t start = 0;
+  for (const size_t cut : cuts) {
+    pieces.push_back(bytes.substr(start, cut - start));
+    start = cut;
+  }
+  pieces.push_back(bytes.substr(start));
+  return pieces;
+}
+
+v1::SubmitUpdateRequest ToProto(const ReceivedUpdate& update) {
+  v1::SubmitUpdateRequest proto;
+  *proto.mutable_header() = update.header;
+  for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
+    v1::Tensor& added = *proto.add_tensors();
+    *added.mutable_header() = tensor.header;
+    added.set_indices(Joined(tensor.indices));
+    added.set_values(Joined(tensor.values));
+  }
+  return proto;
+}
+
+v1::StreamUpdatesRequest ToProto(const ReceivedStreamMessage& message) {
+  v1::StreamUpdatesRequest proto;
+  if (const auto* update = std::get_if<ReceivedUpdate>(&message)) {
+    *proto.mutable_update() = ToProto(*update);
+  } else if (const auto* begin = std::get_if<v1::BeginUpdate>(&message)) {
+    *proto.mutable_begin() = *begin;
+  } else if (const auto* chunk = std::get_if<ReceivedChunk>(&message)) {
+    proto.mutable_chunk()->set_update_id(chunk->update_id);
+    proto.mutable_chunk()->set_offset(chunk->offset);
+    if (chunk->crc32c.has_value()) proto.mutable_chunk()->set_crc32c(*chunk->crc32c);
+    proto.mutable_chunk()->set_data(Joined(chunk->data));
+  }
+  return proto;
+}
+
+// An absent header reads like an empty one, and what protobuf does not know says nothing here.
+void Normalise(v1::SubmitUpdateRequest& update) {
+  update.mutable_header();
+  for (v1::Tensor& tensor : *update.mutable_tensors()) tensor.mutable_header();
+}
+void Normalise(v1::StreamUpdatesRequest& message) {
+  if (message.has_update()) Normalise(*message.mutable_update());
+}
+
+template <typename Message, typename Received>
+std::string Difference(const std::string& bytes, const absl::StatusOr<Received>& received) {
+  Message expected;
+  const bool is_message = expected.ParseFromString(bytes);
+  if (is_message != received.ok()) {
+    return is_message ? "protobuf accepts it: " + expected.ShortDebugString() : "protobuf refuses";
+  }
+  if (!is_message) return "";
+  Message read = ToProto(*received);
+  Normalise(expected);
+  Normalise(read);
+  expected.DiscardUnknownFields();
+  read.DiscardUnknownFields();
+  if (MessageDifferencer::Equals(expected, read)) return "";
+  return "protobuf reads " + expected.ShortDebugString() + ", not " + read.ShortDebugString();
+}
+
+}  // namespace
+
+std::string Joined(std::span<const std::string_view> pieces) {
+  std::string whole;
+  for (const std::string_view piece : pieces) whole.append(piece);
+  return whole;
+}
+
+std::string DifferenceFromProtobuf(const std::string& bytes, std::span<const size_t> cuts) {
+  const std::vector<std::string_view> pieces = Cut(bytes, cuts);
+  const std::string difference =
+      Difference<v1::StreamUpdatesRequest>(bytes, ReadStreamUpdates(pieces));
+  if (!difference.empty()) return "StreamUpdatesRequest: " + difference;
+  const std::string unary = Difference<v1::SubmitUpdateRequest>(bytes, ReadSubmitUpdate(pieces));
+  return unary.empty() ? "" : "SubmitUpdateRequest: " + unary;
+}
+
+}  // namespace sparseagg::testing

@@ -1,0 +1,20 @@
+// The reader of the data messages against protobuf's own parser, over the same bytes.
+#ifndef SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
+#define SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sparseagg::testing {
+
+std::string Joined(std::span<const std::string_view> pieces);
+
+// Cuts `bytes` into pieces that end at `cuts` (ascending, at most bytes.size(); equal ones make
+// empty pieces), reads them as a StreamUpdatesRequest and as a SubmitUpdateRequest, and says in
+// what the two parsers differ; "" when they agree.
+std::string DifferenceFromProtobuf(const std::string& bytes, std::span<const size_t> cuts);
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_

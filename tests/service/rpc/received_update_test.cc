@@ -1,0 +1,189 @@
+#include "service/rpc/received_update.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "sparse/status.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/protobuf_comparison.h"
+#include "tests/support/effort.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::DifferenceFromProtobuf;
+using ::testing::ElementsAre;
+
+v1::StreamUpdatesRequest SomeUpdate() {
+  v1::StreamUpdatesRequest message;
+  *message.mutable_update() =
+      testing::VectorUpdate("rounds/a", "c", testing::VectorEntries("t", 9, {1, 5}, {0.5F, 2.0F}));
+  message.mutable_update()->mutable_header()->set_weight(3);
+  return message;
+}
+
+v1::StreamUpdatesRequest SomeChunk() {
+  v1::StreamUpdatesRequest message;
+  message.mutable_chunk()->set_update_id("u");
+  message.mutable_chunk()->set_offset(70'000);
+  message.mutable_chunk()->set_data("0123456789");
+  message.mutable_chunk()->set_crc32c(17);
+  return message;
+}
+
+TEST(ReceivedUpdateTest, LeavesThePayloadWhereItIs) {
+  const std::string bytes = SomeChunk().SerializeAsString();
+  const size_t middle = bytes.find("456");
+  const std::vector<std::string_view> pieces = {std::string_view(bytes).substr(0, middle),
+                                                std::string_view(bytes).substr(middle)};
+  const auto message = ReadStreamUpdates(pieces);
+  ASSERT_TRUE(message.ok()) << message.status();
+  const auto& chunk = std::get<ReceivedChunk>(*message);
+  EXPECT_EQ(chunk.update_id, "u");
+  EXPECT_EQ(chunk.offset, 70'000);
+  EXPECT_EQ(chunk.crc32c, 17);
+  ASSERT_THAT(chunk.data, ElementsAre("0123", "456789"));
+  EXPECT_EQ(chunk.data[1].data(), bytes.data() + middle);
+}
+
+TEST(ReceivedUpdateTest, TakesTheLengthsOfATensorThatCameWholeFromItsBytes) {
+  const std::string bytes = SomeUpdate().update().SerializeAsString();
+  const std::vector<std::string_view> pieces = {bytes};
+  const auto update = ReadSubmitUpdate(pieces);
+  ASSERT_TRUE(update.ok()) << update.status();
+  const auto tensors = EncodedTensorsOf(*update);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 1);
+  EXPECT_EQ(tensors->front().header.name, "t");
+  EXPECT_EQ(tensors->front().header.indices_bytes, 16);
+  EXPECT_EQ(tensors->front().header.values_bytes, 8);
+  EXPECT_EQ(testing::Joined(tensors->front().values), testing::Bytes<float>({0.5F, 2.0F}));
+}
+
+TEST(ReceivedUpdateTest, RefusesBytesThatAreNoMessage) {
+  const std::vector<std::string_view> pieces = {"\x0a\x7f"};
+  const auto message = ReadStreamUpdates(pieces);
+  EXPECT_EQ(ErrorReason(message.status()), "MALFORMED_MESSAGE");
+  EXPECT_EQ(ErrorReason(ReadSubmitUpdate(pieces).status()), "MALFORMED_MESSAGE");
+}
+
+// What is easy to get wrong, one at a time.
+TEST(ReceivedUpdateTest, ReadsCornersOfTheWireFormatAsProtobufDoes) {
+  const std::string update = SomeUpdate().SerializeAsString();
+  const std::string chunk = SomeChunk().SerializeAsString();
+  const std::vector<std::string> messages = {
+      "",
+      update,
+      chunk,
+      update + update,          // the same body again: merged
+      update + chunk + update,  // another body between: begun anew
+      chunk + chunk,
+      chunk + std::string("\x1a\x02\x1a\x00", 4),          // data replaced by nothing
+      std::string("\x18\x05", 2),                          // a body of the wrong wire type
+      std::string("\x00", 1),                              // tag 0
+      std::string("\x02\x00", 2),                          // field 0
+      std::string("\x0c", 1),                              // a group ends that did not begin
+      std::string("\x23\x24", 2),                          // an unknown group
+      std::string("\x23\x2c", 2),                          // that ends as another
+      std::string("\x23", 1),                              // that does not end
+      std::string("\x1a\x80\x80\x80\x80\x00", 6),          // a length in five bytes
+      std::string("\x1a\x80\x80\x80\x80\x80\x00", 7),      // in six
+      std::string("\x1a\xff\xff\xff\xff\x0f", 6),          // a length beyond 31 bits
+      std::string("\x9a\x80\x80\x80\x80\x80\x00\x00", 8),  // a tag in six bytes
+      std::string("\x9a\x80\x80\x80\x10\x00", 6),          // a tag of more than 32 bits
+      std::string("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11),  // the longest varint
+      std::string("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12),
+      std::string("\x27", 1),                  // wire type 7
+      std::string("\x1a\x03\x0a\x01\xff", 5),  // an update_id that is no UTF-8
+      std::string(99, '\x23') + std::string(99, '\x24'),
+      std::string(100, '\x23') + std::string(100, '\x24'),
+      std::string(101, '\x23') + std::string(101, '\x24'),
+  };
+  for (const std::string& message : messages) {
+    EXPECT_EQ(DifferenceFromProtobuf(message, {}), "") << absl::BytesToHexString(message);
+  }
+}
+
+// Messages that are nearly right, cut anywhere.
+class Mutator {
+ public:
+  explicit Mutator(uint64_t seed) : random_(seed) {}
+
+  std::string Message() {
+    std::string bytes;
+    for (uint64_t parts = Below(4); parts > 0; --parts) bytes += Part();
+    for (uint64_t changes = Below(4); changes > 0 && !bytes.empty(); --changes) Change(bytes);
+    return bytes;
+  }
+  std::vector<size_t> Cuts(const std::string& bytes) {
+    std::vector<size_t> cuts(Below(5));
+    for (size_t& cut : cuts) cut = Below(bytes.size() + 1);
+    std::sort(cuts.begin(), cuts.end());
+    return cuts;
+  }
+
+ private:
+  uint64_t Below(uint64_t end) {
+    return std::uniform_int_distribution<uint64_t>(0, end - 1)(random_);
+  }
+  std::string Part() {
+    switch (Below(5)) {
+      case 0:
+        return SomeUpdate().SerializeAsString();
+      case 1:
+        return SomeUpdate().update().SerializeAsString();
+      case 2:
+        return SomeChunk().SerializeAsString();
+      case 3: {
+        v1::StreamUpdatesRequest message;
+        *message.mutable_begin() = testing::Chunked(SomeUpdate().update()).begin;
+        return message.SerializeAsString();
+      }
+      default:
+        return std::string("\x23\x08\x05\x24", 4);  // an unknown group
+    }
+  }
+  void Change(std::string& bytes) {
+    const size_t at = Below(bytes.size());
+    switch (Below(4)) {
+      case 0:
+        bytes[at] = static_cast<char>(Below(256));
+        break;
+      case 1:
+        bytes[at] ^= static_cast<char>(1 << Below(8));
+        break;
+      case 2:
+        bytes.erase(at, 1 + Below(3));
+        break;
+      default:
+        bytes.insert(at, bytes, Below(bytes.size()), 1 + Below(8));
+    }
+  }
+  std::mt19937_64 random_;
+};
+
+TEST(ReceivedUpdateTest, ReadsWhatProtobufReadsAndRefusesWhatItRefuses) {
+  const int messages = testing::Effort("SPARSEAGG_MESSAGES", 50'000);
+  const google::protobuf::LogSilencer quiet;
+  int accepted = 0;
+  for (int seed = 0; seed < messages; ++seed) {
+    Mutator mutator(seed);
+    const std::string bytes = mutator.Message();
+    const std::vector<size_t> cuts = mutator.Cuts(bytes);
+    ASSERT_EQ(DifferenceFromProtobuf(bytes, cuts), "")
+        << "seed " << seed << ": " << absl::BytesToHexString(bytes);
+    accepted += v1::StreamUpdatesRequest().ParseFromString(bytes) ? 1 : 0;
+  }
+  // Both outcomes were met often.
+  EXPECT_GT(accepted, messages / 10);
+  EXPECT_LT(accepted, messages * 9 / 10);
+}
+
+}  // namespace
+}  // namespace sparseagg
