@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "service/auth/authorisation.h"
 #include "service/rpc/get_aggregate.h"
+#include "service/rpc/message_bytes.h"
+#include "service/rpc/received_update.h"
 #include "service/rpc/reduce.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
@@ -87,11 +89,6 @@ absl::StatusOr<RoundSnapshot> Create(Engine& engine, const v1::CreateRoundReques
       .round_id = request.round_id(), .request_id = request.request_id(), .spec = {}};
   SPARSEAGG_ASSIGN_OR_RETURN(args.spec, FromProto(request.spec(), default_durability));
   return engine.CreateRound(args);
-}
-
-absl::StatusOr<Receipt> Submit(Engine& engine, const v1::SubmitUpdateRequest& request) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const IncomingUpdate update, FromProto(request));
-  return engine.Submit(update.header, update.tensors);
 }
 
 absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
@@ -199,20 +196,30 @@ grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerCont
 }
 
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
-                                                           const v1::SubmitUpdateRequest* request,
-                                                           v1::Receipt* response) {
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "SubmitUpdate");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  const absl::Status theirs = AuthoriseContributor(call->caller, request->header().contributor());
+  // The request's bytes stay until the call is done.
+  const auto bytes = std::make_shared<MessageBytes>(*request);
+  auto read = ReadSubmitUpdate(bytes->chain());
+  if (!read.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, read.status());
+  const auto update = std::make_shared<ReceivedUpdate>(*std::move(read));
+  const absl::Status theirs = AuthoriseContributor(call->caller, update->header.contributor());
   if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
-  return RunAbout(
-      request->header().round(), *call->engine, commits_, calls_,
-      Answer(response, [engine = call->engine, request] { return Submit(*engine, *request); }));
+  return RunAbout(update->header.round(), *call->engine, commits_, calls_,
+                  [engine = call->engine, bytes, update, response]() -> absl::Status {
+                    SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
+                    SPARSEAGG_ASSIGN_OR_RETURN(const Receipt receipt,
+                                               engine->Submit(FromProto(update->header), tensors));
+                    *response = ToBytes(ToProto(receipt));
+                    return absl::OkStatus();
+                  });
 }
 
-grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>*
-AggregationService::StreamUpdates(grpc::CallbackServerContext* context) {
-  using Reactor = grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>;
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(
+    grpc::CallbackServerContext* context) {
+  using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   auto call = gate_.Admit(*context, "StreamUpdates");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartStreamUpdates(*std::move(call), background_, commits_, drain_list_, calls_);
@@ -226,9 +233,9 @@ grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggre
   return StartGetAggregate(*call->engine, calls_, *request);
 }
 
-grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* AggregationService::Reduce(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(
     grpc::CallbackServerContext* context) {
-  using Reactor = grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>;
+  using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "Reduce");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartReduce(*call->engine, background_, calls_);

@@ -9,14 +9,14 @@
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "service/rpc/gate.h"
-#include "sparseagg/v1/aggregation.grpc.pb.h"
+#include "service/rpc/service_base.h"
 
 namespace sparseagg {
 
 inline constexpr char kAggregationServiceName[] = "sparseagg.v1.AggregationService";
 
 // Thread-safe. Must outlive the server that it is registered with.
-class AggregationService : public v1::AggregationService::CallbackService {
+class AggregationService : public ServiceBase {
  public:
   // `engine` must outlive the service. `info` is what GetServerInfo answers; its default_durability
   // is that of rounds that state none.
@@ -54,13 +54,13 @@ class AggregationService : public v1::AggregationService::CallbackService {
                                       const v1::WaitRoundRequest* request,
                                       v1::Round* response) override;
   grpc::ServerUnaryReactor* SubmitUpdate(grpc::CallbackServerContext* context,
-                                         const v1::SubmitUpdateRequest* request,
-                                         v1::Receipt* response) override;
-  grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StreamUpdates(
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamUpdates(
       grpc::CallbackServerContext* context) override;
   grpc::ServerWriteReactor<v1::GetAggregateResponse>* GetAggregate(
       grpc::CallbackServerContext* context, const v1::GetAggregateRequest* request) override;
-  grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* Reduce(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Reduce(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,

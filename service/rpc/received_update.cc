@@ -1,9 +1,9 @@
 #include "service/rpc/received_update.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/convert.h"
 #include "service/rpc/wire_reader.h"
 #include "sparse/status.h"
 
@@ -79,12 +79,13 @@ bool ReadChunk(const WireReader& bytes, v1::UpdateChunk* rest,
 }
 
 // The alternative of `body` that is under way, or a new one in its place.
-template <typename T, typename Variant>
-T* Get(Variant* body) {
+template <typename T, typename Body>
+T* Get(Body* body) {
   T* present = std::get_if<T>(body);
   return present != nullptr ? present : &body->template emplace<T>();
 }
 
+// A chunk as its parts are found.
 struct ChunkParts {
   v1::UpdateChunk rest;
   std::vector<std::string_view> data;
@@ -97,6 +98,37 @@ ReceivedChunk ToChunk(ChunkParts parts) {
   if (parts.rest.has_crc32c()) chunk.crc32c = parts.rest.crc32c();
   chunk.data = std::move(parts.data);
   return chunk;
+}
+
+// The bodies that StreamUpdatesRequest and ReduceRequest have both, and their field numbers in
+// `Message`.
+template <typename Message, typename Body>
+bool ReadBody(uint32_t tag, const WireReader& content, Body* body) {
+  switch (tag) {
+    case Delimited(Message::kUpdateFieldNumber):
+      return ReadUpdate(content, Get<ReceivedUpdate>(body));
+    case Delimited(Message::kBeginFieldNumber):
+      return Merge(content, Get<v1::BeginUpdate>(body));
+    case Delimited(Message::kChunkFieldNumber): {
+      auto* chunk = Get<ChunkParts>(body);
+      return ReadChunk(content, &chunk->rest, &chunk->data);
+    }
+    default:
+      return true;
+  }
+}
+
+template <typename Received, typename Body>
+Received ToReceived(Body body) {
+  return std::visit(
+      [](auto&& part) -> Received {
+        if constexpr (std::is_same_v<std::decay_t<decltype(part)>, ChunkParts>) {
+          return ToChunk(std::move(part));
+        } else {
+          return std::move(part);
+        }
+      },
+      std::move(body));
 }
 
 absl::Status Malformed(const char* name) {
@@ -115,41 +147,25 @@ absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes) {
 
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
   std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts> body;
-  const bool ok =
-      EachField(WireReader(bytes), [&](uint32_t tag, const WireReader& content, const WireReader&) {
-        switch (tag) {
-          case Delimited(v1::StreamUpdatesRequest::kUpdateFieldNumber):
-            return ReadUpdate(content, Get<ReceivedUpdate>(&body));
-          case Delimited(v1::StreamUpdatesRequest::kBeginFieldNumber):
-            return Merge(content, Get<v1::BeginUpdate>(&body));
-          case Delimited(v1::StreamUpdatesRequest::kChunkFieldNumber): {
-            auto* chunk = Get<ChunkParts>(&body);
-            return ReadChunk(content, &chunk->rest, &chunk->data);
-          }
-          default:
-            return true;
-        }
+  const bool ok = EachField(
+      WireReader(bytes), [&](uint32_t tag, const WireReader& content, const WireReader& /*field*/) {
+        return ReadBody<v1::StreamUpdatesRequest>(tag, content, &body);
       });
   if (!ok) return Malformed("StreamUpdatesRequest");
-  if (auto* update = std::get_if<ReceivedUpdate>(&body)) return std::move(*update);
-  if (auto* begin = std::get_if<v1::BeginUpdate>(&body)) return std::move(*begin);
-  if (auto* chunk = std::get_if<ChunkParts>(&body)) return ToChunk(std::move(*chunk));
-  return std::monostate();
+  return ToReceived<ReceivedStreamMessage>(std::move(body));
 }
 
-absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate& update) {
-  std::vector<EncodedTensor> tensors;
-  tensors.reserve(update.tensors.size());
-  for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
-    EncodedTensor& encoded = tensors.emplace_back();
-    SPARSEAGG_ASSIGN_OR_RETURN(encoded.header, FromProto(tensor.header));
-    encoded.indices = tensor.indices;
-    encoded.values = tensor.values;
-    // A tensor that came whole has as many bytes as it has, whatever its header says.
-    encoded.header.indices_bytes = WireReader(tensor.indices).size();
-    encoded.header.values_bytes = WireReader(tensor.values).size();
-  }
-  return tensors;
+absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {
+  std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ChunkParts> body;
+  const bool ok = EachField(
+      WireReader(bytes), [&](uint32_t tag, const WireReader& content, const WireReader& /*field*/) {
+        if (tag != Delimited(v1::ReduceRequest::kStartFieldNumber)) {
+          return ReadBody<v1::ReduceRequest>(tag, content, &body);
+        }
+        return Merge(content, Get<v1::ReduceStart>(&body));
+      });
+  if (!ok) return Malformed("ReduceRequest");
+  return ToReceived<ReceivedReduceMessage>(std::move(body));
 }
 
 }  // namespace sparseagg

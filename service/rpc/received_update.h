@@ -1,6 +1,7 @@
-// The data messages, SubmitUpdateRequest and StreamUpdatesRequest, read from the bytes that the
-// network brought: their headers are parsed by protobuf, their payloads stay where they are. The
-// bytes mean what protobuf's parser says they mean; a test compares the two.
+// The messages that bring updates (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest), read
+// from the bytes that the network brought: their headers are parsed by protobuf, their payloads
+// stay where they are. The bytes mean what protobuf's parser says they mean; a test compares the
+// two.
 #ifndef SPARSEAGG_SERVICE_RPC_RECEIVED_UPDATE_H_
 #define SPARSEAGG_SERVICE_RPC_RECEIVED_UPDATE_H_
 
@@ -12,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/rpc/update_proto.h"
 #include "sparse/encoding.h"
+#include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
@@ -39,14 +40,13 @@ struct ReceivedChunk {
 // A message without a body is std::monostate.
 using ReceivedStreamMessage =
     std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
+using ReceivedReduceMessage =
+    std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
 
 // INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message.
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
-
-// In the form that the engine takes; the chains point into `update`. INVALID_ARGUMENT for an enum
-// value that this version does not know.
-absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate& update);
+absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
 
 }  // namespace sparseagg
 

@@ -5,7 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "service/rpc/message_buffer.h"
+#include "service/rpc/message_bytes.h"
+#include "service/rpc/received_update.h"
 #include "service/rpc/result_writer.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
@@ -23,11 +24,11 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
 // One thing at a time: a read, a job in the background or a write, each started by the end of the
 // one before; so no lock. A cancellation makes the operation under way, or the next one, end with
 // ok == false.
-class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse> {
+class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   ReduceCall(Engine& engine, Background& background, CallCounter& calls)
       : engine_(engine), background_(background), call_entry_(calls) {
-    StartRead(request_.get());
+    StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
@@ -37,10 +38,10 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
       return ReportInBackground();
     }
     absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
-    request_.Release();
+    request_.Clear();
     if (!complete.ok()) return Finish(ToGrpcStatus(complete.status()));
     if (*complete != nullptr) return FinishInBackground(*std::move(complete));
-    StartRead(request_.get());
+    StartRead(&request_);
   }
 
   void OnWriteDone(bool ok) override {
@@ -58,28 +59,25 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
  private:
   // Returns the upload that the message completed, if any.
   absl::StatusOr<std::shared_ptr<Upload>> HandleMessage() {
-    if (request_->has_start()) {
-      SPARSEAGG_RETURN_IF_ERROR(HandleStart(request_->start()));
+    const MessageBytes bytes(request_);
+    SPARSEAGG_ASSIGN_OR_RETURN(const ReceivedReduceMessage message, ReadReduce(bytes.chain()));
+    if (const auto* start = std::get_if<v1::ReduceStart>(&message)) {
+      SPARSEAGG_RETURN_IF_ERROR(HandleStart(*start));
       return nullptr;
     }
     if (reduction_ == nullptr)
       return Invalid("REDUCE_NOT_STARTED", "the first message of Reduce must be start");
-    switch (request_->body_case()) {
-      case v1::ReduceRequest::kUpdate: {
-        SPARSEAGG_ASSIGN_OR_RETURN(const IncomingUpdate update, FromProto(request_->update()));
-        SPARSEAGG_RETURN_IF_ERROR(reduction_->Add(update.header, update.tensors));
-        return nullptr;
-      }
-      case v1::ReduceRequest::kBegin:
-        return HandleBegin(request_->begin());
-      case v1::ReduceRequest::kChunk: {
-        SPARSEAGG_ASSIGN_OR_RETURN(auto complete, uploads_.Append(request_->chunk()));
-        return std::move(complete.upload);
-      }
-      default:
-        return Invalid("EMPTY_MESSAGE",
-                       "a message of Reduce has no body; set update, begin or chunk");
+    if (const auto* update = std::get_if<ReceivedUpdate>(&message)) {
+      SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
+      SPARSEAGG_RETURN_IF_ERROR(reduction_->Add(FromProto(update->header), tensors));
+      return nullptr;
     }
+    if (const auto* begin = std::get_if<v1::BeginUpdate>(&message)) return HandleBegin(*begin);
+    if (const auto* chunk = std::get_if<ReceivedChunk>(&message)) {
+      SPARSEAGG_ASSIGN_OR_RETURN(auto complete, uploads_.Append(*chunk));
+      return std::move(complete.upload);
+    }
+    return Invalid("EMPTY_MESSAGE", "a message of Reduce has no body; set update, begin or chunk");
   }
 
   absl::Status HandleStart(const v1::ReduceStart& start) {
@@ -112,7 +110,7 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
       const absl::Status status = upload->Finish().status();
       upload.reset();
       if (!status.ok()) return Finish(ToGrpcStatus(status));
-      StartRead(request_.get());
+      StartRead(&request_);
     });
   }
 
@@ -138,7 +136,8 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
 
   void WriteNext() {
     if (writer_->Next(response_)) {
-      StartWrite(&response_);
+      response_bytes_ = ToBytes(response_);
+      StartWrite(&response_bytes_);
     } else {
       Finish(grpc::Status::OK);
     }
@@ -147,22 +146,23 @@ class ReduceCall : public grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceR
   Engine& engine_;
   Background& background_;
   CallCounter::Entry call_entry_;
-  MessageBuffer<v1::ReduceRequest> request_;
+  grpc::ByteBuffer request_;
   v1::GetAggregateRequest answer_;  // what the caller wants to get
   std::unique_ptr<Reduction> reduction_;
   StreamUploads
       uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
   std::unique_ptr<ResultWriter> writer_;
   v1::ReduceResponse response_;
+  grpc::ByteBuffer response_bytes_;
   std::atomic<bool> cancelled_ =
       false;  // tells a cancelled call from one whose client has said all
 };
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(Engine& engine,
-                                                                            Background& background,
-                                                                            CallCounter& calls) {
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(Engine& engine,
+                                                                         Background& background,
+                                                                         CallCounter& calls) {
   return new ReduceCall(engine, background, calls);
 }
 

@@ -13,9 +13,9 @@
 namespace sparseagg {
 
 // The reactor frees itself. The arguments must outlive the call.
-grpc::ServerBidiReactor<v1::ReduceRequest, v1::ReduceResponse>* StartReduce(Engine& engine,
-                                                                            Background& background,
-                                                                            CallCounter& calls);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(Engine& engine,
+                                                                         Background& background,
+                                                                         CallCounter& calls);
 
 }  // namespace sparseagg
 

@@ -11,11 +11,13 @@
 
 #include "proto/error_details.h"
 #include "service/auth/authorisation.h"
-#include "service/rpc/message_buffer.h"
+#include "service/rpc/message_bytes.h"
+#include "service/rpc/received_update.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
 #include "service/rpc/stream_uploads.h"
 #include "service/rpc/update_proto.h"
+#include "service/rpc/wire_reader.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -34,10 +36,9 @@ constexpr size_t kRefusedUpdatesMax = 4096;
 
 // The flags under the mutex say what is under way; Step() starts what can start. Operations are
 // started under the mutex: gRPC runs reactions on its own threads, never inside a Start call.
-class StreamUpdatesCall
-    : public grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>,
-      public DrainableCall,
-      public std::enable_shared_from_this<StreamUpdatesCall> {
+class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                          public DrainableCall,
+                          public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
   StreamUpdatesCall(AdmittedCall admitted, Background& background, Background& commits,
                     CallCounter& calls)
@@ -68,7 +69,6 @@ class StreamUpdatesCall
     }
     if (ok) {
       HandleMessage();
-      request_.Release();
     } else {
       AnswerIncompleteUploads();
     }
@@ -107,34 +107,34 @@ class StreamUpdatesCall
 
  private:
   void HandleMessage() {
-    switch (request_->body_case()) {
-      case v1::StreamUpdatesRequest::kUpdate:
-        return HandleUpdate(*request_->mutable_update());
-      case v1::StreamUpdatesRequest::kBegin:
-        return HandleBegin(request_->begin());
-      case v1::StreamUpdatesRequest::kChunk:
-        return HandleChunk(request_->chunk());
-      case v1::StreamUpdatesRequest::BODY_NOT_SET:
-        return Answer("",
-                      MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
-                                "a message of the stream has no body; set update, begin or chunk"));
+    MessageBytes bytes(request_);
+    request_.Clear();
+    absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
+    if (!message.ok()) return Answer("", message.status());
+    if (auto* update = std::get_if<ReceivedUpdate>(&*message)) {
+      return HandleUpdate(std::move(bytes), std::move(*update));
     }
+    if (const auto* begin = std::get_if<v1::BeginUpdate>(&*message)) return HandleBegin(*begin);
+    if (const auto* chunk = std::get_if<ReceivedChunk>(&*message)) return HandleChunk(*chunk);
+    Answer("", MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
+                         "a message of the stream has no body; set update, begin or chunk"));
   }
 
-  void HandleUpdate(v1::SubmitUpdateRequest& message) {
-    if (!engine_.WaitsForDisk(message.header().round())) {
-      return Answer(message.header().update_id(), Submit(message));
+  void HandleUpdate(MessageBytes bytes, ReceivedUpdate update) {
+    if (!engine_.WaitsForDisk(update.header.round())) {
+      return Answer(update.header.update_id(), Submit(update));
     }
-    const auto update = std::make_shared<v1::SubmitUpdateRequest>();
-    update->Swap(&message);
-    RunJob(commits_, update->ByteSizeLong(),
-           [this, update] { Answer(update->header().update_id(), Submit(*update)); });
+    const uint64_t size = WireReader(bytes.chain()).size();
+    const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedUpdate>>(std::move(bytes),
+                                                                                std::move(update));
+    RunJob(commits_, size,
+           [this, kept] { Answer(kept->second.header.update_id(), Submit(kept->second)); });
   }
 
-  absl::StatusOr<Receipt> Submit(const v1::SubmitUpdateRequest& message) {
-    SPARSEAGG_RETURN_IF_ERROR(AuthoriseContributor(caller_, message.header().contributor()));
-    SPARSEAGG_ASSIGN_OR_RETURN(const IncomingUpdate update, FromProto(message));
-    return engine_.Submit(update.header, update.tensors);
+  absl::StatusOr<Receipt> Submit(const ReceivedUpdate& update) {
+    SPARSEAGG_RETURN_IF_ERROR(AuthoriseContributor(caller_, update.header.contributor()));
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
+    return engine_.Submit(FromProto(update.header), tensors);
   }
 
   void HandleBegin(const v1::BeginUpdate& message) {
@@ -144,7 +144,7 @@ class StreamUpdatesCall
     v1::StreamUpdatesResponse response;
     response.set_update_id(update_id);
     response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
-    Queue(std::move(response));
+    Queue(response);
     // All there already: an update without entries, or one that was counted before.
     if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
       uploads_.Erase(update_id);
@@ -164,12 +164,12 @@ class StreamUpdatesCall
     return upload;
   }
 
-  void HandleChunk(const v1::UpdateChunk& chunk) {
-    if (refused_.contains(chunk.update_id())) return;
+  void HandleChunk(const ReceivedChunk& chunk) {
+    if (refused_.contains(chunk.update_id)) return;
     absl::StatusOr<StreamUploads::Complete> complete = uploads_.Append(chunk);
-    if (!complete.ok()) return Refuse(chunk.update_id(), complete.status());
+    if (!complete.ok()) return Refuse(chunk.update_id, complete.status());
     if (complete->upload == nullptr) return;
-    FinishInBackground(complete->round, chunk.update_id(), std::move(complete->upload));
+    FinishInBackground(complete->round, chunk.update_id, std::move(complete->upload));
   }
 
   void FinishInBackground(const std::string& round, const std::string& update_id,
@@ -219,13 +219,13 @@ class StreamUpdatesCall
     } else {
       *response.mutable_error() = ToProto(outcome.status());
     }
-    Queue(std::move(response));
+    Queue(response);
   }
 
-  void Queue(v1::StreamUpdatesResponse response) {
+  void Queue(const v1::StreamUpdatesResponse& response) {
     const std::lock_guard lock(mutex_);
     if (broken_) return;
-    responses_.push_back(std::move(response));
+    responses_.push_back(ToBytes(response));
     Step();
   }
 
@@ -250,7 +250,7 @@ class StreamUpdatesCall
     const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
     if (!reading_ && may_read && may_wait) {
       reading_ = true;
-      StartRead(request_.get());
+      StartRead(&request_);
     }
   }
 
@@ -267,14 +267,14 @@ class StreamUpdatesCall
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
   // Only the reading side, one message at a time.
-  MessageBuffer<v1::StreamUpdatesRequest> request_;
+  grpc::ByteBuffer request_;
   StreamUploads uploads_;
   std::set<std::string> refused_;
 
   std::mutex mutex_;
-  std::deque<v1::StreamUpdatesResponse> responses_;  // the first is the one being written
-  bool reading_ = false;   // from StartRead() until the message has been handled
-  bool handling_ = false;  // the later part of it
+  std::deque<grpc::ByteBuffer> responses_;  // the first is the one being written
+  bool reading_ = false;                    // from StartRead() until the message has been handled
+  bool handling_ = false;                   // the later part of it
   bool writing_ = false;
   size_t jobs_ = 0;
   uint64_t job_bytes_ = 0;   // of their updates
@@ -286,7 +286,7 @@ class StreamUpdatesCall
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamUpdates(
     AdmittedCall admitted, Background& background, Background& commits, DrainList& drain_list,
     CallCounter& calls) {
   const auto call =

@@ -7,19 +7,19 @@
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_UPDATES_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_UPDATES_H_
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include "service/rpc/background.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "service/rpc/gate.h"
-#include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
 // The reactor frees itself. The other arguments must outlive the call. Chunked updates are finished
 // in `background`, updates of durable rounds counted in `commits`.
-grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StartStreamUpdates(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamUpdates(
     AdmittedCall admitted, Background& background, Background& commits, DrainList& drain_list,
     CallCounter& calls);
 

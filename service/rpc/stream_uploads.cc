@@ -7,6 +7,15 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
+namespace {
+
+std::string Whole(ByteChain pieces) {
+  std::string whole;
+  for (const std::string_view piece : pieces) whole.append(piece);
+  return whole;
+}
+
+}  // namespace
 
 absl::Status StreamUploads::CheckId(const UpdateHeader& header) const {
   const auto it = uploads_.find(header.update_id);
@@ -24,16 +33,15 @@ void StreamUploads::Insert(const UpdateHeader& header, std::shared_ptr<Upload> u
   uploads_[header.update_id] = Entry{header.round, header.contributor, std::move(upload)};
 }
 
-absl::StatusOr<StreamUploads::Complete> StreamUploads::Append(const v1::UpdateChunk& chunk) {
-  const auto it = uploads_.find(chunk.update_id());
+absl::StatusOr<StreamUploads::Complete> StreamUploads::Append(const ReceivedChunk& chunk) {
+  const auto it = uploads_.find(chunk.update_id);
   if (it == uploads_.end()) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_NOT_BEGUN",
-                     absl::StrCat("a chunk of update_id \"", chunk.update_id(),
+                     absl::StrCat("a chunk of update_id \"", chunk.update_id,
                                   "\" came before its BeginUpdate; send that first"));
   }
   const std::shared_ptr<Upload> upload = it->second.upload;
-  const auto crc32c = chunk.has_crc32c() ? std::optional<uint32_t>(chunk.crc32c()) : std::nullopt;
-  const absl::Status status = upload->Append(chunk.offset(), chunk.data(), crc32c);
+  const absl::Status status = upload->Append(chunk.offset, Whole(chunk.data), chunk.crc32c);
   if (!status.ok()) {
     uploads_.erase(it);
     return status;

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "service/engine/engine.h"
-#include "sparseagg/v1/aggregation.pb.h"
+#include "service/rpc/received_update.h"
 
 namespace sparseagg {
 
@@ -28,7 +28,7 @@ class StreamUploads {
   };
   // Adds a chunk to its upload. Returns the upload when that completed it; it is then no longer in
   // the table. An error (UPLOAD_NOT_BEGUN, or the upload's) takes the upload out of the table.
-  absl::StatusOr<Complete> Append(const v1::UpdateChunk& chunk);
+  absl::StatusOr<Complete> Append(const ReceivedChunk& chunk);
 
   // Takes every upload out, with what it lacks: ABORTED (UPLOAD_INCOMPLETE), by update_id.
   std::map<std::string, absl::Status> TakeIncomplete();

@@ -6,6 +6,15 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
+namespace {
+
+uint64_t LengthOf(ByteChain chain) {
+  uint64_t bytes = 0;
+  for (const std::string_view piece : chain) bytes += piece.size();
+  return bytes;
+}
+
+}  // namespace
 
 UpdateHeader FromProto(const v1::UpdateHeader& proto) {
   UpdateHeader header;
@@ -16,18 +25,18 @@ UpdateHeader FromProto(const v1::UpdateHeader& proto) {
   return header;
 }
 
-absl::StatusOr<IncomingUpdate> FromProto(const v1::SubmitUpdateRequest& request) {
-  IncomingUpdate update;
-  update.header = FromProto(request.header());
-  update.tensors.reserve(request.tensors_size());
-  update.pieces.reserve(2 * request.tensors_size());  // never grows: the chains point into it
-  for (const v1::Tensor& tensor : request.tensors()) {
-    EncodedTensor& encoded = update.tensors.emplace_back();
-    SPARSEAGG_ASSIGN_OR_RETURN(encoded.header, FromProto(tensor));
-    encoded.indices = ByteChain(&update.pieces.emplace_back(tensor.indices()), 1);
-    encoded.values = ByteChain(&update.pieces.emplace_back(tensor.values()), 1);
+absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate& update) {
+  std::vector<EncodedTensor> tensors;
+  tensors.reserve(update.tensors.size());
+  for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
+    EncodedTensor& encoded = tensors.emplace_back();
+    SPARSEAGG_ASSIGN_OR_RETURN(encoded.header, FromProto(tensor.header));
+    encoded.indices = tensor.indices;
+    encoded.values = tensor.values;
+    encoded.header.indices_bytes = LengthOf(encoded.indices);
+    encoded.header.values_bytes = LengthOf(encoded.values);
   }
-  return update;
+  return tensors;
 }
 
 absl::StatusOr<std::vector<EncodedHeader>> HeadersOf(const v1::BeginUpdate& begin) {

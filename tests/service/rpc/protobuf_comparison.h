@@ -11,8 +11,8 @@ namespace sparseagg::testing {
 std::string Joined(std::span<const std::string_view> pieces);
 
 // Cuts `bytes` into pieces that end at `cuts` (ascending, at most bytes.size(); equal ones make
-// empty pieces), reads them as a StreamUpdatesRequest and as a SubmitUpdateRequest, and says in
-// what the two parsers differ; "" when they agree.
+// empty pieces), reads them as each of the messages that bring updates, and says in what the two
+// parsers differ; "" when they agree.
 std::string DifferenceFromProtobuf(const std::string& bytes, std::span<const size_t> cuts);
 
 }  // namespace sparseagg::testing

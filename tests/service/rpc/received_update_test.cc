@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "service/rpc/update_proto.h"
 #include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/protobuf_comparison.h"
@@ -133,7 +134,7 @@ class Mutator {
     return std::uniform_int_distribution<uint64_t>(0, end - 1)(random_);
   }
   std::string Part() {
-    switch (Below(5)) {
+    switch (Below(6)) {
       case 0:
         return SomeUpdate().SerializeAsString();
       case 1:
@@ -143,6 +144,11 @@ class Mutator {
       case 3: {
         v1::StreamUpdatesRequest message;
         *message.mutable_begin() = testing::Chunked(SomeUpdate().update()).begin;
+        return message.SerializeAsString();
+      }
+      case 4: {
+        v1::ReduceRequest message;
+        *message.mutable_start()->mutable_spec() = testing::VectorRound("t", 9);
         return message.SerializeAsString();
       }
       default:

@@ -1,0 +1,23 @@
+// How gRPC hands the service its messages. The methods that bring updates are raw: they get a
+// message's bytes as gRPC read them, so that no payload is copied into a message first. A method of
+// the .proto that is missing here is answered with UNIMPLEMENTED.
+#ifndef SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
+#define SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
+
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg {
+
+using Api = v1::AggregationService;
+
+using RoundMethods = Api::WithCallbackMethod_CreateRound<Api::WithCallbackMethod_GetRound<
+    Api::WithCallbackMethod_ListRounds<Api::WithCallbackMethod_SealRound<
+        Api::WithCallbackMethod_AbortRound<Api::WithCallbackMethod_DeleteRound<Api::Service>>>>>>;
+using ReadMethods = Api::WithCallbackMethod_WatchRound<Api::WithCallbackMethod_WaitRound<
+    Api::WithCallbackMethod_GetAggregate<Api::WithCallbackMethod_GetServerInfo<RoundMethods>>>>;
+using ServiceBase = Api::WithRawCallbackMethod_SubmitUpdate<
+    Api::WithRawCallbackMethod_StreamUpdates<Api::WithRawCallbackMethod_Reduce<ReadMethods>>>;
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
