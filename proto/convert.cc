@@ -61,6 +61,7 @@ v1::TensorHeader ToProto(const EncodedHeader& header) {
   proto.set_nnz(header.nnz);
   proto.set_indices_bytes(header.indices_bytes);
   proto.set_values_bytes(header.values_bytes);
+  proto.set_values_encoding(header.values_encoding);
   return proto;
 }
 
@@ -110,6 +111,7 @@ absl::StatusOr<EncodedHeader> FromProto(const v1::TensorHeader& proto) {
   header.nnz = proto.nnz();
   header.indices_bytes = proto.indices_bytes();
   header.values_bytes = proto.values_bytes();
+  if (proto.values_encoding() != "raw") header.values_encoding = proto.values_encoding();
   return header;
 }
 

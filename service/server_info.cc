@@ -73,6 +73,9 @@ v1::ServerInfo MakeServerInfo(const BackendChoice& choice, const ServerConfig& c
   }
   for (const std::string_view op : AllOps::kNames) info.add_operators(std::string(op));
   for (const Encoding& encoding : AllEncodings()) info.add_encodings(std::string(encoding.name));
+  for (const std::string_view name : AllValuesEncodings()) {
+    info.add_values_encodings(std::string(name));
+  }
   for (const ValueType type : kAllValueTypes) info.add_value_types(ToProto(type));
   for (const Setting& setting : Settings()) {
     uint64_t value = 0;

@@ -2,7 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sparse/encodings/coo_packed.h"
 #include "sparse/encodings/coo_raw.h"
+#include "sparse/encodings/value_coding.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -15,8 +17,14 @@ std::string ShapeText(const std::vector<int64_t>& shape, uint32_t sparse_dim) {
 }  // namespace
 
 std::span<const Encoding> AllEncodings() {
-  static constexpr Encoding kEncodings[] = {kCooRaw};
+  static constexpr Encoding kEncodings[] = {kCooRaw, kCooPacked};
   return kEncodings;
+}
+
+std::vector<std::string_view> AllValuesEncodings() {
+  std::vector<std::string_view> names;
+  for (const ValueCoding& coding : AllValueCodings()) names.push_back(coding.name);
+  return names;
 }
 
 absl::StatusOr<const Encoding*> FindEncoding(std::string_view name) {

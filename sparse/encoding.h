@@ -25,6 +25,7 @@ using ByteChain = std::span<const std::string_view>;
 struct EncodedHeader {
   std::string name;
   std::string encoding = "coo.raw";
+  std::string values_encoding;  // of coo.packed (sparse/encodings/value_coding.h); "": raw
   ValueType value_type = ValueType::kF32;
   std::vector<int64_t> dense_shape;
   uint32_t sparse_dim = 0;
@@ -51,11 +52,14 @@ struct Encoding {
 };
 
 std::span<const Encoding> AllEncodings();
+// Names of the codings of values (EncodedHeader::values_encoding).
+std::vector<std::string_view> AllValuesEncodings();
 // "" means "coo.raw". INVALID_ARGUMENT with the known names when there is no such encoding.
 absl::StatusOr<const Encoding*> FindEncoding(std::string_view name);
 
 // Checks that the header describes a tensor of `spec` (value type, shape, sparse_dim), then that
-// the sizes agree. Reasons: UNKNOWN_ENCODING, TYPE_MISMATCH, SHAPE_MISMATCH, SIZE_MISMATCH.
+// the sizes agree. Reasons: UNKNOWN_ENCODING, UNKNOWN_VALUES_ENCODING, TYPE_MISMATCH,
+// SHAPE_MISMATCH, SIZE_MISMATCH.
 absl::Status InspectTensor(const EncodedHeader& header, const TensorSpec& spec);
 
 }  // namespace sparseagg

@@ -171,7 +171,8 @@ std::string WriteHeaders(std::span<const EncodedHeader> headers) {
                     {"index_type", static_cast<int>(header.index_type)},
                     {"nnz", header.nnz},
                     {"indices_bytes", header.indices_bytes},
-                    {"values_bytes", header.values_bytes}});
+                    {"values_bytes", header.values_bytes},
+                    {"values_encoding", header.values_encoding}});
   }
   return Dump(list);
 }
@@ -190,6 +191,7 @@ absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text) {
       value.at("nnz").get_to(header.nnz);
       value.at("indices_bytes").get_to(header.indices_bytes);
       value.at("values_bytes").get_to(header.values_bytes);
+      header.values_encoding = value.value("values_encoding", "");
     }
   }));
   return headers;

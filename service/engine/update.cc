@@ -145,7 +145,9 @@ std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
     const EncodedTensor& tensor = tensors[position];
     const EncodedHeader& header = tensor.header;
     const auto encoding = FindEncoding(header.encoding);
-    digest.String(header.name).String(encoding.ok() ? (*encoding)->name : header.encoding);
+    std::string coding(encoding.ok() ? (*encoding)->name : header.encoding);
+    if (!header.values_encoding.empty()) absl::StrAppend(&coding, "/", header.values_encoding);
+    digest.String(header.name).String(coding);
     digest.U32(static_cast<uint32_t>(header.value_type));
     digest.U32(static_cast<uint32_t>(header.index_type));
     digest.U32(header.sparse_dim).U64(header.dense_shape.size());

@@ -44,6 +44,7 @@ absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors);
 //   u64(rank) u64(dimension)* u64(nnz)
 //             indices values
 //   name, encoding, indices, values := u64 length, bytes
+//   encoding is followed by "/" and the values encoding where there is one
 std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                          std::span<const size_t> order);
 

@@ -16,7 +16,7 @@ namespace {
 
 auto Fields(const EncodedHeader& h) {
   return std::tie(h.name, h.encoding, h.value_type, h.dense_shape, h.sparse_dim, h.index_type,
-                  h.nnz, h.indices_bytes, h.values_bytes);
+                  h.nnz, h.indices_bytes, h.values_bytes, h.values_encoding);
 }
 
 absl::Status OffsetMismatch(uint64_t offset, uint64_t committed) {

@@ -84,9 +84,11 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (reduction_ != nullptr)
       return Invalid("REDUCE_STARTED_TWICE", "Reduce takes one start, the first message");
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSpec spec, FromProto(start.spec(), Durability::kMemory));
+    SPARSEAGG_RETURN_IF_ERROR(FindEncoding(start.encoding()).status());
     SPARSEAGG_ASSIGN_OR_RETURN(reduction_, engine_.NewReduction(spec));
     answer_.set_layout(start.layout());
     answer_.set_chunk_bytes(start.chunk_bytes());
+    answer_.set_encoding(start.encoding());
     return absl::OkStatus();
   }
 

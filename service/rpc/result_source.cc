@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "sparse/packed_indices.h"
+
 namespace sparseagg {
 namespace {
 
@@ -73,6 +75,26 @@ class Indices : public ByteSource {
   std::vector<int64_t> dims_;
   std::unique_ptr<std::vector<uint64_t>> positions_;
 };
+
+class Packed : public ByteSource {
+ public:
+  explicit Packed(std::span<const uint64_t> rows) : indices_(rows) {}
+  explicit Packed(std::vector<uint64_t> rows) : rows_(std::move(rows)), indices_(rows_) {}
+
+  bool fits() const { return indices_.fits(); }
+  uint64_t bytes() const override { return indices_.bytes(); }
+  void Read(uint64_t offset, size_t n, char* out) const override { indices_.Read(offset, n, out); }
+
+ private:
+  const std::vector<uint64_t> rows_;
+  const PackedIndices indices_;
+};
+
+template <class Rows>
+std::unique_ptr<ByteSource> PackedOrNull(Rows rows) {
+  auto packed = std::make_unique<Packed>(std::move(rows));
+  return packed->fits() ? std::move(packed) : nullptr;
+}
 
 class PickedValues : public ByteSource {
  public:
@@ -153,6 +175,14 @@ std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
                                         std::vector<uint64_t> positions) {
   return std::make_unique<Indices>(tensor, std::move(indexed_dims),
                                    std::make_unique<std::vector<uint64_t>>(std::move(positions)));
+}
+
+std::unique_ptr<ByteSource> MakePackedIndices(std::span<const uint64_t> rows) {
+  return PackedOrNull(rows);
+}
+
+std::unique_ptr<ByteSource> MakePackedIndices(std::vector<uint64_t> rows) {
+  return PackedOrNull(std::move(rows));
 }
 
 std::unique_ptr<ByteSource> MakeValues(const SparseTensor& tensor) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sparse/types.h"
@@ -34,6 +35,11 @@ std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
 std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
                                         std::vector<int64_t> indexed_dims,
                                         std::vector<uint64_t> positions);
+
+// The same as coo.packed, of the entries whose flattened rows these are, ascending; null when it
+// cannot hold so many.
+std::unique_ptr<ByteSource> MakePackedIndices(std::span<const uint64_t> rows);
+std::unique_ptr<ByteSource> MakePackedIndices(std::vector<uint64_t> rows);
 
 // Values [nnz, row_width]: of all entries, or [positions.size(), row_width] with zeros for
 // kAbsentRow.

@@ -16,6 +16,8 @@
 namespace sparseagg {
 namespace {
 
+constexpr char kPackedName[] = "coo.packed";
+
 absl::Status Invalid(std::string_view reason, const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
@@ -71,7 +73,7 @@ absl::StatusOr<std::map<std::string_view, const v1::IndexSelection*>> Selections
 absl::StatusOr<std::unique_ptr<ResultWriter>> ResultWriter::Make(
     std::shared_ptr<const PublishedResult> result, const v1::GetAggregateRequest& request,
     uint64_t dense_bytes_max) {
-  SPARSEAGG_RETURN_IF_ERROR(FindEncoding(request.encoding()).status());
+  SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(request.encoding()));
   if (!v1::ResultLayout_IsValid(request.layout())) {
     return Invalid("UNKNOWN_RESULT_LAYOUT",
                    absl::StrCat("layout ", static_cast<int>(request.layout()),
@@ -82,6 +84,7 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> ResultWriter::Make(
 
   std::unique_ptr<ResultWriter> writer(new ResultWriter);
   writer->result_ = std::move(result);
+  writer->encoding_ = encoding->name;
   writer->dense_bytes_left_ = dense_bytes_max;
   if (request.chunk_bytes() != 0)
     writer->chunk_bytes_ = std::min(request.chunk_bytes(), kChunkBytesMax);
@@ -118,16 +121,41 @@ absl::Status ResultWriter::AddTensor(size_t position, const v1::IndexSelection* 
   return absl::OkStatus();
 }
 
+// Of the entries at `positions`, null for all, in the encoding asked for where it can hold them.
+std::unique_ptr<ByteSource> ResultWriter::Indices(size_t position,
+                                                  const std::vector<uint64_t>* positions,
+                                                  v1::TensorHeader& header) const {
+  const TensorSpec& spec = result_->result_specs[position];
+  const SparseTensor& tensor = result_->tensors[position];
+  if (encoding_ == kPackedName && spec.sparse_dim > 0) {
+    std::unique_ptr<ByteSource> packed;
+    if (positions == nullptr) {
+      packed = MakePackedIndices(std::span(tensor.indices));
+    } else {
+      std::vector<uint64_t> rows;
+      rows.reserve(positions->size());
+      for (const uint64_t at : *positions) rows.push_back(tensor.indices[at]);
+      packed = MakePackedIndices(std::move(rows));
+    }
+    if (packed != nullptr) {
+      header.set_encoding(kPackedName);
+      return packed;
+    }
+  }
+  std::vector<int64_t> dims(spec.dense_shape.begin(), spec.dense_shape.begin() + spec.sparse_dim);
+  return positions == nullptr ? MakeIndices(tensor, std::move(dims))
+                              : MakeIndices(tensor, std::move(dims), *positions);
+}
+
 void ResultWriter::AddSparse(size_t position, const std::vector<uint64_t>* rows,
                              v1::TensorHeader& header) {
   const TensorSpec& spec = result_->result_specs[position];
   const SparseTensor& tensor = result_->tensors[position];
   header.mutable_dense_shape()->Add(spec.dense_shape.begin(), spec.dense_shape.end());
   header.set_sparse_dim(spec.sparse_dim);
-  std::vector<int64_t> dims(spec.dense_shape.begin(), spec.dense_shape.begin() + spec.sparse_dim);
   if (rows == nullptr) {
     header.set_nnz(tensor.nnz());
-    sources_.push_back(MakeIndices(tensor, std::move(dims)));
+    sources_.push_back(Indices(position, nullptr, header));
     sources_.push_back(MakeValues(tensor));
     return;
   }
@@ -136,7 +164,7 @@ void ResultWriter::AddSparse(size_t position, const std::vector<uint64_t>* rows,
   positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
   if (!positions.empty() && positions.back() == kAbsentRow) positions.pop_back();
   header.set_nnz(positions.size());
-  sources_.push_back(MakeIndices(tensor, std::move(dims), positions));
+  sources_.push_back(Indices(position, &positions, header));
   sources_.push_back(MakeValues(tensor, std::move(positions)));
 }
 

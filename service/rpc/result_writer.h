@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,6 +40,8 @@ class ResultWriter {
   ResultWriter() = default;
   absl::Status AddTensor(size_t position, const v1::IndexSelection* selection,
                          v1::ResultLayout layout);
+  std::unique_ptr<ByteSource> Indices(size_t position, const std::vector<uint64_t>* positions,
+                                      v1::TensorHeader& header) const;
   void AddSparse(size_t position, const std::vector<uint64_t>* rows, v1::TensorHeader& header);
   absl::Status AddDense(size_t position, const std::vector<uint64_t>* rows,
                         v1::TensorHeader& header);
@@ -47,6 +50,7 @@ class ResultWriter {
   bool FillChunk(v1::AggregateChunk& chunk);
 
   std::shared_ptr<const PublishedResult> result_;
+  std::string_view encoding_;  // asked for
   v1::AggregateHeader header_;
   std::vector<std::unique_ptr<ByteSource>> sources_;  // the answer's byte string in order
   uint64_t chunk_bytes_ = kChunkBytesDefault;

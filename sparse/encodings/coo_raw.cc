@@ -3,51 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
-#include <limits>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sparse/encodings/chain_reader.h"
+#include "sparse/encodings/size_error.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "coo.raw is copied, not converted");
-
-absl::Status SizeError(const EncodedHeader& header, const char* what, const std::string& expected,
-                       uint64_t got) {
-  return MakeError(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH",
-                   absl::StrCat("tensor \"", header.name, "\": nnz ", header.nnz, " needs ",
-                                expected, " bytes of ", what, ", the update has ", got));
-}
-
-// Reads the pieces of a chain as one array.
-class ChainReader {
- public:
-  explicit ChainReader(ByteChain chain) : chain_(chain) {}
-
-  // Copies the next `bytes` bytes. REQUIRES: the chain has as many left.
-  void Read(void* out, size_t bytes) {
-    auto* to = static_cast<char*>(out);
-    while (bytes > 0) {
-      const std::string_view rest = chain_[piece_].substr(at_);
-      const size_t take = std::min(bytes, rest.size());
-      if (take > 0) std::memcpy(to, rest.data(), take);
-      to += take;
-      bytes -= take;
-      at_ += take;
-      if (at_ == chain_[piece_].size()) {
-        ++piece_;
-        at_ = 0;
-      }
-    }
-  }
-
- private:
-  ByteChain chain_;
-  size_t piece_ = 0;
-  size_t at_ = 0;
-};
 
 absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t dim, int64_t index) {
   const int64_t limit = header.dense_shape[dim];
@@ -112,24 +79,20 @@ void AppendIndices(const CooView& entries, const EncodedHeader& header, std::str
 
 absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) {
   SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
-  if (header.sparse_dim == 0 && header.nnz > 1) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH",
-                     absl::StrCat("tensor \"", header.name, "\": nnz is ", header.nnz,
-                                  "; a dense tensor (sparse_dim 0) has nnz 1, or 0 for nothing"));
+  SPARSEAGG_RETURN_IF_ERROR(CheckDenseNnz(header));
+  if (!header.values_encoding.empty()) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_VALUES_ENCODING",
+                     absl::StrCat("tensor \"", header.name, "\": coo.raw has no values encoding \"",
+                                  header.values_encoding, "\"; coo.packed may have"));
   }
   // 128 bits hold every product here: nnz is below 2^64, the factors below 2^35.
   using Wide = unsigned __int128;
   const Wide indices = Wide{header.nnz} * header.sparse_dim * SizeOf(header.index_type);
   const Wide values = Wide{header.nnz} * layout.row_bytes();
-  const auto text = [](Wide bytes) {
-    return bytes > std::numeric_limits<uint64_t>::max()
-               ? std::string("over 2^64")
-               : absl::StrCat(static_cast<uint64_t>(bytes));
-  };
   if (indices != header.indices_bytes)
-    return SizeError(header, "indices", text(indices), header.indices_bytes);
+    return SizeError(header, "indices", BytesText(indices), header.indices_bytes);
   if (values != header.values_bytes)
-    return SizeError(header, "values", text(values), header.values_bytes);
+    return SizeError(header, "values", BytesText(values), header.values_bytes);
   return absl::OkStatus();
 }
 
@@ -151,6 +114,7 @@ absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::st
   const size_t indices_before = indices.size();
   const size_t values_before = values.size();
   header.encoding = "coo.raw";
+  header.values_encoding.clear();
   header.nnz = entries.nnz;
   if (header.index_type == IndexType::kI32) {
     for (uint32_t d = 0; d < header.sparse_dim; ++d) {

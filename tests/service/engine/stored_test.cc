@@ -86,6 +86,7 @@ TEST(StoredTest, HeadersAreReadAsTheyWereWritten) {
   header.nnz = 2;
   header.indices_bytes = 8;
   header.values_bytes = 12;
+  header.values_encoding = "int8";
   const auto read = ReadHeaders(WriteHeaders(std::vector{header, header}));
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), 2u);
@@ -99,6 +100,7 @@ TEST(StoredTest, HeadersAreReadAsTheyWereWritten) {
   EXPECT_EQ(second.nnz, 2u);
   EXPECT_EQ(second.indices_bytes, 8u);
   EXPECT_EQ(second.values_bytes, 12u);
+  EXPECT_EQ(second.values_encoding, "int8");
 }
 
 SparseTensor Tensor(const TensorSpec& spec, std::vector<uint64_t> rows, size_t value_bytes) {

@@ -1,8 +1,10 @@
 // What becomes of an update: its receipt, its place in the result, and every reason to refuse it.
 #include <limits>
 #include <numeric>
+#include <set>
 #include <thread>
 
+#include "service/engine/update.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {
@@ -90,6 +92,22 @@ TEST_F(SubmitTest, AnswersAResendInASealedRound) {
   engine_.clock.Stop();
   ASSERT_EQ(engine_->SealRound(round_)->state, RoundState::kSealed);
   EXPECT_TRUE(engine_.Submit(Update("a"))->duplicate);
+}
+
+TEST(UpdateDigestTest, TellsEncodingsOfTheSameBytesApart) {
+  EncodedTensor tensor;
+  tensor.header.name = "emb";
+  std::set<std::string> digests;
+  for (const auto& [encoding, values] : {std::pair{"coo.raw", ""},
+                                         {"coo.packed", ""},
+                                         {"coo.packed", "int8"},
+                                         {"coo.packed", "int8.stochastic"}}) {
+    tensor.header.encoding = encoding;
+    tensor.header.values_encoding = values;
+    const size_t order[] = {0};
+    digests.insert(UpdateDigest(1.0f, {&tensor, 1}, order));
+  }
+  EXPECT_EQ(digests.size(), 4u);
 }
 
 TEST_F(SubmitTest, KeepsTheFirstOfTwoUpdatesOfAContributor) {

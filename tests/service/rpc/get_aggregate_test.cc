@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/convert.h"
+#include "sparse/encoding.h"
 #include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
@@ -13,6 +15,7 @@
 namespace sparseagg {
 namespace {
 
+using testing::Answer;
 using testing::ArrayOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -92,6 +95,42 @@ TEST_F(GetAggregateTest, SparseGivesSortedIndicesAndRows) {
   EXPECT_THAT(ArrayOf<float>(answer->values(0)), ElementsAre(7, 8, 5, 6));
   EXPECT_EQ(answer->indices(1), "");
   EXPECT_THAT(ArrayOf<float>(answer->values(1)), ElementsAre(1, 2, 3));
+}
+
+// The entries of `tensor`, decoded from coo.packed.
+std::vector<uint64_t> UnpackedRows(const Answer& answer, int tensor, const TensorSpec& spec) {
+  const auto header = FromProto(answer.header.tensors(tensor));
+  EXPECT_EQ(header->encoding, "coo.packed");
+  EXPECT_TRUE(InspectTensor(*header, spec).ok());
+  const TensorLayout layout = MakeLayout(spec).value();
+  std::vector<uint64_t> rows(header->nnz);
+  std::vector<std::byte> values(header->nnz * layout.row_bytes());
+  const std::string indices = answer.indices(tensor);
+  const std::string bytes = answer.values(tensor);
+  const std::string_view index_piece = indices;
+  const std::string_view value_piece = bytes;
+  EXPECT_TRUE(FindEncoding("coo.packed")
+                  .value()
+                  ->decode(*header, spec, {&index_piece, 1}, {&value_piece, 1},
+                           {layout, header->nnz, rows.data(), values.data()})
+                  .ok());
+  return rows;
+}
+
+TEST_F(GetAggregateTest, PackedIndicesComeInTheEncodingThatWasAskedFor) {
+  request_.set_encoding("coo.packed");
+  const TensorSpec spec{"emb", ValueType::kF32, {2, 3, 2}, 2};
+  auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(UnpackedRows(*answer, 0, spec), ElementsAre(1, 5));
+  EXPECT_THAT(ArrayOf<float>(answer->values(0)), ElementsAre(7, 8, 5, 6));
+  EXPECT_EQ(answer->indices(1), "");
+  EXPECT_THAT(ArrayOf<float>(answer->values(1)), ElementsAre(1, 2, 3));
+  request_.add_tensors("emb");
+  Select("emb", {1, 2, 0, 0, 1, 2});
+  answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(UnpackedRows(*answer, 0, spec), ElementsAre(5));
 }
 
 TEST_F(GetAggregateTest, DenseGivesTheWholeShapeWithoutIndices) {

@@ -1,0 +1,171 @@
+"""How the values of `coo.packed` travel, in numpy; docs/wire_format.md has the grammar. The same bytes as C++ makes.
+
+Every operation on numbers is one of IEEE arithmetic, rounded to nearest, in the order that sparse/encodings/ has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparseagg._packed_indices import block_key
+from sparseagg.errors import InvalidUpdateError, SparseAggError
+from sparseagg.tensors import VALUE_DTYPES
+
+Array = np.ndarray[Any, Any]
+
+VALUE_CODINGS = (
+    "raw",
+    "f32",
+    "bf16",
+    "f16",
+    "int8",
+    "int8.stochastic",
+    "int4",
+    "int4.stochastic",
+)
+_SCALE_VALUES = 128
+_LIMITS = {"int8": 127.0, "int4": 7.0}
+
+
+def value_codings_of(value_type: str) -> tuple[str, ...]:
+    """The codings that values of this type may have."""
+    if value_type == "f64":
+        return VALUE_CODINGS
+    if value_type == "f32":
+        return tuple(coding for coding in VALUE_CODINGS if coding != "f32")
+    return ("raw",)
+
+
+def smallest_exact_coding(values: Array, value_type: str) -> str:
+    """The smallest coding that changes none of these values."""
+    if value_type not in ("f32", "f64"):
+        return "raw"
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        single = values.astype("<f4")
+        if not _same_bits(single.astype(values.dtype), values):
+            return "raw"
+        if not (single.view("<u4") & np.uint32(0xFFFF)).any():
+            return "bf16"
+        if _same_bits(single.astype("<f2").astype("<f4"), single):
+            return "f16"
+    return "f32" if value_type == "f64" else "raw"
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    bits = f"<u{a.itemsize}"
+    return bool(np.isfinite(a).all() and (a.view(bits) == b.view(bits)).all())
+
+
+def encode_values(values: Array, value_type: str, coding: str, seed: int, name: str) -> bytes:
+    """`values`, flat, in this coding. Raises InvalidUpdateError for a value that it cannot hold."""
+    if coding == "raw":
+        return values.tobytes()
+    if coding not in value_codings_of(value_type):
+        raise InvalidUpdateError(
+            f'tensor "{name}": {value_type} values have no encoding "{coding}"; there are '
+            f"{', '.join(value_codings_of(value_type))}",
+            reason="UNKNOWN_VALUES_ENCODING",
+        )
+    if coding.startswith("int"):
+        return _encode_scaled(values, coding, seed, name)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        single = values.astype("<f4")
+        coded: Array = single
+        good = np.isfinite(single)
+        if coding == "f16":
+            coded = single.astype("<f2")
+            good &= np.isfinite(coded)
+        elif coding == "bf16":
+            bits = single.view("<u4")
+            rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+            coded = (rounded >> np.uint32(16)).astype("<u2")
+            good &= (coded & np.uint16(0x7F80)) != 0x7F80
+    _refuse(values, good, coding, name)
+    return coded.tobytes()
+
+
+def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
+    limit = _LIMITS[coding[:4]]
+    _refuse(values, np.isfinite(values), coding, name)
+    blocks = -(-len(values) // _SCALE_VALUES)
+    wide = np.zeros((blocks, _SCALE_VALUES))
+    wide.reshape(-1)[: len(values)] = values
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        scales = (np.abs(wide).max(axis=1) / limit).astype("<f4")
+        _refuse(values[::_SCALE_VALUES], np.isfinite(scales), coding, name)
+        quotients = wide / scales.astype(np.float64)[:, None]
+    if coding.endswith(".stochastic"):
+        position = np.uint64(seed) + np.arange(wide.size, dtype=np.uint64)
+        uniform = (block_key(position) >> np.uint64(40)).astype(np.float64) * 2.0**-24
+        q = np.floor(quotients + uniform.reshape(wide.shape))
+    else:
+        q = np.rint(quotients)
+    q[scales == 0] = 0
+    flat = np.clip(q, -limit, limit).astype(np.int8).reshape(-1)[: len(values)]
+    if coding.startswith("int8"):
+        return scales.tobytes() + flat.tobytes()
+    nibbles = np.zeros(len(flat) + len(flat) % 2, np.uint8)
+    nibbles[: len(flat)] = flat.view(np.uint8) & np.uint8(0xF)
+    return scales.tobytes() + (nibbles[::2] | nibbles[1::2] << np.uint8(4)).tobytes()
+
+
+def _refuse(values: Array, good: Array, coding: str, name: str) -> None:
+    if good.all():
+        return
+    position = int((~good).argmax())
+    raise InvalidUpdateError(
+        f'tensor "{name}": value {position} is {values[position]}, which {coding} cannot hold; send it raw',
+        reason="VALUE_NOT_CODABLE",
+    )
+
+
+def decode_values(data: Array, count: int, value_type: str, coding: str, name: str) -> Array:
+    """`count` values of `value_type`. Raises SparseAggError when there are not as many bytes, or for a bad scale."""
+    coding = coding or "raw"
+    dtype = VALUE_DTYPES[value_type]
+    if coding not in value_codings_of(value_type):
+        raise SparseAggError(
+            f'tensor "{name}": this version knows no values encoding "{coding}" of {value_type}',
+            reason="UNKNOWN_VALUES_ENCODING",
+        )
+    if len(data) != coded_bytes(coding, dtype.itemsize, count):
+        raise SparseAggError(
+            f'tensor "{name}": {count} values as {coding} are not {len(data)} bytes',
+            reason="SIZE_MISMATCH",
+        )
+    if coding == "raw":
+        return data.view(dtype)
+    if coding in ("f32", "f16"):
+        return data.view(VALUE_DTYPES[coding]).astype(dtype)
+    if coding == "bf16":
+        bits = data.view("<u2").astype("<u4") << np.uint32(16)
+        return bits.view("<f4").astype(dtype)
+    blocks = -(-count // _SCALE_VALUES)
+    scales = data[: 4 * blocks].view("<f4")
+    bad = ~(np.isfinite(scales) & (scales >= 0))
+    if bad.any():
+        block = int(bad.argmax())
+        raise SparseAggError(
+            f'tensor "{name}": the scale of value block {block} is {scales[block]}',
+            reason="MALFORMED_BLOCK",
+        )
+    coded = data[4 * blocks :]
+    if coding.startswith("int4"):
+        halves = np.empty(2 * len(coded), np.uint8)
+        halves[::2], halves[1::2] = coded << np.uint8(4), coded & np.uint8(0xF0)
+        coded = (halves.view(np.int8) >> np.int8(4))[:count]
+    q = coded.view(np.int8).astype(dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        return q * np.repeat(scales.astype(dtype), _SCALE_VALUES)[:count]
+
+
+def coded_bytes(coding: str, value_bytes: int, count: int) -> int:
+    """Bytes of `count` values."""
+    scales = -(-count // _SCALE_VALUES) * 4
+    if coding.startswith("int8"):
+        return scales + count
+    if coding.startswith("int4"):
+        return scales + (count + 1) // 2
+    return count * {"raw": value_bytes, "f32": 4}.get(coding, 2)

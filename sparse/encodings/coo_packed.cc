@@ -1,0 +1,208 @@
+#include "sparse/encodings/coo_packed.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "sparse/encodings/chain_reader.h"
+#include "sparse/encodings/packed_block.h"
+#include "sparse/encodings/size_error.h"
+#include "sparse/encodings/value_coding.h"
+#include "sparse/status.h"
+#include "sparse/validate.h"
+
+namespace sparseagg {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "words are copied, not converted");
+
+constexpr size_t kWordBytes = 4;
+
+uint64_t BlocksOf(uint64_t nnz) { return nnz / kBlockEntries + (nnz % kBlockEntries != 0 ? 1 : 0); }
+
+// Decodes one block after the other; the reader of the entries is one entry ahead of that of the
+// words, because a block's words end where the next ones begin.
+class BlockReader {
+ public:
+  BlockReader(const EncodedHeader& header, uint64_t num_rows, ByteChain indices)
+      : header_(header),
+        num_rows_(num_rows),
+        blocks_(BlocksOf(header.nnz)),
+        total_words_((header.indices_bytes - blocks_ * sizeof(BlockEntry)) / kWordBytes),
+        entries_(indices),
+        words_(indices) {
+    words_.Skip(blocks_ * sizeof(BlockEntry));
+    entries_.Read(&next_, sizeof(next_));
+  }
+
+  bool done() const { return block_ == blocks_; }
+
+  // The next block's rows to `rows`.
+  absl::Status Decode(uint64_t* rows) {
+    const uint64_t first_entry = block_ * kBlockEntries;
+    const auto count =
+        static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, header_.nnz - first_entry));
+    const BlockEntry entry = next_;
+    uint64_t end = total_words_;
+    if (block_ + 1 < blocks_) {
+      entries_.Read(&next_, sizeof(next_));
+      end = next_.begin;
+    }
+    SPARSEAGG_RETURN_IF_ERROR(CheckSize(entry, end, count));
+    const auto num_words = static_cast<uint32_t>(end - position_);
+    position_ = end;
+    const char* words = words_.Take(num_words * kWordBytes, kBlockSlackBytes, buffer_.data());
+    if (BlockCheck(entry.first, entry.form(), words, num_words) != entry.check()) {
+      return MakeError(absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH",
+                       absl::StrCat(Where(),
+                                    ": its check does not agree with its content; the "
+                                    "bytes were damaged, send them again"));
+    }
+    const char* wrong = UnpackBlock(entry.first, entry.form(), words, num_words, count, rows);
+    if (wrong != nullptr) return Malformed(wrong);
+    SPARSEAGG_RETURN_IF_ERROR(CheckRows(rows, first_entry, count));
+    ++block_;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string Where() const {
+    return absl::StrCat("tensor \"", header_.name, "\": block ", block_, " of ", blocks_);
+  }
+  absl::Status Malformed(std::string_view what) const {
+    return MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_BLOCK",
+                     absl::StrCat(Where(), ": ", std::string(what)));
+  }
+
+  absl::Status CheckSize(const BlockEntry& entry, uint64_t end, uint32_t count) const {
+    if (entry.begin != position_) {
+      return Malformed(absl::StrCat("it begins at word ", entry.begin, ", expected ", position_));
+    }
+    if (end < position_ || end > total_words_ || end - position_ > kBlockWordsMax) {
+      return Malformed(absl::StrCat("it ends at word ", end, " of ", total_words_,
+                                    "; a block has at most ", kBlockWordsMax, " words"));
+    }
+    if (entry.form() == kBitmapForm) return absl::OkStatus();
+    if (entry.form() > kBitmapForm) {
+      return Malformed(absl::StrCat("there is no form ", entry.form()));
+    }
+    const uint32_t words = PackedWords(count, entry.form() % kRepeatsForm);
+    if (end - position_ != words) {
+      return Malformed(absl::StrCat("form ", entry.form(), " with ", count, " entries needs ",
+                                    words, " words, it has ", end - position_));
+    }
+    return absl::OkStatus();
+  }
+
+  // In order after the block before, and below num_rows. Rows of a block ascend.
+  absl::Status CheckRows(const uint64_t* rows, uint64_t first_entry, uint32_t count) {
+    if (rows[0] < last_) return Malformed("it begins below the end of the block before");
+    last_ = rows[count - 1];
+    if (last_ < num_rows_) return absl::OkStatus();
+    const uint64_t* at = std::lower_bound(rows, rows + count, num_rows_);
+    return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
+                     absl::StrCat("tensor \"", header_.name, "\": row ", *at, " at entry ",
+                                  first_entry + static_cast<uint64_t>(at - rows), " is not below ",
+                                  num_rows_, " rows"));
+  }
+
+  const EncodedHeader& header_;
+  const uint64_t num_rows_;
+  const uint64_t blocks_;
+  const uint64_t total_words_;
+  ChainReader entries_;
+  ChainReader words_;
+  BlockEntry next_;
+  uint64_t block_ = 0;
+  uint64_t position_ = 0;  // of the next block, in words
+  uint64_t last_ = 0;      // row of the last block
+  std::array<char, kBlockWordsMax * kWordBytes + kBlockSlackBytes> buffer_;
+};
+
+}  // namespace
+
+absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spec) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
+  SPARSEAGG_RETURN_IF_ERROR(CheckDenseNnz(header));
+  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
+  const unsigned __int128 values =
+      CodedBytes(coding.form, layout.value_type,
+                 static_cast<unsigned __int128>(header.nnz) * layout.row_width);
+  if (values != header.values_bytes) {
+    return SizeError(header, "values", BytesText(values), header.values_bytes);
+  }
+  if (header.sparse_dim == 0) {
+    return header.indices_bytes == 0 ? absl::OkStatus()
+                                     : SizeError(header, "indices", "0", header.indices_bytes);
+  }
+  // Below 2^64 by far: nnz is bounded by the values, which take half a byte each at least.
+  const uint64_t entries = BlocksOf(header.nnz) * sizeof(BlockEntry);
+  constexpr uint64_t kWordsBytesMax = uint64_t{UINT32_MAX} * kWordBytes;
+  if (header.indices_bytes < entries || header.indices_bytes - entries > kWordsBytesMax ||
+      header.indices_bytes % kWordBytes != 0 || (entries == 0 && header.indices_bytes != 0)) {
+    return SizeError(header, "indices", absl::StrCat(entries, " and 4 for each word of its blocks"),
+                     header.indices_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
+                             ByteChain values, const MutableCooView& out) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
+  SPARSEAGG_RETURN_IF_ERROR(
+      DecodeValues(header, coding.form, header.nnz * out.layout.row_width, values, out.values));
+  if (header.nnz == 0) return absl::OkStatus();
+  if (header.sparse_dim == 0) {
+    out.indices[0] = 0;
+    return absl::OkStatus();
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
+  BlockReader blocks(header, layout.num_rows, indices);
+  for (uint64_t* rows = out.indices; !blocks.done(); rows += kBlockEntries) {
+    SPARSEAGG_RETURN_IF_ERROR(blocks.Decode(rows));
+  }
+  return absl::OkStatus();
+}
+
+void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out) {
+  const size_t entries_begin = out.size();
+  out.resize(out.size() + BlocksOf(nnz) * sizeof(BlockEntry));
+  std::array<uint32_t, kBlockWordsMax> words;
+  uint32_t begin = 0;
+  for (uint64_t block = 0; block < BlocksOf(nnz); ++block) {
+    const uint64_t* from = rows + block * kBlockEntries;
+    const auto count =
+        static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, nnz - block * kBlockEntries));
+    const BlockPlan plan = PlanBlock(from, count);
+    PackBlock(from, count, plan, words.data());
+    const uint32_t check = BlockCheck(*from, plan.form, words.data(), plan.words);
+    const BlockEntry entry{*from, begin, plan.form | check << 8};
+    std::memcpy(out.data() + entries_begin + block * sizeof(entry), &entry, sizeof(entry));
+    out.append(reinterpret_cast<const char*>(words.data()), plan.words * kWordBytes);
+    begin += plan.words;
+  }
+}
+
+absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std::string& indices,
+                             std::string& values) {
+  const size_t indices_before = indices.size();
+  const size_t values_before = values.size();
+  header.encoding = "coo.packed";
+  header.nnz = entries.nnz;
+  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
+  if (OrderOf(entries.indices, entries.nnz) == EntryOrder::kUnsorted) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "UNSORTED_ENTRIES",
+        absl::StrCat("tensor \"", header.name,
+                     "\": coo.packed needs ascending indices; sort the entries first"));
+  }
+  SPARSEAGG_RETURN_IF_ERROR(EncodeValues(header, coding, entries.values,
+                                         entries.nnz * entries.layout.row_width, 0, values));
+  if (header.sparse_dim > 0) AppendPackedIndices(entries.indices, entries.nnz, indices);
+  header.indices_bytes = indices.size() - indices_before;
+  header.values_bytes = values.size() - values_before;
+  return absl::OkStatus();
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,133 @@
+#include "sparse/encodings/packed_block.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace sparseagg {
+namespace {
+
+constexpr std::array<uint64_t, kBlockWordsMax + 5> kKeys = [] {
+  std::array<uint64_t, kBlockWordsMax + 5> keys{};
+  for (uint64_t n = 0; n < keys.size(); ++n) keys[n] = BlockKey(n);
+  return keys;
+}();
+
+// 255 differences of this width cannot carry a row beyond 64 bits: 2^63 + 255 * 2^54 < 2^64.
+constexpr uint32_t kSafeWidthMax = 54;
+
+template <class T>
+T Load(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words, uint32_t count,
+                  uint64_t* rows) {
+  const uint64_t mask = (uint64_t{1} << width) - 1;
+  uint64_t bit = 0;
+  rows[0] = row;
+  for (uint32_t i = 1; i < count; ++i, bit += width) {
+    row += ((Load<uint64_t>(words + (bit >> 3)) >> (bit & 7)) & mask) + step;
+    rows[i] = row;
+  }
+}
+
+const char* UnpackWide(uint64_t row, uint64_t step, uint32_t width, const char* words,
+                       uint32_t count, uint64_t* rows) {
+  constexpr uint64_t kRowMax = (uint64_t{1} << 63) - 1;
+  const uint64_t mask = (uint64_t{1} << width) - 1;
+  uint64_t bit = 0;
+  rows[0] = row;
+  for (uint32_t i = 1; i < count; ++i, bit += width) {
+    const auto bits = Load<unsigned __int128>(words + (bit >> 3)) >> (bit & 7);
+    const uint64_t difference = (static_cast<uint64_t>(bits) & mask) + step;
+    if (difference > kRowMax - row) return "a row is beyond 2^63";
+    row += difference;
+    rows[i] = row;
+  }
+  return nullptr;
+}
+
+const char* UnpackBitmap(uint64_t first, const char* words, uint32_t num_words, uint32_t count,
+                         uint64_t* rows) {
+  uint32_t bits = 0;
+  for (uint32_t w = 0; w < num_words; ++w) bits += std::popcount(Load<uint32_t>(words + 4 * w));
+  if (bits != count) return "its bitmap has not as many bits as it has entries";
+  if (num_words == 0 || (Load<uint32_t>(words) & 1) == 0 ||
+      Load<uint32_t>(words + 4 * (num_words - 1)) == 0) {
+    return "its bitmap does not begin and end with an entry";
+  }
+  for (uint32_t w = 0; w < num_words; ++w) {
+    for (uint32_t rest = Load<uint32_t>(words + 4 * w); rest != 0; rest &= rest - 1) {
+      *rows++ = first + 32 * uint64_t{w} + static_cast<uint32_t>(std::countr_zero(rest));
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+BlockPlan PlanBlock(const uint64_t* rows, uint32_t count) {
+  uint64_t largest = 0;  // bits of all differences
+  bool repeats = false;
+  uint64_t smaller = 0;  // bits of all differences less 1
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint64_t difference = rows[i] - rows[i - 1];
+    repeats |= difference == 0;
+    largest |= difference;
+    smaller |= difference - 1;
+  }
+  const auto width = static_cast<uint32_t>(std::bit_width(repeats ? largest : smaller));
+  const BlockPlan packed = {width + (repeats ? kRepeatsForm : 0), PackedWords(count, width)};
+  const uint64_t bitmap_words = (rows[count - 1] - rows[0]) / 32 + 1;
+  if (repeats || bitmap_words >= packed.words) return packed;
+  return {kBitmapForm, static_cast<uint32_t>(bitmap_words)};
+}
+
+void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint32_t* words) {
+  std::fill_n(words, plan.words, 0);
+  if (plan.form == kBitmapForm) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint64_t bit = rows[i] - rows[0];
+      words[bit / 32] |= uint32_t{1} << (bit % 32);
+    }
+    return;
+  }
+  const uint64_t step = plan.form < kRepeatsForm ? 1 : 0;
+  const uint32_t width = plan.form % kRepeatsForm;
+  if (width == 0) return;
+  unsigned __int128 pending = 0;  // bits that fill no word yet, fewer than 32 before an addition
+  uint32_t pending_bits = 0;
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint64_t difference = rows[i] - rows[i - 1] - step;
+    pending |= static_cast<unsigned __int128>(difference) << pending_bits;
+    for (pending_bits += width; pending_bits >= 32; pending_bits -= 32) {
+      *words++ = static_cast<uint32_t>(pending);
+      pending >>= 32;
+    }
+  }
+  if (pending_bits > 0) *words = static_cast<uint32_t>(pending);
+}
+
+uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t num_words) {
+  const char* from = static_cast<const char*>(words);
+  uint64_t sum = kKeys[1] + kKeys[2] * static_cast<uint32_t>(first) + kKeys[3] * (first >> 32) +
+                 kKeys[4] * form;
+  for (uint32_t i = 0; i < num_words; ++i) sum += kKeys[5 + i] * Load<uint32_t>(from + 4 * i);
+  return static_cast<uint32_t>(sum >> 40);
+}
+
+const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
+                        uint32_t count, uint64_t* rows) {
+  if (form == kBitmapForm) return UnpackBitmap(first, words, num_words, count, rows);
+  const uint64_t step = form < kRepeatsForm ? 1 : 0;
+  const uint32_t width = form % kRepeatsForm;
+  if (width > kSafeWidthMax) return UnpackWide(first, step, width, words, count, rows);
+  UnpackNarrow(first, step, width, words, count, rows);
+  return nullptr;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,90 @@
+// One block of coo.packed: up to 256 ascending rows as bits. docs/wire_format.md has the grammar
+// and an example. Nothing here knows tensors or bytes of a message: sparse/encodings/coo_packed.h
+// puts blocks together. Host and device, but for the functions that work on whole blocks.
+//
+//   entry := first:u64 begin:u32 tag:u32      16 bytes, one load of a GPU thread
+//            first  the block's first row
+//            begin  where its words start, in words after the directory
+//            tag    form (bits 0..7) and check (bits 8..31)
+//   words := u32 *                            by form:
+//            0 + w    w in 0..63: row[i] = row[i-1] + 1 + d[i]: strictly ascending
+//            64 + w   w in 0..63: row[i] = row[i-1] + d[i]: rows may repeat
+//                     d[i] is the w bits from bit (i-1) * w on, i in 1..count-1, bit b being bit
+//                     b % 32 of word b / 32; unused bits are 0
+//            128      a bitmap: bit k set is row first + k; bit 0 is set, so is one of the last
+//                     word
+//   check := the top 24 bits of the 64-bit sum  key(1) + key(2) * low half of first
+//            + key(3) * high half of first + key(4) * form + the sum of key(5 + i) * words[i]
+//            key(n) := SplitMix64's output function of n * 0x9E3779B97F4A7C15
+//
+// The check is multilinear hashing (Lemire and Kaser, "Strongly universal string hashing is fast",
+// 2014): as good as a CRC against random damage, a sum of products, so that vectors, numpy and a
+// warp compute it in any order.
+#ifndef SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
+#define SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sparse/host_device.h"
+
+namespace sparseagg {
+
+inline constexpr uint32_t kBlockEntries = 256;
+inline constexpr uint32_t kPackedWidthMax = 63;  // rows are below 2^63
+inline constexpr uint32_t kRepeatsForm = 64;
+inline constexpr uint32_t kBitmapForm = 128;
+// The largest block: 255 differences of 63 bits. A bitmap is only taken when it is smaller.
+inline constexpr uint32_t kBlockWordsMax = ((kBlockEntries - 1) * kPackedWidthMax + 31) / 32;
+
+struct BlockEntry {
+  uint64_t first;
+  uint32_t begin;
+  uint32_t tag;
+
+  SPARSEAGG_HOST_DEVICE uint32_t form() const { return tag & 0xFF; }
+  SPARSEAGG_HOST_DEVICE uint32_t check() const { return tag >> 8; }
+};
+static_assert(sizeof(BlockEntry) == 16);
+
+// Words of a block of `count` rows whose differences have `width` bits.
+SPARSEAGG_HOST_DEVICE constexpr uint32_t PackedWords(uint32_t count, uint32_t width) {
+  return ((count - 1) * width + 31) / 32;
+}
+
+SPARSEAGG_HOST_DEVICE constexpr uint64_t SplitMix64(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+SPARSEAGG_HOST_DEVICE constexpr uint64_t BlockKey(uint64_t n) {
+  return SplitMix64(n * 0x9E3779B97F4A7C15);
+}
+
+// What a block will look like.
+struct BlockPlan {
+  uint32_t form = 0;
+  uint32_t words = 0;
+};
+
+// The smallest form. REQUIRES: 1 <= count <= kBlockEntries; rows never descend, below 2^63.
+BlockPlan PlanBlock(const uint64_t* rows, uint32_t count);
+
+// Writes plan.words words.
+void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint32_t* words);
+
+// The 24 bits of the check. `words` need not be aligned.
+uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t num_words);
+
+// Readable bytes that UnpackBlock() needs after a block's words.
+inline constexpr size_t kBlockSlackBytes = 16;
+
+// Writes `count` ascending rows. `words` need not be aligned and has kBlockSlackBytes more bytes.
+// Null, or what is wrong with the block; `rows` holds anything then. REQUIRES: a form of the
+// grammar, num_words as it says, num_words <= kBlockWordsMax.
+const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
+                        uint32_t count, uint64_t* rows);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
