@@ -31,7 +31,7 @@ absl::StatusOr<Tensor> Decode(const EncodedHeader& header, std::string_view indi
   SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeEmptyTensor(spec));
   SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
   tensor.indices.resize(header.nnz);
-  tensor.values.resize(values.size());
+  tensor.values.resize(header.nnz * tensor.layout.row_bytes());
   const MutableCooView out{tensor.layout, header.nnz, tensor.indices.data(), tensor.values.data()};
   SPARSEAGG_RETURN_IF_ERROR(
       encoding->decode(header, spec, ByteChain(&indices, 1), ByteChain(&values, 1), out));
