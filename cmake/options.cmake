@@ -23,6 +23,7 @@ if(SPARSEAGG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The cache stays inside the checkout: build/ is all that a build leaves behind.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DIR=${CMAKE_SOURCE_DIR}/build/ccache
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SPARSEAGG_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 add_library(sparseagg_options INTERFACE)

@@ -9,9 +9,9 @@
 
 #include "cpu/cells.h"
 #include "cpu/side_table.h"
-#include "cpu/window_choice.h"
 #include "sparse/ops/all.h"
 #include "sparse/window.h"
+#include "sparse/window_choice.h"
 
 namespace sparseagg {
 namespace {

@@ -16,23 +16,11 @@
 
 #include "absl/status/status.h"
 #include "sparse/float_format.h"
+#include "sparse/side_entry.h"
 #include "sparse/types.h"
 #include "sparse/wide_integer.h"
 
 namespace sparseagg {
-
-// A number that does not fit the window: significand * 2^exponent, a part of slot (row, column).
-// The side table is a list of such digits, sorted by (row, column); a slot may have several. So a
-// product outside the window costs the 24 bytes of one entry, not a wide integer: what a hostile
-// sender costs the server is proportional to what it sent.
-struct SideEntry {
-  uint64_t row;
-  uint32_t column;
-  int32_t exponent;
-  int64_t significand;
-
-  friend bool operator==(const SideEntry&, const SideEntry&) = default;
-};
 
 struct Partial {
   ReduceSpec spec;

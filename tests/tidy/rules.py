@@ -184,6 +184,11 @@ DEPENDENCIES = [
         [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"],
     ),
     (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tests", "gtest"]),
+    # Kernels on the host: Thrust's host system stands in for the device's.
+    (
+        r"tests/cuda/emulator/.*",
+        [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "tests"],
+    ),
     (r"tests/cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "tests", "gtest"]),
     (
         r"tests/proto/.*",

@@ -1,4 +1,4 @@
-#include "cpu/window_choice.h"
+#include "sparse/window_choice.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Chooses the window of the exact accumulators from a sample of what will be added. The choice
 // decides how many products need the side table, that is, speed and memory; no bit of a result
 // depends on it.
-#ifndef SPARSEAGG_CPU_WINDOW_CHOICE_H_
-#define SPARSEAGG_CPU_WINDOW_CHOICE_H_
+#ifndef SPARSEAGG_SPARSE_WINDOW_CHOICE_H_
+#define SPARSEAGG_SPARSE_WINDOW_CHOICE_H_
 
 #include <cstdint>
 #include <vector>
@@ -16,4 +16,4 @@ int32_t ChooseWindow(const std::vector<double>& samples);
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_CPU_WINDOW_CHOICE_H_
+#endif  // SPARSEAGG_SPARSE_WINDOW_CHOICE_H_

@@ -1,0 +1,94 @@
+#include "cuda/batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/staging.h"
+
+namespace sparseagg::gpu {
+namespace {
+
+// Where an update lies: its rows, and its values right behind them.
+const std::byte* MemoryOf(const PendingUpdate& update) {
+  return reinterpret_cast<const std::byte*>(update.staged.entries.indices);
+}
+
+}  // namespace
+
+Batch::~Batch() { Take(); }
+
+void Batch::Add(PendingUpdate update) {
+  bytes_ += update.staged.bytes;
+  nnz_ += update.staged.entries.nnz;
+  updates_.push_back(std::move(update));
+}
+
+void Batch::Upload() {
+  if (refs_.size() == updates_.size()) return;
+  const std::lock_guard lock(uploads_.mutex);
+  // One transfer for updates that lie one behind another.
+  for (size_t begin = refs_.size(); begin < updates_.size();) {
+    size_t end = begin + 1;
+    while (end < updates_.size() &&
+           PinnedStaging::IsNext(MemoryOf(updates_[end - 1]), updates_[end - 1].staged.bytes,
+                                 MemoryOf(updates_[end]))) {
+      ++end;
+    }
+    CopyRange(begin, end);
+    begin = end;
+  }
+}
+
+void Batch::CopyRange(size_t begin, size_t end) {
+  const std::byte* from = MemoryOf(updates_[begin]);
+  const std::byte* last = MemoryOf(updates_[end - 1]);
+  const auto size = static_cast<size_t>(last + updates_[end - 1].staged.bytes - from);
+  DeviceArray<std::byte> slab(uploads_.queue, size);
+  uploads_.queue.Upload(slab.data(), from, size);
+  for (size_t u = begin; u < end; ++u) {
+    const PendingUpdate& update = updates_[u];
+    const uint64_t nnz = update.staged.entries.nnz;
+    const auto* rows = reinterpret_cast<const uint64_t*>(slab.data() + (MemoryOf(update) - from));
+    const uint64_t first = refs_.empty() ? 0 : refs_.back().first + refs_.back().nnz;
+    refs_.push_back({rows, rows + nnz, first, nnz, update.weight, update.staged.order});
+    uploaded_bytes_ += update.staged.bytes;
+  }
+  slabs_.push_back(std::move(slab));
+}
+
+BatchView Batch::View(Queue& queue) {
+  Upload();
+  Event uploaded;
+  {
+    const std::lock_guard lock(uploads_.mutex);
+    table_ = DeviceArray<UpdateRef>(uploads_.queue, refs_.size());
+    uploads_.queue.Upload(table_.data(), refs_.data(), refs_.size());
+    uploaded.Record(uploads_.queue.cuda_stream());
+  }
+  queue.stream().WaitFor(uploaded);
+  const TensorLayout& layout = updates_[0].staged.entries.layout;
+  EntryOrder order = EntryOrder::kCanonical;
+  for (const UpdateRef& ref : refs_) order = std::min(order, ref.order);
+  return {.updates = table_.data(),
+          .host_updates = refs_.data(),
+          .num_updates = static_cast<uint32_t>(refs_.size()),
+          .nnz = nnz_,
+          .num_rows = layout.num_rows,
+          .width = layout.row_width,
+          .order = order};
+}
+
+std::vector<PendingUpdate> Batch::Take() {
+  if (!slabs_.empty()) {
+    const std::lock_guard lock(uploads_.mutex);
+    // After an error, too: the device must not read what is about to be freed.
+    cudaStreamSynchronize(uploads_.queue.cuda_stream());
+    slabs_.clear();
+    table_.Reset();
+  }
+  refs_.clear();
+  bytes_ = nnz_ = uploaded_bytes_ = 0;
+  return std::exchange(updates_, {});
+}
+
+}  // namespace sparseagg::gpu

@@ -1,0 +1,70 @@
+// Updates on their way to the device: copied while others are still being staged, then seen by
+// kernels as one batch.
+#ifndef SPARSEAGG_CUDA_BATCH_H_
+#define SPARSEAGG_CUDA_BATCH_H_
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "cuda/kernels/batch.h"
+#include "cuda/raii/queue.h"
+#include "cuda/raii/stream.h"
+#include "sparse/backend.h"
+
+namespace sparseagg::gpu {
+
+// An update that waits for its reduction, with at least one entry.
+struct PendingUpdate {
+  StagedUpdate staged;
+  float weight = 0;
+};
+
+// The queue of all transfers to the device, shared by the tensors that are open.
+struct Uploads {
+  explicit Uploads(MemoryPool& pool) : queue(pool) {}
+  std::mutex mutex;  // guards queue
+  Queue queue;
+};
+
+// For one thread at a time. Keeps the staged updates until it goes: a batch can be uploaded again.
+class Batch {
+ public:
+  explicit Batch(Uploads& uploads) : uploads_(uploads) {}
+  // Waits until the device has read what was staged.
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  void Add(PendingUpdate update);
+  const std::vector<PendingUpdate>& updates() const { return updates_; }
+  uint64_t bytes() const { return bytes_; }  // of the entries
+  uint64_t nnz() const { return nnz_; }
+  uint64_t bytes_to_upload() const { return bytes_ - uploaded_bytes_; }
+
+  // Starts the transfer of what has been added since the last call. Does not wait for it. Throws
+  // CudaError.
+  void Upload();
+  // The whole batch on the device, for kernels queued on `queue` after the call. Valid as long as
+  // the batch. REQUIRES: at least one update.
+  BatchView View(Queue& queue);
+
+  // Forgets what is on the device, and gives the updates back.
+  std::vector<PendingUpdate> Take();
+
+ private:
+  void CopyRange(size_t begin, size_t end);
+
+  Uploads& uploads_;
+  std::vector<PendingUpdate> updates_;
+  uint64_t bytes_ = 0;
+  uint64_t nnz_ = 0;
+  uint64_t uploaded_bytes_ = 0;
+  std::vector<UpdateRef> refs_;                // of the updates uploaded so far
+  std::vector<DeviceArray<std::byte>> slabs_;  // that they lie in
+  DeviceArray<UpdateRef> table_;
+};
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_BATCH_H_

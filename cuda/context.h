@@ -1,0 +1,27 @@
+// What the reductions of one device share.
+#ifndef SPARSEAGG_CUDA_CONTEXT_H_
+#define SPARSEAGG_CUDA_CONTEXT_H_
+
+#include <cstdint>
+
+#include "cuda/batch.h"
+#include "cuda/download.h"
+#include "cuda/raii/memory_pool.h"
+#include "cuda/raii/queue.h"
+#include "cuda/staging.h"
+
+namespace sparseagg::gpu {
+
+struct Context {
+  Context(MemoryPool& pool, uint64_t pinned_bytes)
+      : queue(pool), uploads(pool), staging(pinned_bytes) {}
+
+  Queue queue;            // of all kernels; the device thread's
+  Downloads downloads;    // the device thread's
+  Uploads uploads;        // thread-safe by its mutex
+  PinnedStaging staging;  // thread-safe
+};
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_CONTEXT_H_

@@ -1,0 +1,73 @@
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/aggregator.h"
+#include "cuda/cost_model.h"
+#include "cuda/error.h"
+#include "cuda/plan.h"
+#include "cuda/probe.h"
+#include "sparse/ops/all.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// Host memory that is locked for staging: a quarter of the device's, which no batch exceeds.
+constexpr uint64_t kPinnedShare = 4;
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(const GpuInfo& gpu, uint64_t budget_bytes, const gpu::Tuning& tuning)
+      : gpu_(0, budget_bytes, budget_bytes / kPinnedShare), tuning_(tuning) {
+    info_.name = "cuda";
+    info_.description = absl::StrCat(gpu.name, ", compute capability ", gpu.compute_major, ".",
+                                     gpu.compute_minor, ", ", budget_bytes >> 20, " MiB");
+    info_.memory_bytes = budget_bytes;
+    for (const gpu::DevicePlanRow& plan : gpu::DevicePlans()) {
+      info_.plans.emplace_back(plan.name);
+    }
+    info_.cost = &gpu::CudaCost;
+  }
+
+  const BackendInfo& info() const override { return info_; }
+
+  absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
+    if (!AllOps::With(plan.spec.op, [](auto) {})) {
+      return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_OPERATOR",
+                       absl::StrCat("there is no operator \"", plan.spec.op, "\""));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(gpu_.device.health());
+    return std::make_unique<gpu::CudaAggregator>(gpu_, info_, tuning_, plan);
+  }
+
+ private:
+  BackendInfo info_;
+  gpu::Gpu gpu_;
+  const gpu::Tuning tuning_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options) {
+  return MakeCudaBackend(options, gpu::Tuning());
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options,
+                                                         const gpu::Tuning& tuning) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<GpuInfo> gpus, ProbeGpus());
+  const uint64_t most = gpus[0].memory_bytes;
+  const uint64_t budget =
+      options.memory_bytes != 0 ? std::min(options.memory_bytes, most) : most / 4 * 3;
+  try {
+    return std::make_unique<CudaBackend>(gpus[0], budget, tuning);
+  } catch (const gpu::CudaError& error) {
+    return MakeError(absl::StatusCode::kUnavailable, "NO_GPU",
+                     absl::StrCat("no usable GPU: ", error.what()));
+  }
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,41 @@
+#include "cuda/device_thread.h"
+
+#include <utility>
+
+namespace sparseagg::gpu {
+
+DeviceThread::DeviceThread() : thread_([this] { Loop(); }) {}
+
+DeviceThread::~DeviceThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+std::future<absl::Status> DeviceThread::Post(Task task) {
+  std::future<absl::Status> done = task.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake_.notify_one();
+  return done;
+}
+
+void DeviceThread::Loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+}  // namespace sparseagg::gpu

@@ -1,0 +1,40 @@
+// The one thread that launches kernels: work of all tensors that are open, one piece after another,
+// while the threads of the rounds stage and upload what comes next.
+#ifndef SPARSEAGG_CUDA_DEVICE_THREAD_H_
+#define SPARSEAGG_CUDA_DEVICE_THREAD_H_
+
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "absl/status/status.h"
+
+namespace sparseagg::gpu {
+
+// Thread-safe. Runs everything that was posted before it goes.
+class DeviceThread {
+ public:
+  using Task = std::packaged_task<absl::Status()>;
+
+  DeviceThread();
+  ~DeviceThread();
+  DeviceThread(const DeviceThread&) = delete;
+  DeviceThread& operator=(const DeviceThread&) = delete;
+
+  std::future<absl::Status> Post(Task task);
+
+ private:
+  void Loop();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Task> tasks_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: started when the rest is there
+};
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_DEVICE_THREAD_H_

@@ -1,0 +1,32 @@
+// Results on their way to the host, in pieces through page-locked memory: while one piece is on the
+// bus, the one before is written to where it belongs.
+#ifndef SPARSEAGG_CUDA_DOWNLOAD_H_
+#define SPARSEAGG_CUDA_DOWNLOAD_H_
+
+#include <cstddef>
+
+#include "cuda/raii/pinned_buffer.h"
+#include "cuda/raii/queue.h"
+#include "cuda/raii/stream.h"
+
+namespace sparseagg::gpu {
+
+// For one thread at a time.
+class Downloads {
+ public:
+  // Copies to ordinary memory, after everything queued before. Waits for it. Throws CudaError.
+  template <class T>
+  void Copy(Queue& queue, const T* from, T* to, size_t size) {
+    CopyBytes(queue, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
+              size * sizeof(T));
+  }
+
+ private:
+  void CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes);
+
+  PinnedBuffer pieces_[2];  // locked when first needed
+};
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_DOWNLOAD_H_

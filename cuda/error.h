@@ -1,0 +1,38 @@
+// Errors of CUDA calls inside this folder: a check throws CudaError, and the back end's public
+// classes catch it once (cuda/guard.h). Seen by kernels, so without absl.
+#ifndef SPARSEAGG_CUDA_ERROR_H_
+#define SPARSEAGG_CUDA_ERROR_H_
+
+#include <cuda_runtime_api.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace sparseagg::gpu {
+
+class CudaError : public std::runtime_error {
+ public:
+  CudaError(cudaError_t code, const char* what)
+      : std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code) + " (" +
+                           cudaGetErrorName(code) + ")"),
+        code_(code) {}
+
+  cudaError_t code() const { return code_; }
+  // No memory for this call; the device works on. Anything else means that the device, or this
+  // process's context on it, can no longer be trusted.
+  bool out_of_memory() const { return code_ == cudaErrorMemoryAllocation; }
+
+ private:
+  cudaError_t code_;
+};
+
+// Throws when `code` is an error. `what` names the call for the log.
+inline void CheckCuda(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  cudaGetLastError();  // clears an error that is not sticky, or the next launch would report it
+  throw CudaError(code, what);
+}
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_ERROR_H_

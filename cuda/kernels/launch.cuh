@@ -1,0 +1,111 @@
+// How kernels are written and launched here. A kernel is a functor:
+//
+//   ForEach(queue, n, f)          f(i) for i in [0, n), a thread for each i, in no order
+//   ForEachBlock(queue, blocks, k) k.Run(block) for each block of K::kThreads threads. A block
+//   works
+//                                 in phases: block.Each(f) runs f(thread, local) on every thread,
+//                                 then waits for all of them. block.shared is the block's memory,
+//                                 `local` is what a thread keeps from phase to phase.
+//
+// Code between two phases runs on every thread alike: it must read nothing that the next phase
+// writes. The tests have a second file of this name (tests/cuda/emulator) that runs the same
+// functors on the host, phase by phase; so no kernel uses threadIdx or __shared__ itself.
+#ifndef SPARSEAGG_CUDA_KERNELS_LAUNCH_CUH_
+#define SPARSEAGG_CUDA_KERNELS_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/error.h"
+#include "cuda/raii/queue.h"
+#include "sparse/float_format.h"
+
+#define SPARSEAGG_DEVICE __device__
+
+namespace sparseagg::gpu {
+
+__device__ inline uint64_t AtomicAdd(uint64_t* to, uint64_t addend) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(to), addend);
+}
+__device__ inline uint32_t AtomicAdd(uint32_t* to, uint32_t addend) {
+  return atomicAdd(to, addend);
+}
+__device__ inline void AtomicOr(uint32_t* to, uint32_t bits) { atomicOr(to, bits); }
+__device__ inline void AtomicMin(uint32_t* to, uint32_t value) { atomicMin(to, value); }
+__device__ inline void AtomicMin(uint64_t* to, uint64_t value) {
+  atomicMin(reinterpret_cast<unsigned long long*>(to), value);
+}
+__device__ inline void AtomicMax(uint64_t* to, uint64_t value) {
+  atomicMax(reinterpret_cast<unsigned long long*>(to), value);
+}
+
+// Adds to a slot that other threads add to. There is no 128-bit atomic add: the low word's old
+// value tells its carry, which is added to the high word. Exact in any order; a reader must wait
+// for the end of the kernel.
+__device__ inline void AtomicAddSlot(Int128* slot, Int128 addend) {
+  auto* words = reinterpret_cast<uint64_t*>(slot);
+  const auto low = static_cast<uint64_t>(addend);
+  const uint64_t before = AtomicAdd(&words[0], low);
+  const uint64_t carry = before + low < low ? 1 : 0;
+  const uint64_t high = static_cast<uint64_t>(static_cast<UInt128>(addend) >> 64) + carry;
+  if (high != 0) AtomicAdd(&words[1], high);
+}
+
+inline constexpr unsigned kForEachThreads = 256;
+// Enough blocks to fill any device several times; a thread then takes every so many-th i.
+inline constexpr uint64_t kForEachBlocksMax = 1 << 14;
+
+template <class F>
+__global__ void __launch_bounds__(kForEachThreads) ForEachKernel(uint64_t n, F f) {
+  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) f(i);
+}
+
+template <class F>
+void ForEach(Queue& queue, uint64_t n, const F& f) {
+  if (n == 0) return;
+  const uint64_t blocks = std::min((n + kForEachThreads - 1) / kForEachThreads, kForEachBlocksMax);
+  ForEachKernel<<<static_cast<unsigned>(blocks), kForEachThreads, 0, queue.cuda_stream()>>>(n, f);
+  CheckCuda(cudaGetLastError(), "ForEach");
+}
+
+template <class Kernel>
+struct Block {
+  uint64_t index;
+  uint64_t count;
+  typename Kernel::Shared& shared;
+  typename Kernel::Local local = {};
+
+  template <class F>
+  __device__ void Each(const F& f) {
+    f(threadIdx.x, local);
+    __syncthreads();
+  }
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) ForEachBlockKernel(Kernel kernel) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Block<Kernel> block{blockIdx.x, gridDim.x, reinterpret_cast<typename Kernel::Shared&>(memory)};
+  kernel.Run(block);
+}
+
+template <class Kernel>
+void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
+  if (blocks == 0) return;
+  constexpr size_t kBytes = sizeof(typename Kernel::Shared);
+  if (kBytes > (size_t{48} << 10)) {
+    CheckCuda(cudaFuncSetAttribute(ForEachBlockKernel<Kernel>,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+              "cudaFuncSetAttribute");
+  }
+  ForEachBlockKernel<<<static_cast<unsigned>(blocks), Kernel::kThreads, kBytes,
+                       queue.cuda_stream()>>>(kernel);
+  CheckCuda(cudaGetLastError(), "ForEachBlock");
+}
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_KERNELS_LAUNCH_CUH_

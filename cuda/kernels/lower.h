@@ -1,0 +1,42 @@
+// From exact slots to results: each rounded once.
+#ifndef SPARSEAGG_CUDA_KERNELS_LOWER_H_
+#define SPARSEAGG_CUDA_KERNELS_LOWER_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "cuda/kernels/batch.h"
+
+namespace sparseagg::gpu {
+
+// Rows [size] whose slots are not all there is: their results are made elsewhere.
+struct ExceptRows {
+  const uint64_t* rows = nullptr;  // device memory, strictly ascending
+  uint64_t size = 0;
+};
+
+// What happened in a lowering; in device memory, zeroed and kNone first.
+struct LowerOutcome {
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  uint64_t infinite_values = 0;
+  uint64_t overflow_at = kNone;  // the first of size * result width values that is out of range
+};
+
+struct Lowering {
+  std::string_view op;
+  SlotRule rule;
+  double total_weight = 0;
+  uint32_t result_width = 1;
+};
+
+// values [run.size, result_width] of the result's type, in device memory; not for `except`.
+void LowerRun(Queue& queue, const Lowering& lowering, const Run& run, const ExceptRows& except,
+              void* values, LowerOutcome* outcome);
+
+// The slots of `rows` [size]: slots [size, slots()]. REQUIRES: the run has all of them.
+void GatherSlots(Queue& queue, const SlotRule& rule, const Run& run, const uint64_t* rows,
+                 uint64_t size, Int128* slots);
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_KERNELS_LOWER_H_

@@ -1,0 +1,49 @@
+// In: a batch. Out: side entries [*count], unordered.
+//
+// One thread a value: reads it, its weight and, seldom, its row: 2 to 8 bytes a value. A product
+// outside the window takes an atomic add on one counter; a batch of nothing else serialises there,
+// and that costs its sender's round only.
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/side.h"
+#include "cuda/kernels/slots.cuh"
+
+namespace sparseagg::gpu {
+namespace {
+
+template <class V>
+struct Extract {
+  BatchView batch;
+  int32_t lsb;
+  SideEntry* entries;
+  uint64_t capacity;
+  uint64_t* count;
+
+  SPARSEAGG_DEVICE void operator()(uint64_t i) const {
+    const uint64_t e = i / batch.width;
+    const auto c = static_cast<uint32_t>(i % batch.width);
+    const UpdateRef& update = batch.updates[SourceOf(batch, e)];
+    const uint64_t own = e - update.first;
+    const double product = Lift(ValueAt<V>(update, own, batch.width, c), update.weight);
+    Int128 fixed;
+    if (ToFixed(product, lsb, &fixed)) return;
+    const uint64_t at = AtomicAdd(count, uint64_t{1});
+    if (at >= capacity) return;
+    const Scaled parts = TakeApart(product);
+    entries[at] = {update.rows[own], c, parts.exponent, parts.significand};
+  }
+};
+
+}  // namespace
+
+void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, SideEntry* entries,
+                 uint64_t capacity, uint64_t* count) {
+  WithValueType(rule.type, [&](auto tag) {
+    using V = typename decltype(tag)::type;
+    if constexpr (ValueTraits<V>::kFloating) {
+      ForEach(queue, batch.nnz * batch.width,
+              Extract<V>{batch, rule.lsb, entries, capacity, count});
+    }
+  });
+}
+
+}  // namespace sparseagg::gpu

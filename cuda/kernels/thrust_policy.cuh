@@ -1,0 +1,38 @@
+// Where Thrust's algorithms run: on the queue's stream, with its pool for their temporary memory.
+// The tests have a second file of this name that runs them on the host.
+#ifndef SPARSEAGG_CUDA_KERNELS_THRUST_POLICY_CUH_
+#define SPARSEAGG_CUDA_KERNELS_THRUST_POLICY_CUH_
+
+#include <thrust/system/cuda/execution_policy.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/raii/queue.h"
+
+namespace sparseagg::gpu {
+
+// Hands the pool's memory to Thrust.
+struct PoolAllocator {
+  using value_type = char;
+  Queue* queue;
+
+  char* allocate(std::ptrdiff_t bytes) {
+    return static_cast<char*>(
+        queue->pool().Allocate(static_cast<size_t>(bytes), queue->cuda_stream()));
+  }
+  void deallocate(char* memory, size_t bytes) {
+    queue->pool().Free(memory, bytes, queue->cuda_stream());
+  }
+};
+
+// Calls f(policy).
+template <class F>
+auto WithThrust(Queue& queue, const F& f) {
+  PoolAllocator allocator{&queue};
+  return f(thrust::cuda::par(allocator).on(queue.cuda_stream()));
+}
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_KERNELS_THRUST_POLICY_CUH_

@@ -1,0 +1,50 @@
+// The seam between a reduction on the device and its algorithms. A plan keeps the slots of all rows
+// so far and folds batches into them.
+#ifndef SPARSEAGG_CUDA_PLAN_H_
+#define SPARSEAGG_CUDA_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "cuda/kernels/batch.h"
+#include "cuda/raii/queue.h"
+
+namespace sparseagg::gpu {
+
+// One thread at a time. Members throw CudaError; after one that is out of memory the state is what
+// it was.
+class DevicePlan {
+ public:
+  virtual ~DevicePlan() = default;
+
+  // Adds a batch.
+  virtual void Fold(Queue& queue, const BatchView& batch) = 0;
+  // Adds a run of the same rule.
+  virtual void Join(Queue& queue, Run run) = 0;
+  // The state as a run; does not change it. Valid until the next call.
+  virtual const Run& State(Queue& queue) = 0;
+  // Forgets everything.
+  virtual void Clear() = 0;
+  // Device memory that the state takes.
+  virtual uint64_t bytes() const = 0;
+};
+
+// How a batch becomes a run, in the plans that keep a run.
+using BatchReducer = Run (*)(Queue& queue, const BatchView& batch, const SlotRule& rule);
+
+struct DevicePlanRow {
+  std::string_view name;
+  BatchReducer reduce;
+};
+
+// The plans, one for any workload last.
+std::span<const DevicePlanRow> DevicePlans();
+
+std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
+                                           uint64_t num_rows);
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_PLAN_H_

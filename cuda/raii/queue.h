@@ -1,0 +1,108 @@
+// A queue of work on the device: a stream and the memory whose life is ordered on it. Everything
+// that launches kernels takes a Queue, so that nothing runs on the default stream.
+#ifndef SPARSEAGG_CUDA_RAII_QUEUE_H_
+#define SPARSEAGG_CUDA_RAII_QUEUE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "cuda/error.h"
+#include "cuda/raii/memory_pool.h"
+#include "cuda/raii/stream.h"
+
+namespace sparseagg::gpu {
+
+class Queue;
+
+// An array in device memory, owned; freed in the order of its queue. The queue must outlive it.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(Queue& queue, size_t size);
+  ~DeviceArray() { Reset(); }
+  DeviceArray(DeviceArray&& other) noexcept { *this = std::move(other); }
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    std::swap(queue_, other.queue_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  T* data() const { return data_; }
+  size_t size() const { return size_; }
+  size_t bytes() const { return size_ * sizeof(T); }
+  void Reset() noexcept;
+
+ private:
+  Queue* queue_ = nullptr;
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// For one thread at a time.
+class Queue {
+ public:
+  explicit Queue(MemoryPool& pool) : pool_(pool) {}
+
+  MemoryPool& pool() { return pool_; }
+  const Stream& stream() const { return stream_; }
+  cudaStream_t cuda_stream() const { return stream_.get(); }
+
+  // Copies do not synchronise when the host memory is pinned.
+  template <class T>
+  void Upload(T* to, const T* from, size_t size) {
+    Copy(to, from, size * sizeof(T), cudaMemcpyHostToDevice);
+  }
+  template <class T>
+  void Download(T* to, const T* from, size_t size) {
+    Copy(to, from, size * sizeof(T), cudaMemcpyDeviceToHost);
+  }
+  template <class T>
+  void CopyOnDevice(T* to, const T* from, size_t size) {
+    Copy(to, from, size * sizeof(T), cudaMemcpyDeviceToDevice);
+  }
+  // Sets every byte.
+  template <class T>
+  void Fill(T* to, int byte, size_t size) {
+    if (size == 0) return;
+    CheckCuda(cudaMemsetAsync(to, byte, size * sizeof(T), cuda_stream()), "cudaMemsetAsync");
+  }
+  // One value from the device; waits for everything queued before.
+  template <class T>
+  T Read(const T* from) {
+    T value;
+    Download(&value, from, 1);
+    stream_.Synchronize();
+    return value;
+  }
+
+ private:
+  void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    if (bytes == 0) return;
+    CheckCuda(cudaMemcpyAsync(to, from, bytes, kind, cuda_stream()), "cudaMemcpyAsync");
+  }
+
+  MemoryPool& pool_;
+  Stream stream_;
+};
+
+template <class T>
+DeviceArray<T>::DeviceArray(Queue& queue, size_t size)
+    : queue_(&queue),
+      data_(static_cast<T*>(queue.pool().Allocate(size * sizeof(T), queue.cuda_stream()))),
+      size_(size) {}
+
+template <class T>
+void DeviceArray<T>::Reset() noexcept {
+  if (data_ != nullptr) queue_->pool().Free(data_, bytes(), queue_->cuda_stream());
+  data_ = nullptr;
+  size_ = 0;
+}
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_RAII_QUEUE_H_

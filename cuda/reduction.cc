@@ -1,0 +1,276 @@
+#include "cuda/reduction.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cuda/kernels/lower.h"
+#include "cuda/kernels/merge_runs.h"
+#include "cuda/kernels/side.h"
+#include "cuda/row_split.h"
+#include "cuda/side_rows.h"
+#include "cuda/window.h"
+#include "sparse/status.h"
+
+namespace sparseagg::gpu {
+namespace {
+
+// Entries of a batch are numbered in 32 bits.
+constexpr uint64_t kBatchEntriesMax = ~uint32_t{0};
+constexpr uint64_t kSideCapacity = uint64_t{1} << 14;
+
+}  // namespace
+
+Reduction::Reduction(ReduceSpec spec, std::string plan, Context& context)
+    : spec_(std::move(spec)),
+      plan_name_(std::move(plan)),
+      context_(context),
+      rule_(RuleOf(spec_)) {}
+
+void Reduction::MakePlan(int32_t lsb) {
+  rule_.lsb = lsb;
+  plan_ = MakeDevicePlan(plan_name_, rule_, spec_.layout.num_rows);
+}
+
+void Reduction::Fold(Batch& batch) {
+  if (batch.updates().empty()) return;
+  if (plan_ == nullptr) MakePlan(ChooseLsb(rule_, batch.updates()));
+  if (batch.nnz() > kBatchEntriesMax) return FoldInHalves(batch);
+  try {
+    FoldOnce(batch);
+  } catch (const CudaError& error) {
+    if (!error.out_of_memory()) throw;
+    if (plan_->bytes() == 0) return FoldInHalves(batch);
+    Spill();
+    Fold(batch);
+  }
+}
+
+// Changes nothing when it throws that memory is out.
+void Reduction::FoldOnce(Batch& batch) {
+  const BatchView view = batch.View(context_.queue);
+  std::vector<SideEntry> side = ExtractSideOf(view);
+  AppendRowSide(rule_, batch.updates(), side);
+  plan_->Fold(context_.queue, view);
+  context_.queue.stream().Synchronize();  // the batch is about to go
+  AddSide(std::move(side));
+  batch.Take();
+}
+
+void Reduction::FoldInHalves(Batch& batch) {
+  std::vector<PendingUpdate> updates = batch.Take();
+  if (updates.size() == 1) updates = SplitByRow(std::move(updates[0]));
+  const size_t middle = updates.size() / 2;
+  Batch first(context_.uploads);
+  Batch second(context_.uploads);
+  for (size_t u = 0; u < updates.size(); ++u) {
+    (u < middle ? first : second).Add(std::move(updates[u]));
+  }
+  Fold(first);
+  Fold(second);
+}
+
+std::vector<SideEntry> Reduction::ExtractSideOf(const BatchView& batch) {
+  std::vector<SideEntry> side;
+  if (!rule_.has_side() || rule_.values != ValueSlots::kExactSum) return side;
+  Queue& queue = context_.queue;
+  DeviceArray<uint64_t> count(queue, 1);
+  for (uint64_t capacity = kSideCapacity;;) {
+    DeviceArray<SideEntry> entries(queue, capacity);
+    queue.Fill(count.data(), 0, 1);
+    ExtractSide(queue, batch, rule_, entries.data(), capacity, count.data());
+    const uint64_t found = queue.Read(count.data());
+    if (found <= capacity) {
+      side.resize(found);
+      context_.downloads.Copy(queue, entries.data(), side.data(), found);
+      return side;
+    }
+    capacity = found;
+  }
+}
+
+void Reduction::AddSide(std::vector<SideEntry> side) {
+  if (side.empty()) return;
+  side_.insert(side_.end(), side.begin(), side.end());
+  SortSide(side_);
+  CompactSide(side_);
+}
+
+void Reduction::Spill() {
+  spilled_.push_back(Fetch(plan_->State(context_.queue)));
+  plan_->Clear();
+}
+
+Reduction::HostRun Reduction::Fetch(const Run& run) {
+  HostRun fetched;
+  fetched.rows.resize(run.size);
+  fetched.slots.resize(run.size * rule_.slots());
+  context_.downloads.Copy(context_.queue, run.rows.data(), fetched.rows.data(), run.size);
+  context_.downloads.Copy(context_.queue, run.slots.data(), fetched.slots.data(),
+                          fetched.slots.size());
+  return fetched;
+}
+
+void Reduction::Join(Partial partial) {
+  if (plan_ == nullptr) MakePlan(rule_.has_side() ? ChooseLsbOf(partial) : 0);
+  if (rule_.has_side()) {
+    Rebase(partial, rule_.lsb);
+    AddSide(std::move(partial.side));
+  } else {
+    TakeSideIntoSlots(partial);
+  }
+  if (partial.rows.empty()) return;
+  Queue& queue = context_.queue;
+  try {
+    Run run{{queue, partial.rows.size()}, {queue, partial.slots.size()}, partial.rows.size()};
+    queue.Upload(run.rows.data(), partial.rows.data(), partial.rows.size());
+    queue.Upload(run.slots.data(), partial.slots.data(), partial.slots.size());
+    plan_->Join(queue, std::move(run));
+    queue.stream().Synchronize();
+  } catch (const CudaError& error) {
+    if (!error.out_of_memory()) throw;
+    queue.stream().Synchronize();
+    spilled_.push_back(
+        {{partial.rows.begin(), partial.rows.end()}, {partial.slots.begin(), partial.slots.end()}});
+  }
+}
+
+void Reduction::ForEachPiece(RunFunction f) {
+  if (plan_ == nullptr) return;
+  if (spilled_.empty()) {
+    try {
+      return f(plan_->State(context_.queue));
+    } catch (const CudaError& error) {
+      if (!error.out_of_memory() || plan_->bytes() == 0) throw;
+    }
+  }
+  if (plan_->bytes() > 0) Spill();
+  Piece whole;
+  for (const HostRun& run : spilled_) whole.push_back({0, run.rows.size()});
+  ForEachPieceOf(whole, f);
+}
+
+void Reduction::ForEachPieceOf(const Piece& piece, RunFunction f) {
+  const auto size_of = [](const auto& range) { return range.second - range.first; };
+  uint64_t rows = 0;
+  size_t largest = 0;
+  for (size_t r = 0; r < piece.size(); ++r) {
+    rows += size_of(piece[r]);
+    if (size_of(piece[r]) > size_of(piece[largest])) largest = r;
+  }
+  if (rows == 0) return;
+  const bool divisible = size_of(piece[largest]) > 1;
+  // Merged and lowered it takes about twice what the last merge takes.
+  const bool too_large = 2 * MergeBytes(rule_, rows, rows) > context_.queue.pool().free_bytes();
+  if (!divisible || !too_large) {
+    try {
+      return f(Assemble(piece));
+    } catch (const CudaError& error) {
+      if (!error.out_of_memory() || !divisible) throw;
+    }
+  }
+  const uint64_t middle =
+      spilled_[largest].rows[piece[largest].first + size_of(piece[largest]) / 2];
+  Piece low = piece;
+  Piece high = piece;
+  for (size_t r = 0; r < piece.size(); ++r) {
+    const auto begin = spilled_[r].rows.begin();
+    const auto at = std::lower_bound(begin + static_cast<std::ptrdiff_t>(piece[r].first),
+                                     begin + static_cast<std::ptrdiff_t>(piece[r].second), middle);
+    low[r].second = high[r].first = static_cast<uint64_t>(at - begin);
+  }
+  ForEachPieceOf(low, f);
+  ForEachPieceOf(high, f);
+}
+
+Run Reduction::Assemble(const Piece& piece) {
+  Queue& queue = context_.queue;
+  const uint32_t width = rule_.slots();
+  Run merged;
+  for (size_t r = 0; r < piece.size(); ++r) {
+    const auto [begin, end] = piece[r];
+    if (begin == end) continue;
+    Run run{{queue, end - begin}, {queue, (end - begin) * width}, end - begin};
+    queue.Upload(run.rows.data(), spilled_[r].rows.data() + begin, run.size);
+    queue.Upload(run.slots.data(), spilled_[r].slots.data() + begin * width, run.size * width);
+    merged = merged.size == 0 ? std::move(run) : MergeRuns(queue, rule_, merged, run);
+  }
+  return merged;
+}
+
+Partial Reduction::State() {
+  Partial partial;
+  partial.lsb = rule_.lsb;
+  ForEachPiece([&](const Run& run) {
+    HostRun fetched = Fetch(run);
+    partial.rows.insert(partial.rows.end(), fetched.rows.begin(), fetched.rows.end());
+    partial.slots.insert(partial.slots.end(), fetched.slots.begin(), fetched.slots.end());
+  });
+  partial.side = side_;
+  return partial;
+}
+
+absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
+  Aggregate result;
+  result.tensor.layout = ResultLayout(spec_);
+  absl::Status status;
+  ForEachPiece([&](const Run& run) {
+    if (status.ok()) status = LowerPiece(run, total_weight, result);
+  });
+  SPARSEAGG_RETURN_IF_ERROR(status);
+  return result;
+}
+
+absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregate& result) {
+  Queue& queue = context_.queue;
+  const size_t row_bytes = result.tensor.layout.row_bytes();
+  const size_t begin = result.tensor.indices.size();
+  DeviceArray<std::byte> values(queue, run.size * row_bytes);
+  DeviceArray<LowerOutcome> device_outcome(queue, 1);
+  result.tensor.indices.resize(begin + run.size);
+  context_.downloads.Copy(queue, run.rows.data(), result.tensor.indices.data() + begin, run.size);
+  const std::vector<uint64_t> side_rows =
+      SideRows(side_, result.tensor.indices, begin, result.tensor.indices.size());
+  DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
+  queue.Upload(device_side_rows.data(), side_rows.data(), side_rows.size());
+
+  LowerOutcome outcome;
+  queue.Upload(device_outcome.data(), &outcome, 1);
+  LowerRun(queue, {spec_.op, rule_, total_weight, result.tensor.layout.row_width}, run,
+           {device_side_rows.data(), side_rows.size()}, values.data(), device_outcome.data());
+  outcome = queue.Read(device_outcome.data());
+  if (outcome.overflow_at != LowerOutcome::kNone) {
+    const uint32_t width = result.tensor.layout.row_width;
+    return IntegerOverflowError(spec_, result.tensor.indices[begin + outcome.overflow_at / width],
+                                static_cast<uint32_t>(outcome.overflow_at % width));
+  }
+  result.infinite_values += outcome.infinite_values;
+  result.tensor.values.resize((begin + run.size) * row_bytes);
+  context_.downloads.Copy(queue, values.data(), result.tensor.values.data() + begin * row_bytes,
+                          run.size * row_bytes);
+  if (!side_rows.empty()) {
+    LowerSideRows(run, side_rows, device_side_rows, total_weight, begin, result);
+  }
+  return absl::OkStatus();
+}
+
+void Reduction::LowerSideRows(const Run& run, const std::vector<uint64_t>& rows,
+                              const DeviceArray<uint64_t>& device_rows, double total_weight,
+                              size_t result_begin, Aggregate& result) {
+  Queue& queue = context_.queue;
+  DeviceArray<Int128> device_slots(queue, rows.size() * rule_.slots());
+  GatherSlots(queue, rule_, run, device_rows.data(), rows.size(), device_slots.data());
+  std::vector<Int128> slots(device_slots.size());
+  context_.downloads.Copy(queue, device_slots.data(), slots.data(), slots.size());
+  LowerWithSide({.spec = spec_, .lsb = rule_.lsb, .total_weight = total_weight}, rows, slots, side_,
+                result_begin, result);
+}
+
+uint64_t Reduction::host_bytes() const {
+  uint64_t bytes = side_.capacity() * sizeof(SideEntry);
+  for (const HostRun& run : spilled_) {
+    bytes += run.rows.size() * sizeof(uint64_t) + run.slots.size() * sizeof(Int128);
+  }
+  return bytes;
+}
+
+}  // namespace sparseagg::gpu

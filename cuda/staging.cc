@@ -1,0 +1,132 @@
+#include "cuda/staging.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sparseagg::gpu {
+namespace {
+
+constexpr size_t kLine = 64;
+// Four transfers of this size in flight reach the full rate of PCIe (docs/decisions/0009).
+constexpr size_t kRegionBytes = size_t{16} << 20;
+
+constexpr size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+// Its first and last line stay free, so that what lies before or behind a region is never a tag
+// away from one of its blocks (IsNext).
+struct PinnedStaging::Region {
+  PinnedBuffer memory;
+  size_t used = kLine;
+  size_t blocks = 0;  // in use
+};
+
+// A block is preceded by a line with its region and the pool, which lives until the last block.
+class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
+ public:
+  explicit Pool(uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
+
+  struct Tag {
+    std::shared_ptr<Pool> pool;
+    Region* region;
+  };
+  static_assert(sizeof(Tag) <= kLine);
+
+  // Null when no more may be locked. `size` is a multiple of a line and counts the tag.
+  std::byte* Allocate(size_t size) {
+    const std::lock_guard lock(mutex_);
+    if (current_ == nullptr || current_->used + size + kLine > current_->memory.bytes()) {
+      std::unique_ptr<Region> region = TakeRegion(size);
+      if (region == nullptr) return nullptr;
+      // A full region comes back with its last block.
+      if (current_ != nullptr && current_->blocks == 0) free_.push_back(std::move(current_));
+      current_.release();  // NOLINT(bugprone-unused-return-value): its blocks own it now
+      current_ = std::move(region);
+    }
+    std::byte* at = current_->memory.data() + current_->used;
+    current_->used += size;
+    ++current_->blocks;
+    new (at) Tag{shared_from_this(), current_.get()};
+    return at + kLine;
+  }
+
+  void Free(Region* region) {
+    const std::lock_guard lock(mutex_);
+    if (--region->blocks != 0) return;
+    region->used = kLine;
+    if (region != current_.get()) free_.emplace_back(region);
+  }
+
+  uint64_t locked_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return locked_bytes_;
+  }
+
+ private:
+  // A free region of about this size, or a new one.
+  std::unique_ptr<Region> TakeRegion(size_t size) {
+    const size_t wanted = std::max(size + 2 * kLine, kRegionBytes);
+    for (auto& region : free_) {
+      if (region->memory.bytes() < wanted || region->memory.bytes() > 2 * wanted) continue;
+      std::swap(region, free_.back());
+      std::unique_ptr<Region> taken = std::move(free_.back());
+      free_.pop_back();
+      return taken;
+    }
+    while (locked_bytes_ + wanted > budget_bytes_ && !free_.empty()) {
+      locked_bytes_ -= free_.back()->memory.bytes();
+      free_.pop_back();
+    }
+    if (locked_bytes_ + wanted > budget_bytes_) return nullptr;
+    auto region = std::make_unique<Region>();
+    try {
+      region->memory = PinnedBuffer(wanted);
+    } catch (const CudaError&) {
+      return nullptr;  // no more pages, or no device any more: ordinary memory serves
+    }
+    locked_bytes_ += wanted;
+    return region;
+  }
+
+  const uint64_t budget_bytes_;
+  mutable std::mutex mutex_;
+  uint64_t locked_bytes_ = 0;
+  std::unique_ptr<Region> current_;  // that new blocks come from
+  std::vector<std::unique_ptr<Region>> free_;
+};
+
+PinnedStaging::PinnedStaging(uint64_t budget_bytes) : pool_(std::make_shared<Pool>(budget_bytes)) {}
+
+PinnedStaging::~PinnedStaging() = default;
+
+absl::StatusOr<StagedUpdate> PinnedStaging::Stage(const TensorLayout& layout, uint64_t nnz) {
+  const unsigned __int128 wanted =
+      static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());
+  // An impossible size is refused there, too.
+  if (nnz == 0 || wanted > SIZE_MAX / 4) return StageOnHeap(layout, nnz);
+  std::byte* block = pool_->Allocate(RoundUp(static_cast<size_t>(wanted)) + kLine);
+  if (block == nullptr) return StageOnHeap(layout, nnz);
+  StagedUpdate staged;
+  auto* rows = reinterpret_cast<uint64_t*>(block);
+  staged.entries = {layout, nnz, rows, rows + nnz};
+  staged.memory = {block, &FreeBlock};
+  staged.bytes = static_cast<uint64_t>(wanted);
+  return staged;
+}
+
+void PinnedStaging::FreeBlock(void* block) {
+  auto* tag = reinterpret_cast<Pool::Tag*>(static_cast<std::byte*>(block) - kLine);
+  const std::shared_ptr<Pool> pool = std::move(tag->pool);
+  Region* region = tag->region;
+  tag->~Tag();
+  pool->Free(region);
+}
+
+uint64_t PinnedStaging::locked_bytes() const { return pool_->locked_bytes(); }
+
+bool PinnedStaging::IsNext(const void* update, uint64_t bytes, const void* next) {
+  return static_cast<const std::byte*>(update) + RoundUp(bytes) + kLine == next;
+}
+
+}  // namespace sparseagg::gpu

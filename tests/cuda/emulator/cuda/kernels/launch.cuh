@@ -1,0 +1,80 @@
+// The tests' version of cuda/kernels/launch.cuh: runs the kernels' functors on the host. A block's
+// threads take turns, phase by phase, so indexing, tiling and arithmetic are those of the device;
+// races between threads are not seen here (compute-sanitizer looks for them, where there is a GPU).
+#ifndef SPARSEAGG_TESTS_CUDA_EMULATOR_CUDA_KERNELS_LAUNCH_CUH_
+#define SPARSEAGG_TESTS_CUDA_EMULATOR_CUDA_KERNELS_LAUNCH_CUH_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "cuda/error.h"
+#include "cuda/raii/queue.h"
+#include "sparse/float_format.h"
+
+#define SPARSEAGG_DEVICE
+
+namespace sparseagg::gpu {
+
+template <class T>
+T AtomicAdd(T* to, T addend) {
+  const T before = *to;
+  *to += addend;
+  return before;
+}
+inline void AtomicOr(uint32_t* to, uint32_t bits) { *to |= bits; }
+template <class T>
+void AtomicMin(T* to, T value) {
+  *to = std::min(*to, value);
+}
+template <class T>
+void AtomicMax(T* to, T value) {
+  *to = std::max(*to, value);
+}
+
+// As on the device, in two words.
+inline void AtomicAddSlot(Int128* slot, Int128 addend) {
+  auto* words = reinterpret_cast<uint64_t*>(slot);
+  const auto low = static_cast<uint64_t>(addend);
+  const uint64_t before = AtomicAdd(&words[0], low);
+  const uint64_t carry = before + low < low ? 1 : 0;
+  AtomicAdd(&words[1], static_cast<uint64_t>(static_cast<UInt128>(addend) >> 64) + carry);
+}
+
+template <class F>
+void ForEach(Queue&, uint64_t n, const F& f) {
+  CheckCuda(cudaGetLastError(), "ForEach");
+  // Backwards: nothing may depend on an order.
+  for (uint64_t i = n; i-- > 0;) f(i);
+}
+
+template <class Kernel>
+struct Block {
+  uint64_t index;
+  uint64_t count;
+  typename Kernel::Shared& shared;
+  std::vector<typename Kernel::Local> locals;
+
+  template <class F>
+  void Each(const F& f) {
+    for (unsigned thread = Kernel::kThreads; thread-- > 0;) f(thread, locals[thread]);
+  }
+};
+
+template <class Kernel>
+void ForEachBlock(Queue&, uint64_t blocks, const Kernel& kernel) {
+  CheckCuda(cudaGetLastError(), "ForEachBlock");
+  const auto shared = std::make_unique<typename Kernel::Shared>();
+  for (uint64_t b = blocks; b-- > 0;) {
+    std::memset(static_cast<void*>(shared.get()), 0xA5, sizeof(*shared));  // nobody clears it there
+    Block<Kernel> block{b, blocks, *shared, {}};
+    block.locals.resize(Kernel::kThreads);
+    kernel.Run(block);
+  }
+}
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_TESTS_CUDA_EMULATOR_CUDA_KERNELS_LAUNCH_CUH_

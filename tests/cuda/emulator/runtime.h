@@ -1,0 +1,38 @@
+// A GPU for tests: the functions of the CUDA runtime that the back end calls, over host memory.
+// With the kernels compiled for the host (launch.cuh beside this), the whole back end runs on a
+// machine without a GPU, and can be made to fail where a real device would.
+#ifndef SPARSEAGG_TESTS_CUDA_EMULATOR_RUNTIME_H_
+#define SPARSEAGG_TESTS_CUDA_EMULATOR_RUNTIME_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+
+namespace sparseagg::testing {
+
+struct FakeGpu {
+  int devices = 1;
+  uint64_t memory_bytes = uint64_t{8} << 30;
+  uint64_t pinned_bytes = uint64_t{8} << 30;  // what the system locks at most
+  // From the call with this number on (1 is the next one), every call fails with `error`, as after
+  // a sticky error. 0: never.
+  uint64_t fails_at_call = 0;
+  cudaError_t error = cudaErrorIllegalAddress;
+
+  // Since Reset().
+  uint64_t calls = 0;
+  uint64_t memory_used = 0;
+  uint64_t memory_peak = 0;
+  uint64_t pinned_used = 0;
+  uint64_t transfers = 0;
+};
+
+// The one fake GPU of the process. Not while calls run in other threads.
+FakeGpu& TheFakeGpu();
+// Forgets failures and counts; keeps what is allocated.
+void ResetFakeGpu();
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_CUDA_EMULATOR_RUNTIME_H_
