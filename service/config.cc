@@ -101,6 +101,21 @@ Setting TextSetting(std::string_view name, std::string_view help,
   return setting;
 }
 
+// `--name` alone, without a value, means yes.
+Setting SwitchSetting(std::string_view name, std::string_view help, bool& (*field)(ServerConfig&)) {
+  Setting setting{name, "", help, false, nullptr, nullptr};
+  setting.parse = [=](std::string_view value, ServerConfig& config) {
+    if (value != "true" && value != "false") return Invalid("must be true or false");
+    field(config) = value == "true";
+    return absl::OkStatus();
+  };
+  setting.print = [=](const ServerConfig& config) {
+    ServerConfig copy = config;
+    return std::string(field(copy) ? "true" : "false");
+  };
+  return setting;
+}
+
 Setting LogLevelSetting() {
   Setting setting{
       "log-level", "",      "Least important events to log: debug, info, warning, error",
@@ -147,6 +162,39 @@ std::vector<Setting> MakeSettings() {
                   "Directory for rounds of durability \"durable\", which is then the default; "
                   "empty: rounds live in memory only",
                   SPARSEAGG_FIELD(std::string, data_dir), true),
+      TextSetting("tls-cert",
+                  "File with the server's certificate (PEM), and those up to its authority; read "
+                  "again when it changes",
+                  SPARSEAGG_FIELD(std::string, tls.certificate), true),
+      TextSetting("tls-key", "File with the certificate's private key (PEM)",
+                  SPARSEAGG_FIELD(std::string, tls.key), true),
+      TextSetting("tls-client-ca",
+                  "File with the authority that signs client certificates (PEM); empty: clients "
+                  "are asked for none",
+                  SPARSEAGG_FIELD(std::string, tls.client_authority), true),
+      SwitchSetting("tls-client-cert-required",
+                    "With tls-client-ca: whether every client must have a certificate",
+                    SPARSEAGG_FIELD(bool, tls.client_certificate_required)),
+      SwitchSetting("allow-plaintext", "Serve without TLS on an address that other machines reach",
+                    SPARSEAGG_FIELD(bool, allow_plaintext)),
+      TextSetting("credentials",
+                  "File that says who may call, by token or client certificate; read again when "
+                  "it changes. Empty, as jwt-keys: everybody may do everything",
+                  SPARSEAGG_FIELD(std::string, credentials), true),
+      TextSetting("jwt-keys",
+                  "File with the keys that sign JSON Web Tokens (JWKS, or one PEM public key); "
+                  "read again when it changes",
+                  SPARSEAGG_FIELD(std::string, jwt_keys), true),
+      TextSetting("jwt-issuer", "What the claim iss of a JSON Web Token must be",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.issuer), true),
+      TextSetting("jwt-audience", "What the claim aud of a JSON Web Token must be, or have",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.audience), true),
+      TextSetting("jwt-tenant-claim", "The claim with the caller's tenant",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.tenant_claim), false),
+      TextSetting("jwt-principal-claim", "The claim with the caller's name",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.principal_claim), false),
+      TextSetting("jwt-roles-claim", "The claim with the caller's roles",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.roles_claim), false),
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
                    "somebody deletes it",

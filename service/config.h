@@ -16,6 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/auth/jwt.h"
+#include "service/auth/tls_files.h"
 #include "service/engine/limits.h"
 #include "service/telemetry/log.h"
 
@@ -31,6 +33,11 @@ struct ServerConfig {
   uint64_t drain_timeout_ms = 30'000;
   std::string port_file;
   std::string data_dir;  // empty: rounds live in memory only
+  TlsFiles tls;
+  bool allow_plaintext = false;
+  std::string credentials;  // file; empty, as jwt_keys: nobody is asked who they are
+  std::string jwt_keys;     // file
+  JwtRules jwt_rules;
   Limits limits;
 };
 

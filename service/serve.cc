@@ -18,6 +18,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/grpc_server.h"
 #include "service/server_info.h"
+#include "service/server_security.h"
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
 #include "service/store/store.h"
@@ -65,16 +66,21 @@ absl::Status WritePortFile(const std::string& path, int port) {
   return absl::OkStatus();
 }
 
-void WarnIfOpenToOthers(const std::string& listen, const Log& log) {
-  for (const std::string_view local : {"127.", "localhost:", "[::1]:", "unix:"}) {
-    if (listen.starts_with(local)) return;
+void WarnOfWhatIsOpen(const ServerConfig& config, bool asks_who_calls, const Log& log) {
+  if (IsLocalAddress(config.listen)) return;
+  if (!config.tls.enabled()) {
+    log.Warning("serving without encryption beyond this machine", {{"listen", config.listen}});
   }
-  log.Warning("serving without encryption beyond this machine", {{"listen", listen}});
+  if (!asks_who_calls) {
+    log.Warning("whoever can connect may do everything; see docs/security.md",
+                {{"listen", config.listen}});
+  }
 }
 
 struct Server {
   size_t rounds = 0;  // taken up from the data directory
   BackendChoice backend;
+  std::unique_ptr<Authenticator> authenticator;
   std::unique_ptr<UpdateStore> store;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<GrpcServer> grpc;  // last: stops before what it uses goes
@@ -87,8 +93,10 @@ absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& confi
 }
 
 absl::StatusOr<Server> StartServer(const ServerConfig& config,
-                                   std::span<const BackendFactory> backends) {
+                                   std::span<const BackendFactory> backends, const Log& log) {
   Server server;
+  SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.authenticator, OpenAuthenticator(config, log));
   const BackendOptions backend_options{.threads = config.threads,
                                        .memory_bytes = config.backend_memory_bytes};
   SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
@@ -104,8 +112,10 @@ absl::StatusOr<Server> StartServer(const ServerConfig& config,
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
   SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
   server.rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max()).size();
-  SPARSEAGG_ASSIGN_OR_RETURN(server.grpc,
-                             GrpcServer::Start(config.listen, *server.engine, std::move(info)));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      server.grpc,
+      GrpcServer::Start(config.listen, *server.engine, std::move(info),
+                        {.tls = config.tls, .authenticator = server.authenticator.get()}));
   if (!config.port_file.empty()) {
     SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port()));
   }
@@ -126,7 +136,7 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
   const Log log(config.log_level);
   RaiseFileLimit(log);
 
-  absl::StatusOr<Server> server = StartServer(config, backends);
+  absl::StatusOr<Server> server = StartServer(config, backends, log);
   if (!server.ok()) {
     log.Error("cannot serve", {{"reason", ErrorReason(server.status())},
                                {"message", std::string(server.status().message())}});
@@ -139,7 +149,7 @@ int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) 
                        {"device", backend.description},
                        {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
                        {"rounds", absl::StrCat(server->rounds)}});
-  WarnIfOpenToOthers(config.listen, log);
+  WarnOfWhatIsOpen(config, server->authenticator != nullptr, log);
 
   const int signal_number = WaitForStopSignal();
   ExitOnNextStopSignal(kServeKilled);

@@ -57,9 +57,13 @@ void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,
       "Print the effective configuration and the source of each value, or what is wrong, and end");
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
-    command->add_option_function<std::string>(
+    CLI::Option* option = command->add_option_function<std::string>(
         "--" + name, [args, name](const std::string& value) { args->flags[name] = value; },
         HelpOf(setting));
+    const std::string default_value = setting.print(ServerConfig());
+    if (default_value == "true" || default_value == "false") {
+      option->expected(0, 1)->default_str("true");
+    }
   }
   command->callback([args, backends, environment = std::move(environment), &exit_code] {
     exit_code = RunServe(*args, backends, environment);

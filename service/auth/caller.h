@@ -3,11 +3,14 @@
 #ifndef SPARSEAGG_SERVICE_AUTH_CALLER_H_
 #define SPARSEAGG_SERVICE_AUTH_CALLER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "absl/status/status.h"
 
 namespace sparseagg {
 
@@ -51,7 +54,14 @@ struct Caller {
   std::string tenant;
   std::string principal;  // unique within the tenant
   RoleSet roles;
+  // When the credential ends, and with it the right of a stream that is older.
+  std::chrono::system_clock::time_point expires = std::chrono::system_clock::time_point::max();
 };
+
+// A tenant is 1 to 63 characters of [a-z0-9-] starting with a letter, a principal 1 to 128
+// characters of [A-Za-z0-9._:@/|-] that does not end in "/"; there is a role. INVALID_ARGUMENT
+// (CREDENTIALS_INVALID) otherwise.
+absl::Status ValidateCaller(const Caller& caller);
 
 }  // namespace sparseagg
 

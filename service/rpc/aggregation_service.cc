@@ -113,8 +113,8 @@ absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
 
 }  // namespace
 
-AggregationService::AggregationService(Engine& engine, v1::ServerInfo info)
-    : gate_(engine),
+AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security)
+    : gate_(engine, std::move(security)),
       info_(std::move(info)),
       background_(kBackgroundThreads),
       commits_(kCommitThreads) {}

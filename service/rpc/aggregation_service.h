@@ -18,9 +18,9 @@ inline constexpr char kAggregationServiceName[] = "sparseagg.v1.AggregationServi
 // Thread-safe. Must outlive the server that it is registered with.
 class AggregationService : public ServiceBase {
  public:
-  // `engine` must outlive the service. `info` is what GetServerInfo answers; its default_durability
-  // is that of rounds that state none.
-  AggregationService(Engine& engine, v1::ServerInfo info);
+  // `engine` must outlive the service. `security` says who may call. `info` is what GetServerInfo
+  // answers; its default_durability is that of rounds that state none.
+  AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security);
 
   // Ends the calls that would last as long as their client wishes. To be called once, when the
   // server stops.

@@ -1,7 +1,11 @@
 #include "service/rpc/gate.h"
 
-#include <string>
+#include <grpc/grpc_security_constants.h>
 
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "service/auth/authorisation.h"
 #include "service/engine/names.h"
 #include "sparse/status.h"
@@ -14,14 +18,53 @@ Caller AnonymousCaller() {
   return {.tenant = std::string(kDefaultTenant), .principal = "anonymous", .roles = RoleSet::All()};
 }
 
+// The names of the client's certificate. TLS has verified it: other certificates end the handshake.
+std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
+  struct Kind {
+    const char* property;
+    const char* prefix;
+  };
+  constexpr Kind kKinds[] = {{GRPC_PEER_DNS_PROPERTY_NAME, "dns:"},
+                             {GRPC_PEER_URI_PROPERTY_NAME, "uri:"},
+                             {GRPC_PEER_EMAIL_PROPERTY_NAME, "email:"},
+                             {GRPC_PEER_IP_PROPERTY_NAME, "ip:"},
+                             {GRPC_X509_CN_PROPERTY_NAME, "cn:"}};
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    for (const grpc::string_ref& value : peer.FindPropertyValues(kind.property)) {
+      names.push_back(absl::StrCat(kind.prefix, std::string(value.data(), value.size())));
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
-absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& /*context*/,
+Gate::Gate(Engine& engine, ServerSecurity security)
+    : security_(std::move(security)), engines_(engine) {}
+
+absl::StatusOr<Caller> Gate::CallerOf(const grpc::CallbackServerContext& context) const {
+  if (security_.authenticator == nullptr) return AnonymousCaller();
+  Presented presented;
+  const auto [begin, end] = context.client_metadata().equal_range("authorization");
+  for (auto header = begin; header != end; ++header) {
+    presented.authorization.emplace_back(header->second.data(), header->second.size());
+  }
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  if (peer != nullptr) presented.certificate_names = CertificateNames(*peer);
+  return security_.authenticator->Authenticate(presented);
+}
+
+absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& context,
                                          std::string_view rpc) {
-  AdmittedCall call{.caller = AnonymousCaller()};
-  SPARSEAGG_RETURN_IF_ERROR(Authorise(call.caller, rpc));
-  call.engine = &engines_.Of(call.caller.tenant);
-  return call;
+  absl::StatusOr<Caller> caller = CallerOf(context);
+  const absl::Status status = caller.ok() ? Authorise(*caller, rpc) : caller.status();
+  if (!status.ok()) {
+    security_.on_refused(rpc, context.peer(), status);
+    return status;
+  }
+  Engine& engine = engines_.Of(caller->tenant);
+  return AdmittedCall{.caller = *std::move(caller), .engine = &engine};
 }
 
 }  // namespace sparseagg

@@ -11,6 +11,7 @@
 #include "service/auth/caller.h"
 #include "service/engine/engine.h"
 #include "service/engine/tenant_engines.h"
+#include "service/rpc/security.h"
 
 namespace sparseagg {
 
@@ -24,13 +25,16 @@ struct AdmittedCall {
 class Gate {
  public:
   // `engine` must outlive the gate, and the gate its calls.
-  explicit Gate(Engine& engine) : engines_(engine) {}
+  Gate(Engine& engine, ServerSecurity security);
 
   // `rpc` is a row of RpcRules(). UNAUTHENTICATED, PERMISSION_DENIED.
   absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
                                      std::string_view rpc);
 
  private:
+  absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context) const;
+
+  const ServerSecurity security_;
   TenantEngines engines_;
 };
 

@@ -38,6 +38,16 @@ void SetLimits(const Limits& limits, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
+// Reflection answers without asking who calls. Linking it is enough to have it in every server.
+class WithoutReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins,
+                  [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
 // Time for connections without calls to close in good order.
 constexpr std::chrono::milliseconds kGoodbye{200};
 
@@ -69,19 +79,25 @@ absl::Status CannotListen(const std::string& listen) {
 
 }  // namespace
 
-GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info) : service_(engine, std::move(info)) {}
+GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security)
+    : service_(engine, std::move(info), std::move(security)) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen,
-                                                              Engine& engine, v1::ServerInfo info) {
+                                                              Engine& engine, v1::ServerInfo info,
+                                                              ServerSecurity security) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (IsServed(listen)) return CannotListen(listen);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  std::unique_ptr<GrpcServer> started(new GrpcServer(engine, std::move(info)));
+  const auto credentials = MakeServerCredentials(security.tls);
+  const bool for_everybody = security.authenticator == nullptr;
+  std::unique_ptr<GrpcServer> started(new GrpcServer(engine, std::move(info), std::move(security)));
   grpc::ServerBuilder builder;
+  if (!for_everybody) builder.SetOption(std::make_unique<WithoutReflection>());
   SetKeepalive(builder);
   SetLimits(engine.limits(), builder);
   int port = 0;
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(listen, credentials, &port);
   builder.RegisterService(&started->service_);
   started->server_ = builder.BuildAndStart();
   if (started->server_ == nullptr || port == 0) {

@@ -1,5 +1,5 @@
 // A listening gRPC server with the services that every deployment expects: aggregation, health,
-// reflection.
+// and, where nobody is asked for a credential, reflection.
 #ifndef SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
 #define SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
 
@@ -19,9 +19,11 @@ namespace sparseagg {
 class GrpcServer {
  public:
   // Listens on `listen` (HOST:PORT or unix:PATH). UNAVAILABLE (CANNOT_LISTEN) when the address is
-  // in use or not one of this machine's. `engine` must outlive the server.
+  // in use or not one of this machine's; INVALID_ARGUMENT (TLS_FILES_INVALID). `engine` must
+  // outlive the server.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen,
-                                                           Engine& engine, v1::ServerInfo info);
+                                                           Engine& engine, v1::ServerInfo info,
+                                                           ServerSecurity security = {});
   // Stops at once if Stop() was not called.
   ~GrpcServer();
 
@@ -35,7 +37,7 @@ class GrpcServer {
   void Stop(std::chrono::system_clock::time_point deadline);
 
  private:
-  GrpcServer(Engine& engine, v1::ServerInfo info);
+  GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security);
 
   AggregationService service_;
   std::unique_ptr<grpc::Server> server_;

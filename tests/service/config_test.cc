@@ -68,6 +68,18 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(loaded->config.backend, "flag");
 }
 
+TEST(ConfigTest, SwitchesAreTrueOrFalse) {
+  EXPECT_FALSE(LoadConfig(Sources({}))->config.allow_plaintext);
+  EXPECT_TRUE(LoadConfig(Sources({}))->config.tls.client_certificate_required);
+  const auto loaded = LoadConfig(Sources({{"SPARSEAGG_ALLOW_PLAINTEXT", "true"},
+                                          {"SPARSEAGG_TLS_CLIENT_CERT_REQUIRED", "false"}}));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->config.allow_plaintext);
+  EXPECT_FALSE(loaded->config.tls.client_certificate_required);
+  EXPECT_THAT(ErrorOf(Sources({{"SPARSEAGG_ALLOW_PLAINTEXT", "1"}})),
+              HasSubstr("must be true or false"));
+}
+
 TEST(ConfigTest, PrintsEachValueWithItsSource) {
   const TemporaryFile file("# a comment\n\nthreads = 3\n");
   const auto loaded = LoadConfig(Sources({{"SPARSEAGG_ROUNDS_MAX", "22"}}, file.path()));

@@ -108,6 +108,8 @@ DEPENDENCIES = [
         r"service/serve\.(h|cc)",
         [*_LOW, *_SERVICE, "sparse", "posix", "spdlog", "cli11", "json", "grpc"],
     ),
+    # How this server is protected, from the configuration to the edge.
+    (r"service/server_security\.(h|cc)", [*_LOW, *_SERVICE]),
     # What this server is, as the answer of GetServerInfo: part of the composition, not of the edge.
     (r"service/server_info\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "proto", "proto/"]),
     (
@@ -115,6 +117,7 @@ DEPENDENCIES = [
         [
             *_LOW,
             "service",
+            "service/auth",
             "service/engine",
             "service/store",
             "service/telemetry",
@@ -238,6 +241,10 @@ DEPENDENCIES = [
             "openssl",
             "posix",
         ],
+    ),
+    (
+        r"tests/(service/auth/.*|support/certificates.*)",
+        [*_LOW, *_SERVICE, "proto/", "openssl", "json", "tests", "gtest"],
     ),
     (
         r"tests/.*",

@@ -18,7 +18,8 @@ namespace sparseagg::testing {
 
 class TestServer {
  public:
-  explicit TestServer(Limits limits = {}, const std::string& listen = "127.0.0.1:0");
+  explicit TestServer(Limits limits = {}, const std::string& listen = "127.0.0.1:0",
+                      ServerSecurity security = {});
   ~TestServer();
 
   const std::string& address() const { return address_; }

@@ -1,0 +1,87 @@
+// Finds out who calls, from what the caller presents. Files of credentials and keys are looked at
+// again every second; a file that is broken leaves in force what was read before.
+#ifndef SPARSEAGG_SERVICE_AUTH_AUTHENTICATOR_H_
+#define SPARSEAGG_SERVICE_AUTH_AUTHENTICATOR_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "service/auth/caller.h"
+#include "service/auth/credential_table.h"
+#include "service/auth/jwt.h"
+#include "service/auth/public_key.h"
+#include "service/auth/watched_file.h"
+
+namespace sparseagg {
+
+// What a caller presents. Names of a certificate that TLS has verified are as in the credentials
+// file: "dns:phone-1.example".
+struct Presented {
+  std::vector<std::string_view> authorization;  // the headers of that name
+  std::vector<std::string> certificate_names;
+};
+
+struct AuthenticatorOptions {
+  std::string credentials_file;  // empty: no tokens or certificates are known
+  std::string jwt_keys_file;     // empty: no JSON Web Tokens are taken
+  JwtRules jwt_rules;
+  std::function<std::chrono::system_clock::time_point()> now = [] {
+    return std::chrono::system_clock::now();
+  };
+  // Called after a file changed: it is in force (OK), or it is broken and why.
+  std::function<void(const std::string& file, const absl::Status& status)> on_reload =
+      [](const std::string&, const absl::Status&) {};
+};
+
+// Thread-safe.
+class Authenticator {
+ public:
+  // Reads the files. NOT_FOUND (CREDENTIALS_UNREADABLE), INVALID_ARGUMENT (CREDENTIALS_INVALID).
+  static absl::StatusOr<std::unique_ptr<Authenticator>> Open(AuthenticatorOptions options);
+
+  // A token counts before a certificate. UNAUTHENTICATED: CREDENTIALS_MISSING, TOKEN_INVALID,
+  // TOKEN_EXPIRED, CERTIFICATE_UNKNOWN.
+  absl::StatusOr<Caller> Authenticate(const Presented& presented);
+
+  // What the credentials file says of the tenant.
+  CredentialTable::LimitsByName LimitsOf(std::string_view tenant);
+
+  static constexpr std::chrono::seconds kReloadInterval{1};
+
+ private:
+  // What is in force; immutable.
+  struct Known {
+    CredentialTable table;
+    std::vector<PublicKey> keys;
+  };
+
+  explicit Authenticator(AuthenticatorOptions options);
+  std::shared_ptr<const Known> Current();
+  // Whether anything changed; an error leaves `known` as it is.
+  absl::StatusOr<bool> ReadTable(Known& known);
+  absl::StatusOr<bool> ReadKeys(Known& known);
+  absl::StatusOr<Caller> FromToken(std::string_view token, const Known& known) const;
+  absl::StatusOr<Caller> FromCertificate(std::span<const std::string> names,
+                                         const Known& known) const;
+
+  const AuthenticatorOptions options_;
+  std::mutex mutex_;  // guards what follows
+  WatchedFile credentials_file_;
+  WatchedFile jwt_keys_file_;
+  std::chrono::system_clock::time_point next_look_;
+  absl::Status credentials_status_;  // as told last
+  absl::Status jwt_keys_status_;
+  std::shared_ptr<const Known> known_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_AUTH_AUTHENTICATOR_H_

@@ -1,0 +1,87 @@
+#include "service/auth/tls_files.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "service/auth/watched_file.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+struct FreeKey {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+struct FreeCertificate {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+struct FreeFile {
+  void operator()(BIO* file) const { BIO_free(file); }
+};
+using Key = std::unique_ptr<EVP_PKEY, FreeKey>;
+using Certificate = std::unique_ptr<X509, FreeCertificate>;
+using File = std::unique_ptr<BIO, FreeFile>;
+
+template <typename... Words>
+absl::Status Invalid(const Words&... words) {
+  ERR_clear_error();
+  return MakeError(absl::StatusCode::kInvalidArgument, "TLS_FILES_INVALID", absl::StrCat(words...));
+}
+
+absl::StatusOr<std::string> Text(const std::string& path) {
+  const auto text = WatchedFile(path).ReadIfChanged();
+  if (!text.ok()) return Invalid(std::string(text.status().message()));
+  return **text;
+}
+
+// The first of the file.
+absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::string text, Text(path));
+  const File file(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  Certificate certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
+  if (certificate == nullptr) return Invalid(path, " has no certificate in PEM");
+  if (X509_cmp_current_time(X509_get0_notAfter(certificate.get())) <= 0) {
+    return Invalid("the certificate in ", path, " has expired");
+  }
+  return certificate;
+}
+
+// A key with a passphrase is not asked for it.
+int NoPassphrase(char*, int, int, void*) { return 0; }
+
+absl::StatusOr<Key> ReadKey(const std::string& path) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::string text, Text(path));
+  const File file(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  Key key(PEM_read_bio_PrivateKey(file.get(), nullptr, NoPassphrase, nullptr));
+  if (key == nullptr) return Invalid(path, " has no private key in PEM without a passphrase");
+  return key;
+}
+
+}  // namespace
+
+absl::Status CheckTlsFiles(const TlsFiles& files) {
+  if (files.certificate.empty() != files.key.empty()) {
+    return Invalid("tls-cert and tls-key go together; only one is set");
+  }
+  if (!files.enabled()) {
+    if (files.client_authority.empty()) return absl::OkStatus();
+    return Invalid("tls-client-ca needs tls-cert and tls-key");
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(files.certificate));
+  SPARSEAGG_ASSIGN_OR_RETURN(const Key key, ReadKey(files.key));
+  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    return Invalid("the key in ", files.key, " is not that of the certificate in ",
+                   files.certificate);
+  }
+  if (files.client_authority.empty()) return absl::OkStatus();
+  return ReadCertificate(files.client_authority).status();
+}
+
+}  // namespace sparseagg

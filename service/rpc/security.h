@@ -1,0 +1,37 @@
+// How a server is protected, and who is told of it.
+#ifndef SPARSEAGG_SERVICE_RPC_SECURITY_H_
+#define SPARSEAGG_SERVICE_RPC_SECURITY_H_
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "service/auth/authenticator.h"
+#include "service/auth/tls_files.h"
+
+namespace sparseagg {
+
+struct ServerSecurity {
+  TlsFiles tls;
+  // Outlives the server. Null: nobody is asked for a credential, everybody is the default tenant's
+  // and has every role.
+  Authenticator* authenticator = nullptr;
+  // A call that was refused for lack of a credential or a role. Any thread; must not block.
+  std::function<void(std::string_view rpc, const std::string& peer, const absl::Status& why)>
+      on_refused = [](std::string_view, const std::string&, const absl::Status&) {};
+};
+
+// Whether `listen` (HOST:PORT or unix:PATH) can be reached from this machine only.
+bool IsLocalAddress(std::string_view listen);
+
+// TLS when `files` name a certificate. The files are looked at every second: connections that are
+// made later have the new certificate. REQUIRES: CheckTlsFiles(files) is OK.
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFiles& files);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_SECURITY_H_
