@@ -23,9 +23,15 @@ std::string LastClause(const std::string& message) {
 
 }  // namespace
 
-void SetTimeout(grpc::ClientContext& context, uint64_t timeout_ms) {
-  if (timeout_ms == 0) return;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
+                     uint64_t timeout_ms) {
+  if (timeout_ms > 0) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+  }
+  if (!options.token) return absl::OkStatus();
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::string token, options.token());
+  context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
+  return absl::OkStatus();
 }
 
 absl::Status ToStatus(const grpc::Status& status, const std::string& target) {

@@ -9,11 +9,13 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/client.h"
 
 namespace sparseagg::client {
 
-// Sets the deadline; 0 means none.
-void SetTimeout(grpc::ClientContext& context, uint64_t timeout_ms);
+// Sets the deadline, 0 means none, and the token. Errors are those of options.token.
+absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
+                     uint64_t timeout_ms);
 
 // The outcome of a call to `target`. Errors that the server did not make get a reason and a message
 // that names the target (client.h).

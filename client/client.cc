@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/call.h"
+#include "client/credentials.h"
 #include "client/encoded_update.h"
 #include "client/from_proto.h"
 #include "client/reduce_call.h"
@@ -44,7 +45,8 @@ std::string RandomId() {
   return id;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
   arguments.SetMaxSendMessageSize(-1);  // the server's limit counts
@@ -54,7 +56,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   arguments.SetUserAgentPrefix("sparseagg-cpp");
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(target, credentials, arguments);
 }
 
 // A channel gets on with connecting only while something waits on it: a thread that merely slept
@@ -84,7 +86,7 @@ struct Client::Impl {
   absl::StatusOr<Response> Unary(uint64_t timeout_ms, RetryLoop& retry, Call call) {
     for (;;) {
       grpc::ClientContext context;
-      SetTimeout(context, timeout_ms);
+      SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, timeout_ms));
       Response response;
       const absl::Status status = ToStatus(call(&context, &response), target);
       if (status.ok()) return response;
@@ -135,7 +137,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
   auto impl = std::make_unique<Impl>();
   impl->target = target;
   impl->options = std::move(options);
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(target);
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(target, impl->options));
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(target, credentials);
   impl->stub = v1::AggregationService::NewStub(channel);
   if (!impl->options.sleep) {
     impl->options.sleep = [channel](uint64_t ms) { SleepWhileConnecting(*channel, ms); };
@@ -209,7 +212,7 @@ absl::StatusOr<bool> Client::Impl::WatchOnce(
   v1::WatchRoundRequest request;
   request.set_name(RoundName(round));
   grpc::ClientContext context;
-  SetTimeout(context, 0);
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, 0));
   const auto stream = stub->WatchRound(&context, request);
   v1::Round message;
   absl::StatusOr<bool> outcome = false;
@@ -312,7 +315,7 @@ absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& u
 absl::StatusOr<Result> Client::Impl::PullOnce(const v1::GetAggregateRequest& request,
                                               const Progress& progress) {
   grpc::ClientContext context;
-  SetTimeout(context, options.transfer_timeout_ms);
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
   const auto stream = stub->GetAggregate(&context, request);
   ResultReader reader(options.result_bytes_max, progress);
   v1::GetAggregateResponse message;

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,7 +38,18 @@ struct RetryPolicy {
   uint64_t delay_ms_max = 5000;
 };
 
+// Files in PEM.
+struct TlsOptions {
+  std::string authority_file;  // who signs the server's certificate; empty: the system's authorities
+  std::string certificate_file;  // of the client, where the server asks for one
+  std::string key_file;
+};
+
 struct ClientOptions {
+  std::optional<TlsOptions> tls;  // unset: plaintext
+  // The bearer token, asked for before every call, so that it can be renewed; unset: none. Over
+  // plaintext only to this machine.
+  std::function<absl::StatusOr<std::string>()> token;
   uint64_t call_timeout_ms = 30'000;         // each attempt of a short call
   uint64_t transfer_timeout_ms = 3'600'000;  // each attempt of Submit, Pull and Reduce
   RetryPolicy retry;
@@ -82,7 +94,8 @@ struct ReduceRequest {
 class Client {
  public:
   // `target` is host:port or any gRPC target ("unix:/run/sparseagg.sock"). Does not connect yet:
-  // the first call does. INVALID_ARGUMENT (INVALID_TARGET) for an empty one.
+  // the first call does. INVALID_ARGUMENT: INVALID_TARGET for an empty one, TOKEN_NEEDS_TLS.
+  // NOT_FOUND (FILE_UNREADABLE): a file of options.tls.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          ClientOptions options = {});
   ~Client();

@@ -66,7 +66,7 @@ absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
                                   const std::string& target, const ReduceRequest& request,
                                   const ClientOptions& options) {
   grpc::ClientContext context;
-  SetTimeout(context, options.transfer_timeout_ms);
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
   const std::unique_ptr<Stream> stream = stub.Reduce(&context);
   ResultReader reader(options.result_bytes_max, request.progress);
   absl::Status status = SendAll(*stream, request, options);

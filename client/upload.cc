@@ -85,7 +85,10 @@ UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const std:
                          const EncodedUpdate& update, const ClientOptions& options,
                          const Progress& progress) {
   grpc::ClientContext context;
-  SetTimeout(context, options.transfer_timeout_ms);
+  if (const absl::Status status = Prepare(context, options, options.transfer_timeout_ms);
+      !status.ok()) {
+    return {status};
+  }
   const std::unique_ptr<Stream> stream = stub.StreamUpdates(&context);
   UploadAttempt attempt{absl::InternalError("unset")};
   std::optional<absl::StatusOr<Receipt>> answer;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/credentials.h"
 #include "nlohmann/json.hpp"
 #include "sparse/status.h"
 
@@ -40,6 +41,24 @@ void AddRepeated(CLI::App& command, const std::string& name, std::vector<std::st
   command.add_option(name, values, description)->allow_extra_args(false);
 }
 
+// A secret has no flag that is shown: others see the command lines of this machine.
+void AddCredentialFlags(CLI::App& command, CommonFlags& flags) {
+  command.add_flag("--tls", flags.tls, "Connect by TLS, with the authorities of this system");
+  const auto file = [&](const char* name, std::string& path, const char* variable,
+                        const char* help) {
+    command.add_option(name, path, help)->envname(variable);
+  };
+  file("--tls-ca", flags.tls_files.authority_file, "SPARSEAGG_SERVER_CA",
+       "File with the authority of the server's certificate (PEM)");
+  file("--tls-cert", flags.tls_files.certificate_file, "SPARSEAGG_CLIENT_CERT",
+       "File with this client's certificate (PEM)");
+  file("--tls-key", flags.tls_files.key_file, "SPARSEAGG_CLIENT_KEY", "File with its key (PEM)");
+  file("--token-file", flags.token_file, "SPARSEAGG_TOKEN_FILE",
+       "File with the bearer token, read before every call; the variable SPARSEAGG_TOKEN holds one "
+       "itself");
+  command.add_option("--token", flags.token)->envname("SPARSEAGG_TOKEN")->group("");
+}
+
 void AddJsonFlag(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--json", flags.json, "Print results and errors as JSON");
 }
@@ -58,10 +77,21 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
   AddJsonFlag(command, flags);
+  AddCredentialFlags(command, flags);
 }
 
 absl::StatusOr<std::unique_ptr<client::Client>> Connect(const CommonFlags& flags) {
   client::ClientOptions options;
+  const client::TlsOptions& files = flags.tls_files;
+  if (flags.tls || !files.authority_file.empty() || !files.certificate_file.empty() ||
+      !files.key_file.empty()) {
+    options.tls = files;
+  }
+  if (!flags.token_file.empty()) {
+    options.token = [path = flags.token_file] { return client::ReadTokenFile(path); };
+  } else if (!flags.token.empty()) {
+    options.token = [token = flags.token] { return token; };
+  }
   if (flags.timeout_s > 0) {
     options.call_timeout_ms = static_cast<uint64_t>(std::ceil(flags.timeout_s * 1000));
     options.transfer_timeout_ms = options.call_timeout_ms;

@@ -23,9 +23,14 @@ struct CommonFlags {
   double timeout_s = 0;  // 0: the defaults of client::ClientOptions
   uint32_t attempts = client::RetryPolicy().attempts_max;
   bool json = false;
+  // Who the server is, and who calls.
+  bool tls = false;
+  client::TlsOptions tls_files;
+  std::string token;
+  std::string token_file;
 };
 
-// --server, --timeout, --attempts, --json.
+// --server, --timeout, --attempts, --json, and those of TLS and tokens.
 void AddCommonFlags(CLI::App& command, CommonFlags& flags);
 // An option that may be given several times, with one value each: unlike CLI11's own way it does
 // not swallow the arguments that follow.

@@ -6,6 +6,7 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     kinds/             tensors of scipy, torch, TensorFlow, JAX
     records            what the server tells, as immutable records
     errors             one class for each kind of error
+    security           TLS and tokens
     client, round, result, functions   the API
     aio                the same for asyncio; imported on its own
     _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
@@ -24,11 +25,13 @@ from sparseagg.errors import (
     InvalidUpdateError,
     NotFoundError,
     OutOfRangeError,
+    PermissionDeniedError,
     ResourceExhaustedError,
     RoundAbortedError,
     RoundNotOpenError,
     RoundNotPublishedError,
     SparseAggError,
+    UnauthenticatedError,
     UnavailableError,
 )
 from sparseagg.functions import (
@@ -42,6 +45,7 @@ from sparseagg.functions import (
 from sparseagg.records import Manifest, Receipt, RoundInfo, RoundState, ServerInfo
 from sparseagg.result import Result
 from sparseagg.round import Round
+from sparseagg.security import Tls, TokenFile
 from sparseagg.tensors import SparseTensor, TensorSpec
 
 __version__ = "0.1.0"
@@ -57,6 +61,7 @@ __all__ = [
     "Manifest",
     "NotFoundError",
     "OutOfRangeError",
+    "PermissionDeniedError",
     "Receipt",
     "ResourceExhaustedError",
     "Result",
@@ -71,6 +76,9 @@ __all__ = [
     "SparseAggError",
     "SparseTensor",
     "TensorSpec",
+    "Tls",
+    "TokenFile",
+    "UnauthenticatedError",
     "UnavailableError",
     "Update",
     "__version__",

@@ -24,6 +24,7 @@ from sparseagg.errors import (
     UnavailableError,
     from_rpc_error,
 )
+from sparseagg.security import Access
 
 _T = TypeVar("_T")
 SERVICE = "/sparseagg.v1.AggregationService/"
@@ -121,19 +122,15 @@ class Transport:
         self,
         target: str,
         *,
-        credentials: grpc.ChannelCredentials | None,
+        access: Access,
         options: Sequence[tuple[str, Any]],
-        metadata: Sequence[tuple[str, str]],
         timeout: float,
         retry: RetryPolicy,
     ) -> None:
         all_options = [*CHANNEL_OPTIONS, *options]
-        if credentials is None:
-            self._channel = grpc.insecure_channel(target, all_options)
-        else:
-            self._channel = grpc.secure_channel(target, credentials, all_options)
+        self._channel = access.open_channel(grpc, target, all_options)
         self._target = target
-        self._metadata = tuple(metadata)
+        self._access = access
         self.timeout = timeout
         self.retry = retry
         self._methods = {
@@ -163,7 +160,7 @@ class Transport:
         while True:
             try:
                 return self._methods[method](
-                    request, timeout=backoff.remaining(), metadata=self._metadata
+                    request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
             except grpc.RpcError as failure:
                 error = with_target(from_rpc_error(failure, for_update=for_update), self._target)
@@ -199,7 +196,7 @@ class Transport:
         function = self._methods[method]
 
         def start(requests: Iterator[Any]) -> Any:
-            return function(requests if request is None else request, metadata=self._metadata)
+            return function(requests if request is None else request, metadata=self._access.metadata())
 
         return StreamCall(start, idle_timeout, answers_max, for_update)
 

@@ -15,6 +15,7 @@ from sparseagg._uploads import reduce_messages
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.round import Round
+from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
 
 DEFAULT_TARGET = "127.0.0.1:50061"
@@ -27,8 +28,12 @@ class Client:
     target: "host:port", "unix:/path", or any gRPC target.
     timeout: seconds for one call with its retries; for streams, seconds without any progress.
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
-    credentials: `grpc.ssl_channel_credentials(...)` for TLS; None is plain text.
-    metadata: sent with every call, for example `[("authorization", "Bearer ...")]`.
+    tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment
+        (`sparseagg.security`), and is plain text where that says nothing.
+    token: the bearer token, or a callable that gives it, asked for every call so that it can be renewed
+        (`TokenFile(path)` is one); None asks the environment. Over plain text only to this machine.
+    credentials: `grpc.ssl_channel_credentials(...)`, instead of `tls`.
+    metadata: sent with every call.
     channel_options: gRPC channel arguments on top of the package's.
 
     Do not carry a Client over `os.fork()`; make one in each process.
@@ -46,6 +51,8 @@ class Client:
         *,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
+        tls: Tls | bool | None = None,
+        token: Token | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Sequence[tuple[str, str]] = (),
         channel_options: Sequence[tuple[str, Any]] = (),
@@ -53,9 +60,10 @@ class Client:
         self.target = target
         self._transport = Transport(
             target,
-            credentials=credentials,
+            access=Access(
+                target, tls=tls, token=token, credentials=credentials, metadata=metadata
+            ),
             options=channel_options,
-            metadata=metadata,
             timeout=timeout,
             retry=retry or RetryPolicy(),
         )

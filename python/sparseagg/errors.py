@@ -21,11 +21,13 @@ __all__ = [
     "InvalidUpdateError",
     "NotFoundError",
     "OutOfRangeError",
+    "PermissionDeniedError",
     "ResourceExhaustedError",
     "RoundAbortedError",
     "RoundNotOpenError",
     "RoundNotPublishedError",
     "SparseAggError",
+    "UnauthenticatedError",
     "UnavailableError",
 ]
 
@@ -126,6 +128,18 @@ class ResourceExhaustedError(SparseAggError):
     default_code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+class UnauthenticatedError(SparseAggError):
+    """The server does not know who calls: no credential, or one that is not good (any more)."""
+
+    default_code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDeniedError(SparseAggError, PermissionError):
+    """The caller is known and may not do this; the message names the role that may."""
+
+    default_code = grpc.StatusCode.PERMISSION_DENIED
+
+
 class UnavailableError(SparseAggError, ConnectionError):
     """The server cannot be reached, or is shutting down."""
 
@@ -151,6 +165,8 @@ _BY_CODE: dict[grpc.StatusCode, type[SparseAggError]] = {
         NotFoundError,
         AlreadyExistsError,
         ResourceExhaustedError,
+        UnauthenticatedError,
+        PermissionDeniedError,
         UnavailableError,
         DeadlineExceededError,
     )

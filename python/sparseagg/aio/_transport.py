@@ -21,6 +21,7 @@ from sparseagg._transport import (
     with_target,
 )
 from sparseagg.errors import DeadlineExceededError, SparseAggError, from_rpc_error
+from sparseagg.security import Access
 
 _T = TypeVar("_T")
 
@@ -32,19 +33,15 @@ class Transport:
         self,
         target: str,
         *,
-        credentials: grpc.ChannelCredentials | None,
+        access: Access,
         options: Sequence[tuple[str, Any]],
-        metadata: Sequence[tuple[str, str]],
         timeout: float,
         retry: RetryPolicy,
     ) -> None:
         all_options = [*CHANNEL_OPTIONS, *options]
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, all_options)
-        else:
-            self._channel = grpc.aio.secure_channel(target, credentials, all_options)
+        self._channel = access.open_channel(grpc.aio, target, all_options)
         self._target = target
-        self._metadata = tuple(metadata)
+        self._access = access
         self.timeout = timeout
         self.retry = retry
         self._methods = {
@@ -74,7 +71,7 @@ class Transport:
         while True:
             try:
                 return await self._methods[method](
-                    request, timeout=backoff.remaining(), metadata=self._metadata
+                    request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
             except grpc.RpcError as failure:
                 error = with_target(from_rpc_error(failure, for_update=for_update), self._target)
@@ -115,7 +112,7 @@ class Transport:
 
         is_server_stream = METHODS[method][0] == "unary_stream"
         call = self._methods[method](
-            request if is_server_stream else counted(request), metadata=self._metadata
+            request if is_server_stream else counted(request), metadata=self._access.metadata()
         )
         reading: asyncio.Future[Any] | None = None
         try:

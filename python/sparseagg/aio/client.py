@@ -16,6 +16,7 @@ from sparseagg.aio.round import Round
 from sparseagg.client import DEFAULT_TARGET, MESSAGE_BYTES_MAX
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
+from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
 
 
@@ -31,6 +32,8 @@ class Client:
         *,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
+        tls: Tls | bool | None = None,
+        token: Token | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Sequence[tuple[str, str]] = (),
         channel_options: Sequence[tuple[str, Any]] = (),
@@ -38,9 +41,10 @@ class Client:
         self.target = target
         self._transport = Transport(
             target,
-            credentials=credentials,
+            access=Access(
+                target, tls=tls, token=token, credentials=credentials, metadata=metadata
+            ),
             options=channel_options,
-            metadata=metadata,
             timeout=timeout,
             retry=retry or RetryPolicy(),
         )

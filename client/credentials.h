@@ -1,0 +1,25 @@
+// How a client proves who it is, and checks whom it talks to.
+#ifndef SPARSEAGG_CLIENT_CREDENTIALS_H_
+#define SPARSEAGG_CLIENT_CREDENTIALS_H_
+
+#include <grpcpp/security/credentials.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/client.h"
+
+namespace sparseagg::client {
+
+// TLS, or plaintext where `options` has none. NOT_FOUND (FILE_UNREADABLE); INVALID_ARGUMENT
+// (TOKEN_NEEDS_TLS) where a token would travel in the clear to another machine.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
+    const std::string& target, const ClientOptions& options);
+
+// The token in a file, without white space around it. NOT_FOUND (FILE_UNREADABLE).
+absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_CREDENTIALS_H_
