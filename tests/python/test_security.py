@@ -1,0 +1,211 @@
+"""TLS, tokens and client certificates end to end: the real program, certificates made with openssl."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from conftest import BINARY
+from sparseagg import (
+    Client,
+    NotFoundError,
+    PermissionDeniedError,
+    RetryPolicy,
+    SparseTensor,
+    TensorSpec,
+    Tls,
+    TokenFile,
+    UnauthenticatedError,
+    UnavailableError,
+    aio,
+)
+
+SPECS = [TensorSpec("t", [10])]
+UPDATE = {"t": SparseTensor([3], np.float32([2]), [10])}
+ROWS = [
+    ("owner-token", "acme", "server", "owner"),
+    ("phone-token", "acme", "phone-1", "contributor"),
+    ("other-token", "umbrella", "server", "owner"),
+]
+
+
+def openssl(folder, *arguments):
+    """Runs `openssl` in a folder."""
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def issue(folder, name, names):
+    """A certificate of the folder's authority: name.pem and name.key."""
+    openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
+    (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+            "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory):
+    """A folder with an authority, a server's and a client's certificate."""
+    folder = tmp_path_factory.mktemp("pki")
+    openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=authority")  # fmt: skip
+    issue(folder, "server", "DNS:localhost,IP:127.0.0.1")
+    issue(folder, "phone-7", "URI:spiffe://acme/phones/phone-7")
+    return folder
+
+
+def write_credentials(path, rows=ROWS):
+    """A credentials file, put in place at once."""
+    credentials = [
+        {
+            "token_sha256": hashlib.sha256(token.encode()).hexdigest(),
+            "tenant": tenant,
+            "principal": principal,
+            "roles": [role],
+        }
+        for token, tenant, principal, role in rows
+    ]
+    credentials.append(
+        {
+            "certificate": "uri:spiffe://acme/phones/*",
+            "tenant": "acme",
+            "principal": "*",
+            "roles": ["contributor"],
+        }
+    )
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"credentials": credentials}))
+    new.rename(path)
+
+
+@pytest.fixture
+def secured(own_server, pki, tmp_path):
+    """A server that asks who calls, over TLS."""
+    write_credentials(tmp_path / "credentials")
+    return own_server(
+        "--tls-cert", str(pki / "server.pem"), "--tls-key", str(pki / "server.key"),
+        "--tls-client-ca", str(pki / "ca.pem"), "--tls-client-cert-required=false",
+        "--credentials", str(tmp_path / "credentials"),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def connect(secured, pki):
+    """A client of that server with a token, a file of one, or a callable."""
+
+    def make(token=None, **more):
+        return Client(secured.target, tls=Tls(pki / "ca.pem"), token=token, **more)
+
+    return make
+
+
+def test_a_round_is_its_tenants(connect):
+    with connect("owner-token") as owner, connect("phone-token") as phone:
+        round = owner.create_round(SPECS, "step-1")
+        phone.round("step-1").submit(UPDATE, contributor="phone-1")
+        with pytest.raises(PermissionDeniedError) as refused:
+            phone.round("step-1").submit(UPDATE, contributor="phone-2")
+        assert refused.value.reason == "CONTRIBUTOR_NOT_YOURS"
+        with pytest.raises(PermissionDeniedError) as refused:
+            phone.round("step-1").seal()
+        assert refused.value.reason == "ROLE_MISSING"
+        with connect("other-token") as other:
+            with pytest.raises(NotFoundError):
+                other.round("step-1").info()
+            assert list(other.rounds()) == []
+        round.seal()
+        assert round.result()["t"].values.tolist() == [2]
+
+
+def test_who_is_not_known_is_told_so_at_once(connect, secured, pki):
+    for token, reason in ((None, "CREDENTIALS_MISSING"), ("nonsense", "TOKEN_INVALID")):
+        with connect(token, retry=RetryPolicy(attempts=5, initial_delay=60)) as client:
+            with pytest.raises(UnauthenticatedError) as refused:
+                client.info()
+            assert refused.value.reason == reason
+    with Client(secured.target, retry=RetryPolicy(attempts=1)) as plain:
+        with pytest.raises(UnavailableError):
+            plain.info()
+    tls = Tls(pki / "ca.pem", pki / "phone-7.pem", pki / "phone-7.key")
+    with Client(secured.target, tls=tls) as phone:
+        with pytest.raises(PermissionDeniedError, match="phone-7"):
+            phone.create_round(SPECS)
+
+
+async def _info(target, tls, token):
+    async with aio.Client(target, tls=tls, token=token) as client:
+        return await client.info()
+
+
+def test_tokens_are_renewed_while_client_and_server_run(connect, secured, pki, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("owner-token\n")
+    with connect(TokenFile(file)) as client:
+        client.info()
+        write_credentials(tmp_path / "credentials", [("next", "acme", "server", "owner")])
+        file.write_text("next\n")
+        # The server looks at its file every second.
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                client.info()
+                break
+            except UnauthenticatedError:
+                assert time.monotonic() < deadline
+    asyncio.run(_info(secured.target, Tls(pki / "ca.pem"), lambda: "next"))
+
+
+def test_a_token_does_not_travel_in_the_clear_to_other_machines():
+    with pytest.raises(ValueError, match="use tls"):
+        Client("agg.example:50061", token="secret")
+    Client("127.0.0.1:1", token="secret").close()
+
+
+def test_the_environment_names_credentials(secured, pki, monkeypatch):
+    monkeypatch.setenv("SPARSEAGG_SERVER_CA", str(pki / "ca.pem"))
+    monkeypatch.setenv("SPARSEAGG_TOKEN", "owner-token")
+    with Client(secured.target) as client:
+        client.info()
+
+
+def test_the_command_line_takes_them_too(secured, pki, tmp_path):
+    def run(*arguments, **variables):
+        return subprocess.run(
+            [str(BINARY), *arguments, "--server", secured.target],
+            env={**os.environ, **variables}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    ca = ("--tls-ca", str(pki / "ca.pem"))
+    (tmp_path / "file").write_text("owner-token")
+    assert run("info", *ca, SPARSEAGG_TOKEN="owner-token").returncode == 0
+    assert run("info", *ca, "--token-file", str(tmp_path / "file")).returncode == 0
+    refused = run("info", *ca, SPARSEAGG_TOKEN="x")
+    assert refused.returncode == 1
+    assert "token" in refused.stderr
+    created = run("round", "create", "--tensor", "t:f32:10", *ca, SPARSEAGG_TOKEN="phone-token")
+    assert created.returncode == 1
+    assert "owner" in created.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--listen", "0.0.0.0:0"], "PLAINTEXT_REFUSED"),
+        (["--tls-cert", "/no/file", "--tls-key", "/no/file"], "TLS_FILES_INVALID"),
+        (["--credentials", "/no/file"], "CREDENTIALS_UNREADABLE"),
+        (["--jwt-keys", "/no/file"], "INVALID_CONFIG"),
+    ],
+)
+def test_a_server_does_not_start_unprotected_by_mistake(flags, reason):
+    served = subprocess.run(
+        [str(BINARY), "serve", *(flags if "--listen" in flags else ("--listen", "127.0.0.1:0", *flags))],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert served.returncode == 1
+    assert reason in served.stderr
