@@ -90,7 +90,10 @@ class EngineImpl : public Engine {
         aggregation_(AggregationBytes(options_.limits, backend), kAggregationBudget),
         rounds_(options_.limits.rounds_max),
         uploads_(options_.limits.open_uploads_max, admission_),
-        executor_(options_.worker_threads) {
+        own_executor_(options_.executor == nullptr
+                          ? std::make_unique<ThreadPool>(options_.worker_threads)
+                          : nullptr),
+        executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor) {
     if (options_.limits.result_retention_ms > 0) RetireLater();
   }
 
@@ -158,7 +161,8 @@ class EngineImpl : public Engine {
   std::atomic<uint64_t> rounds_named_ = 0;
   CommitGate drain_gate_;  // held shared by what Drain() waits for
   std::atomic<bool> draining_ = false;
-  Executor executor_;  // last: its tasks use the members above
+  const std::unique_ptr<ThreadPool> own_executor_;  // last: its tasks use the members above
+  Executor& executor_;
 };
 
 // --- Rounds ---

@@ -136,6 +136,8 @@ struct CreateRoundArgs {
   std::string tenant{kDefaultTenant};
 };
 
+class Executor;  // executor.h
+
 // Cancels its subscription when destroyed.
 using WatchHandle = std::shared_ptr<void>;
 
@@ -197,7 +199,8 @@ class Engine {
 struct EngineOptions {
   Limits limits;
   Durability default_durability = Durability::kMemory;
-  uint32_t worker_threads = 2;                         // fold and publish
+  uint32_t worker_threads = 2;   // fold and publish
+  Executor* executor = nullptr;  // does so instead; must outlive the engine. Null: its own
   std::chrono::milliseconds retention_interval{5000};  // between two looks for what is over
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();

@@ -5,13 +5,13 @@
 
 namespace sparseagg {
 
-Executor::Executor(uint32_t threads) {
+ThreadPool::ThreadPool(uint32_t threads) {
   for (uint32_t i = 0; i < std::max(threads, 1u); ++i) {
     threads_.emplace_back([this] { Work(); });
   }
 }
 
-Executor::~Executor() {
+ThreadPool::~ThreadPool() {
   WaitUntilIdle();
   {
     std::lock_guard lock(mutex_);
@@ -20,7 +20,7 @@ Executor::~Executor() {
   changed_.notify_all();
 }
 
-void Executor::Post(Task task) {
+void ThreadPool::Post(Task task) {
   {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -28,7 +28,7 @@ void Executor::Post(Task task) {
   changed_.notify_all();
 }
 
-void Executor::PostAfter(std::chrono::milliseconds delay, Task task) {
+void ThreadPool::PostAfter(std::chrono::milliseconds delay, Task task) {
   {
     std::lock_guard lock(mutex_);
     delayed_.emplace(std::chrono::steady_clock::now() + delay, std::move(task));
@@ -36,12 +36,12 @@ void Executor::PostAfter(std::chrono::milliseconds delay, Task task) {
   changed_.notify_all();
 }
 
-void Executor::WaitUntilIdle() {
+void ThreadPool::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
 }
 
-void Executor::WaitForTask(std::unique_lock<std::mutex>& lock) {
+void ThreadPool::WaitForTask(std::unique_lock<std::mutex>& lock) {
   while (!stopping_ && tasks_.empty()) {
     if (delayed_.empty()) {
       changed_.wait(lock);
@@ -57,7 +57,7 @@ void Executor::WaitForTask(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-void Executor::Work() {
+void ThreadPool::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
     WaitForTask(lock);

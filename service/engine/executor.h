@@ -1,6 +1,6 @@
-// Threads that fold updates and publish results. An Executor is a fixed pool; a Strand runs its
-// tasks one after the other in the order they were posted, and different strands side by side: one
-// strand for each round.
+// What folds updates and publishes results. An Executor runs tasks, in the server on a pool of
+// threads; a Strand runs its tasks one after the other in the order they were posted, and different
+// strands side by side: one strand for each round.
 #ifndef SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_
 #define SPARSEAGG_SERVICE_ENGINE_EXECUTOR_H_
 
@@ -24,17 +24,25 @@ using Task = absl::AnyInvocable<void()>;
 // Thread-safe.
 class Executor {
  public:
-  // At least one thread.
-  explicit Executor(uint32_t threads);
-  // Runs what is queued, tasks that these post included, then ends the threads.
-  ~Executor();
-
-  void Post(Task task);
+  virtual ~Executor() = default;
+  virtual void Post(Task task) = 0;
   // Queues the task when `delay` is over. One whose time has not come when the executor goes is
   // dropped.
-  void PostAfter(std::chrono::milliseconds delay, Task task);
+  virtual void PostAfter(std::chrono::milliseconds delay, Task task) = 0;
   // Returns when nothing is queued or running; what is delayed is not waited for.
-  void WaitUntilIdle();
+  virtual void WaitUntilIdle() = 0;
+};
+
+class ThreadPool : public Executor {
+ public:
+  // At least one thread.
+  explicit ThreadPool(uint32_t threads);
+  // Runs what is queued, tasks that these post included, then ends the threads.
+  ~ThreadPool() override;
+
+  void Post(Task task) override;
+  void PostAfter(std::chrono::milliseconds delay, Task task) override;
+  void WaitUntilIdle() override;
 
  private:
   void Work();

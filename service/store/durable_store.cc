@@ -115,16 +115,19 @@ class DurableStore : public UpdateStore {
 absl::Status DurableStore::Open() {
   SPARSEAGG_ASSIGN_OR_RETURN(directory_,
                              DataDirectory::Take(options_.directory, options_.free_bytes_min));
-  SPARSEAGG_ASSIGN_OR_RETURN(files_,
-                             PayloadFiles::Open(absl::StrCat(options_.directory, "/payloads")));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      files_,
+      PayloadFiles::Open(absl::StrCat(options_.directory, "/payloads"), options_.failpoints));
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
-  tables_ = std::make_unique<Tables>(*database_, *files_);
+  tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints);
+  SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kDatabaseOpened));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Prepare());
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
   SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());
   files_->Sync();
   SyncFolder(options_.directory);
+  SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kFoldersSynced));
   return Load();
 }
 
@@ -147,6 +150,7 @@ absl::Status DurableStore::Load() {
     if (row.record.phase != RoundPhase::kOpen) round.books.Close();
     if (round.record.damage.empty()) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));
     rounds_.emplace(row.record.name, std::move(round));
+    SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kRoundLoaded));
   }
   return DeleteLeftoverFiles();
 }
@@ -162,7 +166,7 @@ absl::Status DurableStore::DeleteLeftoverFiles() {
   for (const uint64_t file : files_->List()) {
     if (!std::binary_search(named.begin(), named.end(), file)) files_->Delete(file);
   }
-  return absl::OkStatus();
+  return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
 }
 
 // --- Looking ---
@@ -244,11 +248,14 @@ absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phas
     SPARSEAGG_RETURN_IF_ERROR(also(row.first));
     return tables_->ChangeRound(row.first, row.second);
   }));
-  std::lock_guard lock(mutex_);
-  DurableRound& changed = rounds_.at(round);
-  changed.record = std::move(row.second);
-  changed.books.Close();
-  if (phase == RoundPhase::kAborted) changed.books.Clear();
+  {
+    std::lock_guard lock(mutex_);
+    DurableRound& changed = rounds_.at(round);
+    changed.record = std::move(row.second);
+    changed.books.Close();
+    if (phase == RoundPhase::kAborted) changed.books.Clear();
+  }
+  options_.failpoints.Pass(Failpoint::kBooksChanged);
   return absl::OkStatus();
 }
 
@@ -283,7 +290,9 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
 
 absl::Status DurableStore::ErasePayloads(const std::string& round) {
   const auto row = RowOf(round);
-  return row.has_value() ? EraseContents(row->first) : memory_->ErasePayloads(round);
+  if (!row.has_value()) return memory_->ErasePayloads(round);
+  const bool aborted = row->second.phase == RoundPhase::kAborted;
+  return aborted ? EraseUpdates(row->first) : EraseContents(row->first);
 }
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
@@ -291,7 +300,10 @@ absl::Status DurableStore::AbortRound(const std::string& round, std::string_view
   const auto row = RowOf(round);
   if (row.has_value()) SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kAborted, details));
   database_lock.unlock();
-  return row.has_value() ? EraseUpdates(row->first) : memory_->AbortRound(round, details);
+  if (!row.has_value()) return memory_->AbortRound(round, details);
+  // The round is given up, whatever becomes of the rest.
+  const absl::Status erased = EraseUpdates(row->first);
+  return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;
 }
 
 absl::Status DurableStore::EraseRound(const std::string& round) {
@@ -364,6 +376,7 @@ absl::StatusOr<PutResult> DurableStore::Put(const UpdateRecord& record,
 }
 
 void DurableStore::CommitGroup(std::span<PendingPut* const> group) {
+  options_.failpoints.Pass(Failpoint::kGroupTaken);
   std::lock_guard database_lock(database_mutex_);
   struct Entry {
     PendingPut* put;
@@ -402,15 +415,18 @@ void DurableStore::CommitGroup(std::span<PendingPut* const> group) {
       }
       return absl::OkStatus();
     });
-    std::lock_guard lock(mutex_);
-    for (Entry& entry : entries) {
-      if (!committed.ok()) {
-        entry.put->result = committed;
-        continue;
+    {
+      std::lock_guard lock(mutex_);
+      for (Entry& entry : entries) {
+        if (!committed.ok()) {
+          entry.put->result = committed;
+          continue;
+        }
+        rounds_.at(entry.record.round).books.Enter(entry.record);
+        entry.put->result = PutResult{PutOutcome::kAccepted, std::move(entry.record)};
       }
-      rounds_.at(entry.record.round).books.Enter(entry.record);
-      entry.put->result = PutResult{PutOutcome::kAccepted, std::move(entry.record)};
     }
+    options_.failpoints.Pass(Failpoint::kBooksChanged);
   }
   std::lock_guard lock(mutex_);
   for (PendingPut* put : repeats) {

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "service/store/failpoints.h"
 #include "service/store/store.h"
 
 namespace sparseagg {
@@ -26,6 +27,7 @@ struct DurableStoreOptions {
   // New rounds and updates are refused (RESOURCE_EXHAUSTED, STORE_FULL) while the disk has less
   // room, so that rounds can still be sealed and published.
   uint64_t free_bytes_min = uint64_t{256} << 20;
+  FailpointHook failpoints;
 };
 
 // FAILED_PRECONDITION: STORE_IN_USE by another process, STORE_VERSION, STORE_UNUSABLE; DATA_LOSS

@@ -78,7 +78,8 @@ void SyncFolder(const std::string& folder) {
   if (fd.get() < 0 || fsync(fd.get()) != 0) EndProcess(folder, std::strerror(errno));
 }
 
-absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::string& folder) {
+absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::string& folder,
+                                                                 FailpointHook failpoints) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                      absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(errno)));
@@ -88,7 +89,7 @@ absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::stri
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                      absl::StrCat("cannot read the folder ", folder, ": ", std::strerror(errno)));
   }
-  std::unique_ptr<PayloadFiles> files(new PayloadFiles(folder, fd));
+  std::unique_ptr<PayloadFiles> files(new PayloadFiles(folder, fd, std::move(failpoints)));
   for (const uint64_t number : files->List()) {
     files->last_ = std::max<uint64_t>(files->last_, number);
   }
@@ -99,6 +100,7 @@ PayloadFiles::~PayloadFiles() { close(fd_); }
 
 void PayloadFiles::Sync() const {
   if (fsync(fd_) != 0) EndProcess(folder_, std::strerror(errno));
+  failpoints_.Pass(Failpoint::kNamesSynced);
 }
 
 std::string PayloadFiles::PathOf(uint64_t number) const {
@@ -109,14 +111,22 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
   const uint64_t number = ++last_;
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  int error = fd.get() < 0 ? errno : 0;
+  if (fd.get() < 0) return Refusal(path, errno);
+  const absl::Status written = WriteAndSync(fd.get(), path, pieces);
+  if (written.ok()) return number;
+  unlink(path.c_str());
+  return written;
+}
+
+absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
+                                        std::span<const std::string_view> pieces) {
   for (const std::string_view piece : pieces) {
-    if (error == 0) error = WriteAll(fd.get(), piece);
+    const int error = WriteAll(fd, piece);
+    if (error != 0) return Refusal(path, error);
   }
-  if (error == 0 && fdatasync(fd.get()) != 0) error = errno;
-  if (error == 0) return number;
-  if (fd.get() >= 0) unlink(path.c_str());
-  return Refusal(path, error);
+  SPARSEAGG_RETURN_IF_ERROR(failpoints_.Check(Failpoint::kPayloadWritten));
+  if (fdatasync(fd) != 0) return Refusal(path, errno);
+  return failpoints_.Check(Failpoint::kPayloadSynced);
 }
 
 absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) const {
@@ -138,7 +148,10 @@ absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) 
   return data;
 }
 
-void PayloadFiles::Delete(uint64_t number) const { unlink(PathOf(number).c_str()); }
+void PayloadFiles::Delete(uint64_t number) const {
+  unlink(PathOf(number).c_str());
+  failpoints_.Pass(Failpoint::kPayloadDeleted);
+}
 
 std::vector<uint64_t> PayloadFiles::List() const {
   std::vector<uint64_t> numbers;

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/store/failpoints.h"
 
 namespace sparseagg {
 
@@ -24,7 +25,8 @@ void SyncFolder(const std::string& folder);
 class PayloadFiles {
  public:
   // FAILED_PRECONDITION (STORE_UNUSABLE).
-  static absl::StatusOr<std::unique_ptr<PayloadFiles>> Open(const std::string& folder);
+  static absl::StatusOr<std::unique_ptr<PayloadFiles>> Open(const std::string& folder,
+                                                            FailpointHook failpoints = {});
   ~PayloadFiles();
   PayloadFiles(const PayloadFiles&) = delete;
   PayloadFiles& operator=(const PayloadFiles&) = delete;
@@ -41,11 +43,15 @@ class PayloadFiles {
   std::vector<uint64_t> List() const;
 
  private:
-  PayloadFiles(std::string folder, int fd) : folder_(std::move(folder)), fd_(fd) {}
+  PayloadFiles(std::string folder, int fd, FailpointHook failpoints)
+      : folder_(std::move(folder)), fd_(fd), failpoints_(std::move(failpoints)) {}
+  absl::Status WriteAndSync(int fd, const std::string& path,
+                            std::span<const std::string_view> pieces);
   std::string PathOf(uint64_t number) const;
 
   const std::string folder_;
   const int fd_;  // of the folder, kept: a commit must not fail for want of a descriptor
+  const FailpointHook failpoints_;
   std::atomic<uint64_t> last_ = 0;
 };
 

@@ -100,11 +100,12 @@ class UpdateStore {
   // Keeps the result, a byte string in pieces. REQUIRES: closed.
   virtual absl::Status PublishRound(const std::string& round, std::string_view details,
                                     std::span<const std::string_view> result) = 0;
-  // Erases what the updates carried (after publication) and keeps what is needed to recognise late
-  // retries. May be called again after an error.
+  // Of a published round: erases what the updates carried and keeps what is needed to recognise
+  // late retries. Of an aborted one: erases every update. May be called again after an error.
   virtual absl::Status ErasePayloads(const std::string& round) = 0;
 
-  // Erases every update and keeps the round. May be called again after an error.
+  // Erases every update and keeps the round. Updates that a full disk keeps are left to
+  // ErasePayloads(), or to the next start.
   virtual absl::Status AbortRound(const std::string& round, std::string_view details) = 0;
 
   // Erases everything about a round.

@@ -150,15 +150,23 @@ absl::Status Tables::Check() {
 
 absl::Status Tables::Checkpoint() {
   Query query(database_, "PRAGMA wal_checkpoint(TRUNCATE)");
-  return query.Step().status();
+  SPARSEAGG_RETURN_IF_ERROR(query.Step().status());
+  failpoints_.Pass(Failpoint::kLogEmptied);
+  return absl::OkStatus();
 }
 
 absl::Status Tables::Transact(const std::function<absl::Status()>& work) {
   SPARSEAGG_RETURN_IF_ERROR(database_.Run("BEGIN IMMEDIATE"));
-  absl::Status status = work();
+  absl::Status status = failpoints_.Check(Failpoint::kTransactionBegun);
+  if (status.ok()) status = work();
+  if (status.ok()) status = failpoints_.Check(Failpoint::kRowsWritten);
   if (status.ok()) status = database_.Run("COMMIT");
-  if (!status.ok()) database_.Rollback();
-  return status;
+  if (!status.ok()) {
+    database_.Rollback();
+    return status;
+  }
+  failpoints_.Pass(Failpoint::kCommitted);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Placed> Tables::Place(std::span<const std::string_view> pieces) {

@@ -14,11 +14,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/store/database.h"
+#include "service/store/failpoints.h"
 #include "service/store/payload_files.h"
 #include "service/store/store.h"
 
@@ -46,7 +48,8 @@ struct ContentPlace {
 // Thread-compatible. Writes belong into a transaction of the caller's.
 class Tables {
  public:
-  Tables(Database& database, PayloadFiles& files) : database_(database), files_(files) {}
+  Tables(Database& database, PayloadFiles& files, FailpointHook failpoints = {})
+      : database_(database), files_(files), failpoints_(std::move(failpoints)) {}
 
   // Makes the tables of a new database. FAILED_PRECONDITION (STORE_VERSION) for one that a newer
   // version made or that is no store.
@@ -94,6 +97,7 @@ class Tables {
 
   Database& database_;
   PayloadFiles& files_;
+  const FailpointHook failpoints_;
 };
 
 }  // namespace sparseagg

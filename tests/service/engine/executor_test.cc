@@ -18,7 +18,7 @@ namespace {
 TEST(ExecutorTest, RunsEverythingBeforeItEnds) {
   std::atomic<int> posted_by_tasks = 0;
   {
-    Executor executor(3);
+    ThreadPool executor(3);
     for (int i = 0; i < 100; ++i) {
       executor.Post([&] { executor.Post([&] { ++posted_by_tasks; }); });
     }
@@ -29,7 +29,7 @@ TEST(ExecutorTest, RunsEverythingBeforeItEnds) {
 TEST(StrandTest, RunsTasksOneAfterTheOtherInOrder) {
   std::vector<int> order;  // unguarded on purpose: ThreadSanitizer sees an overlap
   {
-    Executor executor(4);
+    ThreadPool executor(4);
     Strand strand(executor);
     for (int i = 0; i < 1000; ++i) strand.Post([&order, i] { order.push_back(i); });
     executor.WaitUntilIdle();
@@ -39,7 +39,7 @@ TEST(StrandTest, RunsTasksOneAfterTheOtherInOrder) {
 }
 
 TEST(StrandTest, RunsSideBySideWithOtherStrands) {
-  Executor executor(2);
+  ThreadPool executor(2);
   Strand a(executor);
   Strand b(executor);
   std::latch both(2);  // each waits for the other: in turn, they would never end
@@ -51,7 +51,7 @@ TEST(StrandTest, RunsSideBySideWithOtherStrands) {
 
 TEST(StrandTest, MayBeGoneBeforeItsTasksRan) {
   std::atomic<int> ran = 0;
-  Executor executor(1);
+  ThreadPool executor(1);
   {
     Strand strand(executor);
     for (int i = 0; i < 10; ++i) strand.Post([&] { ++ran; });
@@ -117,7 +117,7 @@ TEST(AdmissionTest, TellsNotNowFromNever) {
 }
 
 TEST(ExecutorTest, RunsADelayedTaskNotBeforeItsTime) {
-  Executor executor(1);
+  ThreadPool executor(1);
   std::promise<std::chrono::steady_clock::time_point> ran;
   const auto start = std::chrono::steady_clock::now();
   constexpr std::chrono::milliseconds kDelay{20};
@@ -127,7 +127,7 @@ TEST(ExecutorTest, RunsADelayedTaskNotBeforeItsTime) {
 }
 
 TEST(ExecutorTest, RunsDelayedTasksInTheOrderOfTheirTimes) {
-  Executor executor(1);
+  ThreadPool executor(1);
   std::vector<int> order;
   std::promise<void> last;
   executor.PostAfter(std::chrono::milliseconds(30), [&] {
@@ -143,7 +143,7 @@ TEST(ExecutorTest, RunsDelayedTasksInTheOrderOfTheirTimes) {
 TEST(ExecutorTest, DropsWhatIsDelayedWhenItGoes) {
   bool ran = false;
   {
-    Executor executor(2);
+    ThreadPool executor(2);
     executor.PostAfter(std::chrono::hours(1), [&] { ran = true; });
   }
   EXPECT_FALSE(ran);

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/store/database.h"
 #include "service/store/fatal.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 #include "tests/support/effort.h"
 #include "tests/support/temporary_folder.h"
@@ -163,6 +164,30 @@ TEST_F(DurableStoreTest, KeepsAnAbortedRoundWithoutItsUpdates) {
   EXPECT_EQ(store_->Rounds()[0].phase, RoundPhase::kAborted);
   EXPECT_EQ(store_->Rounds()[0].details, "why");
   EXPECT_FALSE(store_->Find("rounds/r", "a").has_value());
+}
+
+// An abort that was answered with an error, and half done, left a round that was open for the engine
+// and closed for the store.
+TEST_F(DurableStoreTest, AbortsARoundWhoseUpdatesTheFullDiskKeeps) {
+  OpenRound();
+  ASSERT_TRUE(Put("a", 10).ok());
+  ASSERT_TRUE(Put("b", 200'000).ok());
+  int transactions = 0;
+  bool full = true;
+  store_.reset();
+  store_ = *OpenDurableStore(
+      {.directory = folder_.path(), .free_bytes_min = 0, .failpoints = {[&](Failpoint point) {
+         const bool begins = point == Failpoint::kTransactionBegun;
+         return begins && ++transactions > 1 && full ? StoreFull() : absl::OkStatus();
+       }}});
+  ASSERT_TRUE(store_->AbortRound("rounds/r", "why").ok());
+  EXPECT_EQ(store_->Rounds()[0].phase, RoundPhase::kAborted);
+  EXPECT_EQ(ErrorReason(Put("late", 10).status()), "ROUND_NOT_OPEN");
+  EXPECT_EQ(ErrorReason(store_->ErasePayloads("rounds/r")), "STORE_FULL");
+  EXPECT_EQ(PayloadFiles().size(), 1u);
+  full = false;
+  EXPECT_TRUE(store_->ErasePayloads("rounds/r").ok());
+  EXPECT_TRUE(PayloadFiles().empty());
 }
 
 TEST_F(DurableStoreTest, LeavesNoByteOfAnUpdateBehind) {

@@ -1,0 +1,208 @@
+// Two requests of which one is held up in the middle of the other: what is promised holds in the
+// order that hurts most. Numbers as in the table of docs/testing.md.
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "service/store/durable_store.h"
+#include "service/store/failpoints.h"
+#include "tests/service/engine/testing.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::FailsWith;
+using testing::Sparse;
+using testing::TestEngine;
+using testing::TestUpdate;
+using testing::Values;
+
+// Holds up the thread that passes a failpoint next.
+class Pause {
+ public:
+  void Arm(Failpoint point) {
+    std::lock_guard lock(mutex_);
+    armed_ = point;
+  }
+  absl::Status Pass(Failpoint point) {
+    std::unique_lock lock(mutex_);
+    if (armed_ != point) return absl::OkStatus();
+    armed_.reset();
+    held_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !held_; });
+    return absl::OkStatus();
+  }
+  void WaitUntilHeld() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return held_; });
+  }
+  void Release() {
+    std::lock_guard lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Failpoint> armed_;
+  bool held_ = false;
+};
+
+class InterleavingTest : public ::testing::Test {
+ protected:
+  InterleavingTest() {
+    const auto round = engine_->CreateRound(
+        {.round_id = "r",
+         .request_id = "",
+         .spec = {.tensors = {Sparse("t", 1000)}, .durability = Durability::kDurable}});
+    EXPECT_TRUE(round.ok()) << round.status();
+  }
+  std::unique_ptr<UpdateStore> Open() {
+    auto store = OpenDurableStore(
+        {.directory = folder_.path(),
+         .free_bytes_min = 0,
+         .failpoints = FailpointHook([this](Failpoint point) { return pause_.Pass(point); })});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  absl::StatusOr<Receipt> Submit(const std::string& contributor) {
+    return engine_.Submit(
+        TestUpdate("rounds/r", contributor).Add(Sparse("t", 1000), {7}, std::vector<float>{1}));
+  }
+  RoundState StateOf() { return engine_->GetRound("rounds/r")->state; }
+
+  testing::TemporaryFolder folder_;
+  Pause pause_;
+  TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(); }};
+};
+
+// 7
+TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
+  pause_.Arm(Failpoint::kCommitted);
+  absl::StatusOr<Receipt> first;
+  std::thread submitting([&] { first = Submit("a"); });
+  pause_.WaitUntilHeld();
+  absl::StatusOr<Receipt> second;
+  std::thread resending([&] { second = Submit("a"); });
+  pause_.Release();
+  submitting.join();
+  resending.join();
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_FALSE(first->duplicate);
+  EXPECT_TRUE(second->duplicate);
+  EXPECT_EQ(second->sequence, first->sequence);
+  EXPECT_EQ(engine_->GetRound("rounds/r")->contributors, 1u);
+}
+
+// 8
+TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInTheResult) {
+  for (const Failpoint point : {Failpoint::kGroupTaken, Failpoint::kRowsWritten,
+                                Failpoint::kCommitted, Failpoint::kBooksChanged}) {
+    const std::string contributor = "c" + std::to_string(static_cast<int>(point));
+    pause_.Arm(point);
+    absl::StatusOr<Receipt> receipt;
+    std::thread submitting([&] { receipt = Submit(contributor); });
+    pause_.WaitUntilHeld();
+    absl::StatusOr<RoundSnapshot> sealed;
+    std::thread sealing([&] { sealed = engine_->SealRound("rounds/r"); });
+    EXPECT_EQ(StateOf(), RoundState::kOpen);
+    pause_.Release();
+    submitting.join();
+    sealing.join();
+    ASSERT_TRUE(receipt.ok() && sealed.ok()) << receipt.status() << sealed.status();
+    ASSERT_EQ(engine_.WaitUntilFinal("rounds/r").state, RoundState::kPublished);
+    const auto result = engine_->Result("rounds/r").value();
+    EXPECT_EQ(result->manifest.contributors, 1u);
+    EXPECT_EQ(Values<float>(result->tensors[0]), (std::vector<float>{1}));
+    ASSERT_TRUE(engine_->DeleteRound("rounds/r").ok());
+    ASSERT_TRUE(engine_
+                    ->CreateRound({.round_id = "r",
+                                   .request_id = "",
+                                   .spec = {.tensors = {Sparse("t", 1000)},
+                                            .durability = Durability::kDurable}})
+                    .ok());
+  }
+}
+
+TEST_F(InterleavingTest, LookingAtRoundsDoesNotWaitForACommit) {
+  ASSERT_TRUE(Submit("a").ok());
+  pause_.Arm(Failpoint::kRowsWritten);
+  absl::StatusOr<Receipt> receipt;
+  std::thread submitting([&] { receipt = Submit("b"); });
+  pause_.WaitUntilHeld();
+  // On this thread, which would wait for itself.
+  EXPECT_EQ(engine_->GetRound("rounds/r")->contributors, 1u);
+  EXPECT_EQ(engine_->ListRounds("", 10).size(), 1u);
+  EXPECT_FALSE(engine_->Result("rounds/r").ok());
+  const auto resent = Submit("a");
+  EXPECT_TRUE(resent.ok() && resent->duplicate) << resent.status();
+  pause_.Release();
+  submitting.join();
+  EXPECT_TRUE(receipt.ok()) << receipt.status();
+}
+
+// 9
+TEST_F(InterleavingTest, AnAbortDuringThePublicationComesBeforeOrAfterIt) {
+  for (const Failpoint point :
+       {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kBooksChanged}) {
+    ASSERT_TRUE(Submit("a").ok());
+    pause_.Arm(Failpoint::kBooksChanged);  // of the seal
+    std::thread sealing([&] { EXPECT_TRUE(engine_->SealRound("rounds/r").ok()); });
+    pause_.WaitUntilHeld();
+    pause_.Arm(point);  // of the publication
+    pause_.Release();
+    sealing.join();
+    pause_.WaitUntilHeld();
+    absl::StatusOr<RoundSnapshot> aborted;
+    std::thread aborting([&] { aborted = engine_->AbortRound("rounds/r"); });
+    pause_.Release();
+    aborting.join();
+    const RoundSnapshot ended = engine_.WaitUntilFinal("rounds/r");
+    EXPECT_EQ(ended.state, aborted.ok() ? RoundState::kAborted : RoundState::kPublished);
+    EXPECT_EQ(engine_->Result("rounds/r").ok(), !aborted.ok());
+    if (!aborted.ok()) {
+      EXPECT_THAT(aborted.status(),
+                  FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_ABORTABLE"));
+    }
+    ASSERT_TRUE(engine_.Restart().ok());
+    EXPECT_EQ(StateOf(), ended.state);
+    ASSERT_TRUE(engine_->DeleteRound("rounds/r").ok());
+    ASSERT_TRUE(engine_
+                    ->CreateRound({.round_id = "r",
+                                   .request_id = "",
+                                   .spec = {.tensors = {Sparse("t", 1000)},
+                                            .durability = Durability::kDurable}})
+                    .ok());
+  }
+}
+
+TEST_F(InterleavingTest, ARoundThatIsDeletedWhileItsUpdatesAreErasedLeavesNothing) {
+  std::vector<int64_t> rows(1000);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
+  for (const char* contributor : {"a", "b"}) {
+    TestUpdate update("rounds/r", contributor);
+    for (int copy = 0; copy < 20; ++copy)
+      rows.insert(rows.end(), rows.begin(), rows.begin() + 1000);
+    update.Add(Sparse("t", 1000), rows, std::vector<float>(rows.size(), 1.0f));
+    ASSERT_TRUE(engine_.Submit(std::move(update)).ok());
+  }
+  pause_.Arm(Failpoint::kPayloadDeleted);
+  ASSERT_TRUE(engine_->SealRound("rounds/r").ok());
+  pause_.WaitUntilHeld();
+  EXPECT_EQ(StateOf(), RoundState::kPublished);
+  absl::Status deleted;
+  std::thread deleting([&] { deleted = engine_->DeleteRound("rounds/r"); });
+  pause_.Release();
+  deleting.join();
+  EXPECT_TRUE(deleted.ok()) << deleted;
+  ASSERT_TRUE(engine_.Restart().ok());
+  EXPECT_TRUE(engine_->ListRounds("", 10).empty());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/payloads"));
+}
+
+}  // namespace
+}  // namespace sparseagg

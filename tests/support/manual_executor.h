@@ -1,0 +1,60 @@
+// An executor that runs tasks when it is told to, on the caller's thread, in a time of its own:
+// what a test does with it happens in the same order every time.
+#ifndef SPARSEAGG_TESTS_SUPPORT_MANUAL_EXECUTOR_H_
+#define SPARSEAGG_TESTS_SUPPORT_MANUAL_EXECUTOR_H_
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "service/engine/executor.h"
+
+namespace sparseagg::testing {
+
+// For one thread.
+class ManualExecutor : public Executor {
+ public:
+  void Post(Task task) override { queued_.push_back(std::move(task)); }
+  void PostAfter(std::chrono::milliseconds delay, Task task) override {
+    delayed_.emplace(now_ + delay, std::move(task));
+  }
+  void WaitUntilIdle() override {
+    while (!queued_.empty()) RunOne(0);
+  }
+
+  // Those of different strands may run in any order, and a strand has one queued at a time.
+  size_t queued() const { return queued_.size(); }
+  // REQUIRES: choice < queued().
+  void RunOne(size_t choice) {
+    const auto at = queued_.begin() + static_cast<std::ptrdiff_t>(choice);
+    Task task = std::move(*at);
+    queued_.erase(at);
+    task();
+  }
+  // Queues what is due then.
+  void Advance(std::chrono::milliseconds by) {
+    now_ += by;
+    while (!delayed_.empty() && delayed_.begin()->first <= now_) {
+      queued_.push_back(std::move(delayed_.begin()->second));
+      delayed_.erase(delayed_.begin());
+    }
+  }
+  size_t delayed() const { return delayed_.size(); }
+  // As the end of the process would. To be called before the engine goes that posted them.
+  void DropAll() {
+    queued_.clear();
+    delayed_.clear();
+  }
+
+ private:
+  std::chrono::milliseconds now_{0};
+  std::deque<Task> queued_;
+  std::multimap<std::chrono::milliseconds, Task> delayed_;
+};
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SUPPORT_MANUAL_EXECUTOR_H_
