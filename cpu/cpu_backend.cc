@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <new>
 #include <thread>
 #include <utility>
@@ -67,7 +68,8 @@ class CpuAggregator : public Aggregator {
     total_weight_.Add(weight);
     if (nnz == 0) return absl::OkStatus();
     waiting_bytes_ += update.bytes;
-    waiting_.push_back({std::move(update), weight});
+    // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
+    waiting_.push_back({std::move(update), std::fabs(weight)});
     // As many bytes as the state has: so the number of times that an entry is merged does not grow
     // with their number.
     if (at_once_ || waiting_bytes_ < std::max(kBatchBytesMin, plan_->MemoryBytes())) {

@@ -80,6 +80,22 @@ TEST_P(ConformanceTest, ModularIntegersWrapLikeTheReference) {
   }
 }
 
+// A weight that is not negative may have a sign all the same.
+TEST_P(ConformanceTest, AWeightOfNegativeZeroIsZero) {
+  const auto [op, type] = GetParam();
+  const ReduceSpec spec = MakeSpec(std::string(op), type, 300, 2);
+  for (const auto& backend : backends_) {
+    std::vector<Update> updates =
+        MakeUpdates(spec, {257, 3, Distribution::kZipf, Values::kSmall}, 1);
+    for (Update& update : updates) update.weight = 0.0f;
+    const auto expected = Reduce(*reference_, spec, updates);
+    updates[1].weight = -0.0f;
+    for (const std::string& plan : PlansFor(*backend, spec)) {
+      EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, plan)), "") << plan;
+    }
+  }
+}
+
 TEST_P(ConformanceTest, DenseTensorsAreOneRow) {
   const auto [op, type] = GetParam();
   for (const auto& backend : backends_) {
