@@ -1,7 +1,9 @@
 #include "service/engine/stored.h"
 
 #include <cstring>
+#include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -24,6 +26,22 @@ std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// A value of the right type that no writer wrote.
+class NotWritten : public std::exception {};
+
+// Numbers of enums count from 1.
+template <class Enum>
+Enum EnumOf(const json& value, Enum last) {
+  const auto number = value.get<int64_t>();
+  if (number < 1 || number > static_cast<int64_t>(last)) throw NotWritten();
+  return static_cast<Enum>(number);
+}
+
+ValueType ValueTypeOf(const json& name) {
+  const std::optional<ValueType> type = ParseValueType(name.get<std::string>());
+  return type.has_value() ? *type : throw NotWritten();
+}
+
 // Runs `read` on the parsed text; the library reports wrong types by exceptions.
 template <class Read>
 absl::Status Parse(std::string_view text, std::string_view what, Read read) {
@@ -31,6 +49,8 @@ absl::Status Parse(std::string_view text, std::string_view what, Read read) {
     read(json::parse(text));
     return absl::OkStatus();
   } catch (const json::exception&) {
+    return Damaged(what);
+  } catch (const NotWritten&) {
     return Damaged(what);
   }
 }
@@ -51,11 +71,11 @@ json ToJson(const TensorSpec& spec) {
 TensorSpec ToSpec(const json& value) {
   TensorSpec spec;
   value.at("name").get_to(spec.name);
-  spec.value_type = ParseValueType(value.at("value_type").get<std::string>()).value_or(ValueType{});
+  spec.value_type = ValueTypeOf(value.at("value_type"));
   value.at("dense_shape").get_to(spec.dense_shape);
   value.at("sparse_dim").get_to(spec.sparse_dim);
   value.at("op").get_to(spec.op);
-  spec.integer_overflow = static_cast<IntegerOverflow>(value.at("integer_overflow").get<int>());
+  spec.integer_overflow = EnumOf(value.at("integer_overflow"), IntegerOverflow::kModular);
   spec.plan = value.value("plan", "");
   return spec;
 }
@@ -115,7 +135,7 @@ absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
     value.at("round_id").get_to(description.args.round_id);
     value.at("request_id").get_to(description.args.request_id);
     RoundSpec& spec = description.args.spec;
-    spec.durability = static_cast<Durability>(value.at("durability").get<int>());
+    spec.durability = EnumOf(value.at("durability"), Durability::kDurable);
     for (const json& tensor : value.at("tensors")) spec.tensors.push_back(ToSpec(tensor));
     description.create_time = TimeOf(value.at("create_time").get<int64_t>());
   }));
@@ -184,10 +204,10 @@ absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text) {
       EncodedHeader& header = headers.emplace_back();
       value.at("name").get_to(header.name);
       value.at("encoding").get_to(header.encoding);
-      header.value_type = static_cast<ValueType>(value.at("value_type").get<int>());
+      header.value_type = EnumOf(value.at("value_type"), ValueType::kU64);
       value.at("dense_shape").get_to(header.dense_shape);
       value.at("sparse_dim").get_to(header.sparse_dim);
-      header.index_type = static_cast<IndexType>(value.at("index_type").get<int>());
+      header.index_type = EnumOf(value.at("index_type"), IndexType::kI32);
       value.at("nnz").get_to(header.nnz);
       value.at("indices_bytes").get_to(header.indices_bytes);
       value.at("values_bytes").get_to(header.values_bytes);

@@ -147,5 +147,21 @@ TEST(StoredTest, WhatWasNotWrittenHereIsRefused) {
   }
 }
 
+// As a later version may write, or a hand.
+TEST(StoredTest, AWordOrNumberThatThisVersionDoesNotKnowIsRefused) {
+  RoundDescription description;
+  description.args.spec.tensors = {Sparse("t", 100)};
+  std::string text = WriteDescription(description);
+  ASSERT_TRUE(ReadDescription(text).ok());
+  text.replace(text.find("\"f32\""), 5, "\"f33\"");
+  EXPECT_THAT(ReadDescription(text).status(), FailsWith(kDataLoss, "STORE_CORRUPT"));
+
+  const std::vector<EncodedHeader> one(1);
+  std::string headers = WriteHeaders(one);
+  ASSERT_TRUE(ReadHeaders(headers).ok()) << headers;
+  headers.replace(headers.find("\"value_type\":3"), 14, "\"value_type\":9");
+  EXPECT_THAT(ReadHeaders(headers).status(), FailsWith(kDataLoss, "STORE_CORRUPT"));
+}
+
 }  // namespace
 }  // namespace sparseagg
