@@ -1,5 +1,6 @@
 #include "service/rpc/grpc_server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -87,6 +88,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
                                                               ServerSecurity security) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (IsServed(listen)) return CannotListen(listen);
+  // Text that is not UTF-8 is refused; protobuf's line about it would be the caller's in our log.
+  google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const auto credentials = MakeServerCredentials(security.tls);

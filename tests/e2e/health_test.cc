@@ -4,6 +4,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <string>
 
@@ -121,6 +122,18 @@ TEST(ServerInfoTest, NamesBackendsOperatorsEncodingsAndLimits) {
   }
   EXPECT_EQ(rounds_max, 77);
   EXPECT_EQ(info.default_durability(), v1::DURABILITY_MEMORY);
+}
+
+TEST(LogTest, BadTextOfACallerWritesNothingIntoIt) {
+  testing::ServerProcess server;
+  RawCall call;
+  const RawAnswer answer =
+      call.Send(testing::NewChannel(server.address()), "/sparseagg.v1.AggregationService/GetRound",
+                std::string("\x0a\x03r/\xff", 5));
+  EXPECT_FALSE(answer.status.ok());
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_THAT(server.log(), ::testing::Not(HasSubstr("UTF-8")));
 }
 
 TEST(StartTest, AnUnknownBackendIsAnErrorThatNamesTheKnownOnes) {
