@@ -4,7 +4,7 @@ include(CheckLanguage)
 
 set(SPARSEAGG_CUDA AUTO CACHE STRING "Build the CUDA folder: AUTO (when nvcc is found), ON, OFF")
 set_property(CACHE SPARSEAGG_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(SPARSEAGG_SANITIZE "" CACHE STRING "Sanitizers: empty, address (with undefined), thread")
+set(SPARSEAGG_SANITIZE "" CACHE STRING "Sanitizers: empty, address (with undefined), thread, fuzzer (clang)")
 option(SPARSEAGG_TESTS "Build the tests" ON)
 option(SPARSEAGG_BENCH "Build the benchmarks" ON)
 option(SPARSEAGG_WERROR "Treat warnings as errors" ON)
@@ -31,7 +31,8 @@ target_include_directories(sparseagg_options INTERFACE $<BUILD_INTERFACE:${CMAKE
 # -Wno-restrict: false alarms of g++ 12 on assignments of short literals to std::string (GCC bug 105651).
 # The numerics contract forbids contraction of a*b+c (docs/numerics.md).
 target_compile_options(sparseagg_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-Wno-restrict;-ffp-contract=off>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-ffp-contract=off>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(SPARSEAGG_WERROR)
   target_compile_options(sparseagg_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
@@ -41,8 +42,11 @@ if(SPARSEAGG_SANITIZE STREQUAL "address")
       -Wno-maybe-uninitialized)
 elseif(SPARSEAGG_SANITIZE STREQUAL "thread")
   set(_sanitize -fsanitize=thread -fno-omit-frame-pointer)
+elseif(SPARSEAGG_SANITIZE STREQUAL "fuzzer")
+  # address and undefined, and what libFuzzer sees of the code; tests/fuzz links libFuzzer itself.
+  set(_sanitize -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer)
 elseif(SPARSEAGG_SANITIZE)
-  message(FATAL_ERROR "SPARSEAGG_SANITIZE is '${SPARSEAGG_SANITIZE}'; use address or thread")
+  message(FATAL_ERROR "SPARSEAGG_SANITIZE is '${SPARSEAGG_SANITIZE}'; use address, thread or fuzzer")
 endif()
 if(SPARSEAGG_SANITIZE)
   target_compile_options(sparseagg_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${_sanitize}>)

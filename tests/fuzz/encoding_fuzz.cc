@@ -1,0 +1,131 @@
+// Every encoding: bytes that claim to be a tensor are refused or decoded, never written out of
+// range, whatever their cut; what is encoded is decoded to the same entries.
+#include <vector>
+
+#include "sparse/encoding.h"
+#include "tests/fuzz/fuzz_input.h"
+
+namespace sparseagg::fuzz {
+namespace {
+
+constexpr uint64_t kDecodedBytesMax = uint64_t{1} << 20;
+
+TensorSpec TakeSpec(FuzzInput& input) {
+  TensorSpec spec;
+  spec.name = "t";
+  spec.value_type = kAllValueTypes[input.Below(std::size(kAllValueTypes))];
+  const size_t rank = 1 + input.Below(4);
+  for (size_t d = 0; d < rank; ++d) spec.dense_shape.push_back(1 + input.Take<uint16_t>() % 300);
+  spec.sparse_dim = static_cast<uint32_t>(input.Below(rank + 1));
+  return spec;
+}
+
+EncodedHeader HeaderFor(const TensorSpec& spec, const Encoding& encoding, FuzzInput& input) {
+  EncodedHeader header;
+  header.name = spec.name;
+  header.encoding = encoding.name;
+  header.value_type = spec.value_type;
+  header.dense_shape = spec.dense_shape;
+  header.sparse_dim = spec.sparse_dim;
+  header.index_type = input.Below(2) == 0 ? IndexType::kI64 : IndexType::kI32;
+  return header;
+}
+
+std::vector<std::string_view> Cut(std::string_view bytes, size_t piece) {
+  std::vector<std::string_view> pieces;
+  for (size_t at = 0; at < bytes.size(); at += piece) pieces.push_back(bytes.substr(at, piece));
+  return pieces;
+}
+
+struct Entries {
+  std::vector<uint64_t> rows;
+  std::vector<std::byte> values;
+  bool operator==(const Entries&) const = default;
+};
+
+// Memory of exactly the size that the decoder may write: sanitizers see one byte more.
+absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const TensorSpec& spec,
+                    std::string_view indices, std::string_view values, size_t piece, Entries& out) {
+  const TensorLayout layout = MakeLayout(spec).value();
+  out.rows.assign(header.nnz, ~uint64_t{0});
+  out.values.assign(header.nnz * layout.row_bytes(), std::byte{0xA5});
+  const auto index_pieces = Cut(indices, piece);
+  const auto value_pieces = Cut(values, piece);
+  return encoding.decode(header, spec, index_pieces, value_pieces,
+                         {layout, header.nnz, out.rows.data(), out.values.data()});
+}
+
+void RoundTrip(const Encoding& encoding, EncodedHeader header, const TensorSpec& spec,
+               const Entries& entries) {
+  const TensorLayout layout = MakeLayout(spec).value();
+  std::string indices;
+  std::string values;
+  const absl::Status encoded =
+      encoding.encode({layout, entries.rows.size(), entries.rows.data(), entries.values.data()},
+                      header, indices, values);
+  Require(encoded.ok(), "valid entries cannot be encoded");
+  Require(header.indices_bytes == indices.size() && header.values_bytes == values.size(),
+          "the encoder states other sizes than it made");
+  Require(InspectTensor(header, spec).ok(), "the encoder's own header is refused");
+  Entries decoded;
+  Require(Decode(encoding, header, spec, indices, values, 7, decoded).ok(),
+          "the encoder's own bytes are refused");
+  Require(decoded == entries, "decode(encode(x)) is not x");
+}
+
+void DecodeHostile(const Encoding& encoding, const TensorSpec& spec, FuzzInput& input) {
+  EncodedHeader header = HeaderFor(spec, encoding, input);
+  header.nnz = input.Below(4) == 0 ? input.Take<uint64_t>() : input.Take<uint16_t>();
+  const size_t piece = 1 + input.Below(16);
+  const std::string_view indices = input.Bytes(input.Take<uint16_t>());
+  const std::string_view values = input.Rest();
+  header.indices_bytes = indices.size();
+  header.values_bytes = values.size();
+  if (!InspectTensor(header, spec).ok()) return;
+  const TensorLayout layout = MakeLayout(spec).value();
+  if (header.nnz > kDecodedBytesMax / layout.row_bytes()) return;
+  Entries entries;
+  const absl::Status decoded = Decode(encoding, header, spec, indices, values, piece, entries);
+  Entries whole;
+  const absl::Status decoded_whole =
+      Decode(encoding, header, spec, indices, values, kDecodedBytesMax, whole);
+  Require(decoded == decoded_whole, "the cut of the bytes decides whether they are accepted");
+  if (!decoded.ok()) return;
+  Require(entries == whole, "the cut of the bytes changes the entries");
+  for (const uint64_t row : entries.rows) Require(row < layout.num_rows, "a row out of range");
+  RoundTrip(encoding, header, spec, entries);
+}
+
+void EncodeValid(const Encoding& encoding, const TensorSpec& spec, FuzzInput& input) {
+  const TensorLayout layout = MakeLayout(spec).value();
+  const EncodedHeader header = HeaderFor(spec, encoding, input);
+  Entries entries;
+  const size_t most = spec.sparse_dim == 0 ? 1 : 64;
+  while (input.left() >= 4 && entries.rows.size() < most) {
+    if ((entries.rows.size() + 1) * layout.row_bytes() > kDecodedBytesMax) break;
+    entries.rows.push_back(input.Take<uint32_t>() % layout.num_rows);
+    const std::string_view bytes = input.Bytes(layout.row_bytes());
+    const size_t before = entries.values.size();
+    entries.values.resize(before + layout.row_bytes());
+    if (!bytes.empty()) std::memcpy(entries.values.data() + before, bytes.data(), bytes.size());
+  }
+  RoundTrip(encoding, header, spec, entries);
+}
+
+}  // namespace
+}  // namespace sparseagg::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sparseagg;
+  fuzz::FuzzInput input(data, size);
+  const Encoding& encoding = AllEncodings()[input.Below(AllEncodings().size())];
+  const bool hostile = input.Below(2) == 0;
+  const TensorSpec spec = fuzz::TakeSpec(input);
+  if (!MakeLayout(spec).ok()) return 0;
+  if (hostile) {
+    fuzz::DecodeHostile(encoding, spec, input);
+  } else {
+    fuzz::EncodeValid(encoding, spec, input);
+  }
+  return 0;
+}
