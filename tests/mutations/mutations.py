@@ -1,0 +1,245 @@
+"""Bugs that a checker must catch: the code with the bug in it, and the test that has to fail then.
+
+A bug is one or more edits; each text stands exactly once in its file, which a test of the default suite checks. A checker
+that lets its bug live is worth nothing: `./dev mutations` puts every bug in and runs its checker.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Checker:
+    """A program of the build, and how it is run."""
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """A bug: `edits` are (file, text, replacement)."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    checker: Checker
+
+
+def fuzz(target: str) -> Checker:
+    """A fuzz target over its corpus and mutations of it."""
+    return Checker(f"fuzz_{target}", (f"tests/fuzz/corpus/{target}",), (("SPARSEAGG_FUZZ_RUNS", "50000"),))
+
+
+POWER_CUT = Checker("power_cut_test")
+FAILPOINTS = Checker("failpoint_test")
+INTERLEAVINGS = Checker("failpoints_interleaving_test")
+SIMULATION = Checker("sim_sim_test", environment=(("SPARSEAGG_SIM_SEEDS", "2000"),))
+STORE = Checker("service_store_store_test")
+DURABLE_STORE = Checker("service_store_durable_store_test")
+UPLOAD = Checker("service_engine_upload_test")
+SUBMIT = Checker("service_engine_submit_test")
+CONFORMANCE = Checker("conformance_conformance_test")
+
+DURABLE = "service/store/durable_store.cc"
+TABLES = "service/store/tables.cc"
+FILES = "service/store/payload_files.cc"
+ROUND = "service/engine/round.cc"
+ENGINE = "service/engine/engine.cc"
+
+MUTATIONS = (
+    # --- What is on the disk when an update is acknowledged ---
+    Mutation(
+        "acknowledged before the COMMIT",
+        (
+            (
+                TABLES,
+                'SPARSEAGG_RETURN_IF_ERROR(database_.Run("BEGIN IMMEDIATE"));',
+                'database_.Run("COMMIT").IgnoreError(); SPARSEAGG_RETURN_IF_ERROR(database_.Run("BEGIN IMMEDIATE"));',
+            ),
+            (TABLES, 'if (status.ok()) status = database_.Run("COMMIT");', ""),
+        ),
+        FAILPOINTS,
+    ),
+    Mutation(
+        "synchronous=NORMAL",
+        (("service/store/database.cc", "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL"),),
+        POWER_CUT,
+    ),
+    Mutation(
+        "payloads are not synced",
+        ((FILES, "if (fdatasync(fd) != 0) return Refusal(path, errno);", ""),),
+        POWER_CUT,
+    ),
+    Mutation(
+        "the names of payloads are not synced",
+        ((FILES, "if (fsync(fd_) != 0) EndProcess(folder_, std::strerror(errno));", ""),),
+        POWER_CUT,
+    ),
+    Mutation(
+        "no checkpoint at the start",
+        ((DURABLE, "SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());\n  files_->Sync();", "files_->Sync();"),),
+        POWER_CUT,
+    ),
+    Mutation(
+        "a failed transaction is not rolled back",
+        ((TABLES, "database_.Rollback();\n    return status;", "return status;"),),
+        FAILPOINTS,
+    ),
+    # --- Counted once ---
+    Mutation(
+        "neither a look at the books nor a unique key when a group is committed",
+        (
+            (DURABLE, "if (AnswerFrom(round->books, *put)) continue;\n    if (!con", "if (!con"),
+            (TABLES, "CREATE UNIQUE INDEX contributors", "CREATE INDEX contributors"),
+        ),
+        STORE,
+    ),
+    Mutation(
+        "a resend is folded in again",
+        ((ROUND, "if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);", ""),),
+        SIMULATION,
+    ),
+    Mutation(
+        "the digest of a resend is not compared",
+        (("service/store/books.cc", "if (stored.digest != record.digest) {", "if (false) {"),),
+        SIMULATION,
+    ),
+    Mutation(
+        "the update_id of a resend is not compared",
+        (("service/store/books.cc", "if (stored.update_id != record.update_id) {", "if (false) {"),),
+        SIMULATION,
+    ),
+    Mutation(
+        "the cut is not atomic: a seal passes an update that is being counted",
+        (
+            (
+                ROUND,
+                "std::shared_lock gate(gate_);\n  {\n    std::lock_guard lock(mutex_);\n"
+                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
+                "  SPARSEAGG_ASSIGN_OR_RETURN(const PutResult put,",
+                "CommitGate mine;\n  std::shared_lock gate(mine);\n  {\n    std::lock_guard lock(mutex_);\n"
+                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
+                "  SPARSEAGG_ASSIGN_OR_RETURN(const PutResult put,",
+            ),
+        ),
+        INTERLEAVINGS,
+    ),
+    # --- After a crash ---
+    Mutation(
+        "a sealed round is forgotten by the recovery",
+        (
+            (
+                ENGINE,
+                "for (const RoundRecord& record : store_.Rounds()) {",
+                "for (const RoundRecord& record : store_.Rounds()) {\n"
+                "    if (record.phase == RoundPhase::kClosed) continue;",
+            ),
+        ),
+        FAILPOINTS,
+    ),
+    Mutation(
+        "what a crash kept from being erased stays",
+        ((DURABLE, "if (round.record.damage.empty()) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));", ""),),
+        FAILPOINTS,
+    ),
+    Mutation(
+        "files that no row names stay",
+        ((DURABLE, "if (!std::binary_search(named.begin(), named.end(), file)) files_->Delete(file);", ""),),
+        FAILPOINTS,
+    ),
+    Mutation(
+        "a full disk in the middle of an abort is an error of the abort",
+        (
+            (
+                DURABLE,
+                "return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;",
+                "return erased;",
+            ),
+        ),
+        SIMULATION,
+    ),
+    # --- Damage is found ---
+    Mutation(
+        "the checksum of a payload is not compared",
+        (
+            (
+                TABLES,
+                "if (payload.size() != bytes ||\n"
+                "        ContentChecksum(row.integer(6), headers, bytes, file, Crc32c(payload)) != row.integer(11)) {",
+                "if (payload.size() != bytes) {",
+            ),
+        ),
+        fuzz("store_rows"),
+    ),
+    Mutation(
+        "the checksum of an update's row is not compared",
+        ((TABLES, "if (ChecksumOf(round, update) != row.integer(5)) return Damaged(NameOf(update));", ""),),
+        fuzz("store_rows"),
+    ),
+    Mutation(
+        "a missing update is not noticed",
+        ((DURABLE, "gapless &= update.sequence", "gapless |= update.sequence"),),
+        DURABLE_STORE,
+    ),
+    # --- Retention and memory ---
+    Mutation(
+        "rounds are deleted after half of their retention",
+        ((ENGINE, "now - since >= retention)", "now - since >= retention / 2)"),),
+        SIMULATION,
+    ),
+    Mutation(
+        "the memory of an update is not given back",
+        (("service/engine/admission.cc", "if (admission_ != nullptr) admission_->GiveBack(bytes_);", ""),),
+        SUBMIT,
+    ),
+    Mutation(
+        "watchers are not told of a deletion",
+        ((ENGINE, "round->NotifyDeleted();", ""),),
+        SIMULATION,
+    ),
+    # --- What comes from outside ---
+    Mutation(
+        "a chunk may leave a gap of one byte",
+        (("service/engine/upload.cc", "if (offset != committed_) return", "if (offset > committed_ + 1) return"),),
+        SIMULATION,
+    ),
+    Mutation(
+        "an index may be as large as its dimension",
+        (
+            (
+                "sparse/encodings/coo_raw.cc",
+                "if (index < 0 || index >= header.dense_shape[d]) {",
+                "if (index < 0 || index > header.dense_shape[d]) {",
+            ),
+        ),
+        fuzz("encoding"),
+    ),
+    Mutation(
+        "the length of a stored tensor is not checked",
+        (
+            (
+                "service/engine/stored.cc",
+                'if (nnz > bytes.size() / (sizeof(uint64_t) + row_bytes)) return Damaged("result");',
+                "",
+            ),
+        ),
+        fuzz("stored_result"),
+    ),
+    Mutation(
+        "an array may be shorter than its shape",
+        (
+            (
+                "client/io/npy.cc",
+                "if (!bytes.has_value() || *bytes != file.size() - array.data_begin) {",
+                "if (!bytes.has_value()) {",
+            ),
+        ),
+        fuzz("npy"),
+    ),
+    # --- Sums ---
+    Mutation(
+        "a weight of negative zero counts as the rest of a row",
+        (("cpu/cpu_backend.cc", "std::fabs(weight)", "weight"),),
+        CONFORMANCE,
+    ),
+)
