@@ -27,7 +27,9 @@ class Mutation:
 
 def fuzz(target: str) -> Checker:
     """A fuzz target over its corpus and mutations of it."""
-    return Checker(f"fuzz_{target}", (f"tests/fuzz/corpus/{target}",), (("SPARSEAGG_FUZZ_RUNS", "50000"),))
+    return Checker(
+        f"fuzz_{target}", (f"tests/fuzz/corpus/{target}",), (("SPARSEAGG_FUZZ_RUNS", "50000"),)
+    )
 
 
 POWER_CUT = Checker("power_cut_test")
@@ -77,7 +79,13 @@ MUTATIONS = (
     ),
     Mutation(
         "no checkpoint at the start",
-        ((DURABLE, "SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());\n  files_->Sync();", "files_->Sync();"),),
+        (
+            (
+                DURABLE,
+                "SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());\n  files_->Sync();",
+                "files_->Sync();",
+            ),
+        ),
         POWER_CUT,
     ),
     Mutation(
@@ -96,7 +104,13 @@ MUTATIONS = (
     ),
     Mutation(
         "a resend is folded in again",
-        ((ROUND, "if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);", ""),),
+        (
+            (
+                ROUND,
+                "if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);",
+                "",
+            ),
+        ),
         SIMULATION,
     ),
     Mutation(
@@ -106,7 +120,13 @@ MUTATIONS = (
     ),
     Mutation(
         "the update_id of a resend is not compared",
-        (("service/store/books.cc", "if (stored.update_id != record.update_id) {", "if (false) {"),),
+        (
+            (
+                "service/store/books.cc",
+                "if (stored.update_id != record.update_id) {",
+                "if (false) {",
+            ),
+        ),
         SIMULATION,
     ),
     Mutation(
@@ -139,12 +159,24 @@ MUTATIONS = (
     ),
     Mutation(
         "what a crash kept from being erased stays",
-        ((DURABLE, "if (round.record.damage.empty()) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));", ""),),
+        (
+            (
+                DURABLE,
+                "if (round.record.damage.empty()) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));",
+                "",
+            ),
+        ),
         FAILPOINTS,
     ),
     Mutation(
         "files that no row names stay",
-        ((DURABLE, "if (!std::binary_search(named.begin(), named.end(), file)) files_->Delete(file);", ""),),
+        (
+            (
+                DURABLE,
+                "if (!std::binary_search(named.begin(), named.end(), file)) files_->Delete(file);",
+                "",
+            ),
+        ),
         FAILPOINTS,
     ),
     Mutation(
@@ -173,7 +205,13 @@ MUTATIONS = (
     ),
     Mutation(
         "the checksum of an update's row is not compared",
-        ((TABLES, "if (ChecksumOf(round, update) != row.integer(5)) return Damaged(NameOf(update));", ""),),
+        (
+            (
+                TABLES,
+                "if (ChecksumOf(round, update) != row.integer(5)) return Damaged(NameOf(update));",
+                "",
+            ),
+        ),
         fuzz("store_rows"),
     ),
     Mutation(
@@ -189,7 +227,13 @@ MUTATIONS = (
     ),
     Mutation(
         "the memory of an update is not given back",
-        (("service/engine/admission.cc", "if (admission_ != nullptr) admission_->GiveBack(bytes_);", ""),),
+        (
+            (
+                "service/engine/admission.cc",
+                "if (admission_ != nullptr) admission_->GiveBack(bytes_);",
+                "",
+            ),
+        ),
         SUBMIT,
     ),
     Mutation(
@@ -200,7 +244,13 @@ MUTATIONS = (
     # --- What comes from outside ---
     Mutation(
         "a chunk may leave a gap of one byte",
-        (("service/engine/upload.cc", "if (offset != committed_) return", "if (offset > committed_ + 1) return"),),
+        (
+            (
+                "service/engine/upload.cc",
+                "if (offset != committed_) return",
+                "if (offset > committed_ + 1) return",
+            ),
+        ),
         SIMULATION,
     ),
     Mutation(

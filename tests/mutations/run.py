@@ -29,7 +29,9 @@ def texts_that_are_gone() -> list[str]:
         for file, text, _ in mutation.edits:
             count = (ROOT / file).read_text().count(text)
             if count != 1:
-                problems.append(f'"{mutation.name}": this text stands {count} times in {file}, not once:\n{text}')
+                problems.append(
+                    f'"{mutation.name}": this text stands {count} times in {file}, not once:\n{text}'
+                )
     return problems
 
 
@@ -43,7 +45,11 @@ def copy_tree() -> None:
         text=True,
     ).stdout.split("\0")
     wanted = {name for name in listed if name and (ROOT / name).is_file()}
-    for path in [path for path in COPY.rglob("*") if path.is_file() and "build" not in path.relative_to(COPY).parts]:
+    for path in [
+        path
+        for path in COPY.rglob("*")
+        if path.is_file() and "build" not in path.relative_to(COPY).parts
+    ]:
         if str(path.relative_to(COPY)) not in wanted:
             path.unlink()
     for name in wanted:
@@ -61,7 +67,11 @@ def copy_tree() -> None:
 
 def build(targets: list[str]) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["cmake", "--build", "build/dev", "--target", *targets], cwd=COPY, capture_output=True, text=True, check=False
+        ["cmake", "--build", "build/dev", "--target", *targets],
+        cwd=COPY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -83,7 +93,9 @@ def verdict_of(checker: Checker) -> str:
         return f"caught: still running after {SECONDS_MAX} s"
     if run.returncode == 0:
         return "SURVIVED"
-    failed = re.findall(r"\[  FAILED  \] (\S+) \(", run.stdout) + re.findall(r"fuzz target: (.*)", run.stderr)
+    failed = re.findall(r"\[  FAILED  \] (\S+) \(", run.stdout) + re.findall(
+        r"fuzz target: (.*)", run.stderr
+    )
     return "caught: " + (failed[0] if failed else f"ended with {run.returncode}")
 
 
@@ -103,9 +115,13 @@ def try_mutation(mutation: Mutation) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", metavar="REGEX", help="bugs whose name matches")
-    parser.add_argument("--texts", action="store_true", help="only look whether the texts are there")
+    parser.add_argument(
+        "--texts", action="store_true", help="only look whether the texts are there"
+    )
     options = parser.parse_args()
 
     problems = texts_that_are_gone()
@@ -129,7 +145,10 @@ def main() -> int:
         verdict = try_mutation(mutation)
         not_caught += not verdict.startswith("caught")
         took = time.monotonic() - start
-        print(f"| {mutation.name} | {mutation.checker.target} | {verdict} | {took:.0f} s |", flush=True)
+        print(
+            f"| {mutation.name} | {mutation.checker.target} | {verdict} | {took:.0f} s |",
+            flush=True,
+        )
     print(f"{len(chosen) - not_caught} of {len(chosen)} bugs were caught")
     return 1 if not_caught else 0
 

@@ -166,8 +166,8 @@ TEST_F(DurableStoreTest, KeepsAnAbortedRoundWithoutItsUpdates) {
   EXPECT_FALSE(store_->Find("rounds/r", "a").has_value());
 }
 
-// An abort that was answered with an error, and half done, left a round that was open for the engine
-// and closed for the store.
+// An abort that was answered with an error, and half done, left a round that was open for the
+// engine and closed for the store.
 TEST_F(DurableStoreTest, AbortsARoundWhoseUpdatesTheFullDiskKeeps) {
   OpenRound();
   ASSERT_TRUE(Put("a", 10).ok());
@@ -175,11 +175,13 @@ TEST_F(DurableStoreTest, AbortsARoundWhoseUpdatesTheFullDiskKeeps) {
   int transactions = 0;
   bool full = true;
   store_.reset();
-  store_ = *OpenDurableStore(
-      {.directory = folder_.path(), .free_bytes_min = 0, .failpoints = {[&](Failpoint point) {
-         const bool begins = point == Failpoint::kTransactionBegun;
-         return begins && ++transactions > 1 && full ? StoreFull() : absl::OkStatus();
-       }}});
+  store_ = *OpenDurableStore({.directory = folder_.path(),
+                              .free_bytes_min = 0,
+                              .failpoints = {[&](Failpoint point) {
+                                const bool begins = point == Failpoint::kTransactionBegun;
+                                return begins && ++transactions > 1 && full ? StoreFull()
+                                                                            : absl::OkStatus();
+                              }}});
   ASSERT_TRUE(store_->AbortRound("rounds/r", "why").ok());
   EXPECT_EQ(store_->Rounds()[0].phase, RoundPhase::kAborted);
   EXPECT_EQ(ErrorReason(Put("late", 10).status()), "ROUND_NOT_OPEN");
