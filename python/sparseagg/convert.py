@@ -19,7 +19,7 @@ _ROOT = "tensor"  # name of a tensor that stands alone
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
     """`value` as a SparseTensor or a dense one, without a copy where the layouts agree.
 
-    value: SparseTensor; a tuple (indices, values, dense_shape); a scipy sparse matrix or array of any format; a torch
+    value: SparseTensor; a tuple (indices, values, dense_shape), or a dictionary of these three; a scipy sparse matrix or array of any format; a torch
         sparse tensor; tf.SparseTensor or tf.IndexedSlices; a JAX BCOO or BCSR; or anything that numpy can turn into an
         array, which is then dense.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
@@ -103,7 +103,9 @@ def specs_of(
 def _is_node(tree: Any) -> bool:
     if isinstance(tree, list):
         return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree)
-    return isinstance(tree, Mapping) and not is_tensor(tree)
+    if isinstance(tree, Mapping):
+        return not (is_tensor(tree) or set(tree) == {"indices", "values", "dense_shape"})
+    return False
 
 
 def _children(tree: Any) -> list[tuple[Any, Any]]:

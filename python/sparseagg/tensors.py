@@ -134,6 +134,12 @@ class SparseTensor:
         """Unpacks as a triple: `indices, values, dense_shape = tensor`."""
         return iter((self.indices, self.values, self.dense_shape))
 
+    def to_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """`{"indices", "values", "dense_shape"}` as arrays, for systems that only carry dictionaries of arrays. Such a
+        dictionary is taken wherever a tensor is."""
+        shape = np.array(self.dense_shape, np.int64)
+        return {"indices": self.indices, "values": self.values, "dense_shape": shape}
+
     def to_dense(self) -> np.ndarray[Any, Any]:
         """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in.
 

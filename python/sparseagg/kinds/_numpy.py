@@ -1,10 +1,12 @@
-"""SparseTensor, the triple (indices, values, dense_shape), and dense arrays of numpy or of what converts to them.
+"""SparseTensor, the triple (indices, values, dense_shape), the same as a dictionary, and dense arrays of numpy or of what
+converts to them.
 
 A triple comes back as a SparseTensor, which unpacks as one: `indices, values, dense_shape = result`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,17 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
         return value
     if isinstance(value, tuple) and len(value) == 3:
         return SparseTensor(*value, value_type=value_type)
+    if isinstance(value, Mapping):
+        parts = (value["indices"], value["values"], value["dense_shape"])
+        return SparseTensor(*parts, value_type=value_type)
     return DenseValues(value, value_type)
 
 
 def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
     if isinstance(tensor, SparseTensor):
+        if isinstance(like, Mapping):
+            return tensor.to_dict()
         sparse = isinstance(like, (SparseTensor, tuple))
         return tensor if sparse else to_numpy(tensor.to_dense(), like)
     return to_numpy(tensor, like)

@@ -1,0 +1,283 @@
+"""Flower: federated averaging through a sparseagg server. Import it where flwr is installed (1.23 or newer).
+
+    ServerApp:  strategy = SparseFedAvg("host:50061", sparse=["emb.weight"], fraction_train=0.5)    instead of FedAvg(...)
+    ClientApp:  app = ClientApp(mods=[SparseUpload()])
+
+The client's training function stays as it is: it gets all arrays and returns all arrays. For the tables named in
+`sparse`, the mod takes the rows that changed; these and the dense arrays go straight to the server, and a receipt takes
+their place in the reply. The result is FedAvg's: for a table, arrays + weighted mean of the changes, which is the
+weighted mean of the changed tables.
+
+    configure_train   opens a round; a ConfigRecord "sparseagg" tells clients which and what is sparse
+    SparseUpload      trains, uploads, replies with metrics and a receipt
+    aggregate_train   seals the round, fetches the aggregate, adds the changes to the arrays of the round
+
+With `direct=False` the arrays travel in Flower's messages (indices, values and dense_shape of each table as three
+arrays) and the strategy submits them: for clients that cannot reach the sparseagg server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
+from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
+
+from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.convert import as_tensor, flatten
+from sparseagg.errors import InvalidUpdateError, SparseAggError
+from sparseagg.round import Round, Update
+from sparseagg.sparsify import changed_rows
+from sparseagg.tensors import SparseTensor, TensorSpec, value_type_of
+
+_LOG = logging.getLogger("flwr")
+_KEY = "sparseagg"  # of our ConfigRecord in messages and replies
+_PARTS = ("indices", "values", "dense_shape")
+
+
+class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where types are checked
+    """FedAvg whose arrays are averaged by a sparseagg server, exactly and independent of the order of replies.
+
+    target: address of the sparseagg server; client_target: the one that clients use, when it differs.
+    sparse: names of the tables `[rows, ...]` of which clients change only some rows.
+    op: for the tables: "weighted_mean", FedAvg's, or "mean_of_contributors", which averages a row over the clients that
+        changed it. Dense arrays are always averaged over all.
+    direct: clients upload straight to the server (they need the mod SparseUpload); otherwise the arrays come with the
+        replies, as sparse records or whole.
+    durability: of the rounds, see `Client.create_round`.
+    client_options: for `sparseagg.Client`: timeout, credentials, ...
+    Everything else is FedAvg's. `weighted_by_key` gives the weight; metrics are aggregated by FedAvg.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        sparse: Sequence[str] = (),
+        op: str = "weighted_mean",
+        direct: bool = True,
+        client_target: str | None = None,
+        durability: str | None = None,
+        client_options: Mapping[str, Any] | None = None,
+        **fedavg: Any,
+    ) -> None:
+        super().__init__(**fedavg)
+        self._client = Client(target, **(client_options or {}))
+        self._client_target = client_target or target
+        self._sparse = tuple(sparse)
+        self._op = op
+        self._direct = direct
+        self._durability = durability
+        self._arrays = ArrayRecord()
+        self._round: Round | None = None
+        self.bytes_received: dict[int, int] = {}  # by the sparseagg server, for each round
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any
+    ) -> Iterable[Message]:
+        """FedAvg's messages, which also name the round that takes the updates."""
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        if not messages:
+            return messages
+        self._arrays = arrays
+        self._round = self._client.create_round(self._specs(arrays), durability=self._durability)
+        order = ConfigRecord(
+            {
+                "target": self._client_target,
+                "round": self._round.name,
+                "sparse": list(self._sparse),
+                "direct": self._direct,
+                "arrays-key": self.arrayrecord_key,
+                "weight-key": self.weighted_by_key,
+            }
+        )
+        for message in messages:
+            message.content[_KEY] = order
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, Any]:
+        """The averaged arrays and metrics, as FedAvg's."""
+        valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
+        round, self._round = self._round, None
+        if round is None:
+            return None, None
+        if not valid:
+            round.abort()
+            return None, None
+        contents = [message.content for message in valid]
+        validate_message_reply_consistency(contents, self.weighted_by_key, check_arrayrecord=False)
+        self._submit(round, valid)
+        self.bytes_received[server_round] = round.info().bytes_received
+        round.seal()
+        result = round.result()
+        counted = result.manifest.contributors
+        if counted != len(valid):
+            _LOG.warning("%s counts %d updates, %d replies came", round.name, counted, len(valid))
+        round.delete()
+        return self._apply(result), self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+
+    def _specs(self, arrays: ArrayRecord) -> list[TensorSpec]:
+        missing = set(self._sparse) - set(arrays)
+        if missing:
+            raise ValueError(f"sparse names {sorted(missing)}; the arrays are {list(arrays)}")
+        return [
+            TensorSpec(
+                name,
+                tuple(array.shape) or (1,),
+                _averaged_type(array),
+                sparse_dim=1 if name in self._sparse else 0,
+                op=self._op if name in self._sparse else "weighted_mean",
+            )
+            for name, array in arrays.items()
+        ]
+
+    def _submit(self, round: Round, replies: Sequence[Message]) -> None:
+        """Submits what came with the replies; receipts of direct uploads are checked."""
+        updates = []
+        for reply in replies:
+            receipt = reply.content.config_records.get(_KEY, {})
+            if "update-id" in receipt:
+                if receipt["round"] != round.name:
+                    raise InvalidUpdateError(
+                        f"node {reply.metadata.src_node_id} uploaded to {receipt['round']}, this is {round.name}"
+                    )
+                continue
+            record = _only(reply.content.array_records, "ArrayRecord")
+            weight = _only(reply.content.metric_records, "MetricRecord")[self.weighted_by_key]
+            tensors = _update_of(record, self._arrays, self._sparse)
+            updates.append(
+                Update(tensors, str(reply.metadata.src_node_id), weight, _id_of(reply.metadata))
+            )
+        round.submit_many(updates)
+
+    def _apply(self, result: Mapping[str, Any]) -> ArrayRecord:
+        averaged = {}
+        for name, array in self._arrays.items():
+            tensor = result[name]
+            if isinstance(tensor, SparseTensor):
+                table = np.array(array.numpy())
+                table[tensor.indices[:, 0]] += tensor.values
+                averaged[name] = Array(table)
+            else:
+                averaged[name] = Array(tensor.reshape(array.shape))
+        return ArrayRecord(averaged)
+
+
+class SparseUpload:
+    """The mod for ClientApp(mods=[SparseUpload()]): uploads the trained arrays to the server that the strategy names.
+
+    target: another address of the server than the strategy gives. client_options: for `sparseagg.Client`.
+
+    Messages of other strategies pass unchanged. An update that the server refuses raises, which Flower reports to the
+    ServerApp as the failure of this client.
+    """
+
+    def __init__(self, target: str | None = None, **client_options: Any) -> None:
+        self._target = target
+        self._client_options = client_options
+
+    def __call__(self, message: Message, context: Any, call_next: Any) -> Message:
+        """Trains, uploads, and replies with a receipt in place of the arrays."""
+        order = message.content.config_records.get(_KEY) if message.has_content() else None
+        if order is None or message.metadata.message_type != MessageType.TRAIN:
+            return call_next(message, context)
+        # Arrays are bytes that nobody changes, so keeping them costs nothing while the client trains.
+        before = {name: message.content[order["arrays-key"]][name] for name in order["sparse"]}
+        reply = call_next(message, context)
+        if reply.has_error():
+            return reply
+        key = _only_key(reply.content.array_records, "ArrayRecord")
+        weight = _only(reply.content.metric_records, "MetricRecord")[order["weight-key"]]
+        tensors = _update_of(reply.content[key], before, order["sparse"])
+        if not order["direct"]:
+            reply.content[key] = sparse_record(tensors)
+            return reply
+        with Client(self._target or order["target"], **self._client_options) as client:
+            receipt = client.round(order["round"]).submit(
+                tensors,
+                contributor=str(message.metadata.dst_node_id),
+                weight=weight,
+                update_id=_id_of(message.metadata),
+            )
+        del reply.content[key]
+        reply.content[_KEY] = ConfigRecord(
+            {
+                "round": receipt.round,
+                "update-id": receipt.update_id,
+                "digest": receipt.digest,
+                "durability": receipt.durability,
+            }
+        )
+        return reply
+
+
+def sparse_record(tensors: Any) -> ArrayRecord:
+    """Tensors as an ArrayRecord: a sparse one as the three arrays NAME/indices, NAME/values, NAME/dense_shape.
+
+    tensors: nested mappings of whatever `as_tensor` takes; bfloat16 travels as uint16 bit patterns.
+    """
+    arrays = {}
+    for name, value in flatten(tensors).items():
+        tensor = as_tensor(value)
+        if isinstance(tensor, SparseTensor):
+            # The shape is an array of its own, because Flower's shapes are int32.
+            for part, array in zip(_PARTS, (tensor.indices, tensor.values, tensor.dense_shape)):
+                arrays[f"{name}/{part}"] = Array(np.asarray(array))
+        else:
+            arrays[name] = Array(tensor.values)
+    return ArrayRecord(arrays)
+
+
+def tensors_of(record: ArrayRecord) -> dict[str, Any]:
+    """The tensors by name of a record that `sparse_record` made: SparseTensor, or numpy array where it is dense."""
+    tensors: dict[str, Any] = {}
+    for name, array in record.items():
+        table, _, part = name.rpartition("/")
+        if table and all(f"{table}/{other}" in record for other in _PARTS) and part in _PARTS:
+            if part == _PARTS[0]:
+                indices, values, shape = (record[f"{table}/{other}"].numpy() for other in _PARTS)
+                tensors[table] = SparseTensor(indices, values, shape)
+        else:
+            tensors[name] = array.numpy()
+    return tensors
+
+
+def _update_of(
+    record: ArrayRecord, before: Mapping[str, Array], sparse: Sequence[str]
+) -> dict[str, Any]:
+    """A client's arrays as the update for a round: changes of the tables, values of the dense arrays."""
+    tensors = tensors_of(record)
+    for name in sparse:
+        if name in tensors and not isinstance(tensors[name], SparseTensor):
+            tensors[name] = changed_rows(tensors[name], before[name].numpy())
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, SparseTensor) and tensor.dtype.kind in "iub":
+            tensors[name] = tensor.astype(np.float64)
+    return tensors
+
+
+def _averaged_type(array: Array) -> str:
+    """The value type of an array's average: numbers that are counted, too, are averaged as FedAvg does, in float64."""
+    dtype = np.dtype(array.dtype)
+    return "f64" if dtype.kind in "iub" else value_type_of(dtype)
+
+
+def _id_of(metadata: Any) -> str:
+    """The id of an update: that of the message that asked for it, so that a repetition is recognised."""
+    return str(metadata.reply_to_message_id or metadata.message_id)[:64]
+
+
+def _only_key(records: Mapping[str, Any], what: str) -> str:
+    if len(records) != 1:
+        raise SparseAggError(f"a reply has {len(records)} {what}s; it must have one")
+    return str(next(iter(records)))
+
+
+def _only(records: Mapping[str, Any], what: str) -> Any:
+    return records[_only_key(records, what)]

@@ -1,0 +1,187 @@
+"""NVFlare: a ModelAggregator that hands each result to a sparseagg server as it arrives. Import it where nvflare is.
+
+    recipe = FedAvgRecipe(..., aggregator=SparseAggregator("host:50061"), aggregator_data_kind=DataKind.WEIGHT_DIFF)
+
+A client returns FLModel(params_type=DIFF, params={...}, meta={NUM_STEPS_CURRENT_ROUND: n}) in which a table's change is
+a dictionary of arrays, because NVFlare's transport takes no sparse tensors:
+
+    params = {"emb.weight": changed_rows(after, before).to_dict(), "bias": after_bias - before_bias}
+
+With dense params only, FULL or DIFF, it averages as NVFlare's own aggregation does.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from nvflare.apis.dxo import MetaKey
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
+
+from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.convert import as_tensor, specs_of
+from sparseagg.errors import InvalidUpdateError
+from sparseagg.round import Round
+from sparseagg.tensors import SparseTensor
+
+
+class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be absent where types are checked
+    """Weighted means by a sparseagg server: exact, and the same in whatever order results arrive.
+
+    target: address of the sparseagg server.
+    op: for sparse tensors: "weighted_mean" (absent rows count as unchanged), or "mean_of_contributors". Dense ones are
+        always averaged over all.
+    durability: of the rounds, see `Client.create_round`.
+    client_options: for `sparseagg.Client`: timeout, credentials, ...
+
+    The first result of a round tells which tensors there are. The memory of the server process does not grow with the
+    number of clients. The aggregate is dense, because NVFlare adds it to the global model.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        op: str = "weighted_mean",
+        durability: str | None = None,
+        client_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        # NVFlare copies and serialises its components before it runs them: only plain attributes, and no connection yet.
+        self.target = target
+        self.op = op
+        self.durability = durability
+        self.client_options = client_options
+
+    def accept_model(self, model: FLModel) -> None:
+        """Submits one result. Raises InvalidUpdateError (with tensor and position) when it cannot be aggregated."""
+        state = self._state()
+        params = {name: _materialized(value) for name, value in model.params.items()}
+        weight = _weight_of(model)
+        with state.lock:
+            if state.round is None:
+                state.open(self._specs(params), self.durability, model)
+            round = state.round
+        if model.params_type != state.params_type:
+            raise InvalidUpdateError(
+                f"params_type is {model.params_type}, the first result's is {state.params_type}"
+            )
+        meta = model.meta or {}
+        contributor = str(meta.get("client_name") or meta.get("site_name") or f"result-{id(model)}")
+        round.submit(
+            {name: _averageable(value) for name, value in params.items()},
+            contributor=contributor,
+            weight=weight,
+        )
+        with state.lock:
+            state.metrics.append((weight, dict(model.metrics or {})))
+
+    def aggregate_model(self) -> FLModel:
+        """The aggregate of the round; metrics are averaged with the same weights."""
+        state = self._state()
+        with state.lock:
+            round, state.round = state.round, None
+            metrics, params_type, current_round = state.metrics, state.params_type, state.number
+        if round is None:
+            raise InvalidUpdateError("no result was accepted in this round")
+        round.seal()
+        result = round.result("dense")
+        round.delete()
+        params = {
+            name: array.reshape(state.shapes[name])
+            for name, array in result.items()
+            if isinstance(array, np.ndarray)
+        }
+        return FLModel(
+            params_type=params_type,
+            params=params,
+            metrics=_mean_of_metrics(metrics),
+            current_round=current_round,
+        )
+
+    def reset_stats(self) -> None:
+        """Starts a new round; one that was not aggregated is given up."""
+        state = self._state()
+        with state.lock:
+            round, state.round = state.round, None
+            state.metrics = []
+        if round is not None:
+            round.abort()
+
+    def _state(self) -> _State:
+        state = self.__dict__.get("_running")
+        if state is None:
+            state = self.__dict__["_running"] = _State(
+                Client(self.target, **(self.client_options or {}))
+            )
+        return state
+
+    def _specs(self, params: Mapping[str, Any]) -> list[Any]:
+        updates = {name: as_tensor(_averageable(value)) for name, value in params.items()}
+        ops = {
+            name: self.op if isinstance(tensor, SparseTensor) else "weighted_mean"
+            for name, tensor in updates.items()
+        }
+        return specs_of(updates, ops)
+
+
+class _State:
+    """What belongs to a running job."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.lock = threading.Lock()
+        self.round: Round | None = None
+        self.params_type: ParamsType | None = None
+        self.number: int | None = None
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.metrics: list[tuple[float, dict[str, Any]]] = []
+
+    def open(self, specs: list[Any], durability: str | None, model: FLModel) -> None:
+        if model.params_type != ParamsType.DIFF and any(spec.sparse_dim for spec in specs):
+            raise InvalidUpdateError(
+                "sparse params are changes: return them with params_type=ParamsType.DIFF"
+            )
+        self.round = self.client.create_round(specs, durability=durability)
+        self.params_type = model.params_type
+        self.number = model.current_round
+        self.shapes = {
+            spec.name: tuple(getattr(model.params[spec.name], "shape", spec.dense_shape))
+            for spec in specs
+        }
+
+
+def _weight_of(model: FLModel) -> float:
+    """The number of steps, as NVFlare weights; 1 where a client does not tell."""
+    steps = (model.meta or {}).get(MetaKey.NUM_STEPS_CURRENT_ROUND)
+    if isinstance(steps, (int, float)) and math.isfinite(steps) and steps > 0:
+        return float(steps)
+    return 1.0
+
+
+def _materialized(value: Any) -> Any:
+    """What a lazy reference to a tensor on disk stands for."""
+    return value.materialize() if hasattr(value, "materialize") else value
+
+
+def _averageable(value: Any) -> Any:
+    """Counted numbers are averaged, too, in float64."""
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+        return value.astype(np.float64)
+    return value
+
+
+def _mean_of_metrics(metrics: list[tuple[float, dict[str, Any]]]) -> dict[str, float]:
+    """The weighted mean of those metrics that every client gave as a number."""
+    shared = set.intersection(*(set(given) for _, given in metrics)) if metrics else set()
+    means = {}
+    for name in sorted(shared):
+        values = [(weight, given[name]) for weight, given in metrics]
+        if all(isinstance(value, (int, float)) for _, value in values):
+            total = math.fsum(weight for weight, _ in values)
+            means[name] = math.fsum(weight * value for weight, value in values) / total
+    return means

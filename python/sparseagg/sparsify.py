@@ -1,0 +1,125 @@
+"""Dense updates made sparse: the rows that changed, the largest values with error feedback, the values above a threshold.
+
+    changed_rows(after, before)      exact; what a row-sparse model (an embedding) needs
+    ChangedRows                      the same since its last call, for whole models
+    top_k, TopK                      lossy; TopK carries what it left out over to the next call (error feedback)
+    above                            lossy; the values of a magnitude of at least a threshold
+
+Arrays are numpy's or whatever `as_tensor` takes as dense (torch, TensorFlow, JAX). Results are SparseTensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparseagg.convert import as_tensor, flatten
+from sparseagg.errors import InvalidArgumentError
+from sparseagg.tensors import DenseValues, SparseTensor
+
+
+def changed_rows(after: Any, before: Any) -> SparseTensor:
+    """The rows in which two tables `[rows, ...]` of one shape differ, and the differences (`after - before`).
+
+    A row with a NaN counts as changed: the server refuses it and names it, which is better than to lose it here.
+    """
+    new, old = _dense(after), _dense(before)
+    if new.shape != old.shape:
+        raise InvalidArgumentError(f"shapes {list(new.shape)} and {list(old.shape)} differ")
+    rows = np.flatnonzero((new != old).reshape(len(new), -1).any(axis=1))
+    return SparseTensor(rows, new[rows] - old[rows], new.shape)
+
+
+class ChangedRows:
+    """What changed in some tables of a model since the last call: the update of one round of training.
+
+        changes = ChangedRows(model, ["emb.weight"])
+        train(model)
+        round.submit(changes.since_last(model), contributor="phone-17")
+
+    model: see `flatten` for the nesting and the names. names: the tables to watch; all when left out. Keeps a copy of
+    these tables.
+    """
+
+    def __init__(self, model: Any, names: list[str] | None = None) -> None:
+        self._names = names
+        self._before = {name: _dense(table).copy() for name, table in self._watched(model).items()}
+
+    def since_last(self, model: Any) -> dict[str, SparseTensor]:
+        """The changes by name since the last call, or since this object was made."""
+        changes = {}
+        for name, table in self._watched(model).items():
+            change = changed_rows(table, self._before[name])
+            rows = change.indices[:, 0]
+            self._before[name][rows] = _dense(table)[rows]
+            changes[name] = change
+        return changes
+
+    def _watched(self, model: Any) -> dict[str, Any]:
+        flat = flatten(model)
+        return flat if self._names is None else {name: flat[name] for name in self._names}
+
+
+def top_k(array: Any, k: int) -> SparseTensor:
+    """The `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
+
+    Ties go to the lower index, so the choice does not depend on the machine.
+    """
+    values = _dense(array)
+    flat = np.abs(values.reshape(-1))
+    k = max(0, min(int(k), flat.size))
+    if k == 0:
+        return _entries(values, np.empty(0, np.int64))
+    least = np.partition(flat, flat.size - k)[flat.size - k]
+    chosen = np.flatnonzero(flat > least)
+    ties = np.flatnonzero(flat == least)[: k - len(chosen)]
+    return _entries(values, np.sort(np.concatenate([chosen, ties])))
+
+
+def above(array: Any, threshold: float) -> SparseTensor:
+    """The values of a magnitude of at least `threshold`, every dimension indexed."""
+    values = _dense(array)
+    return _entries(values, np.flatnonzero(np.abs(values.reshape(-1)) >= threshold))
+
+
+class TopK:
+    """Top-k with error feedback: what is left out of one update is added to the next, so nothing is lost for good.
+
+    One object for each contributor, kept from round to round. fraction: share of the values of each tensor that is sent,
+    at least one value. See Stich et al., "Sparsified SGD with Memory" (2018).
+    """
+
+    def __init__(self, fraction: float) -> None:
+        if not 0 < fraction <= 1:
+            raise InvalidArgumentError(f"fraction is {fraction}; it must be above 0 and at most 1")
+        self._fraction = fraction
+        self._left_out: dict[str, np.ndarray[Any, Any]] = {}
+
+    def compress(self, update: Any) -> dict[str, SparseTensor]:
+        """The largest values of each dense tensor of `update`, by the names of `flatten`."""
+        compressed = {}
+        for name, tensor in flatten(update).items():
+            total = _dense(tensor)
+            if name in self._left_out:
+                total = total + self._left_out[name]
+            sparse = top_k(total, max(1, round(self._fraction * total.size)))
+            rest = total.copy()
+            rest[tuple(sparse.indices.T)] = 0
+            self._left_out[name] = rest
+            compressed[name] = sparse
+        return compressed
+
+
+def _dense(value: Any) -> np.ndarray[Any, Any]:
+    tensor = as_tensor(value)
+    if not isinstance(tensor, DenseValues) or tensor.value_type == "bf16":
+        raise InvalidArgumentError(
+            "this needs a dense array of a type that numpy can calculate with"
+        )
+    return tensor.values
+
+
+def _entries(values: np.ndarray[Any, Any], flat_indices: np.ndarray[Any, Any]) -> SparseTensor:
+    indices = np.stack(np.unravel_index(flat_indices, values.shape), axis=1)
+    return SparseTensor(indices, values.reshape(-1)[flat_indices], values.shape)

@@ -1,0 +1,142 @@
+"""Flower's own simulation with our strategy against FedAvg: 50 clients, the same seeds."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+pytest.importorskip("flwr")
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict  # noqa: E402
+from flwr.clientapp import ClientApp  # noqa: E402
+from flwr.serverapp import ServerApp  # noqa: E402
+from flwr.serverapp.strategy import FedAvg  # noqa: E402
+from flwr.simulation import run_simulation  # noqa: E402
+from sparseagg import SparseTensor, as_tensor  # noqa: E402
+from sparseagg.flower import SparseFedAvg, SparseUpload, sparse_record, tensors_of  # noqa: E402
+
+CLIENTS, ROUNDS, ROWS, WIDTH = 50, 2, 5000, 16
+ROWS_TOUCHED = ROWS // 100
+
+
+def initial_arrays():
+    """A table, a dense layer, a scalar that counts, as in a state dict."""
+    generator = np.random.default_rng(7)
+    return ArrayRecord(
+        {
+            "emb.weight": Array(generator.normal(size=(ROWS, WIDTH)).astype(np.float32)),
+            "dense.weight": Array(generator.normal(size=(4, WIDTH)).astype(np.float32)),
+            "norm.num_batches_tracked": Array(np.array(3)),
+        }
+    )
+
+
+def train(message, context):
+    """A client that changes 1 % of the rows and all of the rest, the same way whoever averages."""
+    partition = int(context.node_config["partition-id"])
+    server_round = int(message.content["config"]["server-round"])
+    generator = np.random.default_rng([partition, server_round])
+    arrays = {name: array.numpy().copy() for name, array in message.content["arrays"].items()}
+    rows = generator.choice(ROWS, ROWS_TOUCHED, replace=False)
+    arrays["emb.weight"][rows] += generator.normal(size=(ROWS_TOUCHED, WIDTH)).astype(np.float32)
+    arrays["dense.weight"] += generator.normal(size=(4, WIDTH)).astype(np.float32)
+    arrays["norm.num_batches_tracked"] += partition
+    metrics = {"num-examples": 10 + partition, "loss": float(partition)}
+    return Message(
+        RecordDict(
+            {
+                "arrays": ArrayRecord({name: Array(a) for name, a in arrays.items()}),
+                "metrics": MetricRecord(metrics),
+            }
+        ),
+        reply_to=message,
+    )
+
+
+class Seen:
+    """Counts the bytes of arrays in the replies that a strategy gets."""
+
+    def __init__(self, strategy):
+        self.bytes = 0
+        self._aggregate = strategy.aggregate_train
+        strategy.aggregate_train = self
+
+    def __call__(self, server_round, replies):
+        replies = list(replies)
+        for reply in replies:
+            assert not reply.has_error(), reply.error.reason
+            self.bytes += sum(r.count_bytes() for r in reply.content.array_records.values())
+        return self._aggregate(server_round, replies)
+
+
+def simulate(strategy, mods):
+    """The result of the strategy after ROUNDS rounds with CLIENTS clients, and the bytes of arrays in replies."""
+    client_app = ClientApp(mods=mods)
+    client_app.train()(train)
+    server_app = ServerApp()
+    seen = Seen(strategy)
+    found = []
+
+    @server_app.main()
+    def main(grid, context):
+        found.append(strategy.start(grid, initial_arrays(), num_rounds=ROUNDS))
+
+    run_simulation(
+        server_app,
+        client_app,
+        num_supernodes=CLIENTS,
+        backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}},
+    )
+    return found[0], seen.bytes
+
+
+OPTIONS = {"fraction_evaluate": 0.0, "min_available_nodes": CLIENTS, "min_train_nodes": CLIENTS}
+
+
+@pytest.fixture(scope="module")
+def stock():
+    """FedAvg as it is."""
+    return simulate(FedAvg(**OPTIONS), [])
+
+
+@pytest.mark.parametrize(
+    ("sparse", "direct"), [((), True), (("emb.weight",), True), (("emb.weight",), False)]
+)
+def test_the_parameters_are_those_of_fedavg(server, stock, sparse, direct):
+    strategy = SparseFedAvg(server.target, sparse=sparse, direct=direct, **OPTIONS)
+    result, reply_bytes = simulate(strategy, [SparseUpload()])
+    expected, dense_bytes = stock
+    assert list(result.arrays) == list(expected.arrays)
+    for name, array in expected.arrays.items():
+        ours, theirs = result.arrays[name].numpy(), array.numpy()
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        # FedAvg rounds at each of 50 additions, we round once (twice in a table).
+        assert np.allclose(ours, theirs, rtol=CLIENTS * 2.0**-24, atol=CLIENTS * 2.0**-24 * 4)
+    for server_round in range(1, ROUNDS + 1):
+        ours = result.train_metrics_clientapp[server_round]
+        assert dict(ours) == pytest.approx(dict(expected.train_metrics_clientapp[server_round]))
+    sent = sum(strategy.bytes_received.values())
+    assert dense_bytes > CLIENTS * ROUNDS * ROWS * WIDTH * 4
+    if direct:
+        assert reply_bytes == 0
+    if sparse:
+        print(f"bytes: FedAvg {dense_bytes}, replies {reply_bytes}, to the server {sent}")
+        assert max(sent, reply_bytes) <= dense_bytes / 20
+
+
+def test_records_carry_sparse_tensors():
+    tensors = {"a": ([3, 1], np.float32([[1, 2], [3, 4]]), [2**40, 2]), "b": np.float64([1, 2])}
+    restored = tensors_of(sparse_record(tensors))
+    assert isinstance(restored["a"], SparseTensor)
+    assert restored["a"].dense_shape == (2**40, 2)
+    assert restored["a"].values.tolist() == as_tensor(tensors["a"]).values.tolist()
+    assert restored["b"].tolist() == [1, 2]
+
+
+def test_a_name_that_no_array_has_is_refused(server):
+    strategy = SparseFedAvg(server.target, sparse=["embb.weight"], **OPTIONS)
+    with pytest.raises(ValueError, match=r"embb\.weight"):
+        strategy._specs(initial_arrays())

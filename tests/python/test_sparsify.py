@@ -1,0 +1,78 @@
+"""Dense updates made sparse; no server needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sparseagg import InvalidArgumentError, InvalidUpdateError
+from sparseagg.sparsify import ChangedRows, TopK, above, changed_rows, top_k
+
+
+def test_changed_rows_are_those_that_differ():
+    before = np.arange(12, dtype=np.float32).reshape(4, 3)
+    after = before.copy()
+    after[1, 2] += 1
+    after[3] *= 2
+    change = changed_rows(after, before)
+    assert change.indices.ravel().tolist() == [1, 3]
+    assert change.values.tolist() == [[0, 0, 1], [9, 10, 11]]
+    assert changed_rows(after, after).nnz == 0
+
+
+def test_a_row_with_nan_is_not_lost():
+    before = np.zeros((3, 2), np.float32)
+    after = before.copy()
+    after[2, 0] = np.nan
+    assert changed_rows(after, before).indices.ravel().tolist() == [2]
+
+
+def test_changed_rows_since_the_last_call():
+    model = {"emb": {"weight": np.zeros((5, 2), np.float32)}, "bias": np.zeros(2)}
+    changes = ChangedRows(model, ["emb/weight"])
+    model["emb"]["weight"][1] = 7
+    first = changes.since_last(model)
+    model["emb"]["weight"][4] = 3
+    second = changes.since_last(model)
+    assert list(first) == ["emb/weight"]
+    assert first["emb/weight"].indices.ravel().tolist() == [1]
+    assert second["emb/weight"].indices.ravel().tolist() == [4]
+    assert changes.since_last(model)["emb/weight"].nnz == 0
+
+
+def test_top_k_takes_the_largest_magnitudes_and_of_ties_the_first():
+    array = np.float32([[1, -5, 2], [5, 0, -2]])
+    assert top_k(array, 2).to_dense().tolist() == [[0, -5, 0], [5, 0, 0]]
+    assert top_k(array, 3).to_dense().tolist() == [[0, -5, 2], [5, 0, 0]]
+    assert top_k(array, 0).nnz == 0
+    assert top_k(array, 99).to_dense().tolist() == array.tolist()
+
+
+def test_values_above_a_threshold():
+    assert above(np.float32([0.5, -1, 2]), 1).indices.ravel().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 1])
+def test_error_feedback_loses_nothing(fraction):
+    generator = np.random.default_rng(1)
+    compressor = TopK(fraction)
+    given = np.zeros((20, 10))
+    sent = np.zeros((20, 10))
+    for _ in range(50):
+        update = generator.integers(-8, 8, (20, 10)).astype(np.float64)
+        compressed = compressor.compress({"w": update})["w"]
+        assert compressed.nnz == max(1, round(fraction * 200))
+        given += update
+        sent += compressed.to_dense()
+    left = compressor._left_out["w"]
+    assert np.array_equal(given, sent + left)
+
+
+def test_what_cannot_be_compressed_is_refused():
+    with pytest.raises(InvalidArgumentError, match="fraction"):
+        TopK(0)
+    with pytest.raises(InvalidArgumentError, match="differ"):
+        changed_rows(np.zeros((2, 2)), np.zeros((3, 2)))
+    with pytest.raises(InvalidArgumentError, match="dense"):
+        top_k(([1], np.float32([1]), [5]), 1)
+    with pytest.raises(InvalidUpdateError, match="bool"):
+        top_k(np.ones(3, bool), 1)
