@@ -27,10 +27,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
+from sparseagg._requests import Update
 from sparseagg.client import DEFAULT_TARGET, Client
 from sparseagg.convert import as_tensor, flatten
 from sparseagg.errors import InvalidUpdateError, SparseAggError
-from sparseagg.round import Round, Update
+from sparseagg.round import Round
 from sparseagg.sparsify import changed_rows
 from sparseagg.tensors import SparseTensor, TensorSpec, value_type_of
 

@@ -62,9 +62,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         params = {name: _materialized(value) for name, value in model.params.items()}
         weight = _weight_of(model)
         with state.lock:
-            if state.round is None:
-                state.open(self._specs(params), self.durability, model)
-            round = state.round
+            round = state.round or state.open(self._specs(params), self.durability, model)
         if model.params_type != state.params_type:
             raise InvalidUpdateError(
                 f"params_type is {model.params_type}, the first result's is {state.params_type}"
@@ -140,7 +138,7 @@ class _State:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.metrics: list[tuple[float, dict[str, Any]]] = []
 
-    def open(self, specs: list[Any], durability: str | None, model: FLModel) -> None:
+    def open(self, specs: list[Any], durability: str | None, model: FLModel) -> Round:
         if model.params_type != ParamsType.DIFF and any(spec.sparse_dim for spec in specs):
             raise InvalidUpdateError(
                 "sparse params are changes: return them with params_type=ParamsType.DIFF"
@@ -152,6 +150,7 @@ class _State:
             spec.name: tuple(getattr(model.params[spec.name], "shape", spec.dense_shape))
             for spec in specs
         }
+        return self.round
 
 
 def _weight_of(model: FLModel) -> float:

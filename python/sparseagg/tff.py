@@ -1,0 +1,377 @@
+"""TensorFlow Federated: sparse sums as federated operators and factories, and whole rounds on a sparseagg server.
+
+Import it where tensorflow_federated is. A sparse tensor is a structure <indices, values> of two tensors: indices
+`int64[?]` or `int64[?, sparse_dim]`, values `[?, row...]`. TFF's own sums would add the indices up; these do not:
+
+    sparse_sum(value), sparse_weighted_mean(value, weight), sparse_mean_of_contributors(value, weight)
+        operators for use inside a tff.federated_computation; result: ascending, distinct indices
+    SparseSumFactory, SparseWeightedMeanFactory, SparseMeanOfContributorsFactory
+        the same, wherever TFF takes an aggregation factory
+
+These run in TFF's own runtime, whose workers execute TensorFlow graphs and cannot call a server: they add in float64, in
+the order in which TFF goes through the clients. For deployments, `SparseRound` runs the same round in the form that TFF's
+MapReduce back end gives it - broadcast, client work, aggregation, server update - with the aggregation on a sparseagg
+server: clients' work runs anywhere and uploads from there, and the result is exact.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.convert import as_tensor
+from sparseagg.records import Receipt
+from sparseagg.result import Result
+from sparseagg.tensors import SparseTensor, TensorSpec
+
+_Path = tuple[str, ...]
+
+
+def sparse_sum(value: Any) -> Any:
+    """Sum of sparse and dense tensors of the clients; equal indices are added.
+
+    value: placed at CLIENTS; nested structures whose leaves are <indices, values> or dense tensors.
+    """
+    ones = tff.federated_value(1.0, tff.CLIENTS)
+    return _aggregate(value, ones, "sum")
+
+
+def sparse_weighted_mean(value: Any, weight: Any) -> Any:
+    """Sum of weight times value, divided by the weight of all clients; an absent row counts as zero."""
+    return _aggregate(value, weight, "weighted_mean")
+
+
+def sparse_mean_of_contributors(value: Any, weight: Any) -> Any:
+    """Each row is divided by the weight of the clients that hold it. Dense tensors are averaged over all."""
+    return _aggregate(value, weight, "mean_of_contributors")
+
+
+class SparseSumFactory(tff.aggregators.UnweightedAggregationFactory):  # type: ignore[misc]
+    """`sparse_sum` as a factory."""
+
+    def create(self, value_type: Any) -> Any:
+        """The tff.templates.AggregationProcess for values of this type."""
+
+        @tff.federated_computation
+        def initialize() -> Any:
+            return tff.federated_value((), tff.SERVER)
+
+        @tff.federated_computation(
+            initialize.type_signature.result, tff.types.FederatedType(value_type, tff.CLIENTS)
+        )
+        def next_fn(state: Any, value: Any) -> Any:
+            return _output(state, sparse_sum(value))
+
+        return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+class _WeightedFactory(tff.aggregators.WeightedAggregationFactory):  # type: ignore[misc]
+    """A weighted operator as a factory."""
+
+    operator: Callable[[Any, Any], Any]
+
+    def create(self, value_type: Any, weight_type: Any) -> Any:
+        """The tff.templates.AggregationProcess for values and weights of these types."""
+        operator = type(self).operator
+
+        @tff.federated_computation
+        def initialize() -> Any:
+            return tff.federated_value((), tff.SERVER)
+
+        @tff.federated_computation(
+            initialize.type_signature.result,
+            tff.types.FederatedType(value_type, tff.CLIENTS),
+            tff.types.FederatedType(weight_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, value: Any, weight: Any) -> Any:
+            return _output(state, operator(value, weight))
+
+        return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+class SparseWeightedMeanFactory(_WeightedFactory):
+    """`sparse_weighted_mean` as a factory."""
+
+    operator = staticmethod(sparse_weighted_mean)
+
+
+class SparseMeanOfContributorsFactory(_WeightedFactory):
+    """`sparse_mean_of_contributors` as a factory."""
+
+    operator = staticmethod(sparse_mean_of_contributors)
+
+
+class SparseRound:
+    """Federated rounds whose aggregation is done by a sparseagg server.
+
+        round = SparseRound(client_work, server_update, {"emb": [50000, 64]}, target="host:50061")
+        state = round.next(state, [data_of_one_client, data_of_another])
+
+    client_work: a tff.federated_computation (state@SERVER, data@CLIENTS) -> <update, weight>@CLIENTS, or the
+        tff.backends.mapreduce.BroadcastForm of one. TFF's compiler splits it into what is broadcast and what a client
+        does; anything it cannot split is refused there.
+    server_update: (state, aggregate) -> new state: a tff.tensorflow.computation or any function. The aggregate has the
+        structure of an update.
+    dense_shapes: the shape of each sparse tensor by name (keys on the way to it, joined by "/").
+    op: "weighted_mean" or "mean_of_contributors" for the sparse tensors; dense ones are averaged over all. "sum" for all.
+    target, client_options: of the sparseagg server, see `sparseagg.Client`. durability: see `Client.create_round`.
+
+    Where clients run elsewhere, the parts are: `broadcast(state)`, `run_client(...)` in each worker, `open` and `finish`
+    on the server. A worker needs this object (or one made alike), what was broadcast, and the name of the round.
+    """
+
+    def __init__(
+        self,
+        client_work: Any,
+        server_update: Callable[[Any, Any], Any],
+        dense_shapes: Mapping[str, Sequence[int]],
+        *,
+        op: str = "weighted_mean",
+        target: str = DEFAULT_TARGET,
+        durability: str | None = None,
+        client_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = client_work
+        if not isinstance(form, tff.backends.mapreduce.BroadcastForm):
+            form = tff.backends.mapreduce.get_broadcast_form_for_computation(client_work)
+        self._form = form
+        self._server_update = server_update
+        self._shapes = {name: tuple(shape) for name, shape in dense_shapes.items()}
+        self._op = op
+        self._durability = durability
+        self._client = Client(target, **(client_options or {}))
+        result_type = form.client_processing.type_signature.result
+        if len(result_type) != 2:
+            raise TypeError(f"client_work gives {result_type}, not <update, weight>")
+        self._leaves = dict(_leaves(result_type[0]))
+
+    def next(self, state: Any, client_data: Sequence[Any]) -> Any:
+        """One round: broadcast, the work of every client in this process, aggregation, server update."""
+        name = self.open()
+        context = self.broadcast(state)
+        for number, data in enumerate(client_data):
+            self.run_client(name, context, data, contributor=str(number))
+        return self._server_update(state, self.finish(name))
+
+    def broadcast(self, state: Any) -> Any:
+        """What clients get of the state."""
+        return self._form.compute_server_context(state)
+
+    def open(self) -> str:
+        """Opens a round; its name is what clients need."""
+        specs = []
+        for path, leaf in self._leaves.items():
+            name = "/".join(path)
+            tensor = leaf["values"] if _is_sparse(leaf) else leaf
+            if _is_sparse(leaf):
+                shape = self._shapes[name]
+                sparse_dim = len(shape) - (len(tensor.shape) - 1)
+                op = self._op
+            else:
+                shape, sparse_dim = tuple(tensor.shape) or (1,), 0
+                op = "sum" if self._op == "sum" else "weighted_mean"
+            specs.append(TensorSpec(name, shape, _numpy_dtype(tensor), sparse_dim, op))
+        return self._client.create_round(specs, durability=self._durability).name
+
+    def run_client(self, round_name: str, context: Any, data: Any, *, contributor: str) -> Receipt:
+        """Does one client's work on what was broadcast and uploads its update."""
+        update, weight = self._form.client_processing(context, data)
+        tensors = {}
+        for path, leaf in self._leaves.items():
+            name, value = "/".join(path), _at(update, path)
+            if _is_sparse(leaf):
+                value = SparseTensor(value["indices"], value["values"], self._shapes[name])
+            tensors[name] = as_tensor(value)
+        return self._client.round(round_name).submit(
+            tensors, contributor=contributor, weight=float(weight)
+        )
+
+    def finish(self, round_name: str) -> Any:
+        """Seals the round; the aggregate in the structure of an update."""
+        round = self._client.round(round_name)
+        round.seal()
+        result: Result = round.result()
+        aggregate: Any = OrderedDict()
+        for path, leaf in self._leaves.items():
+            tensor = result["/".join(path)]
+            value: Any = tensor
+            if isinstance(tensor, SparseTensor):
+                indices = tensor.indices.astype(_numpy_dtype(leaf["indices"]))
+                rank = len(leaf["indices"].shape)
+                value = OrderedDict(
+                    indices=indices[:, 0] if rank == 1 else indices, values=tensor.values
+                )
+            else:
+                value = np.reshape(tensor, tuple(leaf.shape))
+            if not path:
+                return value
+            inner = aggregate
+            for key in path[:-1]:
+                inner = inner.setdefault(key, OrderedDict())
+            inner[path[-1]] = value
+        return aggregate
+
+
+def _output(state: Any, value: Any) -> Any:
+    measurements = tff.federated_value((), tff.SERVER)
+    return tff.templates.MeasuredProcessOutput(state, value, measurements)
+
+
+def _is_sparse(leaf: Any) -> bool:
+    return isinstance(leaf, tff.types.StructType)
+
+
+def _fields(struct_type: Any) -> list[tuple[str | None, Any]]:
+    """(name, type) of the elements; the method of the class is newer than TFF 0.87."""
+    if hasattr(type(struct_type), "items"):
+        return list(struct_type.items())
+    return list(tff.structure.iter_elements(struct_type))
+
+
+def _leaves(value_type: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    """(path, type) of every tensor: a StructType <indices, values> where it is sparse, a TensorType where it is dense."""
+    if not isinstance(value_type, tff.types.StructType):
+        yield path, value_type
+        return
+    fields = _fields(value_type)
+    if {name for name, _ in fields} == {"indices", "values"}:
+        yield path, value_type
+        return
+    for number, (name, inner) in enumerate(fields):
+        yield from _leaves(inner, (*path, name or str(number)))
+
+
+def _at(value: Any, path: _Path) -> Any:
+    """The part of nested mappings, sequences and TFF's structures that a path leads to."""
+    for key in path:
+        if isinstance(value, Mapping):
+            value = value[key]
+        else:
+            value = value[int(key)] if key.isdigit() else getattr(value, key)
+    return value
+
+
+def _numpy_dtype(tensor_type: Any) -> np.dtype[Any]:
+    dtype = tensor_type.dtype
+    found: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    return found
+
+
+# The aggregation in TensorFlow. An accumulator holds for each tensor, by position: sparse, the entries of all clients so
+# far (`indices`, `values` times weight, `weights` of the client once an index); dense, the sum of weight times value.
+
+
+def _aggregate(value: Any, weight: Any, op: str) -> Any:
+    value_type, weight_type = value.type_signature.member, weight.type_signature.member
+    leaves = list(_leaves(value_type))
+
+    @tff.tensorflow.computation(value_type, weight_type)
+    def lift(one: Any, its_weight: Any) -> Any:
+        factor = tf.cast(its_weight, tf.float64)
+        lifted = [_lift(_at(one, path), leaf, factor, op) for path, leaf in leaves]
+        return OrderedDict(tensors=tuple(lifted), weight=factor)
+
+    lifted = tff.federated_map(lift, (value, weight))
+    accumulator_type = lift.type_signature.result
+
+    @tff.tensorflow.computation
+    def zero() -> Any:
+        empty = tuple(_zero(leaf, op) for _, leaf in leaves)
+        return OrderedDict(tensors=empty, weight=tf.zeros([], tf.float64))
+
+    @tff.tensorflow.computation(accumulator_type, accumulator_type)
+    def join(one: Any, other: Any) -> Any:
+        tensors = tuple(_join(a, b) for a, b in zip(one["tensors"], other["tensors"]))
+        return OrderedDict(tensors=tensors, weight=one["weight"] + other["weight"])
+
+    @tff.tensorflow.computation(accumulator_type)
+    def report(total: Any) -> Any:
+        lowered = {
+            path: _lower(part, leaf, total["weight"], op)
+            for part, (path, leaf) in zip(total["tensors"], leaves)
+        }
+        return _structure_of(value_type, (), lowered)
+
+    return tff.federated_aggregate(lifted, zero(), join, join, report)
+
+
+def _accumulated_type(tensor_type: Any, op: str) -> Any:
+    if tf.as_dtype(tensor_type.dtype).is_integer:
+        if op != "sum":
+            raise TypeError(f"{op} of {tensor_type}: only sums of whole numbers are defined")
+        return tf.int64
+    return tf.float64
+
+
+def _lift(value: Any, leaf: Any, weight: Any, op: str) -> Any:
+    if not _is_sparse(leaf):
+        dtype = _accumulated_type(leaf, op)
+        return tf.cast(value, dtype) * tf.cast(weight, dtype)
+    dtype = _accumulated_type(leaf["values"], op)
+    indices, values = _coalesce(value["indices"], tf.cast(value["values"], dtype))
+    weights = tf.fill([tf.shape(indices)[0]], weight)
+    return OrderedDict(indices=indices, values=values * tf.cast(weight, dtype), weights=weights)
+
+
+def _zero(leaf: Any, op: str) -> Any:
+    if not _is_sparse(leaf):
+        return tf.zeros(leaf.shape, _accumulated_type(leaf, op))
+    indices, values = leaf["indices"], leaf["values"]
+    return OrderedDict(
+        indices=tf.zeros([0, *indices.shape[1:]], indices.dtype),
+        values=tf.zeros([0, *values.shape[1:]], _accumulated_type(values, op)),
+        weights=tf.zeros([0], tf.float64),
+    )
+
+
+def _join(one: Any, other: Any) -> Any:
+    if not isinstance(one, Mapping):
+        return one + other
+    return OrderedDict((part, tf.concat([one[part], other[part]], axis=0)) for part in one)
+
+
+def _lower(total: Any, leaf: Any, total_weight: Any, op: str) -> Any:
+    if not _is_sparse(leaf):
+        mean = total if op == "sum" else tf.math.divide_no_nan(total, total_weight)
+        return tf.cast(mean, leaf.dtype)
+    indices, values = _coalesce(total["indices"], total["values"])
+    if op != "sum":
+        _, weights = _coalesce(total["indices"], total["weights"])
+        divisor = weights if op == "mean_of_contributors" else total_weight
+        ones = tf.ones(tf.rank(values) - 1, tf.int32)
+        divisor = tf.reshape(divisor, tf.concat([[-1], ones], 0))
+        values = tf.math.divide_no_nan(values, divisor)
+    return OrderedDict(indices=indices, values=tf.cast(values, leaf["values"].dtype))
+
+
+def _coalesce(indices: Any, values: Any) -> tuple[Any, Any]:
+    """Ascending distinct indices, and the sums of their values."""
+    columns = [indices] if indices.shape.rank == 1 else tf.unstack(indices, axis=1)
+    order = tf.argsort(columns[-1], stable=True)
+    for column in reversed(columns[:-1]):
+        order = tf.gather(order, tf.argsort(tf.gather(column, order), stable=True))
+    indices, values = tf.gather(indices, order), tf.gather(values, order)
+    distinct, positions = tf.raw_ops.UniqueV2(x=indices, axis=[0])
+    distinct = tf.ensure_shape(distinct, [None, *indices.shape[1:]])
+    return distinct, tf.math.unsorted_segment_sum(values, positions, tf.shape(distinct)[0])
+
+
+def _structure_of(value_type: Any, path: _Path, tensors: Mapping[_Path, Any]) -> Any:
+    """The tensors by path as a value of the type."""
+    if path in tensors:
+        return tensors[path]
+    fields = [
+        (name, _structure_of(inner, (*path, name or str(number)), tensors))
+        for number, (name, inner) in enumerate(_fields(value_type))
+    ]
+    if all(name is not None for name, _ in fields):
+        return OrderedDict(fields)
+    # TFF tells lists from tuples.
+    container = list if getattr(value_type, "python_container", tuple) is list else tuple
+    return container(value for _, value in fields)
