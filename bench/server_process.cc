@@ -23,8 +23,9 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::s
     return absl::UnavailableError(absl::StrCat("cannot make the folder ", folder));
   }
   std::string port_file = folder + "/port";
-  std::string arguments[] = {program,       "serve",   "--listen",   "127.0.0.1:0",
-                             "--port-file", port_file, "--data-dir", folder + "/data"};
+  std::string arguments[] = {program,       "serve",          "--listen",
+                             "127.0.0.1:0", "--port-file",    port_file,
+                             "--data-dir",  folder + "/data", "--admin-listen=none"};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

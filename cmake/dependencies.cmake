@@ -10,15 +10,24 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
 # Through pkg-config: Debian's CMake files of libzip name programs that other packages hold.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET GLOBAL libhwy libhwy-contrib)
 add_library(libzip::zip ALIAS PkgConfig::libzip)
+# Debian's library is compiled with the definitions that its .pc file names; they decide the layout of its classes.
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET GLOBAL cpp-httplib)
 
 # The allocator of programs that reduce. Not with sanitizers, which bring their own.
 add_library(sparseagg_allocator INTERFACE)
 if(NOT SPARSEAGG_SANITIZE)
   pkg_check_modules(tcmalloc REQUIRED IMPORTED_TARGET GLOBAL libtcmalloc_minimal)
   target_link_libraries(sparseagg_allocator INTERFACE PkgConfig::tcmalloc)
+endif()
+
+add_library(sparseagg_profiler INTERFACE)
+if(NOT SPARSEAGG_SANITIZE)
+  pkg_check_modules(profiler REQUIRED IMPORTED_TARGET GLOBAL libprofiler)
+  target_link_libraries(sparseagg_profiler INTERFACE PkgConfig::profiler)
 endif()

@@ -158,6 +158,12 @@ std::vector<Setting> MakeSettings() {
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
       TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
                   SPARSEAGG_FIELD(std::string, port_file), true),
+      TextSetting("admin-listen",
+                  "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, or "
+                  "none. It has no passwords",
+                  SPARSEAGG_FIELD(std::string, admin_listen), false),
+      TextSetting("admin-port-file", "File to write the admin port to",
+                  SPARSEAGG_FIELD(std::string, admin_port_file), true),
       TextSetting("data-dir",
                   "Directory for rounds of durability \"durable\", which is then the default; "
                   "empty: rounds live in memory only",

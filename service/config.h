@@ -32,6 +32,8 @@ struct ServerConfig {
   uint64_t drain_delay_ms = 200;
   uint64_t drain_timeout_ms = 30'000;
   std::string port_file;
+  std::string admin_listen = "127.0.0.1:50062";  // or "none"
+  std::string admin_port_file;
   std::string data_dir;  // empty: rounds live in memory only
   TlsFiles tls;
   bool allow_plaintext = false;

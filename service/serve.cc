@@ -2,7 +2,9 @@
 
 #include <grpc/support/log.h>
 #include <malloc.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +17,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/admin/admin_server.h"
+#include "service/admin/event_log.h"
+#include "service/admin/observers.h"
 #include "service/engine/engine.h"
 #include "service/rpc/grpc_server.h"
 #include "service/server_info.h"
@@ -54,14 +59,15 @@ void SilenceGrpcLog() {
 }
 
 // Written under another name and renamed, so that a reader never sees half of it.
-absl::Status WritePortFile(const std::string& path, int port) {
+absl::Status WritePortFile(const std::string& path, int port, const char* flag) {
+  if (path.empty()) return absl::OkStatus();
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::trunc);
   file << port << "\n";
   file.close();
   if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
     return MakeError(absl::StatusCode::kPermissionDenied, "PORT_FILE_UNWRITABLE",
-                     absl::StrCat("cannot write the port to ", path, "; check --port-file"));
+                     absl::StrCat("cannot write the port to ", path, "; check ", flag));
   }
   return absl::OkStatus();
 }
@@ -77,33 +83,92 @@ void WarnOfWhatIsOpen(const ServerConfig& config, bool asks_who_calls, const Log
   }
 }
 
+// Who is told what the server does.
+struct Telemetry {
+  explicit Telemetry(const Log& log)
+      : events(std::make_shared<EventLog>(log)),
+        engine(std::make_shared<EngineObservers>(
+            std::vector<std::shared_ptr<EngineObserver>>{metrics, refusals, events})),
+        calls(std::make_shared<CallObservers>(
+            std::vector<std::shared_ptr<CallObserver>>{metrics, events})) {}
+
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  std::shared_ptr<Refusals> refusals =
+      std::make_shared<Refusals>([] { return std::chrono::system_clock::now(); });
+  std::shared_ptr<EventLog> events;
+  std::shared_ptr<EngineObserver> engine;
+  std::shared_ptr<CallObserver> calls;
+};
+
 struct Server {
   size_t rounds = 0;  // taken up from the data directory
   BackendChoice backend;
   std::unique_ptr<Authenticator> authenticator;
   std::unique_ptr<UpdateStore> store;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<GrpcServer> grpc;  // last: stops before what it uses goes
+  std::unique_ptr<AdminServer> admin;  // looks at the engine
+  std::unique_ptr<GrpcServer> grpc;    // last: stops before what it uses goes
 };
 
-absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& config) {
-  if (config.data_dir.empty()) return MakeMemoryStore();
-  return OpenDurableStore(
-      {.directory = config.data_dir, .free_bytes_min = config.limits.store_free_bytes_min});
+std::vector<ConfigRow> ConfigRows(const LoadedConfig& loaded) {
+  std::vector<ConfigRow> rows;
+  for (size_t i = 0; i < Settings().size(); ++i) {
+    const Setting& setting = Settings()[i];
+    rows.push_back({.name = std::string(setting.name),
+                    .value = setting.print(loaded.config),
+                    .source = loaded.sources[i],
+                    .unit = std::string(setting.unit),
+                    .help = std::string(setting.help)});
+  }
+  return rows;
 }
 
-absl::StatusOr<Server> StartServer(const ServerConfig& config,
-                                   std::span<const BackendFactory> backends, const Log& log) {
+absl::StatusOr<std::unique_ptr<AdminServer>> StartAdmin(const LoadedConfig& loaded,
+                                                        const Telemetry& telemetry,
+                                                        const Log& log) {
+  const ServerConfig& config = loaded.config;
+  if (config.admin_listen == "none") return nullptr;
+  SPARSEAGG_ASSIGN_OR_RETURN(std::unique_ptr<AdminServer> admin,
+                             AdminServer::Start({.listen = config.admin_listen,
+                                                 .version = SPARSEAGG_VERSION,
+                                                 .data_dir = config.data_dir,
+                                                 .config = ConfigRows(loaded),
+                                                 .metrics = telemetry.metrics,
+                                                 .refusals = telemetry.refusals,
+                                                 .log = log,
+                                                 .stop = [] { kill(getpid(), SIGTERM); }}));
+  SPARSEAGG_RETURN_IF_ERROR(
+      WritePortFile(config.admin_port_file, admin->port(), "--admin-port-file"));
+  return admin;
+}
+
+absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& config,
+                                                       const std::shared_ptr<Metrics>& metrics) {
+  if (config.data_dir.empty()) return MakeMemoryStore();
+  return OpenDurableStore({.directory = config.data_dir,
+                           .free_bytes_min = config.limits.store_free_bytes_min,
+                           .on_commit = [metrics](size_t updates, double seconds) {
+                             metrics->OnCommit(updates, seconds);
+                           }});
+}
+
+// The admin port comes early: it says "starting" while a large data directory is taken up.
+absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
+                                   std::span<const BackendFactory> backends) {
+  const ServerConfig& config = loaded.config;
+  const Telemetry telemetry(log);
   Server server;
   SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
   SPARSEAGG_ASSIGN_OR_RETURN(server.authenticator, OpenAuthenticator(config, log));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.admin, StartAdmin(loaded, telemetry, log));
   const BackendOptions backend_options{.threads = config.threads,
                                        .memory_bytes = config.backend_memory_bytes};
   SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
                              ChooseBackend(backends, config.backend, backend_options));
-  SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));
   EngineOptions engine_options;
   engine_options.limits = config.limits;
+  engine_options.observer = telemetry.engine;
   if (server.store->Supports(Durability::kDurable)) {
     engine_options.default_durability = Durability::kDurable;
   }
@@ -115,10 +180,9 @@ absl::StatusOr<Server> StartServer(const ServerConfig& config,
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.grpc,
       GrpcServer::Start(config.listen, *server.engine, std::move(info),
-                        {.tls = config.tls, .authenticator = server.authenticator.get()}));
-  if (!config.port_file.empty()) {
-    SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port()));
-  }
+                        {.tls = config.tls, .authenticator = server.authenticator.get()},
+                        telemetry.calls));
+  SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   return server;
 }
 
@@ -127,43 +191,70 @@ std::string BoundAddress(const std::string& listen, int port) {
   return port == 0 ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
 
+void AnnounceServing(const Server& server, const ServerConfig& config, const Log& log) {
+  const std::string listen = BoundAddress(config.listen, server.grpc->port());
+  std::string admin = "none";
+  if (server.admin != nullptr) {
+    server.admin->SetServing(*server.engine, listen);
+    admin = BoundAddress(config.admin_listen, server.admin->port());
+  }
+  const BackendInfo& backend = server.backend.backend->info();
+  log.Info("serving", {{"listen", listen},
+                       {"admin", admin},
+                       {"version", SPARSEAGG_VERSION},
+                       {"backend", backend.name},
+                       {"device", backend.description},
+                       {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
+                       {"rounds", absl::StrCat(server.rounds)}});
+  WarnOfWhatIsOpen(config, server.authenticator != nullptr, log);
+}
+
+// What can change while the server runs; the rest needs a restart.
+void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log) {
+  if (!loaded.ok()) {
+    log.Error("configuration not reloaded", {{"message", std::string(loaded.status().message())}});
+    return;
+  }
+  log.ChangeLevel("configuration reloaded", loaded->config.log_level);
+}
+
+void StopServer(Server& server, const ServerConfig& config) {
+  const auto deadline =
+      std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_timeout_ms);
+  if (server.admin != nullptr) server.admin->SetStopping();
+  server.grpc->Drain();
+  server.engine->Drain();
+  // gRPC cancels a call that comes when Shutdown() has begun. Until then it gets a proper refusal.
+  const auto delay_end =
+      std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
+  std::this_thread::sleep_until(std::min(delay_end, deadline));
+  server.grpc->Stop(deadline);
+}
+
 }  // namespace
 
-int Serve(const ServerConfig& config, std::span<const BackendFactory> backends) {
+int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
+          std::span<const BackendFactory> backends) {
+  const ServerConfig& config = loaded.config;
   KeepFreedMemory();
   BlockStopSignals();
   SilenceGrpcLog();
   const Log log(config.log_level);
   RaiseFileLimit(log);
 
-  absl::StatusOr<Server> server = StartServer(config, backends, log);
+  absl::StatusOr<Server> server = StartServer(loaded, log, backends);
   if (!server.ok()) {
     log.Error("cannot serve", {{"reason", ErrorReason(server.status())},
                                {"message", std::string(server.status().message())}});
     return kServeFailed;
   }
-  const BackendInfo& backend = server->backend.backend->info();
-  log.Info("serving", {{"listen", BoundAddress(config.listen, server->grpc->port())},
-                       {"version", SPARSEAGG_VERSION},
-                       {"backend", backend.name},
-                       {"device", backend.description},
-                       {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
-                       {"rounds", absl::StrCat(server->rounds)}});
-  WarnOfWhatIsOpen(config, server->authenticator != nullptr, log);
+  AnnounceServing(*server, config, log);
 
-  const int signal_number = WaitForStopSignal();
+  const int signal_number = WaitForStopSignal([&] { TakeOverLogLevel(reload(), log); });
   ExitOnNextStopSignal(kServeKilled);
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},
                         {"drain_timeout_ms", absl::StrCat(config.drain_timeout_ms)}});
-  const auto deadline =
-      std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_timeout_ms);
-  server->grpc->Drain();
-  server->engine->Drain();
-  // gRPC cancels a call that comes when Shutdown() has begun. Until then it gets a proper refusal.
-  const auto delay_end =
-      std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
-  std::this_thread::sleep_until(std::min(delay_end, deadline));
-  server->grpc->Stop(deadline);
+  StopServer(*server, config);
   log.Info("stopped");
   return kServeStopped;
 }

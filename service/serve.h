@@ -1,4 +1,5 @@
-// Runs the server from its configuration to its end: back end, store, engine, gRPC server, signals.
+// Runs the server from its configuration to its end: admin port, back end, store, engine, gRPC
+// server, signals. SIGHUP reads the configuration again and takes over its log level.
 //
 // Stop (SIGTERM or SIGINT): health NOT_SERVING -> the engine refuses new rounds and updates
 // (SERVER_DRAINING), watchers are sent home -> so it goes on for drain-delay-ms -> calls under way
@@ -7,6 +8,7 @@
 #ifndef SPARSEAGG_SERVICE_SERVE_H_
 #define SPARSEAGG_SERVICE_SERVE_H_
 
+#include <functional>
 #include <span>
 
 #include "service/config.h"
@@ -19,9 +21,13 @@ inline constexpr int kServeFailed = 1;   // no back end, the address in use; the
 inline constexpr int kServeUsage = 2;    // the command line or the configuration is wrong
 inline constexpr int kServeKilled = 3;
 
-// Returns an exit code. REQUIRES: called from the main thread, before any other thread exists (it
+using ReloadConfig = std::function<absl::StatusOr<LoadedConfig>()>;
+
+// Returns an exit code. `reload` reads the configuration again from where `loaded` came from.
+// REQUIRES: called from the main thread, before any other thread exists (it
 // changes malloc's settings and the signal mask, which threads inherit).
-int Serve(const ServerConfig& config, std::span<const BackendFactory> backends);
+int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
+          std::span<const BackendFactory> backends);
 
 }  // namespace sparseagg
 

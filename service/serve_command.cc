@@ -41,7 +41,8 @@ int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends,
     std::cout << PrintConfig(*loaded);
     return 0;
   }
-  return Serve(loaded->config, backends);
+  return Serve(
+      *loaded, [&sources] { return LoadConfig(sources); }, backends);
 }
 
 }  // namespace

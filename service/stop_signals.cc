@@ -13,6 +13,7 @@ sigset_t StopSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   return signals;
 }
 
@@ -23,17 +24,19 @@ void BlockStopSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-int WaitForStopSignal() {
+int WaitForStopSignal(const std::function<void()>& on_hangup) {
   const sigset_t signals = StopSignals();
-  int number = 0;
-  while (sigwait(&signals, &number) != 0) {
+  while (true) {
+    int number = 0;
+    if (sigwait(&signals, &number) != 0) continue;
+    if (number != SIGHUP) return number;
+    on_hangup();
   }
-  return number;
 }
 
 void ExitOnNextStopSignal(int exit_code) {
   std::thread([exit_code] {
-    WaitForStopSignal();
+    WaitForStopSignal([] {});
     _exit(exit_code);
   }).detach();
 }

@@ -1,6 +1,7 @@
 #include "service/engine/engine.h"
 
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <shared_mutex>
 #include <utility>
@@ -134,6 +135,7 @@ class EngineImpl : public Engine {
 
   const BackendInfo& backend_info() const override { return backend_.info(); }
   const Limits& limits() const override { return options_.limits; }
+  EngineStats Stats() const override;
 
   absl::Status Recover() override;
   void Drain() override;
@@ -183,13 +185,16 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers),
                                   RoundServices{options_, store_, executor_});
+  const std::shared_ptr<Round> made = round;
   const auto open_books = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
                              .description = WriteDescription({normal, round->create_time()})});
   };
   SPARSEAGG_ASSIGN_OR_RETURN(round, rounds_.Insert(normal, round, open_books));
-  return round->Snapshot();
+  RoundSnapshot snapshot = round->Snapshot();
+  if (round == made) options_.observer->OnRoundState(snapshot);
+  return snapshot;
 }
 
 std::string EngineImpl::NewRoundId(std::string_view tenant) {
@@ -265,8 +270,17 @@ absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& h
                                              Reservation& staging) {
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  const auto start = std::chrono::steady_clock::now();
   auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission_, staging);
   if (!receipt.ok()) round.CountRefusal(receipt.status());
+  SubmissionReport report{.header = header, .status = receipt.status()};
+  report.duplicate = receipt.ok() && receipt->duplicate;
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const EncodedTensor& tensor : tensors) {
+    report.payload_bytes += tensor.header.indices_bytes + tensor.header.values_bytes;
+    report.nnz += tensor.header.nnz;
+  }
+  options_.observer->OnSubmission(report);
   return receipt;
 }
 
@@ -276,7 +290,10 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   auto upload = BeginUploadTo(round, header, std::move(tensors));
-  if (!upload.ok()) round->CountRefusal(upload.status());
+  if (!upload.ok()) {
+    round->CountRefusal(upload.status());
+    options_.observer->OnSubmission({.header = header, .status = upload.status()});
+  }
   return upload;
 }
 
@@ -321,6 +338,19 @@ absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundS
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
                              TensorReducers::Make(stateless, backend_, aggregation_));
   return MakeReduction(std::move(reducers), options_, admission_);
+}
+
+EngineStats EngineImpl::Stats() const {
+  EngineStats stats;
+  for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
+    ++stats.rounds[round->state()];
+  }
+  stats.staged_bytes = admission_.bytes_in_use();
+  stats.aggregation_bytes = aggregation_.bytes_in_use();
+  stats.aggregation_bytes_max = AggregationBytes(options_.limits, backend_);
+  stats.open_uploads = uploads_.size();
+  stats.waiting_tasks = executor_.waiting();
+  return stats;
 }
 
 absl::Status EngineImpl::Recover() {

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "service/engine/limits.h"
 #include "service/engine/names.h"
+#include "service/engine/observer.h"
 #include "service/engine/round_state.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
@@ -138,6 +139,16 @@ struct CreateRoundArgs {
 
 class Executor;  // executor.h
 
+// How full the engine is at one moment; limits() are the bounds.
+struct EngineStats {
+  std::map<RoundState, uint64_t> rounds;
+  uint64_t staged_bytes = 0;
+  uint64_t aggregation_bytes = 0;
+  uint64_t aggregation_bytes_max = 0;
+  uint64_t open_uploads = 0;
+  uint64_t waiting_tasks = 0;  // folds and publications that no thread has begun
+};
+
 // Cancels its subscription when destroyed.
 using WatchHandle = std::shared_ptr<void>;
 
@@ -185,6 +196,7 @@ class Engine {
 
   virtual const BackendInfo& backend_info() const = 0;
   virtual const Limits& limits() const = 0;
+  virtual EngineStats Stats() const = 0;
 
   // Takes up the rounds that the store has kept, and publishes those that are sealed. Call it once,
   // before anything else. A round whose data is damaged becomes ABORTED and says so; other errors
@@ -205,6 +217,7 @@ struct EngineOptions {
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };
+  std::shared_ptr<EngineObserver> observer = std::make_shared<EngineObserver>();
 };
 
 // `backend` and `store` must outlive the engine; watch handles, uploads and reductions must not.

@@ -41,6 +41,11 @@ void ThreadPool::WaitUntilIdle() {
   changed_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
 }
 
+size_t ThreadPool::waiting() const {
+  std::lock_guard lock(mutex_);
+  return tasks_.size();
+}
+
 void ThreadPool::WaitForTask(std::unique_lock<std::mutex>& lock) {
   while (!stopping_ && tasks_.empty()) {
     if (delayed_.empty()) {

@@ -31,6 +31,8 @@ class Executor {
   virtual void PostAfter(std::chrono::milliseconds delay, Task task) = 0;
   // Returns when nothing is queued or running; what is delayed is not waited for.
   virtual void WaitUntilIdle() = 0;
+  // Tasks that nobody has begun.
+  virtual size_t waiting() const = 0;
 };
 
 class ThreadPool : public Executor {
@@ -43,13 +45,14 @@ class ThreadPool : public Executor {
   void Post(Task task) override;
   void PostAfter(std::chrono::milliseconds delay, Task task) override;
   void WaitUntilIdle() override;
+  size_t waiting() const override;
 
  private:
   void Work();
   // Waits for something to do, or for the end.
   void WaitForTask(std::unique_lock<std::mutex>& lock);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   std::multimap<std::chrono::steady_clock::time_point, Task> delayed_;

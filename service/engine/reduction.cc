@@ -76,6 +76,12 @@ class ReductionState {
       return ended_;
     }
     auto result = std::make_shared<PublishedResult>(*std::move(report));
+    for (const PlanReport& plan : reducers_->PlanReports()) {
+      options_.observer->OnReduction({.backend = reducers_->backend(),
+                                      .plan = plan.plan,
+                                      .seconds = plan.seconds,
+                                      .predicted_seconds = plan.predicted_seconds});
+    }
     Manifest manifest = DescribeResult(std::exchange(records_, {}), result->tensors);
     manifest.infinite_values = result->manifest.infinite_values;
     manifest.publish_time = options_.now();

@@ -66,6 +66,11 @@ RoundSnapshot Round::Snapshot() const {
   return SnapshotLocked();
 }
 
+RoundState Round::state() const {
+  std::lock_guard lock(mutex_);
+  return books_.state;
+}
+
 RoundSnapshot Round::SnapshotLocked() const {
   RoundSnapshot snapshot = books_;
   snapshot.spec = spec_;
@@ -150,8 +155,23 @@ void Round::CountAcceptedLocked(const PreparedUpdate& update, std::span<const ui
   ++books_.revision;
 }
 
-void Round::EnterPlansLocked(std::vector<PlanReport> reports) {
-  for (size_t i = 0; i < reports.size(); ++i) books_.tensors[i].reduction = std::move(reports[i]);
+std::vector<ReductionReport> Round::EnterPlansLocked(std::vector<PlanReport> reports) {
+  std::vector<ReductionReport> fresh;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    TensorStatus& tensor = books_.tensors[i];
+    const PlanReport before = std::exchange(tensor.reduction, std::move(reports[i]));
+    const PlanReport& now = tensor.reduction;
+    if (now.seconds == before.seconds) continue;
+    fresh.push_back({.backend = tensor.backend,
+                     .plan = now.plan,
+                     .seconds = now.seconds - before.seconds,
+                     .predicted_seconds = now.predicted_seconds - before.predicted_seconds});
+  }
+  return fresh;
+}
+
+void Round::Observe(std::span<const ReductionReport> reductions) const {
+  for (const ReductionReport& report : reductions) services_.options.observer->OnReduction(report);
 }
 
 Receipt Round::AnswerResend(const UpdateRecord& record) {
@@ -205,6 +225,7 @@ absl::StatusOr<RoundSnapshot> Round::Seal() {
     self->Publish(std::move(closed));
   });
   gate.unlock();
+  services_.options.observer->OnRoundState(sealed);
   NotifyChange();
   return sealed;
 }
@@ -226,7 +247,7 @@ absl::StatusOr<RoundSnapshot> Round::Abort() {
     SPARSEAGG_RETURN_IF_ERROR(services_.store.AbortRound(name_, WriteDetails(Snapshot())));
     MarkAborted(/*failure=*/"");
   }
-  NotifyChange();
+  NotifyState();
   return Snapshot();
 }
 
@@ -252,16 +273,28 @@ absl::Status Round::Delete() {
     }
   }
   SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseRound(name_));
-  std::lock_guard lock(mutex_);
-  books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
-  result_.reset();
-  result_memory_ = {};
-  deleted_ = true;
+  RoundSnapshot retired;
+  {
+    std::lock_guard lock(mutex_);
+    books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
+    result_.reset();
+    result_memory_ = {};
+    deleted_ = true;
+    retired = SnapshotLocked();
+  }
+  gate.unlock();
+  retired.state = RoundState::kRetired;  // also what was aborted
+  services_.options.observer->OnRoundState(retired);
   return absl::OkStatus();
 }
 
 void Round::NotifyChange() {
   if (!watchers_.empty()) watchers_.Notify(Snapshot());
+}
+
+void Round::NotifyState() {
+  services_.options.observer->OnRoundState(Snapshot());
+  NotifyChange();
 }
 
 // --- On the strand ---
@@ -278,8 +311,13 @@ void Round::Fold(StagedTensors update, float weight) {
   if (!folded.ok()) return Fail(folded);
   // Asked for here, on the strand, and kept in the books for those who look from other threads.
   std::vector<PlanReport> reports = reducers->PlanReports();
-  std::lock_guard lock(mutex_);
-  if (reducers_ != nullptr) EnterPlansLocked(std::move(reports));  // else aborted meanwhile
+  std::vector<ReductionReport> fresh;
+  {
+    std::lock_guard lock(mutex_);
+    if (reducers_ == nullptr) return;  // aborted meanwhile
+    fresh = EnterPlansLocked(std::move(reports));
+  }
+  Observe(fresh);
 }
 
 void Round::Publish(std::vector<UpdateRecord> closed) {
@@ -293,6 +331,7 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
   manifest.infinite_values = result->manifest.infinite_values;
   manifest.publish_time = services_.options.now();
   RoundSnapshot published;
+  std::vector<ReductionReport> fresh;
   {
     std::lock_guard lock(mutex_);
     manifest.rejected = rejected_;
@@ -300,9 +339,10 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
     for (size_t i = 0; i < result->tensors.size(); ++i) {
       books_.tensors[i].nnz_result = result->tensors[i].nnz();
     }
-    EnterPlansLocked(std::move(reports));
+    fresh = EnterPlansLocked(std::move(reports));
     published = books_;
   }
+  Observe(fresh);
   published.publish_time = manifest.publish_time;
   published.manifest = manifest;
   result->manifest = std::move(manifest);
@@ -337,7 +377,7 @@ void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnap
     });
   }
   if (!stored.ok()) return Fail(stored);
-  NotifyChange();
+  NotifyState();
   ErasePayloads();
 }
 
@@ -381,7 +421,7 @@ void Round::Fail(const absl::Status& status) {
     if (!aborted.ok()) absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
     MarkAborted(std::move(failed.failure));
   }
-  NotifyChange();
+  NotifyState();
 }
 
 }  // namespace sparseagg

@@ -62,6 +62,7 @@ class Round : public std::enable_shared_from_this<Round> {
   const RoundSpec& spec() const { return spec_; }
   std::chrono::system_clock::time_point create_time() const { return Snapshot().create_time; }
   RoundSnapshot Snapshot() const;
+  RoundState state() const;
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless PUBLISHED.
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
   WatchHandle Watch(OnChange on_change) { return watchers_.Add(std::move(on_change)); }
@@ -97,8 +98,10 @@ class Round : public std::enable_shared_from_this<Round> {
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(const UpdateRecord& record, bool duplicate) const;
   void CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz);
-  // No change of its own: the revision stays, watchers see it with the next one.
-  void EnterPlansLocked(std::vector<PlanReport> reports);
+  // No change of its own: the revision stays, watchers see it with the next one. Returns what is
+  // new since the last time.
+  std::vector<ReductionReport> EnterPlansLocked(std::vector<PlanReport> reports);
+  void Observe(std::span<const ReductionReport> reductions) const;
 
   // On the strand.
   void Fold(StagedTensors update, float weight);
@@ -114,6 +117,8 @@ class Round : public std::enable_shared_from_this<Round> {
   void MarkAborted(std::string failure);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
+  // The same, after a change of the state.
+  void NotifyState();
 
   const std::string name_;  // qualified; outside, books_.name is used
   const RoundSpec spec_;

@@ -72,6 +72,7 @@ class TenantEngine : public Engine {
 
   const BackendInfo& backend_info() const override { return engine_.backend_info(); }
   const Limits& limits() const override { return engine_.limits(); }
+  EngineStats Stats() const override { return engine_.Stats(); }
   absl::Status Recover() override { return engine_.Recover(); }
   void Drain() override { engine_.Drain(); }
 

@@ -28,6 +28,7 @@ class TensorReducers {
                                                               Admission& aggregation);
 
   const RoundSpec& spec() const { return spec_; }
+  const std::string& backend() const { return backend_; }
   // Names, back end and plans; the counters are 0. Before the first Accumulate().
   std::vector<TensorStatus> Describe() const;
   // How each tensor has been reduced so far. For the thread of Accumulate() and Report(), also

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/rpc/observed_calls.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -83,9 +84,9 @@ absl::Status CannotListen(const std::string& listen) {
 GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security)
     : service_(engine, std::move(info), std::move(security)) {}
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen,
-                                                              Engine& engine, v1::ServerInfo info,
-                                                              ServerSecurity security) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security,
+    std::shared_ptr<CallObserver> observer) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (IsServed(listen)) return CannotListen(listen);
   // Text that is not UTF-8 is refused; protobuf's line about it would be the caller's in our log.
@@ -102,6 +103,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   int port = 0;
   builder.AddListeningPort(listen, credentials, &port);
   builder.RegisterService(&started->service_);
+  ObserveCalls(std::move(observer), builder);
   started->server_ = builder.BuildAndStart();
   if (started->server_ == nullptr || port == 0) {
     return CannotListen(listen);

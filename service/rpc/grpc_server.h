@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "service/engine/engine.h"
 #include "service/rpc/aggregation_service.h"
+#include "service/rpc/call_observer.h"
 
 namespace sparseagg {
 
@@ -21,9 +22,9 @@ class GrpcServer {
   // Listens on `listen` (HOST:PORT or unix:PATH). UNAVAILABLE (CANNOT_LISTEN) when the address is
   // in use or not one of this machine's; INVALID_ARGUMENT (TLS_FILES_INVALID). `engine` must
   // outlive the server.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen,
-                                                           Engine& engine, v1::ServerInfo info,
-                                                           ServerSecurity security = {});
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
+      const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security = {},
+      std::shared_ptr<CallObserver> observer = std::make_shared<CallObserver>());
   // Stops at once if Stop() was not called.
   ~GrpcServer();
 

@@ -4,6 +4,8 @@
 #ifndef SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
 #define SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
 
+#include <string_view>
+
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg {
@@ -17,6 +19,11 @@ using ReadMethods = Api::WithCallbackMethod_WatchRound<Api::WithCallbackMethod_W
     Api::WithCallbackMethod_GetAggregate<Api::WithCallbackMethod_GetServerInfo<RoundMethods>>>>;
 using ServiceBase = Api::WithRawCallbackMethod_SubmitUpdate<
     Api::WithRawCallbackMethod_StreamUpdates<Api::WithRawCallbackMethod_Reduce<ReadMethods>>>;
+
+// The raw ones of them, by name: their messages are grpc::ByteBuffer.
+constexpr bool IsRawMethod(std::string_view method) {
+  return method == "SubmitUpdate" || method == "StreamUpdates" || method == "Reduce";
+}
 
 }  // namespace sparseagg
 

@@ -107,7 +107,7 @@ class DurableStore : public UpdateStore {
   std::map<std::string, DurableRound> rounds_;
 
   GroupCommit<PendingPut> commits_{
-      [this](std::span<PendingPut* const> group) { CommitGroup(group); }};
+      [this](std::span<PendingPut* const> group) { CommitGroup(group); }, options_.on_commit};
 };
 
 // --- Opening ---

@@ -12,7 +12,9 @@
 #ifndef SPARSEAGG_SERVICE_STORE_DURABLE_STORE_H_
 #define SPARSEAGG_SERVICE_STORE_DURABLE_STORE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,6 +30,8 @@ struct DurableStoreOptions {
   // room, so that rounds can still be sealed and published.
   uint64_t free_bytes_min = uint64_t{256} << 20;
   FailpointHook failpoints;
+  // Called after each commit of updates, by the thread that made it.
+  std::function<void(size_t updates, double seconds)> on_commit = [](size_t, double) {};
 };
 
 // FAILED_PRECONDITION: STORE_IN_USE by another process, STORE_VERSION, STORE_UNUSABLE; DATA_LOSS

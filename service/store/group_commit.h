@@ -4,7 +4,9 @@
 #ifndef SPARSEAGG_SERVICE_STORE_GROUP_COMMIT_H_
 #define SPARSEAGG_SERVICE_STORE_GROUP_COMMIT_H_
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <mutex>
 #include <span>
@@ -17,8 +19,11 @@ namespace sparseagg {
 template <class Item>
 class GroupCommit {
  public:
-  explicit GroupCommit(std::function<void(std::span<Item* const>)> commit)
-      : commit_(std::move(commit)) {}
+  // `on_commit` hears of each commit, by the thread that made it.
+  explicit GroupCommit(
+      std::function<void(std::span<Item* const>)> commit,
+      std::function<void(size_t items, double seconds)> on_commit = [](size_t, double) {})
+      : commit_(std::move(commit)), on_commit_(std::move(on_commit)) {}
 
   // Returns when `item` was part of a group that was committed.
   void Run(Item& item) {
@@ -45,7 +50,10 @@ class GroupCommit {
     const std::vector<Item*> group = std::exchange(items_, {});
     const std::vector<Waiter*> waiters = std::exchange(waiters_, {});
     lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
     commit_(group);
+    on_commit_(group.size(),
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     lock.lock();
     for (Waiter* waiter : waiters) waiter->done = true;
     committing_ = false;
@@ -53,6 +61,7 @@ class GroupCommit {
   }
 
   const std::function<void(std::span<Item* const>)> commit_;
+  const std::function<void(size_t items, double seconds)> on_commit_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool committing_ = false;

@@ -83,6 +83,19 @@ Log::Log(LogLevel level)
   logger_->flush_on(spdlog::level::debug);
 }
 
+void Log::ChangeLevel(std::string_view event, LogLevel level) const {
+  logger_->set_level(spdlog::level::info);
+  Info(event, {{"log_level", std::string(LogLevelName(level))}});
+  logger_->set_level(RowOf(level).spdlog_level);
+}
+
+LogLevel Log::level() const {
+  for (const LevelRow& row : kLevels) {
+    if (row.spdlog_level == logger_->level()) return row.level;
+  }
+  return LogLevel::kInfo;
+}
+
 void Log::Debug(std::string_view event, std::initializer_list<LogField> fields) const {
   if (logger_->should_log(spdlog::level::debug)) logger_->debug("{}", FormatEvent(event, fields));
 }

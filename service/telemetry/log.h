@@ -31,6 +31,10 @@ class Log {
  public:
   explicit Log(LogLevel level);
 
+  // For all copies of this log. Says so in a line (`event`) that appears whatever the levels are.
+  void ChangeLevel(std::string_view event, LogLevel level) const;
+  LogLevel level() const;
+
   void Debug(std::string_view event, std::initializer_list<LogField> fields = {}) const;
   void Info(std::string_view event, std::initializer_list<LogField> fields = {}) const;
   void Warning(std::string_view event, std::initializer_list<LogField> fields = {}) const;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -44,6 +45,9 @@ ServerProcess::ServerProcess(const std::vector<std::string>& arguments)
   std::vector<std::string> all = {SPARSEAGG_PROGRAM, "serve",       "--listen",
                                   "127.0.0.1:0",     "--port-file", port_file_};
   all.insert(all.end(), arguments.begin(), arguments.end());
+  // Servers of several tests run at a time: no fixed port.
+  const auto is_admin = [](const std::string& a) { return a.starts_with("--admin-listen"); };
+  if (std::none_of(all.begin(), all.end(), is_admin)) all.emplace_back("--admin-listen=none");
   int pipe_fds[2];
   EXPECT_EQ(pipe2(pipe_fds, O_CLOEXEC), 0);
   pid_ = Spawn(all, pipe_fds[1]);

@@ -41,6 +41,7 @@ class Server:
             self.target,
             "--port-file",
             str(self._port_file),
+            "--admin-listen=none",
         ]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)

@@ -204,7 +204,7 @@ def test_the_command_line_takes_them_too(secured, pki, tmp_path):
 )
 def test_a_server_does_not_start_unprotected_by_mistake(flags, reason):
     served = subprocess.run(
-        [str(BINARY), "serve", *(flags if "--listen" in flags else ("--listen", "127.0.0.1:0", *flags))],
+        [str(BINARY), "serve", "--admin-listen=none", *(flags if "--listen" in flags else ("--listen", "127.0.0.1:0", *flags))],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert served.returncode == 1

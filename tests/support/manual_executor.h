@@ -27,6 +27,7 @@ class ManualExecutor : public Executor {
 
   // Those of different strands may run in any order, and a strand has one queued at a time.
   size_t queued() const { return queued_.size(); }
+  size_t waiting() const override { return queued_.size(); }
   // REQUIRES: choice < queued().
   void RunOne(size_t choice) {
     const auto at = queued_.begin() + static_cast<std::ptrdiff_t>(choice);

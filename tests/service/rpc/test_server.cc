@@ -17,7 +17,8 @@ std::unique_ptr<Backend> MakeTestBackend() {
 
 }  // namespace
 
-TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity security)
+TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity security,
+                       std::shared_ptr<CallObserver> observer)
     : backend_(MakeTestBackend()) {
   store_ = MakeMemoryStore();
   EngineOptions options;
@@ -26,7 +27,9 @@ TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity 
   v1::ServerInfo info;
   info.set_version("test");
   info.set_default_durability(v1::DURABILITY_MEMORY);
-  grpc_ = GrpcServer::Start(listen, *engine_, std::move(info), std::move(security)).value();
+  grpc_ =
+      GrpcServer::Start(listen, *engine_, std::move(info), std::move(security), std::move(observer))
+          .value();
   address_ = grpc_->port() == 0 ? listen : "127.0.0.1:" + std::to_string(grpc_->port());
 }
 

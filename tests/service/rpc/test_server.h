@@ -19,7 +19,8 @@ namespace sparseagg::testing {
 class TestServer {
  public:
   explicit TestServer(Limits limits = {}, const std::string& listen = "127.0.0.1:0",
-                      ServerSecurity security = {});
+                      ServerSecurity security = {},
+                      std::shared_ptr<CallObserver> observer = std::make_shared<CallObserver>());
   ~TestServer();
 
   const std::string& address() const { return address_; }

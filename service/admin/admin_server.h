@@ -1,0 +1,58 @@
+// The operator's HTTP port: metrics, health, the status page and a few commands.
+//
+//   GET  /  /metrics  /healthz  /readyz  /api/status  /api/rounds  /api/round  /api/config
+//   POST /api/drain  /api/log-level  /api/profile       only from this machine, with the header
+//                                                       X-Sparseagg-Admin: 1
+//
+// It has neither TLS nor passwords. Everybody who reaches it may look; changing something takes a
+// connection from this machine, and a header that a web page of somebody else cannot send. Bound to
+// loopback it answers only requests that name loopback as their host, so that no foreign name can
+// be made to point at it (DNS rebinding).
+#ifndef SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_
+#define SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "service/admin/metrics.h"
+#include "service/admin/refusals.h"
+#include "service/admin/status_json.h"
+#include "service/engine/engine.h"
+#include "service/telemetry/log.h"
+
+namespace sparseagg {
+
+struct AdminOptions {
+  std::string listen;  // HOST:PORT; port 0: any free one
+  std::string version;
+  std::string data_dir;
+  std::vector<ConfigRow> config;
+  std::shared_ptr<Metrics> metrics;
+  std::shared_ptr<Refusals> refusals;
+  Log log;
+  std::function<void()> stop;  // begins what SIGTERM begins
+};
+
+// Thread-safe.
+class AdminServer {
+ public:
+  // UNAVAILABLE (CANNOT_LISTEN).
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(AdminOptions options);
+  virtual ~AdminServer() = default;
+
+  virtual int port() const = 0;
+
+  // From now on the server is ready and its engine can be looked at. `engine` must outlive this;
+  // `listen` is where callers find it.
+  virtual void SetServing(Engine& engine, const std::string& listen) = 0;
+  virtual void SetStopping() = 0;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_

@@ -1,0 +1,38 @@
+// Metrics that are read when somebody asks: how full the engine is, how the process and its disk
+// are. docs/metrics.md lists them.
+#ifndef SPARSEAGG_SERVICE_ADMIN_GAUGES_H_
+#define SPARSEAGG_SERVICE_ADMIN_GAUGES_H_
+
+#include <prometheus/metric_family.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "service/engine/engine.h"
+
+namespace sparseagg {
+
+struct ProcessStats {
+  double cpu_seconds = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t open_files = 0;
+  uint64_t open_files_max = 0;
+};
+// Of this process, from /proc/self; what cannot be read is 0.
+ProcessStats ReadProcessStats();
+
+// Room that the disk of `directory` has for this process.
+std::optional<uint64_t> FreeBytes(const std::string& directory);
+
+std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, const Limits& limits);
+std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
+                                                    double start_time_seconds);
+
+// One gauge without labels.
+prometheus::MetricFamily Gauge(const std::string& name, const std::string& help, double value);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ADMIN_GAUGES_H_

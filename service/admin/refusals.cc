@@ -1,0 +1,32 @@
+#include "service/admin/refusals.h"
+
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+// Names come from callers and have not been checked when they are the reason of the refusal.
+constexpr size_t kNameBytesMax = 80;
+
+std::string Clipped(const std::string& name) { return name.substr(0, kNameBytesMax); }
+
+}  // namespace
+
+void Refusals::OnSubmission(const SubmissionReport& report) {
+  if (report.status.ok()) return;
+  Refusal refusal{.time = now_(),
+                  .round = Clipped(report.header.round),
+                  .contributor = Clipped(report.header.contributor),
+                  .reason = ErrorReason(report.status),
+                  .retry = RetryAfterMs(report.status) > 0};
+  const std::lock_guard lock(mutex_);
+  refusals_.push_front(std::move(refusal));
+  if (refusals_.size() > kKept) refusals_.pop_back();
+}
+
+std::vector<Refusal> Refusals::Recent() const {
+  const std::lock_guard lock(mutex_);
+  return {refusals_.begin(), refusals_.end()};
+}
+
+}  // namespace sparseagg

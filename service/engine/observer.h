@@ -1,0 +1,47 @@
+// What the engine tells those who count and log: facts, when they have happened. The engine knows
+// neither metrics nor a log. An observer is called from any thread, without locks held, and must be
+// quick: updates are counted in microseconds.
+#ifndef SPARSEAGG_SERVICE_ENGINE_OBSERVER_H_
+#define SPARSEAGG_SERVICE_ENGINE_OBSERVER_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace sparseagg {
+
+struct RoundSnapshot;
+struct UpdateHeader;
+
+// One attempt to have an update counted.
+struct SubmissionReport {
+  const UpdateHeader& header;
+  const absl::Status& status;  // OK: it has a receipt
+  bool duplicate = false;      // its first one
+  uint64_t payload_bytes = 0;
+  uint64_t nnz = 0;
+  double seconds = 0;  // until the receipt
+};
+
+// Reductions of one tensor that were done since the last report of it.
+struct ReductionReport {
+  std::string_view backend;
+  std::string_view plan;
+  double seconds = 0;
+  double predicted_seconds = 0;
+};
+
+// Thread-safe. This one ignores everything.
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  // A round is in a new state: OPEN when created, RETIRED when deleted.
+  virtual void OnRoundState(const RoundSnapshot& /*round*/) {}
+  virtual void OnSubmission(const SubmissionReport& /*report*/) {}
+  virtual void OnReduction(const ReductionReport& /*report*/) {}
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_OBSERVER_H_

@@ -1,0 +1,188 @@
+// The admin port of the real program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <signal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/e2e/server_process.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_client.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::VectorEntries;
+using testing::VectorRound;
+using testing::VectorUpdate;
+
+const httplib::Headers kAdmin = {{"X-Sparseagg-Admin", "1"}};
+
+class AdminTest : public ::testing::Test {
+ protected:
+  AdminTest() {
+    std::ifstream(folder_.path() + "/admin_port") >> port_;
+    http_ = std::make_unique<httplib::Client>("127.0.0.1", port_);
+  }
+
+  std::string Get(const std::string& path) {
+    const auto answer = http_->Get(path);
+    return answer ? answer->body : "no answer";
+  }
+  int Post(const std::string& path, const httplib::Headers& headers = kAdmin) {
+    const auto answer = http_->Post(path, headers, "", "text/plain");
+    return answer ? answer->status : -1;
+  }
+
+  // A durable round with an accepted, a repeated and a refused update, published.
+  void RunARound() {
+    const std::string round = client_.Create(VectorRound("t", 10), "step-1")->name();
+    const auto update = VectorUpdate(round, "a", VectorEntries("t", 10, {3, 4}, {7, 8}));
+    ASSERT_TRUE(client_.Submit(update).ok());
+    ASSERT_TRUE(client_.Submit(update).ok());
+    ASSERT_FALSE(client_.Submit(VectorUpdate(round, "b", VectorEntries("t", 10, {812}, {1}))).ok());
+    ASSERT_TRUE(client_.Publish(round).ok());
+  }
+
+  testing::TemporaryFolder folder_;
+  testing::ServerProcess server_{{"--admin-listen", "127.0.0.1:0", "--admin-port-file",
+                                  folder_.path() + "/admin_port", "--data-dir",
+                                  folder_.path() + "/data"}};
+  testing::TestClient client_{testing::NewChannel(server_.address())};
+  int port_ = 0;
+  std::unique_ptr<httplib::Client> http_;
+};
+
+std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  std::set<std::string> found;
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), expression);
+       it != std::sregex_iterator(); ++it) {
+    found.insert((*it)[1]);
+  }
+  return found;
+}
+
+TEST_F(AdminTest, EveryMetricIsDocumentedAndEveryDocumentedOneExists) {
+  RunARound();
+  std::ifstream file(SPARSEAGG_SOURCE_DIR "/docs/metrics.md");
+  const std::string docs{std::istreambuf_iterator<char>(file), {}};
+  const std::set<std::string> documented = Matches(docs, "\\n\\| `([a-z_]+)`");
+  EXPECT_GT(documented.size(), 20);
+  EXPECT_EQ(Matches(Get("/metrics"), "# TYPE ([a-z_]+) "), documented);
+}
+
+TEST_F(AdminTest, MetricsTellWhatHappened) {
+  RunARound();
+  const std::string metrics = Get("/metrics");
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_updates_total{outcome=\"accepted\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_updates_total{outcome=\"duplicate\"} 1\n"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr("sparseagg_refusals_total{reason=\"INDEX_OUT_OF_RANGE\",retry=\"no\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_rounds{state=\"PUBLISHED\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_store_commit_updates_count 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_ready 1\n"));
+}
+
+TEST_F(AdminTest, StatusAndRoundsSayWhatThePageShows) {
+  RunARound();
+  const auto status = nlohmann::json::parse(Get("/api/status"));
+  EXPECT_EQ(status["phase"], "serving");
+  EXPECT_EQ(status["listen"], server_.address());
+  EXPECT_EQ(status["totals"]["accepted"], 1);
+  EXPECT_EQ(status["refusals"]["recent"][0]["reason"], "INDEX_OUT_OF_RANGE");
+  const auto rounds = nlohmann::json::parse(Get("/api/rounds"));
+  ASSERT_EQ(rounds["total"], 1);
+  EXPECT_EQ(rounds["rounds"][0]["name"], "rounds/step-1");
+  EXPECT_EQ(rounds["rounds"][0]["state"], "PUBLISHED");
+  const auto round = nlohmann::json::parse(Get("/api/round?name=rounds/step-1"));
+  EXPECT_EQ(round["tensors"][0]["nnz_received"], 2);
+  EXPECT_EQ(round["tensors"][0]["result_density"], 0.2);
+  EXPECT_EQ(round["manifest"]["contributors"], 1);
+  const auto missing = http_->Get("/api/round?name=rounds/none");
+  ASSERT_TRUE(missing);
+  EXPECT_EQ(missing->status, 404);
+  const auto config = nlohmann::json::parse(Get("/api/config"));
+  EXPECT_EQ(config["settings"][0]["name"], "listen");
+  EXPECT_EQ(config["settings"][0]["source"], "flag --listen");
+}
+
+// Error messages quote them; they stay between the server and the sender.
+TEST_F(AdminTest, NothingOnThePortOrInTheLogQuotesAnIndex) {
+  ASSERT_EQ(Post("/api/log-level?level=debug"), 200);
+  RunARound();
+  for (const char* path : {"/metrics", "/api/rounds", "/api/round?name=rounds/step-1"}) {
+    EXPECT_THAT(Get(path), Not(HasSubstr("812"))) << path;
+  }
+  const auto status = nlohmann::json::parse(Get("/api/status"));
+  EXPECT_THAT(status["refusals"].dump(), Not(HasSubstr("812")));
+  ASSERT_TRUE(server_.WaitForLog("event=\"update refused\""));
+  EXPECT_THAT(server_.log(), Not(HasSubstr("index 812")));
+}
+
+TEST_F(AdminTest, CommandsNeedTheHeaderAndForeignHostsAreRefused) {
+  EXPECT_EQ(Post("/api/drain", {}), 403);
+  EXPECT_EQ(Post("/api/log-level?level=debug", {}), 403);
+  const auto rebound = http_->Get("/api/status", {{"Host", "evil.example"}});
+  ASSERT_TRUE(rebound);
+  EXPECT_EQ(rebound->status, 403);
+  EXPECT_EQ(Get("/healthz"), "ok\n");
+}
+
+TEST_F(AdminTest, TheLogLevelChangesWhileTheServerRuns) {
+  EXPECT_EQ(Post("/api/log-level?level=loud"), 400);
+  EXPECT_EQ(Post("/api/log-level?level=debug"), 200);
+  ASSERT_TRUE(client_.Info().ok());
+  EXPECT_TRUE(server_.WaitForLog("method=/sparseagg.v1.AggregationService/GetServerInfo"));
+}
+
+TEST_F(AdminTest, DrainEndsTheServerAsSigtermDoes) {
+  EXPECT_EQ(Get("/readyz"), "serving\n");
+  EXPECT_EQ(Post("/api/drain"), 202);
+  EXPECT_EQ(server_.Wait(), 0);
+  EXPECT_THAT(server_.log(), HasSubstr("event=stopped"));
+}
+
+TEST_F(AdminTest, AnotherServerDoesNotShareThePort) {
+  const testing::ProgramRun second = testing::RunProgram(
+      "serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:" + std::to_string(port_));
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_THAT(second.output, HasSubstr("CANNOT_LISTEN"));
+}
+
+// A profile goes through a signal and a file in memory.
+TEST_F(AdminTest, TakesACpuProfile) {
+  http_->set_read_timeout(60);
+  const auto answer = http_->Post("/api/profile?seconds=1", kAdmin, "", "text/plain");
+  ASSERT_TRUE(answer);
+  const bool no_profiler = answer->status == 503;  // a sanitizer's build
+  EXPECT_TRUE(no_profiler || (answer->status == 200 && answer->body.size() > 100));
+  EXPECT_EQ(Post("/api/profile?seconds=0"), 400);
+}
+
+TEST(ReloadTest, SighupTakesOverTheLogLevelOfTheFile) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/server.conf";
+  std::ofstream(path) << "log-level = warning\n";
+  testing::ServerProcess server({"--config", path, "--log-level=info"});
+  // A flag beats the file: it stays.
+  server.Signal(SIGHUP);
+  EXPECT_TRUE(server.WaitForLog("event=\"configuration reloaded\" log_level=info"));
+  std::ofstream(path) << "log-levle = debug\n";
+  server.Signal(SIGHUP);
+  EXPECT_TRUE(server.WaitForLog("event=\"configuration not reloaded\""));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+}  // namespace
+}  // namespace sparseagg

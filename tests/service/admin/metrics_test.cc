@@ -1,0 +1,142 @@
+// The metrics of a real engine over the reference back end.
+#include "service/admin/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "service/admin/refusals.h"
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+using testing::Sparse;
+using testing::TestUpdate;
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Engine> Make(const std::shared_ptr<EngineObserver>& observer) {
+    EngineOptions options;
+    options.observer = observer;
+    return MakeEngine(std::move(options), *backend_, *store_);
+  }
+
+  const TensorSpec spec_ = Sparse("t", 10);
+  const std::unique_ptr<Backend> backend_ = testing::MakeBackend("reference");
+  const std::unique_ptr<UpdateStore> store_ = MakeMemoryStore();
+};
+
+TEST_F(MetricsTest, CountsAcceptedRepeatedAndRefusedUpdates) {
+  const auto metrics = std::make_shared<Metrics>();
+  const auto engine = Make(metrics);
+  ASSERT_TRUE(engine->CreateRound({.round_id = "r", .spec = {.tensors = {spec_}}}).ok());
+  TestUpdate good("rounds/r", "a");
+  good.Add(spec_, {1, 2}, std::vector<float>{1, 2});
+  ASSERT_TRUE(engine->Submit(good.header, good.tensors()).ok());
+  ASSERT_TRUE(engine->Submit(good.header, good.tensors()).ok());
+  TestUpdate bad("rounds/r", "b");
+  bad.Add(spec_, {10}, std::vector<float>{1});
+  ASSERT_FALSE(engine->Submit(bad.header, bad.tensors()).ok());
+
+  const Totals totals = metrics->totals();
+  EXPECT_EQ(totals.accepted, 1);
+  EXPECT_EQ(totals.duplicates, 1);
+  EXPECT_EQ(totals.refused, 1);
+  EXPECT_EQ(totals.nnz, 2);
+  EXPECT_EQ(totals.payload_bytes, 2 * (8 + 4));
+  EXPECT_THAT(metrics->refusals(), ElementsAre(Pair("INDEX_OUT_OF_RANGE", 1)));
+}
+
+TEST_F(MetricsTest, CountsReductionsByBackendAndPlan) {
+  const auto metrics = std::make_shared<Metrics>();
+  metrics->OnReduction({.backend = "cpu", .plan = "sweep", .seconds = 0.5, .predicted_seconds = 1});
+  metrics->OnReduction({.backend = "cpu", .plan = "sweep", .seconds = 1, .predicted_seconds = 1});
+  metrics->OnReduction({.backend = "cpu", .plan = "dense", .seconds = 2});
+  const auto plans = metrics->plans();
+  ASSERT_EQ(plans.size(), 2);
+  EXPECT_EQ(plans[0].plan, "dense");
+  EXPECT_EQ(plans[1].plan, "sweep");
+  EXPECT_EQ(plans[1].seconds, 1.5);
+  EXPECT_EQ(plans[1].predicted_seconds, 2);
+}
+
+// Every state that a round passes, once, whoever asks how often.
+TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
+  class States : public EngineObserver {
+   public:
+    void OnRoundState(const RoundSnapshot& round) override {
+      const std::lock_guard lock(mutex_);
+      states_.push_back(round.state);
+      changed_.notify_all();
+    }
+    std::vector<RoundState> WaitFor(size_t count) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return states_.size() >= count; });
+      return states_;
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<RoundState> states_;
+  };
+  const auto states = std::make_shared<States>();
+  const auto engine = Make(states);
+  const CreateRoundArgs args{.round_id = "r", .request_id = "q", .spec = {.tensors = {spec_}}};
+  ASSERT_TRUE(engine->CreateRound(args).ok());
+  ASSERT_TRUE(engine->CreateRound(args).ok());  // a retry
+  ASSERT_TRUE(engine->SealRound("rounds/r").ok());
+  states->WaitFor(3);
+  ASSERT_TRUE(engine->SealRound("rounds/r").ok());  // a retry
+  ASSERT_TRUE(engine->DeleteRound("rounds/r").ok());
+  ASSERT_TRUE(engine->CreateRound({.round_id = "r2", .spec = {.tensors = {spec_}}}).ok());
+  ASSERT_TRUE(engine->AbortRound("rounds/r2").ok());
+  ASSERT_TRUE(engine->AbortRound("rounds/r2").ok());
+  using enum RoundState;
+  // Sealing and publishing are told by different threads.
+  EXPECT_THAT(states->WaitFor(6), ::testing::UnorderedElementsAre(kOpen, kSealed, kPublished,
+                                                                  kRetired, kOpen, kAborted));
+}
+
+TEST_F(MetricsTest, TheEngineTellsHowFullItIs) {
+  const auto engine = Make(std::make_shared<EngineObserver>());
+  ASSERT_TRUE(engine->CreateRound({.round_id = "r", .spec = {.tensors = {spec_}}}).ok());
+  ASSERT_TRUE(engine->CreateRound({.round_id = "s", .spec = {.tensors = {spec_}}}).ok());
+  ASSERT_TRUE(engine->AbortRound("rounds/s").ok());
+  TestUpdate update("rounds/r", "a");
+  update.Add(spec_, {1, 2}, std::vector<float>{1, 2});
+  const auto upload = engine->BeginUpload(update.header, update.headers());
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.rounds.at(RoundState::kOpen), 1);
+  EXPECT_EQ(stats.rounds.at(RoundState::kAborted), 1);
+  EXPECT_EQ(stats.open_uploads, 1);
+  EXPECT_GT(stats.staged_bytes, 0);
+  EXPECT_EQ(stats.aggregation_bytes_max, backend_->info().memory_bytes);
+}
+
+TEST_F(MetricsTest, KeepsTheLastRefusalsWithoutTheirMessages) {
+  const auto now = std::chrono::system_clock::time_point(std::chrono::seconds(1000));
+  Refusals refusals([&] { return now; });
+  const UpdateHeader header{.round = "rounds/r", .contributor = std::string(500, 'x')};
+  const absl::Status bad = MakeError(absl::StatusCode::kInvalidArgument, "FIRST", "index 812");
+  const absl::Status full =
+      WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "LAST", "full"), 10);
+  refusals.OnSubmission({.header = header, .status = bad});
+  for (size_t i = 0; i < Refusals::kKept; ++i) {
+    refusals.OnSubmission({.header = header, .status = full});
+  }
+  refusals.OnSubmission({.header = header, .status = absl::OkStatus()});
+  const std::vector<Refusal> recent = refusals.Recent();
+  ASSERT_EQ(recent.size(), Refusals::kKept);
+  EXPECT_EQ(recent.front().reason, "LAST");
+  EXPECT_EQ(recent.back().reason, "LAST");
+  EXPECT_TRUE(recent.front().retry);
+  EXPECT_EQ(recent.front().time, now);
+  EXPECT_LT(recent.front().contributor.size(), 100);
+}
+
+}  // namespace
+}  // namespace sparseagg
