@@ -196,7 +196,9 @@ class Transport:
         function = self._methods[method]
 
         def start(requests: Iterator[Any]) -> Any:
-            return function(requests if request is None else request, metadata=self._access.metadata())
+            return function(
+                requests if request is None else request, metadata=self._access.metadata()
+            )
 
         return StreamCall(start, idle_timeout, answers_max, for_update)
 

@@ -60,9 +60,7 @@ class Client:
         self.target = target
         self._transport = Transport(
             target,
-            access=Access(
-                target, tls=tls, token=token, credentials=credentials, metadata=metadata
-            ),
+            access=Access(target, tls=tls, token=token, credentials=credentials, metadata=metadata),
             options=channel_options,
             timeout=timeout,
             retry=retry or RetryPolicy(),
