@@ -36,17 +36,14 @@ def test_a_hundred_numpy_triples_give_their_dense_sum(client, shape, sparse_dim)
     assert len(indices) == len(np.unique(np.concatenate([u[0] for u in updates]), axis=0))
 
 
-def scipy_kinds():
+@pytest.mark.parametrize("style", ["matrix", "array"])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_a_hundred_scipy_matrices_give_their_dense_sum(client, layout, style):
     sparse = pytest.importorskip("scipy.sparse")
-    kinds = [sparse.coo_matrix, sparse.csr_matrix, sparse.csc_matrix]
-    return kinds + [getattr(sparse, f"{f}_array") for f in ("coo", "csr", "csc")]
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_a_hundred_scipy_matrices_give_their_dense_sum(client, number):
-    kind = scipy_kinds()[number]
-    coo = scipy_kinds()[3 * (number // 3)]
-    updates = triples([30, 20], 2, seed=number)
+    if not hasattr(sparse, f"coo_{style}"):
+        pytest.skip("scipy has arrays from 1.8 on")
+    kind, coo = getattr(sparse, f"{layout}_{style}"), getattr(sparse, f"coo_{style}")
+    updates = triples([30, 20], 2)
     matrices = [kind(coo((v, tuple(i.T)), shape=shape)) for i, v, shape in updates]
     total = sparse_sum(matrices, client=client)
     expected, bound = dense_sum(updates)
