@@ -201,6 +201,10 @@ std::vector<Setting> MakeSettings() {
                   SPARSEAGG_FIELD(std::string, jwt_rules.principal_claim), false),
       TextSetting("jwt-roles-claim", "The claim with the caller's roles",
                   SPARSEAGG_FIELD(std::string, jwt_rules.roles_claim), false),
+      TextSetting("audit-log",
+                  "File for one line a change of a round, a refused call or a changed credential; "
+                  "see `sparseagg audit verify`. Empty: none",
+                  SPARSEAGG_FIELD(std::string, audit_log), true),
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
                    "somebody deletes it",

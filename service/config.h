@@ -40,6 +40,7 @@ struct ServerConfig {
   std::string credentials;  // file; empty, as jwt_keys: nobody is asked who they are
   std::string jwt_keys;     // file
   JwtRules jwt_rules;
+  std::string audit_log;  // file; empty: none
   Limits limits;
 };
 

@@ -6,8 +6,10 @@
 
 #include "CLI/CLI.hpp"
 #include "client/cli/commands.h"
+#include "service/audit_command.h"
 #include "service/serve_command.h"
 #include "service/store_command.h"
+#include "service/token_command.h"
 #include "sparse/backend.h"
 
 namespace {
@@ -26,6 +28,8 @@ int main(int argc, char** argv) {
   int exit_code = sparseagg::kExitOk;
   sparseagg::AddServeCommand(app, sparseagg::AllBackends(), &Variable, exit_code);
   sparseagg::AddStoreCommand(app, sparseagg::AllBackends(), exit_code);
+  sparseagg::AddTokenCommand(app, exit_code);
+  sparseagg::AddAuditCommand(app, exit_code);
   sparseagg::AddCommands(app, {.backends = sparseagg::AllBackends(), .exit_code = &exit_code});
   return sparseagg::RunCommandLine(app, argc, argv, exit_code);
 }

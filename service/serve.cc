@@ -103,7 +103,7 @@ struct Telemetry {
 struct Server {
   size_t rounds = 0;  // taken up from the data directory
   BackendChoice backend;
-  std::unique_ptr<Authenticator> authenticator;
+  std::unique_ptr<Protection> protection;
   std::unique_ptr<UpdateStore> store;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<AdminServer> admin;  // looks at the engine
@@ -158,8 +158,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   const ServerConfig& config = loaded.config;
   const Telemetry telemetry(log);
   Server server;
-  SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
-  SPARSEAGG_ASSIGN_OR_RETURN(server.authenticator, OpenAuthenticator(config, log));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));
   SPARSEAGG_ASSIGN_OR_RETURN(server.admin, StartAdmin(loaded, telemetry, log));
   const BackendOptions backend_options{.threads = config.threads,
                                        .memory_bytes = config.backend_memory_bytes};
@@ -168,7 +167,9 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));
   EngineOptions engine_options;
   engine_options.limits = config.limits;
-  engine_options.observer = telemetry.engine;
+  engine_options.observer =
+      std::make_shared<EngineObservers>(std::vector<std::shared_ptr<EngineObserver>>{
+          telemetry.engine, server.protection->observer()});
   if (server.store->Supports(Durability::kDurable)) {
     engine_options.default_durability = Durability::kDurable;
   }
@@ -176,12 +177,12 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
       MakeServerInfo(server.backend, config, *server.store, engine_options.default_durability);
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
   SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
-  server.rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max()).size();
+  const auto rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max());
+  for (const RoundSnapshot& round : rounds) server.protection->RecordRecovered(round);
+  server.rounds = rounds.size();
   SPARSEAGG_ASSIGN_OR_RETURN(
-      server.grpc,
-      GrpcServer::Start(config.listen, *server.engine, std::move(info),
-                        {.tls = config.tls, .authenticator = server.authenticator.get()},
-                        telemetry.calls));
+      server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
+                                     server.protection->ForEdge(config.tls), telemetry.calls));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   return server;
 }
@@ -206,7 +207,9 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
                        {"device", backend.description},
                        {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
                        {"rounds", absl::StrCat(server.rounds)}});
-  WarnOfWhatIsOpen(config, server.authenticator != nullptr, log);
+  server.protection->Record(
+      "server_started", {{"version", SPARSEAGG_VERSION}, {"rounds", absl::StrCat(server.rounds)}});
+  WarnOfWhatIsOpen(config, server.protection->authenticator() != nullptr, log);
 }
 
 // What can change while the server runs; the rest needs a restart.
@@ -255,6 +258,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},
                         {"drain_timeout_ms", absl::StrCat(config.drain_timeout_ms)}});
   StopServer(*server, config);
+  server->protection->Record("server_stopped", {{"signal", absl::StrCat(signal_number)}});
   log.Info("stopped");
   return kServeStopped;
 }

@@ -2,10 +2,49 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
+namespace {
+
+std::string_view EventOf(RoundState state) {
+  switch (state) {
+    case RoundState::kOpen:
+      return "round_created";
+    case RoundState::kSealed:
+      return "round_sealed";
+    case RoundState::kPublished:
+      return "round_published";
+    case RoundState::kAborted:
+      return "round_aborted";
+    case RoundState::kRetired:
+      return "round_deleted";
+  }
+  return "round_changed";
+}
+
+AuditLog::Fields FieldsOf(const RoundSnapshot& round) {
+  AuditLog::Fields fields = {{"contributors", absl::StrCat(round.contributors)}};
+  if (!round.failure.empty()) fields.emplace_back("failure", round.failure);
+  if (round.manifest.has_value()) {
+    fields.emplace_back("result_digest", absl::BytesToHexString(round.manifest->result_digest));
+  }
+  return fields;
+}
+
+absl::StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(const std::string& path, const Log& log) {
+  AuditOptions options{.path = path};
+  options.on_trouble = [&log, path](const absl::Status& status) {
+    if (status.ok()) return log.Info("the audit log is written again", {{"file", path}});
+    log.Error("the audit log cannot be written; lines wait",
+              {{"file", path}, {"message", std::string(status.message())}});
+  };
+  return AuditLog::Open(std::move(options));
+}
+
+}  // namespace
 
 absl::Status CheckTransport(const ServerConfig& config) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(config.tls));
@@ -19,9 +58,15 @@ absl::Status CheckTransport(const ServerConfig& config) {
                    "allow-plaintext where the network itself is private"));
 }
 
-absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(const ServerConfig& config,
-                                                                 const Log& log) {
-  if (config.credentials.empty() && config.jwt_keys.empty()) return nullptr;
+absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig& config,
+                                                             const Log& log) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
+  std::unique_ptr<Protection> made(new Protection);
+  if (!config.audit_log.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(made->audit_log_, OpenAuditLog(config.audit_log, log));
+    made->trail_ = std::make_unique<AuditTrail>(*made->audit_log_);
+  }
+  if (config.credentials.empty() && config.jwt_keys.empty()) return made;
   if (!config.jwt_keys.empty() &&
       (config.jwt_rules.issuer.empty() || config.jwt_rules.audience.empty())) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
@@ -32,12 +77,63 @@ absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(const ServerCon
   options.credentials_file = config.credentials;
   options.jwt_keys_file = config.jwt_keys;
   options.jwt_rules = config.jwt_rules;
-  options.on_reload = [&log](const std::string& file, const absl::Status& status) {
-    if (status.ok()) return log.Info("credentials read again", {{"file", file}});
-    log.Error("credentials not read, the old ones stay in force",
-              {{"file", file}, {"message", std::string(status.message())}});
+  options.on_reload = [protection = made.get(), &log](const std::string& file,
+                                                      const absl::Status& status) {
+    protection->ReportReload(log, file, status);
   };
-  return Authenticator::Open(std::move(options));
+  SPARSEAGG_ASSIGN_OR_RETURN(made->authenticator_, Authenticator::Open(std::move(options)));
+  return made;
+}
+
+void Protection::ReportReload(const Log& log, const std::string& file, const absl::Status& status) {
+  if (status.ok()) {
+    log.Info("credentials read again", {{"file", file}});
+    return Record("credentials_read", {{"file", file}});
+  }
+  const std::string message(status.message());
+  log.Error("credentials not read, the old ones stay in force",
+            {{"file", file}, {"message", message}});
+  Record("credentials_not_read", {{"file", file}, {"message", message}});
+}
+
+ServerSecurity Protection::ForEdge(const TlsFiles& tls) {
+  ServerSecurity security{.tls = tls, .authenticator = authenticator_.get()};
+  if (trail_ == nullptr) return security;
+  security.acting_for = [trail = trail_.get()](const Caller& caller) {
+    return trail->ActingFor(caller.principal);
+  };
+  security.on_refused = [trail = trail_.get()](std::string_view rpc, const std::string& peer,
+                                               const absl::Status& why) {
+    trail->CallRefused(rpc, peer, ErrorReason(why), std::string(why.message()));
+  };
+  return security;
+}
+
+void Protection::Record(std::string_view event, AuditLog::Fields fields) {
+  if (trail_ != nullptr) trail_->Server(event, std::move(fields));
+}
+
+class Protection::Observer : public EngineObserver {
+ public:
+  explicit Observer(AuditTrail* trail) : trail_(trail) {}
+  void OnRoundState(const RoundSnapshot& round) override {
+    if (trail_ == nullptr) return;
+    trail_->RoundChanged(EventOf(round.state), round.tenant, round.name, FieldsOf(round));
+  }
+
+ private:
+  AuditTrail* const trail_;
+};
+
+std::shared_ptr<EngineObserver> Protection::observer() {
+  return std::make_shared<Observer>(trail_.get());
+}
+
+void Protection::RecordRecovered(const RoundSnapshot& round) {
+  if (trail_ == nullptr) return;
+  AuditLog::Fields fields = FieldsOf(round);
+  fields.emplace_back("state", RoundStateName(round.state));
+  trail_->RoundChanged("round_recovered", round.tenant, round.name, std::move(fields));
 }
 
 }  // namespace sparseagg

@@ -1,13 +1,16 @@
-// From the configuration to what protects the server: certificates, credentials, and the refusal to
-// serve the world without them.
+// From the configuration to what protects the server: certificates, credentials, the audit log, and
+// the refusal to serve the world without them.
 #ifndef SPARSEAGG_SERVICE_SERVER_SECURITY_H_
 #define SPARSEAGG_SERVICE_SERVER_SECURITY_H_
 
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "service/audit/audit_log.h"
+#include "service/audit/audit_trail.h"
 #include "service/auth/authenticator.h"
 #include "service/config.h"
+#include "service/engine/engine.h"
 #include "service/rpc/security.h"
 #include "service/telemetry/log.h"
 
@@ -17,11 +20,34 @@ namespace sparseagg {
 // without allow-plaintext. TLS_FILES_INVALID.
 absl::Status CheckTransport(const ServerConfig& config);
 
-// Null when the configuration names no credentials: everybody may do everything. Files that change
-// later are reported to `log`, which must outlive the result. Errors are those of Open(), and
-// INVALID_ARGUMENT (INVALID_CONFIG) for keys of tokens without issuer or audience.
-absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(const ServerConfig& config,
-                                                                 const Log& log);
+// Outlives the engine and the gRPC server.
+class Protection {
+ public:
+  // Errors are those of CheckTransport(), AuditLog::Open(), Authenticator::Open(), and
+  // INVALID_ARGUMENT (INVALID_CONFIG) for keys of tokens without issuer or audience. `log` must
+  // outlive the result.
+  static absl::StatusOr<std::unique_ptr<Protection>> Make(const ServerConfig& config,
+                                                          const Log& log);
+
+  // Null when the configuration names no credentials: everybody may do everything.
+  Authenticator* authenticator() const { return authenticator_.get(); }
+  ServerSecurity ForEdge(const TlsFiles& tls);
+
+  // Lines of the audit log; nothing where there is none.
+  void Record(std::string_view event, AuditLog::Fields fields);
+  void RecordRecovered(const RoundSnapshot& round);
+  // Records every state that a round gets into. Not beyond the life of this.
+  std::shared_ptr<EngineObserver> observer();
+
+ private:
+  Protection() = default;
+  class Observer;
+  void ReportReload(const Log& log, const std::string& file, const absl::Status& status);
+
+  std::unique_ptr<AuditLog> audit_log_;
+  std::unique_ptr<AuditTrail> trail_;
+  std::unique_ptr<Authenticator> authenticator_;
+};
 
 }  // namespace sparseagg
 

@@ -127,8 +127,9 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
   const auto default_durability = static_cast<Durability>(info_.default_durability());
   // Opening the books of a durable round waits for a disk, and what it asks for is not known yet.
   return RunIn(commits_, calls_,
-               Answer(response, [engine = call->engine, request, default_durability] {
-                 return Create(*engine, *request, default_durability);
+               Answer(response, [this, call = *call, request, default_durability] {
+                 const auto acting = gate_.ActingFor(call.caller);
+                 return Create(*call.engine, *request, default_durability);
                }));
 }
 
@@ -154,8 +155,9 @@ grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerCont
   const auto call = gate_.Admit(*context, "SealRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return RunAbout(request->name(), *call->engine, commits_, calls_,
-                  Answer(response, [engine = call->engine, request] {
-                    return engine->SealRound(request->name());
+                  Answer(response, [this, call = *call, request] {
+                    const auto acting = gate_.ActingFor(call.caller);
+                    return call.engine->SealRound(request->name());
                   }));
 }
 
@@ -165,8 +167,9 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
   const auto call = gate_.Admit(*context, "AbortRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return RunAbout(request->name(), *call->engine, commits_, calls_,
-                  Answer(response, [engine = call->engine, request] {
-                    return engine->AbortRound(request->name());
+                  Answer(response, [this, call = *call, request] {
+                    const auto acting = gate_.ActingFor(call.caller);
+                    return call.engine->AbortRound(request->name());
                   }));
 }
 
@@ -175,9 +178,10 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
                                                           google::protobuf::Empty* /*response*/) {
   const auto call = gate_.Admit(*context, "DeleteRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return RunAbout(
-      request->name(), *call->engine, commits_, calls_,
-      [engine = call->engine, request] { return engine->DeleteRound(request->name()); });
+  return RunAbout(request->name(), *call->engine, commits_, calls_, [this, call = *call, request] {
+    const auto acting = gate_.ActingFor(call.caller);
+    return call.engine->DeleteRound(request->name());
+  });
 }
 
 grpc::ServerWriteReactor<v1::Round>* AggregationService::WatchRound(

@@ -5,6 +5,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <memory>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,12 @@ class Gate {
   // `rpc` is a row of RpcRules(). UNAUTHENTICATED, PERMISSION_DENIED.
   absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
                                      std::string_view rpc);
+
+  // ServerSecurity::acting_for: to be held, on the thread that does the work, while a round is
+  // created, sealed, aborted or deleted for the caller.
+  std::shared_ptr<void> ActingFor(const Caller& caller) const {
+    return security_.acting_for(caller);
+  }
 
  private:
   absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context) const;

@@ -20,6 +20,10 @@ struct ServerSecurity {
   // Outlives the server. Null: nobody is asked for a credential, everybody is the default tenant's
   // and has every role.
   Authenticator* authenticator = nullptr;
+  // While the handle lives, what this thread does is done by the caller.
+  std::function<std::shared_ptr<void>(const Caller&)> acting_for = [](const Caller&) {
+    return nullptr;
+  };
   // A call that was refused for lack of a credential or a role. Any thread; must not block.
   std::function<void(std::string_view rpc, const std::string& peer, const absl::Status& why)>
       on_refused = [](std::string_view, const std::string&, const absl::Status&) {};

@@ -29,7 +29,7 @@ from sparseagg import (
 SPECS = [TensorSpec("t", [10])]
 UPDATE = {"t": SparseTensor([3], np.float32([2]), [10])}
 ROWS = [
-    ("owner-token", "acme", "server", "owner"),
+    ("owner-token", "acme", "fl-server", "owner"),
     ("phone-token", "acme", "phone-1", "contributor"),
     ("other-token", "umbrella", "server", "owner"),
 ]
@@ -209,3 +209,91 @@ def test_a_server_does_not_start_unprotected_by_mistake(flags, reason):
     )  # fmt: skip
     assert served.returncode == 1
     assert reason in served.stderr
+
+
+def audit_lines(path):
+    """The lines of an audit log, once `sparseagg audit verify` has nothing against it."""
+    verified = subprocess.run(
+        [str(BINARY), "audit", "verify", str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert verified.returncode == 0, verified.stderr
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_change_of_a_round_is_one_line_of_the_audit_log(own_server, tmp_path):
+    write_credentials(tmp_path / "credentials")
+    log = tmp_path / "audit"
+    flags = ("--credentials", str(tmp_path / "credentials"), "--audit-log", str(log),
+             "--data-dir", str(tmp_path / "data"))  # fmt: skip
+    server = own_server(*flags)
+    with Client(server.target, token="owner-token") as owner:
+        published = owner.create_round(SPECS, "done", request_id="same")
+        owner.create_round(SPECS, "done", request_id="same")
+        published.submit(UPDATE, contributor="phone-1")
+        published.seal()
+        published.result()
+        published.seal()
+        published.delete()
+        given_up = owner.create_round(SPECS, "given-up")
+        given_up.abort()
+        given_up.abort()
+        owner.create_round(SPECS, "open")
+    with Client(server.target, token="nonsense") as stranger, pytest.raises(UnauthenticatedError):
+        stranger.info()
+    assert server.stop() == 0
+    changes = [
+        (line["event"], line["round"], line["tenant"], line["by"])
+        for line in audit_lines(log)
+        if line["event"].startswith("round_")
+    ]
+    assert changes == [
+        ("round_created", "rounds/done", "acme", "fl-server"),
+        ("round_sealed", "rounds/done", "acme", "fl-server"),
+        ("round_published", "rounds/done", "acme", "server"),
+        ("round_deleted", "rounds/done", "acme", "fl-server"),
+        ("round_created", "rounds/given-up", "acme", "fl-server"),
+        ("round_aborted", "rounds/given-up", "acme", "fl-server"),
+        ("round_created", "rounds/open", "acme", "fl-server"),
+    ]
+    text = log.read_text()
+    assert "TOKEN_INVALID" in text
+    assert not any(token in text for token in ("owner-token", "nonsense"))
+
+    server = own_server(*flags)
+    server.kill()
+    events = [line["event"] for line in audit_lines(log)]
+    assert events.count("server_started") >= 1
+    assert events.count("server_stopped") == 1
+    assert "round_recovered" in events
+    with log.open("a") as file:
+        file.write('{"n": 1, "torn')
+    server = own_server(*flags)
+    assert server.stop() == 0
+    events = [line["event"] for line in audit_lines(log)]
+    assert "torn_line_removed" in events
+
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:3] + lines[4:]))
+    verified = subprocess.run([str(BINARY), "audit", "verify", str(log)], capture_output=True, text=True)
+    assert verified.returncode == 1
+    assert "line 4" in verified.stderr
+
+
+def test_tokens_are_made_by_one_command(own_server, tmp_path):
+    file = tmp_path / "credentials"
+
+    def new(*arguments):
+        return subprocess.run(
+            [str(BINARY), "token", "new", str(file), *arguments], capture_output=True, text=True
+        )
+
+    owner = new("--principal", "fl-server", "--role", "owner").stdout.strip()
+    reader = new("--principal", "r", "--role", "reader", "--tenant", "acme").stdout.strip()
+    assert new("--principal", "r", "--role", "root").returncode == 1
+    assert owner not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    server = own_server("--credentials", str(file))
+    with Client(server.target, token=owner) as client:
+        client.create_round(SPECS)
+    with Client(server.target, token=reader) as client, pytest.raises(PermissionDeniedError):
+        client.create_round(SPECS)

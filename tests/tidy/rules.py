@@ -15,6 +15,7 @@ LIBRARIES = [
     ("proto", r"proto/.*"),
     ("service/store", r"service/store/.*"),
     ("service/engine", r"service/engine/.*"),
+    ("service/audit", r"service/audit/.*"),
     ("service/auth", r"service/auth/.*"),
     ("service/telemetry", r"service/telemetry/.*"),
     ("service/rpc", r"service/rpc/.*"),
@@ -89,6 +90,7 @@ DEPENDENCIES = [
     (r"service/engine/.*", _ENGINE),
     # Who calls and what they may do: no network, no engine.
     (r"service/auth/.*", [*_LOW, "service/auth", "openssl", "json", "posix"]),
+    (r"service/audit/.*", [*_LOW, "service/audit", "openssl", "json", "posix"]),
     (r"service/telemetry/.*", [*_LOW, "spdlog", "json", "posix", "service/telemetry"]),
     (
         r"service/rpc/.*",
@@ -136,6 +138,7 @@ DEPENDENCIES = [
         [
             *_LOW,
             "service",
+            "service/audit",
             "service/auth",
             "service/engine",
             "service/store",

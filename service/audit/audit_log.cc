@@ -1,0 +1,183 @@
+#include "service/audit/audit_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "service/audit/audit_line.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status Unwritable(const std::string& path, int error) {
+  return MakeError(absl::StatusCode::kPermissionDenied, "AUDIT_UNWRITABLE",
+                   absl::StrCat("cannot write the audit log ", path, ": ", std::strerror(error)));
+}
+
+// What a file ends with.
+struct End {
+  uint64_t whole_bytes = 0;  // up to the end of the last whole line
+  std::string last_line;
+};
+
+absl::StatusOr<End> ReadEnd(int file, uint64_t size, const std::string& path) {
+  constexpr uint64_t kLineMax = 1 << 20;
+  std::string text(std::min(size, 2 * kLineMax), '\0');
+  if (pread(file, text.data(), text.size(), static_cast<off_t>(size - text.size())) !=
+      static_cast<ssize_t>(text.size())) {
+    return Unwritable(path, errno);
+  }
+  const size_t end = text.rfind('\n');
+  if (end == std::string::npos) return End{};
+  const size_t begin = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  const size_t first = begin == std::string::npos ? 0 : begin + 1;
+  return End{size - text.size() + end + 1, text.substr(first, end - first)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
+  const int file = open(options.path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+  if (file < 0) return Unwritable(options.path, errno);
+  // Owns the descriptor from here on.
+  std::unique_ptr<AuditLog> log(new AuditLog(options, file, 0, 0, NoHash()));
+  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "AUDIT_IN_USE",
+                     absl::StrCat("another process writes the audit log ", options.path));
+  }
+  struct stat status = {};
+  if (fstat(file, &status) != 0) return Unwritable(options.path, errno);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  SPARSEAGG_ASSIGN_OR_RETURN(const End end, ReadEnd(file, size, options.path));
+  if (end.whole_bytes > 0) {
+    const auto link = ParseAuditLine(end.last_line);
+    if (!link) {
+      return MakeError(absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
+                       absl::StrCat("the last line of ", options.path,
+                                    " is none of an audit log; look at it and move it away"));
+    }
+    log->lines_ = link->number;
+    log->last_hash_ = HashOf(end.last_line);
+  }
+  log->size_ = end.whole_bytes;
+  const uint64_t torn = size - end.whole_bytes;
+  if (torn > 0) {
+    if (ftruncate(file, static_cast<off_t>(end.whole_bytes)) != 0) {
+      return Unwritable(options.path, errno);
+    }
+    log->Append("torn_line_removed", {{"bytes", absl::StrCat(torn)}});
+  }
+  log->thread_ = std::thread([log = log.get()] { log->Work(); });
+  return log;
+}
+
+AuditLog::AuditLog(AuditOptions options, int file, uint64_t size, uint64_t lines,
+                   std::string last_hash)
+    : options_(std::move(options)),
+      file_(file),
+      size_(size),
+      lines_(lines),
+      last_hash_(std::move(last_hash)) {}
+
+AuditLog::~AuditLog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  close(file_);
+}
+
+void AuditLog::Append(std::string_view event, Fields fields) {
+  std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromChrono(options_.now()),
+                                      absl::UTCTimeZone());
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.size() >= kWaitingMax) {
+      ++lost_;
+      return;
+    }
+    if (lost_ > 0) {
+      waiting_.push_back({"lines_lost", time, {{"lines", absl::StrCat(lost_)}}});
+      lost_ = 0;
+    }
+    waiting_.push_back({std::string(event), std::move(time), std::move(fields)});
+  }
+  changed_.notify_all();
+}
+
+void AuditLog::Flush() {
+  std::unique_lock lock(mutex_);
+  // The attempt under way may have begun before the last line came.
+  const uint64_t enough = attempts_ + (writing_ ? 2 : 1);
+  changed_.wait(lock, [&] { return (waiting_.empty() && !writing_) || attempts_ >= enough; });
+}
+
+void AuditLog::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const std::deque<Waiting> lines = waiting_;
+    writing_ = true;
+    lock.unlock();
+    const absl::Status written = Write(lines);
+    Tell(written);
+    lock.lock();
+    writing_ = false;
+    ++attempts_;
+    if (written.ok()) {
+      waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(lines.size()));
+    }
+    changed_.notify_all();
+    if (written.ok()) continue;
+    if (stopping_) return;
+    changed_.wait_for(lock, options_.retry_interval, [this] { return stopping_; });
+  }
+}
+
+absl::Status AuditLog::Write(std::deque<Waiting> lines) {
+  std::string text;
+  std::string hash = last_hash_;
+  uint64_t number = lines_;
+  for (Waiting& line : lines) {
+    const std::string one = FormatAuditLine(
+        {++number, std::move(line.time), std::move(line.event), std::move(line.fields), hash});
+    hash = HashOf(one);
+    absl::StrAppend(&text, one, "\n");
+  }
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t bytes = write(file_, text.data() + done, text.size() - done);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) break;
+    done += static_cast<size_t>(bytes);
+  }
+  if (done < text.size() || fdatasync(file_) != 0) {
+    const int error = errno;
+    // A part of a line must not stand before the whole one.
+    if (ftruncate(file_, static_cast<off_t>(size_)) != 0) return Unwritable(options_.path, errno);
+    return Unwritable(options_.path, error);
+  }
+  size_ += text.size();
+  lines_ = number;
+  last_hash_ = std::move(hash);
+  return absl::OkStatus();
+}
+
+void AuditLog::Tell(const absl::Status& status) {
+  if (status.ok() == !in_trouble_) return;
+  in_trouble_ = !status.ok();
+  options_.on_trouble(status);
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,46 @@
+// VerifyAuditLog().
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "service/audit/audit_line.h"
+#include "service/audit/audit_log.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+
+absl::StatusOr<AuditSummary> VerifyAuditLog(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return MakeError(absl::StatusCode::kNotFound, "AUDIT_UNREADABLE",
+                     absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  }
+  AuditSummary summary{.last_hash = NoHash()};
+  std::string line;
+  while (std::getline(file, line)) {
+    if (file.eof()) {
+      summary.torn_bytes = line.size();
+      break;
+    }
+    const auto broken = [&](std::string_view why) {
+      return MakeError(absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
+                       absl::StrCat(path, ": line ", summary.lines + 1, " ", std::string(why)));
+    };
+    const auto link = ParseAuditLine(line);
+    if (!link) return broken("is none of an audit log");
+    if (link->previous != summary.last_hash) {
+      return broken(
+          "does not follow the one before it: one of the two was changed, or a line "
+          "between them taken out");
+    }
+    if (link->number != summary.lines + 1) {
+      return broken(absl::StrCat("has the number ", link->number));
+    }
+    ++summary.lines;
+    summary.last_hash = HashOf(line);
+  }
+  return summary;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,189 @@
+#include "service/audit/audit_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "service/audit/audit_trail.h"
+#include "sparse/status.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class AuditLogTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<AuditLog> Open() {
+    AuditOptions options{.path = path_};
+    options.now = [] { return std::chrono::system_clock::time_point(seconds(1'800'000'000)); };
+    options.retry_interval = std::chrono::milliseconds(1);
+    auto log = AuditLog::Open(std::move(options));
+    EXPECT_TRUE(log.ok()) << log.status();
+    return log.ok() ? *std::move(log) : nullptr;
+  }
+  void WriteLines(int lines) {
+    const auto log = Open();
+    for (int i = 0; i < lines; ++i) log->Append("event", {{"i", absl::StrCat(i)}});
+  }
+  std::string Text() {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+  std::vector<nlohmann::json> Lines() {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(Text());
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  std::string Verify() {
+    const auto summary = VerifyAuditLog(path_);
+    return summary.ok() ? absl::StrCat(summary->lines, " lines, torn ", summary->torn_bytes)
+                        : std::string(summary.status().message());
+  }
+
+  testing::TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/audit";
+};
+
+TEST_F(AuditLogTest, EachLineHasTheHashOfTheOneBefore) {
+  WriteLines(3);
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["prev"], std::string(64, '0'));
+  EXPECT_EQ(lines[0]["n"], 1);
+  EXPECT_EQ(lines[0]["time"], "2027-01-15T08:00:00.000Z");
+  EXPECT_EQ(lines[2]["i"], "2");
+  EXPECT_NE(lines[1]["prev"], lines[2]["prev"]);
+  EXPECT_EQ(Verify(), "3 lines, torn 0");
+}
+
+TEST_F(AuditLogTest, GoesOnAfterARestart) {
+  WriteLines(2);
+  WriteLines(2);
+  EXPECT_EQ(Verify(), "4 lines, torn 0");
+  EXPECT_EQ(Lines().back()["n"], 4);
+}
+
+TEST_F(AuditLogTest, ATornLastLineIsToldAndTakenAway) {
+  WriteLines(2);
+  const size_t bytes = Text().size();
+  std::filesystem::resize_file(path_, bytes - 10);
+  EXPECT_THAT(Verify(), HasSubstr("1 lines, torn "));
+  WriteLines(1);
+  EXPECT_EQ(Verify(), "3 lines, torn 0");
+  EXPECT_EQ(Lines()[1]["event"], "torn_line_removed");
+}
+
+TEST_F(AuditLogTest, EveryChangedByteIsFoundInItsLine) {
+  WriteLines(4);
+  const std::string good = Text();
+  const size_t last_line = good.rfind('\n', good.size() - 2) + 1;
+  for (size_t i = 0; i < last_line; ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 1);
+    std::ofstream(path_, std::ios::trunc) << bad;
+    const auto summary = VerifyAuditLog(path_);
+    const auto line = 1 + std::count(good.begin(), good.begin() + static_cast<ptrdiff_t>(i), '\n');
+    ASSERT_EQ(ErrorReason(summary.status()), "AUDIT_BROKEN") << "byte " << i;
+    // The line itself, when it is none any more, or the one that it does not fit.
+    EXPECT_THAT(std::string(summary.status().message()),
+                ::testing::AnyOf(HasSubstr(absl::StrCat("line ", line)),
+                                 HasSubstr(absl::StrCat("line ", line + 1))));
+  }
+}
+
+TEST_F(AuditLogTest, LinesTakenOutPutInOrExchangedAreFound) {
+  WriteLines(4);
+  std::istringstream text(Text());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  const auto verify = [&](const std::vector<size_t>& order) {
+    std::ofstream file(path_, std::ios::trunc);
+    for (const size_t i : order) file << lines[i] << "\n";
+    file.close();
+    return Verify();
+  };
+  EXPECT_EQ(verify({0, 1, 2, 3}), "4 lines, torn 0");
+  EXPECT_THAT(verify({0, 2, 3}), HasSubstr("line 2 "));
+  EXPECT_THAT(verify({1, 2, 3}), HasSubstr("line 1 "));
+  EXPECT_THAT(verify({0, 1, 1, 2, 3}), HasSubstr("line 3 "));
+  EXPECT_THAT(verify({0, 2, 1, 3}), HasSubstr("line 2 "));
+}
+
+TEST_F(AuditLogTest, SaysWhyItCannotBeOpened) {
+  const auto reason = [](const std::string& path) {
+    return ErrorReason(AuditLog::Open({.path = path}).status());
+  };
+  EXPECT_EQ(reason("/no/folder/audit"), "AUDIT_UNWRITABLE");
+  {
+    const auto log = Open();
+    EXPECT_EQ(reason(path_), "AUDIT_IN_USE");
+  }
+  std::ofstream(path_) << "something else\n";
+  EXPECT_EQ(reason(path_), "AUDIT_BROKEN");
+  EXPECT_EQ(ErrorReason(VerifyAuditLog("/no/audit").status()), "AUDIT_UNREADABLE");
+}
+
+// A disk that is full: /dev/full takes nothing, and says so.
+TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
+  std::mutex mutex;
+  std::vector<std::string> trouble;
+  AuditOptions options{.path = "/dev/full"};
+  options.retry_interval = std::chrono::milliseconds(1);
+  options.on_trouble = [&](const absl::Status& status) {
+    const std::lock_guard lock(mutex);
+    trouble.push_back(ErrorReason(status));
+  };
+  {
+    const auto log = AuditLog::Open(std::move(options));
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (size_t i = 0; i < 2 * AuditLog::kWaitingMax; ++i) (*log)->Append("event", {});
+    (*log)->Flush();
+  }
+  EXPECT_THAT(trouble, ElementsAre("AUDIT_UNWRITABLE")) << "once, not for every attempt";
+}
+
+TEST_F(AuditLogTest, SaysForWhomAThreadActed) {
+  const auto log = Open();
+  AuditTrail trail(*log);
+  {
+    const auto acting = trail.ActingFor("fl-server");
+    trail.RoundChanged("round_created", "acme", "rounds/a", {});
+    std::thread([&] { trail.RoundChanged("round_published", "acme", "rounds/a", {}); }).join();
+  }
+  trail.RoundChanged("round_deleted", "acme", "rounds/a", {{"contributors", "3"}});
+  log->Flush();
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["by"], "fl-server");
+  EXPECT_EQ(lines[1]["by"], "server");
+  EXPECT_EQ(lines[2]["by"], "server");
+  EXPECT_EQ(lines[2]["contributors"], "3");
+}
+
+TEST_F(AuditLogTest, AFloodOfRefusedCallsTakesFewLinesAndIsCounted) {
+  const auto log = Open();
+  AuditTrail::Clock::time_point now{seconds(1000)};
+  AuditTrail trail(*log, [&] { return now; });
+  const auto refuse = [&] { trail.CallRefused("GetRound", "ipv4:1", "TOKEN_INVALID", "m"); };
+  for (int i = 0; i < 1000; ++i) refuse();
+  log->Flush();
+  EXPECT_EQ(Lines().size(), static_cast<size_t>(AuditTrail::kRefusalsMax));
+  now += AuditTrail::kRefusalsPeriod;
+  refuse();
+  log->Flush();
+  EXPECT_EQ(Lines().back()["refused_before"], absl::StrCat(1000 - AuditTrail::kRefusalsMax));
+}
+
+}  // namespace
+}  // namespace sparseagg
