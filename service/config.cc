@@ -134,40 +134,8 @@ Setting LogLevelSetting() {
 
 #define SPARSEAGG_FIELD(type, field) +[](ServerConfig& c) -> type& { return c.field; }
 
-std::vector<Setting> MakeSettings() {
-  constexpr uint64_t kMiB = uint64_t{1} << 20;
+std::vector<Setting> SecuritySettings() {
   return {
-      TextSetting("listen", "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
-                  SPARSEAGG_FIELD(std::string, listen), false),
-      TextSetting(
-          "backend",
-          "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
-          SPARSEAGG_FIELD(std::string, backend), false),
-      NumberSetting<uint32_t>("threads", "count", "Threads of the back end; 0: all of the machine",
-                              {0, 4096}, SPARSEAGG_FIELD(uint32_t, threads)),
-      NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
-                              "Memory the back end may use; 0: it decides", {},
-                              SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
-      LogLevelSetting(),
-      NumberSetting<uint64_t>("drain-delay-ms", "ms",
-                              "Time that a stopping server goes on answering, with refusals and "
-                              "NOT_SERVING, so that clients and balancers notice",
-                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_delay_ms)),
-      NumberSetting<uint64_t>("drain-timeout-ms", "ms",
-                              "Time that calls under way get to finish when the server is stopped",
-                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
-      TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
-                  SPARSEAGG_FIELD(std::string, port_file), true),
-      TextSetting("admin-listen",
-                  "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, or "
-                  "none. It has no passwords",
-                  SPARSEAGG_FIELD(std::string, admin_listen), false),
-      TextSetting("admin-port-file", "File to write the admin port to",
-                  SPARSEAGG_FIELD(std::string, admin_port_file), true),
-      TextSetting("data-dir",
-                  "Directory for rounds of durability \"durable\", which is then the default; "
-                  "empty: rounds live in memory only",
-                  SPARSEAGG_FIELD(std::string, data_dir), true),
       TextSetting("tls-cert",
                   "File with the server's certificate (PEM), and those up to its authority; read "
                   "again when it changes",
@@ -205,6 +173,43 @@ std::vector<Setting> MakeSettings() {
                   "File for one line a change of a round, a refused call or a changed credential; "
                   "see `sparseagg audit verify`. Empty: none",
                   SPARSEAGG_FIELD(std::string, audit_log), true),
+  };
+}
+
+std::vector<Setting> MakeSettings() {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  return {
+      TextSetting("listen", "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
+                  SPARSEAGG_FIELD(std::string, listen), false),
+      TextSetting(
+          "backend",
+          "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
+          SPARSEAGG_FIELD(std::string, backend), false),
+      NumberSetting<uint32_t>("threads", "count", "Threads of the back end; 0: all of the machine",
+                              {0, 4096}, SPARSEAGG_FIELD(uint32_t, threads)),
+      NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
+                              "Memory the back end may use; 0: it decides", {},
+                              SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+      LogLevelSetting(),
+      NumberSetting<uint64_t>("drain-delay-ms", "ms",
+                              "Time that a stopping server goes on answering, with refusals and "
+                              "NOT_SERVING, so that clients and balancers notice",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_delay_ms)),
+      NumberSetting<uint64_t>("drain-timeout-ms", "ms",
+                              "Time that calls under way get to finish when the server is stopped",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
+      TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
+                  SPARSEAGG_FIELD(std::string, port_file), true),
+      TextSetting("admin-listen",
+                  "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, or "
+                  "none. It has no passwords",
+                  SPARSEAGG_FIELD(std::string, admin_listen), false),
+      TextSetting("admin-port-file", "File to write the admin port to",
+                  SPARSEAGG_FIELD(std::string, admin_port_file), true),
+      TextSetting("data-dir",
+                  "Directory for rounds of durability \"durable\", which is then the default; "
+                  "empty: rounds live in memory only",
+                  SPARSEAGG_FIELD(std::string, data_dir), true),
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
                    "somebody deletes it",
@@ -275,7 +280,12 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
 }  // namespace
 
 std::span<const Setting> Settings() {
-  static const std::vector<Setting>& settings = *new std::vector<Setting>(MakeSettings());
+  static const std::vector<Setting>& settings = []() -> const std::vector<Setting>& {
+    auto* all = new std::vector<Setting>(MakeSettings());
+    const std::vector<Setting> security = SecuritySettings();
+    all->insert(all->end(), security.begin(), security.end());
+    return *all;
+  }();
   return settings;
 }
 
