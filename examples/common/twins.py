@@ -261,6 +261,7 @@ def _server(target: str | None) -> Iterator[LocalServer | str]:
     with tempfile.TemporaryDirectory() as folder:
         port = Path(folder, "port")
         command = [binary, "serve", "--listen", "127.0.0.1:0", "--port-file", port]
+        command.append("--admin-listen=none")
         with Path(folder, "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ class Verdict:
     values: int  # how many values were compared, dense: also those that nobody touched
     dense_seconds: float
     dense_bytes: int  # of the updates, turned dense
+    dense_memory_bytes: int  # at most, while they were added one after the other
     dense_max_difference: (
         float  # between the server and the dense sums, in units in the last place of f32
     )
@@ -42,9 +44,12 @@ def check(updates: list[LocalUpdate], shapes: dict[str, tuple], served: Paramete
 
     shapes: the full shape of each table; served: the server's result as full arrays.
     """
+    tracemalloc.start()
     begin = time.perf_counter()
     dense = {name: _dense_mean(updates, name, shape) for name, shape in shapes.items()}
     seconds = time.perf_counter() - begin
+    memory = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     worst, violations = 0.0, 0
     exact_values, exact_differences = 0, 0
     for name, (mean, bound) in dense.items():
@@ -61,11 +66,20 @@ def check(updates: list[LocalUpdate], shapes: dict[str, tuple], served: Paramete
         values=values,
         dense_seconds=seconds,
         dense_bytes=4 * values * len(updates),
+        dense_memory_bytes=memory,
         dense_max_difference=worst,
         dense_violations=violations,
         exact_values=exact_values,
         exact_differences=exact_differences,
     )
+
+
+def dense_twin(updates: list[LocalUpdate], before: Parameters) -> Parameters:
+    """The model after the round, had its updates been averaged densely: what the loss is compared with."""
+    return {
+        name: table + _dense_mean(updates, name, table.shape)[0].astype(np.float32)
+        for name, table in before.items()
+    }
 
 
 def _rows(update: LocalUpdate, name: str, shape: tuple) -> np.ndarray:

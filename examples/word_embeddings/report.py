@@ -101,16 +101,22 @@ def print_neighbours(
     return found
 
 
-def print_verdict(verdict: Verdict, aggregation_seconds: float) -> None:
-    """What the check of the last round found."""
+def print_verdict(
+    verdict: Verdict, aggregation_seconds: float, loss: float, dense_loss: float
+) -> None:
+    """What the check of the last round found; the held-out losses after it, as it was and with dense means."""
     print("\nCheck of the last round against other ways to aggregate the same updates:")
     print(
         f"  dense numpy, float64: {verdict.values} values, largest difference "
         f"{verdict.dense_max_difference:.3f} ulp of f32, beyond the bound of rounding: {verdict.dense_violations}"
     )
     print(
-        f"    ({verdict.dense_seconds * 1000:.0f} ms and {megabytes(verdict.dense_bytes)} of dense updates; "
-        f"the server: {aggregation_seconds * 1000:.1f} ms from seal to published)"
+        f"    ({verdict.dense_seconds * 1000:.0f} ms, {megabytes(verdict.dense_bytes)} of dense updates and "
+        f"{megabytes(verdict.dense_memory_bytes)} of memory; the server: {aggregation_seconds * 1000:.1f} ms from seal to "
+        f"published)"
+    )
+    print(
+        f"    (held-out loss {dense_loss:.4f} with the dense means, {loss:.4f} with the server's)"
     )
     print(
         f"  exact, rounded once:  {verdict.exact_values} values, different bits: {verdict.exact_differences}"

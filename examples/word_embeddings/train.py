@@ -18,7 +18,7 @@ import contributor
 import model
 import numpy as np
 import report
-from check import Verdict, check
+from check import Verdict, check, dense_twin
 from documents import Document, TooFewDocumentsError, Vocabulary, read_documents
 from federation import Federation
 from sparseagg import Client, Result, SparseAggError, SparseTensor
@@ -139,13 +139,20 @@ class Training:
         rows = []
         for number in range(1, self._arguments.rounds + 1):
             outcome = federation.train_round(number, parameters)
+            previous = {name: table.copy() for name, table in parameters.items()}
             apply(outcome.aggregate, parameters)
             rows.append(outcome.row(number, parameters, judge.loss(parameters)))
             report.print_round(rows[-1])
         shapes = {name: table.shape for name, table in parameters.items()}
         served = {name: full_array(outcome.aggregate[name]) for name in parameters}
-        verdict = check(federation.kept_updates(), shapes, served)
-        report.print_verdict(verdict, rows[-1].aggregation_seconds)
+        updates = federation.kept_updates()
+        verdict = check(updates, shapes, served)
+        report.print_verdict(
+            verdict,
+            rows[-1].aggregation_seconds,
+            rows[-1].held_out_loss,
+            judge.loss(dense_twin(updates, previous)),
+        )
         neighbours = report.print_neighbours(
             federation.words_of(vocabulary), before, parameters["input"]
         )
