@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -37,6 +39,9 @@ constexpr int kReceiveBytesMax = 32 << 20;
 constexpr int kListPageSize = 1000;
 // WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier.
 constexpr uint64_t kWaitMs = 30'000;
+
+constexpr char kAuto[] = "auto";
+constexpr char kPacked[] = "coo.packed";
 
 std::string RandomId() {
   std::random_device random;
@@ -73,6 +78,8 @@ struct Client::Impl {
   std::string target;
   ClientOptions options;
   std::unique_ptr<Stub> stub;
+  std::mutex mutex;
+  std::optional<bool> unpacks;
 
   // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
   // repeated.
@@ -116,6 +123,10 @@ struct Client::Impl {
     request.set_name(RoundName(round));
     return RoundCall(request, method);
   }
+
+  // Whether the server knows coo.packed; asked once. A server that does not tell is taken for an
+  // old one; an error means that it cannot be reached.
+  absl::StatusOr<bool> Unpacks(Client& client);
 
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
@@ -278,6 +289,20 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
   }
 }
 
+absl::StatusOr<bool> Client::Impl::Unpacks(Client& client) {
+  {
+    const std::lock_guard lock(mutex);
+    if (unpacks.has_value()) return *unpacks;
+  }
+  const absl::StatusOr<ServerInfo> info = client.Info();
+  if (absl::IsUnavailable(info.status()) || absl::IsDeadlineExceeded(info.status())) {
+    return info.status();
+  }
+  const std::lock_guard lock(mutex);
+  unpacks = info.ok() && std::count(info->encodings.begin(), info->encodings.end(), kPacked) > 0;
+  return *unpacks;
+}
+
 absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Progress& progress) {
   const uint64_t total = update.total_bytes();
   const v1::SubmitUpdateRequest request = ToRequest(std::move(update));
@@ -305,11 +330,17 @@ absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update
 
 absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
                                        const Progress& progress) {
-  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update));
-  if (encoded.total_bytes() <= impl_->options.unary_bytes_max) {
-    return impl_->SubmitWhole(std::move(encoded), progress);
+  bool unpacks = true;
+  if (update.encoding == kAuto) {
+    SPARSEAGG_ASSIGN_OR_RETURN(unpacks, impl_->Unpacks(*this));
   }
-  return impl_->SubmitInChunks(encoded, progress);
+  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, unpacks));
+  std::vector<TensorEncoding> encodings = encoded.encodings();
+  absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= impl_->options.unary_bytes_max
+                                        ? impl_->SubmitWhole(std::move(encoded), progress)
+                                        : impl_->SubmitInChunks(encoded, progress);
+  if (receipt.ok()) receipt->encodings = std::move(encodings);
+  return receipt;
 }
 
 absl::StatusOr<Result> Client::Impl::PullOnce(const v1::GetAggregateRequest& request,
@@ -337,6 +368,11 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   request.set_name(RoundName(round));
   request.mutable_tensors()->Add(options.tensors.begin(), options.tensors.end());
   request.set_layout(options.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
+  request.set_encoding(options.encoding);
+  if (options.encoding == kAuto) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks(*this));
+    request.set_encoding(unpacks ? kPacked : "");
+  }
   if (!options.selections.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundInfo info, GetRound(round));
     SPARSEAGG_RETURN_IF_ERROR(AddSelections(info, options.selections, request));
@@ -349,10 +385,11 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
 }
 
 absl::StatusOr<Result> Client::Reduce(const ReduceRequest& request) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks(*this));
   RetryLoop retry(impl_->options);
   for (;;) {
     absl::StatusOr<Result> result =
-        ReduceOnce(*impl_->stub, impl_->target, request, impl_->options);
+        ReduceOnce(*impl_->stub, impl_->target, request, impl_->options, unpacks);
     if (result.ok() || !retry.Again(result.status())) return result;
   }
 }

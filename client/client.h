@@ -77,6 +77,9 @@ struct PullOptions {
   // All values, absent ones 0, instead of the touched entries; with a selection, one row for each
   // selected index, in its order. At most 2^31 values a tensor.
   bool dense = false;
+  // What indices travel as: a name of AllEncodings(), or "auto": as bits where the server knows
+  // how.
+  std::string encoding = "auto";
   Progress progress;
 };
 
@@ -140,8 +143,8 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// The update_id that Submit() takes when the update has none: hexadecimal, of weight, headers and
-// payload.
+// The update_id that Submit() takes when the update has none: hexadecimal, of weight, tensors, and
+// what they are asked to travel as.
 absl::StatusOr<std::string> ContentUpdateId(const Update& update);
 
 }  // namespace sparseagg::client

@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
 #include "proto/convert.h"
+#include "sparse/encode.h"
 #include "sparse/status.h"
 
 namespace sparseagg::client {
@@ -26,45 +27,65 @@ IndexType IndexTypeFor(const TensorView& tensor) {
   return small ? IndexType::kI32 : IndexType::kI64;
 }
 
-absl::Status AppendTensor(const TensorView& tensor, EncodedUpdate& out) {
+absl::StatusOr<TensorLayout> LayoutOf(const TensorView& tensor) {
   SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(SpecOf(tensor)));
   if (layout != tensor.entries.layout) {
     return MakeError(absl::StatusCode::kInvalidArgument, "SHAPE_MISMATCH",
                      absl::StrCat("tensor \"", tensor.name,
                                   "\": its entries have another layout than its shape says"));
   }
+  return layout;
+}
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+  }
+  void Add(const void* bytes, size_t size) { EVP_DigestUpdate(context_.get(), bytes, size); }
+  void AddString(std::string_view text) {
+    const uint64_t length = text.size();
+    Add(&length, sizeof(length));
+    Add(text.data(), text.size());
+  }
+  std::string Finish() {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_.get(), digest, &size);
+    return {reinterpret_cast<const char*>(digest), size};
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
+// For stochastic values: a retry has the same bytes, another contributor other roundings
+// (docs/wire_format.md).
+uint64_t RoundingSeed(const EncodedUpdate& update, const std::string& tensor) {
+  Sha256 digest;
+  const std::string text = update.round + '\0' + update.contributor + '\0' + tensor;
+  digest.Add(text.data(), text.size());
+  uint64_t seed;
+  std::memcpy(&seed, digest.Finish().data(), sizeof(seed));
+  return seed;
+}
+
+absl::Status AppendTensor(const TensorView& tensor, EncodeOptions options, EncodedUpdate& out) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, LayoutOf(tensor));
   EncodedHeader header;
   header.name = tensor.name;
   header.value_type = layout.value_type;
   header.dense_shape = tensor.dense_shape;
   header.sparse_dim = tensor.sparse_dim;
   header.index_type = IndexTypeFor(tensor);
-  SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(""));
+  options.rounding_seed = RoundingSeed(out, tensor.name);
   std::string indices;
   std::string values;
-  SPARSEAGG_RETURN_IF_ERROR(encoding->encode(tensor.entries, header, indices, values));
+  SPARSEAGG_RETURN_IF_ERROR(EncodeTensor(tensor.entries, options, header, indices, values));
   out.headers.push_back(std::move(header));
   out.pieces.push_back(std::move(indices));
   out.pieces.push_back(std::move(values));
   return absl::OkStatus();
-}
-
-std::string ContentId(const EncodedUpdate& update) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free);
-  EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
-  const auto add = [&](const std::string& bytes) {
-    const uint64_t length = bytes.size();
-    EVP_DigestUpdate(context.get(), &length, sizeof(length));
-    EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
-  };
-  const auto weight = std::bit_cast<uint32_t>(update.weight);
-  EVP_DigestUpdate(context.get(), &weight, sizeof(weight));
-  for (const EncodedHeader& header : update.headers) add(ToProto(header).SerializeAsString());
-  for (const std::string& piece : update.pieces) add(piece);
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  EVP_DigestFinal_ex(context.get(), digest, nullptr);
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), kIdBytes});
 }
 
 void FillHeader(const EncodedUpdate& update, v1::UpdateHeader* header) {
@@ -98,20 +119,46 @@ std::string EncodedUpdate::Bytes(uint64_t offset, uint64_t n) const {
   return out;
 }
 
-absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update) {
-  EncodedUpdate encoded{round, update.contributor, update.update_id, update.weight, {}, {}};
-  for (const TensorView& tensor : update.tensors) {
-    SPARSEAGG_RETURN_IF_ERROR(AppendTensor(tensor, encoded));
+std::vector<TensorEncoding> EncodedUpdate::encodings() const {
+  std::vector<TensorEncoding> list;
+  list.reserve(headers.size());
+  for (const EncodedHeader& header : headers) {
+    list.push_back({header.name, header.encoding,
+                    header.values_encoding.empty() ? "raw" : header.values_encoding, header.nnz,
+                    header.indices_bytes + header.values_bytes});
   }
-  if (encoded.update_id.empty()) encoded.update_id = ContentId(encoded);
+  return list;
+}
+
+absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update,
+                                     bool server_unpacks) {
+  EncodedUpdate encoded{round, update.contributor, update.update_id, update.weight, {}, {}};
+  EncodeOptions options{.encoding = update.encoding, .values = update.values};
+  if (options.encoding == "auto" && !server_unpacks) options = {.encoding = "coo.raw"};
+  for (const TensorView& tensor : update.tensors) {
+    SPARSEAGG_RETURN_IF_ERROR(AppendTensor(tensor, options, encoded));
+  }
+  if (encoded.update_id.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(encoded.update_id, ContentUpdateId(update));
+  }
   return encoded;
 }
 
+// Of what was to be sent, not of the bytes that it became: these depend on the server, too.
 absl::StatusOr<std::string> ContentUpdateId(const Update& update) {
-  Update unnamed = update;
-  unnamed.update_id.clear();
-  SPARSEAGG_ASSIGN_OR_RETURN(const EncodedUpdate encoded, Encode("", unnamed));
-  return encoded.update_id;
+  Sha256 digest;
+  digest.Add(&update.weight, sizeof(update.weight));
+  digest.AddString(update.encoding);
+  digest.AddString(update.values);
+  for (const TensorView& tensor : update.tensors) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, LayoutOf(tensor));
+    const CooView& entries = tensor.entries;
+    digest.AddString(ToProto(SpecOf(tensor)).SerializeAsString());
+    digest.Add(&entries.nnz, sizeof(entries.nnz));
+    digest.Add(entries.indices, entries.nnz * sizeof(uint64_t));
+    digest.Add(entries.values, entries.nnz * layout.row_bytes());
+  }
+  return absl::BytesToHexString(digest.Finish().substr(0, kIdBytes));
 }
 
 v1::SubmitUpdateRequest ToRequest(EncodedUpdate update) {

@@ -1,5 +1,5 @@
-// An update as the bytes that travel: for each tensor a header, its indices and its values
-// ("coo.raw").
+// An update as the bytes that travel: for each tensor a header, its indices and its values, in the
+// encoding that the header names.
 #ifndef SPARSEAGG_CLIENT_ENCODED_UPDATE_H_
 #define SPARSEAGG_CLIENT_ENCODED_UPDATE_H_
 
@@ -22,14 +22,18 @@ struct EncodedUpdate {
   std::vector<EncodedHeader> headers;
   std::vector<std::string> pieces;  // indices and values of each tensor, in turn
 
+  std::vector<TensorEncoding> encodings() const;
   uint64_t total_bytes() const;
   // Up to `n` bytes of the update's byte string from `offset` on.
   std::string Bytes(uint64_t offset, uint64_t n) const;
 };
 
-// Indices go as i32 where every indexed dimension allows it. INVALID_ARGUMENT for a tensor whose
-// shape, sparse_dim and layout do not agree. An empty update_id becomes ContentUpdateId().
-absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update);
+// As update.encoding and update.values say; "auto" without coo.packed where the server is too old
+// for it. Raw indices go as i32 where every indexed dimension allows it. INVALID_ARGUMENT for a
+// tensor whose shape, sparse_dim and layout do not agree, and as EncodeTensor() says. An empty
+// update_id becomes ContentUpdateId().
+absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update,
+                                     bool server_unpacks = true);
 
 // The whole in one message; takes the pieces.
 v1::SubmitUpdateRequest ToRequest(EncodedUpdate update);

@@ -108,6 +108,7 @@ ServerInfo FromProto(const v1::ServerInfo& proto) {
   }
   info.operators.assign(proto.operators().begin(), proto.operators().end());
   info.encodings.assign(proto.encodings().begin(), proto.encodings().end());
+  info.values_encodings.assign(proto.values_encodings().begin(), proto.values_encodings().end());
   for (const int type : proto.value_types()) {
     // A newer server may have types that this version cannot use.
     if (type != v1::VALUE_TYPE_UNSPECIFIED && v1::ValueType_IsValid(type)) {

@@ -17,13 +17,14 @@ namespace {
 
 using Stream = grpc::ClientReaderWriterInterface<v1::ReduceRequest, v1::ReduceResponse>;
 
-bool SendStart(Stream& stream, const ReduceRequest& request) {
+bool SendStart(Stream& stream, const ReduceRequest& request, bool server_unpacks) {
   v1::ReduceRequest message;
   v1::ReduceStart* start = message.mutable_start();
   for (const TensorSpec& tensor : request.tensors) {
     *start->mutable_spec()->add_tensors() = ToProto(tensor);
   }
   start->set_layout(request.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
+  if (server_unpacks) start->set_encoding("coo.packed");
   return stream.Write(message);
 }
 
@@ -47,13 +48,16 @@ bool SendUpdate(Stream& stream, EncodedUpdate update, const ClientOptions& optio
 }
 
 // The error of a source; OK when all is sent or the stream broke.
-absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientOptions& options) {
-  if (!SendStart(stream, request)) return absl::OkStatus();
+absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientOptions& options,
+                     bool server_unpacks) {
+  if (!SendStart(stream, request, server_unpacks)) return absl::OkStatus();
   for (uint64_t i = 0; i < request.num_updates; ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Update update, request.update(i));
     // Chunks are told apart by the id; equal updates must not share one.
     if (update.update_id.empty()) update.update_id = absl::StrCat("u", i);
-    SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode("", update));
+    // Stochastic roundings differ by contributor.
+    if (update.contributor.empty()) update.contributor = update.update_id;
+    SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode("", update, server_unpacks));
     if (!SendUpdate(stream, std::move(encoded), options)) return absl::OkStatus();
   }
   stream.WritesDone();
@@ -64,12 +68,12 @@ absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientO
 
 absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
                                   const std::string& target, const ReduceRequest& request,
-                                  const ClientOptions& options) {
+                                  const ClientOptions& options, bool server_unpacks) {
   grpc::ClientContext context;
   SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
   const std::unique_ptr<Stream> stream = stub.Reduce(&context);
   ResultReader reader(options.result_bytes_max, request.progress);
-  absl::Status status = SendAll(*stream, request, options);
+  absl::Status status = SendAll(*stream, request, options, server_unpacks);
   v1::ReduceResponse message;
   while (status.ok() && stream->Read(&message)) {
     status = message.has_header() ? reader.Start(message.header()) : reader.Append(message.chunk());

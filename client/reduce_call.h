@@ -10,9 +10,10 @@
 
 namespace sparseagg::client {
 
+// `server_unpacks`: it knows coo.packed.
 absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
                                   const std::string& target, const ReduceRequest& request,
-                                  const ClientOptions& options);
+                                  const ClientOptions& options, bool server_unpacks);
 
 }  // namespace sparseagg::client
 

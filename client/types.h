@@ -86,6 +86,21 @@ struct Update {
   std::string update_id;
   float weight = 1.0f;
   std::vector<TensorView> tensors;  // their entries must live until the call returns
+  // What the tensors travel as (docs/wire_format.md). "auto": the fewest bytes that change nothing,
+  // of the encodings that the server knows. Other names are those of AllEncodings() and
+  // AllValuesEncodings(); of values, bf16, f16, int8 and int4 round f32 and f64 before they are
+  // sent and leave other types as they are.
+  std::string encoding = "auto";
+  std::string values = "auto";
+};
+
+// What one tensor travelled as.
+struct TensorEncoding {
+  std::string tensor;
+  std::string encoding;  // "coo.packed"
+  std::string values;    // "raw", "bf16", ...
+  uint64_t nnz = 0;
+  uint64_t bytes = 0;  // of payload
 };
 
 // The acknowledgement: the update is counted exactly once.
@@ -97,6 +112,7 @@ struct Receipt {
   uint64_t sequence = 0;   // position in the order of acceptance, from 1
   std::string digest;      // SHA-256, 32 bytes
   Durability durability = Durability::kMemory;
+  std::vector<TensorEncoding> encodings;  // what this call sent
 };
 
 // An aggregate. A sparse tensor has ascending indices (in the order of the selection, where one was
@@ -127,6 +143,7 @@ struct ServerInfo {
   std::vector<BackendStatus> backends;
   std::vector<std::string> operators;
   std::vector<std::string> encodings;
+  std::vector<std::string> values_encodings;
   std::vector<ValueType> value_types;
   std::vector<LimitInfo> limits;
   Durability default_durability = Durability::kServerDefault;

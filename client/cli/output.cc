@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -82,13 +83,22 @@ json ToJson(const client::RoundInfo& round) {
 }
 
 json ToJson(const client::Receipt& receipt) {
+  json encodings = json::array();
+  for (const client::TensorEncoding& sent : receipt.encodings) {
+    encodings.push_back({{"tensor", sent.tensor},
+                         {"encoding", sent.encoding},
+                         {"values", sent.values},
+                         {"nnz", sent.nnz},
+                         {"bytes", sent.bytes}});
+  }
   return {{"round", receipt.round},
           {"contributor", receipt.contributor},
           {"update_id", receipt.update_id},
           {"duplicate", receipt.duplicate},
           {"sequence", receipt.sequence},
           {"digest", absl::BytesToHexString(receipt.digest)},
-          {"durability", client::DurabilityName(receipt.durability)}};
+          {"durability", client::DurabilityName(receipt.durability)},
+          {"encodings", std::move(encodings)}};
 }
 
 json ToJson(const client::ServerInfo& info) {
@@ -96,6 +106,7 @@ json ToJson(const client::ServerInfo& info) {
                  {"backends", json::array()},
                  {"operators", info.operators},
                  {"encodings", info.encodings},
+                 {"values_encodings", info.values_encodings},
                  {"value_types", json::array()},
                  {"limits", json::array()},
                  {"default_durability", client::DurabilityName(info.default_durability)},
@@ -197,6 +208,7 @@ std::string ToText(const client::ServerInfo& info) {
   }
   AppendLine(out, "operators", absl::StrJoin(info.operators, " "));
   AppendLine(out, "encodings", absl::StrJoin(info.encodings, " "));
+  AppendLine(out, "values", absl::StrJoin(info.values_encodings, " "));
   AppendLine(out, "durability", std::string(client::DurabilityName(info.default_durability)));
   for (const client::LimitInfo& limit : info.limits) {
     AppendLine(out, "limit", absl::StrCat(limit.name, " ", limit.value, " ", limit.unit));

@@ -21,6 +21,7 @@ struct PullFlags {
   CommonFlags common;
   std::string round;
   std::string output;
+  std::string encoding = "auto";
   bool dense = false;
   bool wait = false;
   double wait_s = 0;
@@ -73,6 +74,7 @@ absl::Status Pull(const PullFlags& flags) {
   client::PullOptions options;
   options.tensors = flags.tensors;
   options.dense = flags.dense;
+  options.encoding = flags.encoding;
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<TensorSpec> specs, PulledSpecs(flags, round));
   SPARSEAGG_ASSIGN_OR_RETURN(options.selections, ReadSelections(flags, specs));
   if (flags.wait) {
@@ -119,6 +121,10 @@ void AddPullCommand(CLI::App& app, const CliContext& context) {
   command.add_flag("--wait", flags->wait, "Wait until the result is published");
   command.add_option("--wait-timeout", flags->wait_s, "Seconds to wait (0: without an end)")
       ->check(CLI::Range(0.0, 1e7));
+  command
+      .add_option("--encoding", flags->encoding,
+                  "What indices travel as: coo.raw, coo.packed, or auto, the smaller one")
+      ->capture_default_str();
   AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common, [flags] { return Pull(*flags); });
 }

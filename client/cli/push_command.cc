@@ -25,6 +25,8 @@ struct PushFlags {
   std::string contributor;
   std::string update_id;
   std::string dtype;
+  std::string encoding = "auto";
+  std::string values = "auto";
   float weight = 1.0f;
 };
 
@@ -59,6 +61,8 @@ absl::Status Push(const PushFlags& flags) {
   update.contributor = flags.contributor;
   update.update_id = flags.update_id;
   update.weight = flags.weight;
+  update.encoding = flags.encoding;
+  update.values = flags.values;
   update.tensors = client::ViewsOf(tensors);
 
   ProgressBar bar(absl::StrCat("push ", round.name));
@@ -71,8 +75,10 @@ absl::Status Push(const PushFlags& flags) {
   std::string text = absl::StrCat(receipt.round, " ", receipt.contributor, " ", receipt.update_id,
                                   " ", receipt.duplicate ? "was counted before" : "counted",
                                   " as number ", receipt.sequence, "\n");
-  for (const client::TensorView& tensor : update.tensors) {
-    absl::StrAppend(&text, "  ", ToText(tensor), "\n");
+  for (size_t i = 0; i < update.tensors.size(); ++i) {
+    const client::TensorEncoding& sent = receipt.encodings[i];
+    absl::StrAppend(&text, "  ", ToText(update.tensors[i]), ", ", sent.encoding, " with ",
+                    sent.values, " values, ", sent.bytes, " bytes\n");
   }
   Print(text);
   return absl::OkStatus();
@@ -97,6 +103,15 @@ void AddPushCommand(CLI::App& app, const CliContext& context) {
   command.add_option("--weight", flags->weight, "Weight of the update")->capture_default_str();
   command.add_option("--dtype", flags->dtype,
                      "Convert the values to this type (.mtx: the type of the round anyway)");
+  command
+      .add_option("--encoding", flags->encoding,
+                  "What tensors travel as: coo.raw, coo.packed, or auto, the smaller one")
+      ->capture_default_str();
+  command
+      .add_option("--values", flags->values,
+                  "What values travel as: raw, f32, bf16, f16, int8, int8.stochastic, int4, "
+                  "int4.stochastic, or auto, the smallest that changes none")
+      ->capture_default_str();
   AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common, [flags] { return Push(*flags); });
 }

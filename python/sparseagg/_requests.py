@@ -7,16 +7,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparseagg._encodings import EncodeOptions
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto, spec_to_proto
 from sparseagg.convert import as_tensor_of, flatten
 from sparseagg.errors import DeadlineExceededError, InvalidArgumentError, RoundAbortedError
-from sparseagg.records import RoundInfo, RoundState
+from sparseagg.records import RoundInfo, RoundState, ServerInfo
 from sparseagg.result import layout_number
 from sparseagg.tensors import TensorSpec
 
 # Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
 WAIT_SLICE_SECONDS = 30.0
+_MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a client needs to know of its server before it sends: asked once."""
+
+    message_bytes_max: int
+    encodings: frozenset[str]
+
+    @classmethod
+    def of(cls, info: ServerInfo) -> Server:
+        """From the answer of GetServerInfo."""
+        message_bytes_max = info.limits.get("message-bytes-max", _MESSAGE_BYTES_MAX)
+        return cls(message_bytes_max, frozenset(info.encodings))
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,10 @@ def full_name(round_name: str) -> str:
 
 
 def encode_update(
-    round_name: str, specs: Mapping[str, TensorSpec], update: Update
+    round_name: str,
+    specs: Mapping[str, TensorSpec],
+    update: Update,
+    options: EncodeOptions,
 ) -> EncodedUpdate:
     """An update for a round; a tensor of the round that is left out counts as not touched."""
     tensors = {
@@ -68,6 +87,7 @@ def encode_update(
         contributor=update.contributor,
         update_id=update.update_id or uuid.uuid4().hex,
         weight=update.weight,
+        options=options,
     )
 
 
@@ -106,12 +126,14 @@ def get_aggregate(
     layout: str,
     tensors: Sequence[str] | None,
     indices: Mapping[str, Any] | None,
+    encoding: str,
 ) -> aggregation_pb2.GetAggregateRequest:
     """See `Round.result`."""
     return aggregation_pb2.GetAggregateRequest(
         name=round_name,
         tensors=tensors or (),
         layout=layout_number(layout),
+        encoding=encoding,
         selections=[selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()],
     )
 
@@ -127,6 +149,7 @@ def encode_for_reduce(
     specs: Sequence[TensorSpec],
     updates: Iterable[Mapping[str, Any]],
     weights: Sequence[float] | None,
+    options: EncodeOptions,
 ) -> list[EncodedUpdate]:
     """The updates of one Reduce; error messages name an update by its place in the list."""
     by_name = {spec.name: spec for spec in specs}
@@ -142,6 +165,7 @@ def encode_for_reduce(
             contributor=str(position),
             update_id=str(position),
             weight=None if weights is None else weights[position],
+            options=options,
         )
         for position, update in enumerate(listed)
     ]

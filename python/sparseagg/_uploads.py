@@ -197,7 +197,7 @@ class UpdateStream:
             return
         outcome: Outcome
         if kind == "receipt":
-            outcome = receipt_from_proto(answer.receipt)
+            outcome = receipt_from_proto(answer.receipt, update.encodings)
         else:
             outcome = from_error_message(answer.error)
             if is_retryable(outcome):

@@ -1,20 +1,32 @@
-"""Tensors <-> messages of the protocol. Arrays travel as raw little-endian bytes, never as repeated numbers.
+"""Tensors <-> messages of the protocol. Arrays travel as little-endian bytes, never as repeated numbers.
 
-An update (and an answer) is one byte string: for each tensor its indices `[nnz, sparse_dim]`, then its values
-`[nnz, row_width]`. Small ones travel as whole `Tensor` messages, large ones as chunks of that byte string.
+An update (and an answer) is one byte string: for each tensor its indices, then its values, in the encoding that its header
+names. Small ones travel as whole `Tensor` messages, large ones as chunks of that byte string.
 """
 
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from sparseagg._encodings import (
+    PACKED,
+    RAW,
+    EncodedTensor,
+    EncodeOptions,
+    encode_tensor,
+    rounding_seed,
+    unflatten_rows,
+)
+from sparseagg._packed_indices import decode_rows
 from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._value_coding import decode_values
 from sparseagg.errors import InvalidArgumentError, SparseAggError
-from sparseagg.records import value_type_name
+from sparseagg.records import TensorEncoding, value_type_name
 from sparseagg.tensors import (
     VALUE_DTYPES,
     AnyTensor,
@@ -32,7 +44,6 @@ _INDEX_DTYPES: dict[int, np.dtype[Any]] = {
     types_pb2.INDEX_TYPE_I64: np.dtype("<i8"),
     types_pb2.INDEX_TYPE_I32: np.dtype("<i4"),
 }
-_I32 = np.iinfo(np.int32)
 # Room for the fields around a tensor's bytes in a message: tags and lengths.
 _FRAMING_BYTES = 32
 
@@ -87,6 +98,7 @@ class EncodedUpdate:
         contributor: str = "",
         update_id: str = "",
         weight: float | None = None,
+        options: EncodeOptions = EncodeOptions(RAW),
     ) -> None:
         self.header = types_pb2.UpdateHeader(
             round=round_name, contributor=contributor, update_id=update_id
@@ -95,8 +107,10 @@ class EncodedUpdate:
             self.header.weight = weight
         self._tensors = []
         for name, tensor in tensors.items():
-            indices, values = _arrays_of(tensor)
-            self._tensors.append((_header_of(name, tensor, indices, values), indices, values))
+            seed = rounding_seed(round_name, contributor, name)
+            encoded = encode_tensor(name, tensor, options, seed)
+            header = _header_of(name, tensor, encoded)
+            self._tensors.append((header, encoded.indices, encoded.values))
         arrays = [array for _, *arrays in self._tensors for array in arrays]
         self.payload = ByteString(arrays)
         # An upper bound of the serialised SubmitUpdateRequest.
@@ -104,6 +118,19 @@ class EncodedUpdate:
         self.message_bytes += sum(
             header.ByteSize() + _FRAMING_BYTES for header, _, _ in self._tensors
         )
+
+    @property
+    def encodings(self) -> dict[str, TensorEncoding]:
+        """What each tensor travels as."""
+        return {
+            header.name: TensorEncoding(
+                header.encoding,
+                header.values_encoding or "raw",
+                header.nnz,
+                header.indices_bytes + header.values_bytes,
+            )
+            for header, _, _ in self._tensors
+        }
 
     @property
     def update_id(self) -> str:
@@ -234,13 +261,24 @@ def _decode(
 ) -> ResultTensor:
     shape, sparse_dim = tuple(header.dense_shape), header.sparse_dim
     value_type = value_type_name(header.value_type)
-    values = value_bytes.view(VALUE_DTYPES[value_type])
+    if header.encoding not in ("", RAW, PACKED):
+        raise SparseAggError(
+            f'tensor "{header.name}": this version knows no encoding "{header.encoding}"',
+            reason="UNKNOWN_ENCODING",
+        )
+    count = header.nnz * math.prod(shape[sparse_dim:])
+    values = decode_values(value_bytes, count, value_type, header.values_encoding, header.name)
     if sparse_dim == 0:
         # Nobody had anything to add: nnz 0, and the sum of nothing is 0.
         return values.reshape(shape) if values.size else np.zeros(shape, values.dtype)
     if dense:
         return values.reshape((-1, *shape[sparse_dim:]) if selected else shape)
-    indices = index_bytes.view(_INDEX_DTYPES[header.index_type])
+    if header.encoding == PACKED:
+        num_rows = math.prod(shape[:sparse_dim])
+        rows = decode_rows(index_bytes, header.nnz, num_rows, header.name)
+        indices = unflatten_rows(rows, shape[:sparse_dim])
+    else:
+        indices = index_bytes.view(_INDEX_DTYPES[header.index_type])
     row_shape = shape[sparse_dim:]
     return SparseTensor(
         indices.reshape(header.nnz, sparse_dim),
@@ -250,36 +288,17 @@ def _decode(
     )
 
 
-def _header_of(
-    name: str,
-    tensor: AnyTensor,
-    indices: np.ndarray[Any, Any],
-    values: np.ndarray[Any, Any],
-) -> types_pb2.TensorHeader:
-    sparse = isinstance(tensor, SparseTensor)
+def _header_of(name: str, tensor: AnyTensor, encoded: EncodedTensor) -> types_pb2.TensorHeader:
+    narrow = encoded.encoding == RAW and encoded.indices.itemsize == 4
     return types_pb2.TensorHeader(
         name=name,
+        encoding=encoded.encoding,
+        values_encoding=encoded.values_encoding,
         value_type=_VALUE_TYPES[tensor.value_type],
         dense_shape=tensor.dense_shape,
-        sparse_dim=indices.shape[1] if sparse else 0,
-        index_type=types_pb2.INDEX_TYPE_I32 if indices.itemsize == 4 else types_pb2.INDEX_TYPE_I64,
-        nnz=indices.shape[0] if sparse else int(values.size > 0),
-        indices_bytes=indices.nbytes,
-        values_bytes=values.nbytes,
+        sparse_dim=tensor.sparse_dim if isinstance(tensor, SparseTensor) else 0,
+        index_type=types_pb2.INDEX_TYPE_I32 if narrow else types_pb2.INDEX_TYPE_I64,
+        nnz=encoded.nnz,
+        indices_bytes=encoded.indices.nbytes,
+        values_bytes=encoded.values.nbytes,
     )
-
-
-def _arrays_of(tensor: AnyTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    if isinstance(tensor, SparseTensor):
-        return _narrowed(tensor.indices), tensor.values
-    return np.empty(0, "<i8"), tensor.values
-
-
-def _narrowed(indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones too:
-    it is the server that names them."""
-    if indices.itemsize == 4 or not indices.size:
-        return indices
-    if int(indices.min()) < _I32.min or int(indices.max()) > _I32.max:
-        return indices
-    return indices.astype("<i4")

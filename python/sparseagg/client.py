@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from sparseagg import _requests
+from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._proto import aggregation_pb2
 from sparseagg._transport import RetryPolicy, Transport
 from sparseagg._uploads import reduce_messages
@@ -19,7 +20,6 @@ from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
 
 DEFAULT_TARGET = "127.0.0.1:50061"
-MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
 
 
 class Client:
@@ -66,7 +66,7 @@ class Client:
             retry=retry or RetryPolicy(),
         )
         self._lock = threading.Lock()
-        self._known_message_bytes_max: int | None = None
+        self._known_server: _requests.Server | None = None
 
     def close(self) -> None:
         """Closes the connection; calls under way fail."""
@@ -105,11 +105,11 @@ class Client:
         """
         request = _requests.create_round(tensors, round_id, durability, request_id)
         info = round_from_proto(self._transport.unary("CreateRound", request))
-        return Round(self._transport, self._message_bytes_max, info.name, info)
+        return Round(self._transport, self._server, info.name, info)
 
     def round(self, name: str) -> Round:
         """A handle of a round that someone opened: "rounds/r1" or just "r1". Asks the server nothing yet."""
-        return Round(self._transport, self._message_bytes_max, _requests.full_name(name))
+        return Round(self._transport, self._server, _requests.full_name(name))
 
     def rounds(self, page_size: int = 50) -> Iterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
@@ -129,6 +129,8 @@ class Client:
         *,
         weights: Sequence[float] | None = None,
         layout: str = "sparse",
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
     ) -> Result:
         """The stateless operator: aggregates `updates` in one call, without a round; the server stores nothing.
 
@@ -136,12 +138,14 @@ class Client:
         updates: one mapping from tensor names to tensors (as in `Round.submit`, all of them) for each contributor.
         weights: one for each update; 1 each when left out.
         layout: "sparse" or "dense", as in `Round.result`.
+        encoding, values: what the updates travel as, as in `Round.submit`.
 
         Raises InvalidUpdateError, OutOfRangeError (overflow of a checked integer sum).
         """
         start = _requests.reduce_start(tensors, layout)
-        encoded = _requests.encode_for_reduce(tensors, updates, weights)
-        message_bytes_max = self._message_bytes_max()
+        server = self._server()
+        options = EncodeOptions(encoding, values).for_server(server.encodings)
+        encoded = _requests.encode_for_reduce(tensors, updates, weights, options)
 
         def call() -> Result:
             with self._transport.stream(
@@ -152,16 +156,15 @@ class Client:
             ) as stream:
                 stream.send(start)
                 for update in encoded:
-                    for message in reduce_messages(update, message_bytes_max):
+                    for message in reduce_messages(update, server.message_bytes_max):
                         stream.send(message)
                 stream.sent_all()
                 return receive_result(stream, ResultReader(layout))
 
         return self._transport.repeat(call)
 
-    def _message_bytes_max(self) -> int:
+    def _server(self) -> _requests.Server:
         with self._lock:
-            if self._known_message_bytes_max is None:
-                limits = self.info().limits
-                self._known_message_bytes_max = limits.get("message-bytes-max", MESSAGE_BYTES_MAX)
-            return self._known_message_bytes_max
+            if self._known_server is None:
+                self._known_server = _requests.Server.of(self.info())
+            return self._known_server

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -28,6 +29,16 @@ class RoundState(str, enum.Enum):
 
 
 @dataclass(frozen=True)
+class TensorEncoding:
+    """What a tensor travelled as (docs/wire_format.md), with how many entries and bytes of payload."""
+
+    encoding: str
+    values_encoding: str
+    nnz: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class Receipt:
     """The acknowledgement: the update is counted exactly once.
 
@@ -35,6 +46,7 @@ class Receipt:
     sequence: position in the order of acceptance of the round, from 1.
     digest: SHA-256 over the update, 32 bytes.
     durability: "memory" or "durable": what the acknowledgement survives.
+    encodings: what each tensor travelled as, by name.
     """
 
     round: str
@@ -44,6 +56,7 @@ class Receipt:
     sequence: int
     digest: bytes
     durability: str
+    encodings: Mapping[str, TensorEncoding] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -119,6 +132,7 @@ class ServerInfo:
     backends: tuple[BackendInfo, ...]
     operators: tuple[str, ...]
     encodings: tuple[str, ...]
+    values_encodings: tuple[str, ...]
     value_types: tuple[str, ...]
     limits: dict[str, int]
     default_durability: str
@@ -135,8 +149,8 @@ def durability_name(number: int) -> str:
     return _enum_name(types_pb2.Durability, number, "DURABILITY_").lower()
 
 
-def receipt_from_proto(message: Any) -> Receipt:
-    """`sparseagg.v1.Receipt` as a record."""
+def receipt_from_proto(message: Any, encodings: Mapping[str, TensorEncoding]) -> Receipt:
+    """`sparseagg.v1.Receipt` as a record, with what the client knows of the update."""
     return Receipt(
         round=message.round,
         contributor=message.contributor,
@@ -145,6 +159,7 @@ def receipt_from_proto(message: Any) -> Receipt:
         sequence=message.sequence,
         digest=message.digest,
         durability=durability_name(message.durability),
+        encodings=encodings,
     )
 
 
@@ -221,6 +236,7 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
         ),
         operators=tuple(message.operators),
         encodings=tuple(message.encodings),
+        values_encodings=tuple(message.values_encodings),
         value_types=tuple(value_type_name(number) for number in message.value_types),
         limits={limit.name: limit.value for limit in message.limits},
         default_durability=durability_name(message.default_durability),

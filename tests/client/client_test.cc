@@ -175,7 +175,9 @@ TEST_F(ClientTest, ResumesAnUploadAfterBrokenConnections) {
   options.chunk_bytes = 16 << 10;
   options.retry = {1000, 1, 20};
   const auto cut = Client::Connect(proxy.address(), options).value();
-  const absl::StatusOr<Receipt> receipt = cut->Submit(name, From("a", tensor));
+  Update update = From("a", tensor);
+  update.encoding = "coo.raw";
+  const absl::StatusOr<Receipt> receipt = cut->Submit(name, update);
   ASSERT_TRUE(receipt.ok()) << receipt.status();
   EXPECT_GE(proxy.connections(), 3u);
 

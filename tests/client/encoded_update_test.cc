@@ -34,8 +34,11 @@ TEST(EncodeTest, ByteStringIsIndicesThenValuesOfEachTensor) {
 TEST(EncodeTest, TakesWideIndicesWhereADimensionNeedsThem) {
   const Tensor narrow = MakeTensor<float>({"a", ValueType::kF32, {INT32_MAX}, 1}, {1}, {1});
   const Tensor wide = MakeTensor<float>({"a", ValueType::kF32, {int64_t{1} << 40}, 1}, {1}, {1});
-  EXPECT_EQ(Encode("", OneTensor(narrow))->headers[0].indices_bytes, 4u);
-  EXPECT_EQ(Encode("", OneTensor(wide))->headers[0].indices_bytes, 8u);
+  Update update = OneTensor(narrow);
+  update.encoding = "coo.raw";
+  EXPECT_EQ(Encode("", update)->headers[0].indices_bytes, 4u);
+  update.tensors = {wide.view()};
+  EXPECT_EQ(Encode("", update)->headers[0].indices_bytes, 8u);
 }
 
 TEST(EncodeTest, RefusesEntriesOfAnotherLayout) {

@@ -89,6 +89,7 @@ def test_a_large_update_is_resumed_after_a_cut_connection(server):
         receipt = await round.submit(
             {"emb": (np.arange(100_000), values, [1_000_000, 64])},
             contributor="large",
+            encoding="coo.raw",
             progress=lambda done, total: sent.append((done, total)),
         )
         await round.seal()

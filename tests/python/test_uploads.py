@@ -29,7 +29,7 @@ def large_update(seed: int, nnz: int = 100_000) -> dict:
     """About 26 MB in the rows of an embedding, beyond the limit of 16 MiB."""
     generator = np.random.default_rng(seed)
     rows = generator.choice(ROWS, nnz, replace=False)
-    values = generator.integers(-8, 8, (nnz, WIDTH)).astype(np.float32)
+    values = generator.integers(-(1 << 20), 1 << 20, (nnz, WIDTH)).astype(np.float32)
     return {
         "emb": SparseTensor(rows, values, [ROWS, WIDTH]),
         "bias": np.arange(5, dtype=np.float32),

@@ -52,7 +52,7 @@ class ChunkedUpload:
         ):
             kind = answer.WhichOneof("body")
             if kind == "receipt":
-                return receipt_from_proto(answer.receipt)
+                return receipt_from_proto(answer.receipt, self._update.encodings)
             if kind == "error":
                 raise from_error_message(answer.error)
             self._committed = max(self._committed, answer.progress.committed_offset)

@@ -8,12 +8,13 @@ from typing import Any
 import grpc
 
 from sparseagg import _requests
+from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._proto import aggregation_pb2
 from sparseagg._transport import RetryPolicy
 from sparseagg._uploads import reduce_messages
 from sparseagg.aio._transport import Transport
 from sparseagg.aio.round import Round
-from sparseagg.client import DEFAULT_TARGET, MESSAGE_BYTES_MAX
+from sparseagg.client import DEFAULT_TARGET
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
 from sparseagg.security import Access, Tls, Token
@@ -46,7 +47,7 @@ class Client:
             timeout=timeout,
             retry=retry or RetryPolicy(),
         )
-        self._known_message_bytes_max: int | None = None
+        self._known_server: _requests.Server | None = None
 
     async def close(self) -> None:
         """Closes the connection; calls under way fail."""
@@ -77,11 +78,11 @@ class Client:
         """Opens a round; see `sparseagg.Client.create_round`."""
         request = _requests.create_round(tensors, round_id, durability, request_id)
         info = round_from_proto(await self._transport.unary("CreateRound", request))
-        return Round(self._transport, self._message_bytes_max, info.name, info)
+        return Round(self._transport, self._server, info.name, info)
 
     def round(self, name: str) -> Round:
         """A handle of a round that someone opened. Asks the server nothing yet."""
-        return Round(self._transport, self._message_bytes_max, _requests.full_name(name))
+        return Round(self._transport, self._server, _requests.full_name(name))
 
     async def rounds(self, page_size: int = 50) -> AsyncIterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
@@ -101,16 +102,19 @@ class Client:
         *,
         weights: Sequence[float] | None = None,
         layout: str = "sparse",
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
     ) -> Result:
         """The stateless operator; see `sparseagg.Client.reduce`."""
         start = _requests.reduce_start(tensors, layout)
-        encoded = _requests.encode_for_reduce(tensors, updates, weights)
-        message_bytes_max = await self._message_bytes_max()
+        server = await self._server()
+        options = EncodeOptions(encoding, values).for_server(server.encodings)
+        encoded = _requests.encode_for_reduce(tensors, updates, weights, options)
 
         async def messages() -> AsyncIterator[object]:
             yield start
             for update in encoded:
-                for message in reduce_messages(update, message_bytes_max):
+                for message in reduce_messages(update, server.message_bytes_max):
                     yield message
 
         async def call() -> Result:
@@ -123,8 +127,7 @@ class Client:
 
         return await self._transport.repeat(call)
 
-    async def _message_bytes_max(self) -> int:
-        if self._known_message_bytes_max is None:
-            limits = (await self.info()).limits
-            self._known_message_bytes_max = limits.get("message-bytes-max", MESSAGE_BYTES_MAX)
-        return self._known_message_bytes_max
+    async def _server(self) -> _requests.Server:
+        if self._known_server is None:
+            self._known_server = _requests.Server.of(await self.info())
+        return self._known_server

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from typing import Any, Callable
 
 from sparseagg import _requests
+from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
@@ -31,12 +32,12 @@ class Round:
     def __init__(
         self,
         transport: Transport,
-        message_bytes_max: Callable[[], Awaitable[int]],
+        server: Callable[[], Awaitable[_requests.Server]],
         name: str,
         info: RoundInfo | None = None,
     ) -> None:
         self._transport = transport
-        self._message_bytes_max = message_bytes_max
+        self._server = server
         self.name = name
         self._specs: dict[str, TensorSpec] | None = None
         if info is not None:
@@ -62,20 +63,25 @@ class Round:
         update_id: str | None = None,
         timeout: float | None = None,
         progress: Progress = False,
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
     ) -> Receipt:
         """Submits one contributor's update; returns when it is counted. See `sparseagg.Round.submit`."""
         specs = await self.specs()
+        server = await self._server()
+        options = EncodeOptions(encoding, values).for_server(server.encodings)
         update = _requests.encode_update(
-            self.name, specs, Update(tensors, contributor, weight, update_id)
+            self.name, specs, Update(tensors, contributor, weight, update_id), options
         )
-        message_bytes_max = await self._message_bytes_max()
-        if update.message_bytes <= message_bytes_max:
+        if update.message_bytes <= server.message_bytes_max:
             answer = await self._transport.unary(
                 "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
             )
-            return receipt_from_proto(answer)
+            return receipt_from_proto(answer, update.encodings)
         with Meter(progress, update.payload.size, "sending") as meter:
-            upload = ChunkedUpload(self._transport, update, message_bytes_max, timeout, meter)
+            upload = ChunkedUpload(
+                self._transport, update, server.message_bytes_max, timeout, meter
+            )
             return await upload.run()
 
     async def submit_many(
@@ -84,6 +90,8 @@ class Round:
         *,
         return_exceptions: bool = False,
         timeout: float | None = None,
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
     ) -> list[Outcome]:
         """Submits many updates, 64 at a time; returns their receipts in the order of `updates`.
 
@@ -102,6 +110,8 @@ class Round:
                         weight=update.weight,
                         update_id=update.update_id,
                         timeout=timeout,
+                        encoding=encoding,
+                        values=values,
                     )
                 except SparseAggError as refusal:
                     outcomes[position] = refusal
@@ -158,9 +168,10 @@ class Round:
         indices: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         progress: Progress = False,
+        encoding: str = RAW,
     ) -> Result:
         """The published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
-        request = _requests.get_aggregate(self.name, layout, tensors, indices)
+        request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding)
         await self.wait(timeout)
         idle_timeout = self._transport.timeout if timeout is None else timeout
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sparse/encoding.h"
 #include "tests/service/timed_backend.h"
 
 namespace sparseagg::testing {
@@ -18,7 +19,8 @@ std::unique_ptr<Backend> MakeTestBackend() {
 }  // namespace
 
 TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity security,
-                       std::shared_ptr<CallObserver> observer)
+                       std::shared_ptr<CallObserver> observer,
+                       std::vector<std::string> encodings)
     : backend_(MakeTestBackend()) {
   store_ = MakeMemoryStore();
   EngineOptions options;
@@ -26,6 +28,10 @@ TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity 
   engine_ = MakeEngine(std::move(options), *backend_, *store_);
   v1::ServerInfo info;
   info.set_version("test");
+  if (encodings.empty()) {
+    for (const Encoding& encoding : AllEncodings()) encodings.emplace_back(encoding.name);
+  }
+  for (const std::string& encoding : encodings) info.add_encodings(encoding);
   info.set_default_durability(v1::DURABILITY_MEMORY);
   grpc_ =
       GrpcServer::Start(listen, *engine_, std::move(info), std::move(security), std::move(observer))

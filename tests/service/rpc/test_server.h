@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "service/engine/engine.h"
 #include "service/rpc/grpc_server.h"
@@ -18,9 +19,11 @@ namespace sparseagg::testing {
 
 class TestServer {
  public:
+  // `encodings`: what GetServerInfo lists; empty: all that there are.
   explicit TestServer(Limits limits = {}, const std::string& listen = "127.0.0.1:0",
                       ServerSecurity security = {},
-                      std::shared_ptr<CallObserver> observer = std::make_shared<CallObserver>());
+                      std::shared_ptr<CallObserver> observer = std::make_shared<CallObserver>(),
+                      std::vector<std::string> encodings = {});
   ~TestServer();
 
   const std::string& address() const { return address_; }
