@@ -11,6 +11,7 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     aio                the same for asyncio; imported on its own
     _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
                        error details
+    _encodings, _packed_indices, _value_coding   what tensors travel as (docs/wire_format.md)
 """
 
 from sparseagg._requests import Update
