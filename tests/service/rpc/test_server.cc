@@ -19,8 +19,7 @@ std::unique_ptr<Backend> MakeTestBackend() {
 }  // namespace
 
 TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity security,
-                       std::shared_ptr<CallObserver> observer,
-                       std::vector<std::string> encodings)
+                       std::shared_ptr<CallObserver> observer, std::vector<std::string> encodings)
     : backend_(MakeTestBackend()) {
   store_ = MakeMemoryStore();
   EngineOptions options;
