@@ -103,9 +103,7 @@ def specs_of(
 def _is_node(tree: Any) -> bool:
     if isinstance(tree, list):
         return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree)
-    if isinstance(tree, Mapping):
-        return not (is_tensor(tree) or set(tree) == {"indices", "values", "dense_shape"})
-    return False
+    return isinstance(tree, Mapping) and set(tree) != {"indices", "values", "dense_shape"}
 
 
 def _children(tree: Any) -> list[tuple[Any, Any]]:

@@ -50,7 +50,8 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         client_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        # NVFlare copies and serialises its components before it runs them: only plain attributes, and no connection yet.
+        # NVFlare copies and serialises its components before it runs them: no connection before the first round.
+        self._running: _State | None = None
         self.target = target
         self.op = op
         self.durability = durability
@@ -110,12 +111,10 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             round.abort()
 
     def _state(self) -> _State:
-        state = self.__dict__.get("_running")
-        if state is None:
-            state = self.__dict__["_running"] = _State(
-                Client(self.target, **(self.client_options or {}))
-            )
-        return state
+        """Made by the first call, which the controller makes before clients answer."""
+        if self._running is None:
+            self._running = _State(Client(self.target, **(self.client_options or {})))
+        return self._running
 
     def _specs(self, params: Mapping[str, Any]) -> list[Any]:
         updates = {name: as_tensor(_averageable(value)) for name, value in params.items()}

@@ -91,9 +91,12 @@ def test_a_model_through_a_round(client):
     round.submit(model(1), contributor="a", weight=1)
     round.submit(model(4), contributor="b", weight=2)
     round.seal()
-    mean = round.result().like(model(0))
+    result = round.result()
+    mean = result.like(model(0))
     assert mean["cross"].toarray().tolist() == (3 * np.eye(3)).tolist()
     assert mean["layers"][0].tolist() == [3, 6]
+    doubled = sparse_sum([result, result], client=client)  # a result is a model, too
+    assert doubled["layers/0"].tolist() == [6, 12]
 
 
 def test_names_are_the_ways_to_the_tensors():

@@ -274,7 +274,9 @@ def test_every_change_of_a_round_is_one_line_of_the_audit_log(own_server, tmp_pa
 
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:3] + lines[4:]))
-    verified = subprocess.run([str(BINARY), "audit", "verify", str(log)], capture_output=True, text=True)
+    verified = subprocess.run(
+        [str(BINARY), "audit", "verify", str(log)], capture_output=True, text=True
+    )
     assert verified.returncode == 1
     assert "line 4" in verified.stderr
 
