@@ -12,6 +12,8 @@ void AddPushCommand(CLI::App& app, const CliContext& context);
 void AddPullCommand(CLI::App& app, const CliContext& context);
 void AddReduceCommand(CLI::App& app, const CliContext& context);
 void AddInfoCommands(CLI::App& app, const CliContext& context);
+void AddTopCommand(CLI::App& app, const CliContext& context);
+void AddAdminCommands(CLI::App& app, const CliContext& context);
 
 }  // namespace sparseagg::cli
 

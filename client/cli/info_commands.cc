@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/admin_client.h"
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/output.h"
@@ -14,6 +15,15 @@ absl::Status Info(const CommonFlags& flags) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags));
   SPARSEAGG_ASSIGN_OR_RETURN(const client::ServerInfo info, client->Info());
   flags.json ? PrintJson(ToJson(info)) : Print(ToText(info));
+  return absl::OkStatus();
+}
+
+// Readiness, which needs neither certificate nor token.
+absl::Status CheckReady(const std::string& admin, const CommonFlags& flags) {
+  const auto answer = AdminClient(admin).Get("/readyz");
+  if (!answer.ok()) return absl::UnavailableError(answer.status().message());
+  flags.json ? PrintJson({{"ready", true}, {"admin", admin}})
+             : Print(absl::StrCat(admin, " is ready\n"));
   return absl::OkStatus();
 }
 
@@ -43,7 +53,12 @@ void AddInfoCommands(CLI::App& app, const CliContext& context) {
   CLI::App& health =
       *app.add_subcommand("healthcheck", "Whether the server answers (exit code 0) or not (3)");
   AddCommonFlags(health, *health_flags);
-  SetBody(health, context, *health_flags, [health_flags] { return HealthCheck(*health_flags); });
+  auto admin = std::make_shared<std::string>();
+  health.add_option("--admin", *admin,
+                    "Ask the admin port at host:port instead: whether the server is ready");
+  SetBody(health, context, *health_flags, [health_flags, admin] {
+    return admin->empty() ? HealthCheck(*health_flags) : CheckReady(*admin, *health_flags);
+  });
 }
 
 }  // namespace sparseagg::cli

@@ -1,0 +1,36 @@
+// Asks the admin port of a server (HTTP, docs/operations.md): for `top`, `admin` and `healthcheck`.
+#ifndef SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
+#define SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
+
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace sparseagg::cli {
+
+inline constexpr char kDefaultAdmin[] = "127.0.0.1:50062";
+
+// --admin.
+void AddAdminFlag(CLI::App& command, std::string& admin);
+
+// For one thread. UNAVAILABLE when nobody answers; the server's own words, as FAILED_PRECONDITION,
+// when it refuses.
+class AdminClient {
+ public:
+  // `address` is HOST:PORT.
+  explicit AdminClient(std::string address);
+
+  absl::StatusOr<std::string> Get(const std::string& path) const;
+  absl::StatusOr<nlohmann::json> GetJson(const std::string& path) const;
+  // `timeout_s` bounds the time until the answer.
+  absl::StatusOr<std::string> Post(const std::string& path, int timeout_s = 10) const;
+
+ private:
+  const std::string address_;
+};
+
+}  // namespace sparseagg::cli
+
+#endif  // SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
