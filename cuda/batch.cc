@@ -13,6 +13,28 @@ const std::byte* MemoryOf(const PendingUpdate& update) {
   return reinterpret_cast<const std::byte*>(update.staged.entries.indices);
 }
 
+constexpr uint64_t kSamples = 1024;
+
+// The share of the most frequent row among rows at even distances.
+double HottestShare(const std::vector<PendingUpdate>& updates, uint64_t nnz) {
+  std::vector<uint64_t> rows;
+  const uint64_t stride = nnz / kSamples + 1;
+  uint64_t next = 0;
+  for (const PendingUpdate& update : updates) {
+    const CooView entries = update.staged.entries.view();
+    for (; next < entries.nnz; next += stride) rows.push_back(entries.indices[next]);
+    next -= entries.nnz;
+  }
+  std::sort(rows.begin(), rows.end());
+  size_t most = 0;
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    while (end < rows.size() && rows[end] == rows[begin]) ++end;
+    most = std::max(most, end - begin);
+  }
+  // A row that was met once may be any.
+  return most > 1 ? static_cast<double>(most) / static_cast<double>(rows.size()) : 0;
+}
+
 }  // namespace
 
 Batch::~Batch() { Take(); }
@@ -70,12 +92,12 @@ BatchView Batch::View(Queue& queue) {
   EntryOrder order = EntryOrder::kCanonical;
   for (const UpdateRef& ref : refs_) order = std::min(order, ref.order);
   return {.updates = table_.data(),
-          .host_updates = refs_.data(),
           .num_updates = static_cast<uint32_t>(refs_.size()),
           .nnz = nnz_,
           .num_rows = layout.num_rows,
           .width = layout.row_width,
-          .order = order};
+          .order = order,
+          .hottest_share = HottestShare(updates_, nnz_)};
 }
 
 std::vector<PendingUpdate> Batch::Take() {

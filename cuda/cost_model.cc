@@ -1,13 +1,165 @@
 #include "cuda/cost_model.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "cuda/window.h"
 #include "sparse/partial.h"
 
 namespace sparseagg::gpu {
+namespace {
 
-PlanCost CudaCost(const BackendInfo&, std::string_view, const ReduceSpec& spec, const Workload&) {
+// Of a round of which nothing is known.
+constexpr double kUsualContributors = 100;
+constexpr double kUsualEntries = 10000;
+// Share of the copy rate that kernels with gathers and long integers reach.
+constexpr double kGatherShare = 0.8;
+constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
+constexpr double kTileSlots = 4096;
+constexpr double kTileSweeps = 384;
+// Not overlapped with transfers: the last of so many batches.
+constexpr double kBatches = 8;
+
+// The numbers that the formulas are made of; all in double, since index spaces reach 2^63.
+struct Load {
+  SlotRule rule;
+  double entries;       // N
+  double contributors;  // C
+  double rows;          // D
+  double held;          // U: different rows, if they are uniform
+  double row_bytes;     // values of an entry
+  double slot_bytes;    // slots of a row
+  double row_bits;
+  bool canonical;
+  bool sorted;
+};
+
+Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
+  Load load{};
+  load.rule = RuleOf(spec);
+  load.contributors =
+      workload.contributors > 0 ? static_cast<double>(workload.contributors) : kUsualContributors;
+  load.rows = static_cast<double>(spec.layout.num_rows);
+  const double nnz = workload.nnz_per_update > 0 ? static_cast<double>(workload.nnz_per_update)
+                                                 : std::min(kUsualEntries, load.rows);
+  load.entries = load.contributors * nnz;
+  load.held = -load.rows * std::expm1(-load.entries / load.rows);
+  load.row_bytes = static_cast<double>(spec.layout.row_bytes());
+  load.slot_bytes = SlotsPerRow(spec) * static_cast<double>(sizeof(Int128));
+  load.row_bits = std::ceil(std::log2(load.rows));
+  // Of the usual round, too, it is not known.
+  load.canonical = workload.order == EntryOrder::kCanonical;
+  load.sorted = workload.order >= EntryOrder::kSorted;
+  return load;
+}
+
+double WriteRun(const DeviceRates& rates, const Load& load) {
+  return load.held * (8 + load.slot_bytes) / rates.copy_bytes;
+}
+
+double SortEntriesSeconds(const DeviceRates& rates, const Load& load) {
+  const bool packs = load.row_bits + std::ceil(std::log2(load.entries + 1)) <= 64;
+  const double passes = std::max(1.0, std::ceil(load.row_bits / 8));
+  const double rate = packs ? rates.sort_words : rates.sort_pairs;
+  return 16 * load.entries / rates.copy_bytes +
+         passes * std::max(load.entries / rate, rates.pass_seconds);
+}
+
+// Counting and writing the runs of equal rows.
+double FindRunsSeconds(const DeviceRates& rates, const Load& load) {
+  return (16 * load.entries + 16 * load.held) / rates.copy_bytes + 6 * rates.launch_seconds;
+}
+
+double RadixSeconds(const DeviceRates& rates, const Load& load) {
+  const double sorted = SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load);
+  if (load.rule.slots() > 2) {
+    return sorted + load.entries * load.row_bytes / (kScalarShare * rates.copy_bytes) +
+           WriteRun(rates, load) / kScalarShare;
+  }
+  // A gathered sector for each entry and slot.
+  return sorted + load.entries * (8 + 32 * load.rule.slots()) / (kGatherShare * rates.copy_bytes) +
+         WriteRun(rates, load);
+}
+
+double RowsSeconds(const DeviceRates& rates, const Load& load) {
+  if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * RadixSeconds(rates, load);
+  return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
+         load.entries * std::max(32.0, load.row_bytes) / (kGatherShare * rates.copy_bytes) +
+         WriteRun(rates, load) / kGatherShare;
+}
+
+double ThrustSeconds(const DeviceRates& rates, const Load& load) {
+  const double sort = 8 * std::max(load.entries / rates.sort_pairs, 2 * rates.pass_seconds);
+  const double slots = load.rule.slots() <= 2
+                           ? load.entries * (40 + 3 * load.slot_bytes) / rates.copy_bytes
+                           : load.entries * load.row_bytes / (kScalarShare * rates.copy_bytes) +
+                                 WriteRun(rates, load) / kScalarShare;
+  return 12 * load.entries / rates.copy_bytes + sort + slots + WriteRun(rates, load) +
+         20 * rates.launch_seconds;
+}
+
+double DenseBytes(const Load& load) { return load.rows * (load.slot_bytes + 0.125); }
+
+double DenseSeconds(const DeviceRates& rates, const Load& load) {
+  // An addend carries into the high word every other time, or is negative.
+  const double adds = 1.5 * load.entries * load.rule.slots();
+  const double rate = DenseBytes(load) <= rates.cache_bytes ? rates.cached_adds : rates.memory_adds;
+  double seconds = load.entries * (8 + load.row_bytes) / rates.copy_bytes + adds / rate +
+                   DenseBytes(load) / rates.copy_bytes +
+                   (0.25 * load.rows + load.held * (64 + load.slot_bytes)) / rates.copy_bytes +
+                   6 * rates.launch_seconds;
+  const bool once = load.rule.extreme() || load.rule.row != RowSlot::kNone;
+  if (once && !load.canonical) seconds += RadixSeconds(rates, load);
+  return seconds;
+}
+
+double TilesSeconds(const DeviceRates& rates, const Load& load) {
+  const bool ready = load.rule.row == RowSlot::kNone ? load.sorted : load.canonical;
+  if (!ready || load.rule.width != 1 || load.rule.extreme()) {
+    return 1.01 * RadixSeconds(rates, load);
+  }
+  const double tiles =
+      std::max(1.0, std::min(load.rows * load.rule.slots() / kTileSlots, load.held));
+  // What is fetched beyond what is used, when an update has little in a tile.
+  const double of_update = load.entries / (load.contributors * tiles);
+  const double waste = std::min(1 + 64 / (12 * of_update), 64.0 / 12);
+  // A tile takes some barriers, and a phase for every 256 threads that updates need.
+  const double phases = 24 + 3 * std::ceil(load.contributors / 256);
+  const double sweep = std::ceil(tiles / kTileSweeps) * phases * 0.1e-6;
+  return load.entries * (8 + load.row_bytes) * waste / rates.copy_bytes +
+         2 * load.entries * load.rule.slots() / rates.shared_adds + sweep +
+         3 * WriteRun(rates, load) + 12 * rates.launch_seconds;
+}
+
+double PlanSeconds(const DeviceRates& rates, std::string_view plan, const Load& load) {
+  if (plan == "dense_accumulate") return DenseSeconds(rates, load);
+  if (plan == "tile_merge") return TilesSeconds(rates, load);
+  if (plan == "row_reduce") return RowsSeconds(rates, load);
+  if (plan == "radix_segments") return RadixSeconds(rates, load);
+  return ThrustSeconds(rates, load);
+}
+
+}  // namespace
+
+PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
+                  const Workload& workload) {
+  const Load load = LoadOf(spec, workload);
   PlanCost cost;
-  cost.entry_bytes =
-      2 * sizeof(uint64_t) + spec.layout.row_bytes() + SlotsPerRow(spec) * sizeof(Int128);
+  double reduce = PlanSeconds(rates, plan, load);
+  if (plan == "dense_accumulate") {
+    const double bytes = DenseBytes(load);
+    cost.fixed_bytes = bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
+    cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
+  } else {
+    // The state is merged with about as many entries as it has.
+    if (!workload.at_once) reduce += 4 * WriteRun(rates, load);
+    cost.entry_bytes =
+        2 * sizeof(uint64_t) + spec.layout.row_bytes() + SlotsPerRow(spec) * sizeof(Int128);
+  }
+  const double in = load.entries * (8 + load.row_bytes) / rates.bus_bytes;
+  const double out = load.held * (8 + load.row_bytes) / rates.bus_bytes;
+  cost.seconds = std::max(in, reduce) + reduce / kBatches + out;
   return cost;
 }
 

@@ -30,7 +30,10 @@ class CudaBackend : public Backend {
     for (const gpu::DevicePlanRow& plan : gpu::DevicePlans()) {
       info_.plans.emplace_back(plan.name);
     }
-    info_.cost = &gpu::CudaCost;
+    info_.cost = [rates = gpu::DeviceRates()](const BackendInfo&, std::string_view plan,
+                                              const ReduceSpec& spec, const Workload& workload) {
+      return gpu::CudaCost(rates, plan, spec, workload);
+    };
   }
 
   const BackendInfo& info() const override { return info_; }

@@ -2,8 +2,12 @@
 
 #include <utility>
 
+#include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/merge_runs.h"
+#include "cuda/kernels/radix_segments.h"
+#include "cuda/kernels/row_reduce.h"
 #include "cuda/kernels/thrust_sort_reduce.h"
+#include "cuda/kernels/tile_merge.h"
 
 namespace sparseagg::gpu {
 namespace {
@@ -29,17 +33,72 @@ class SortedPlan : public DevicePlan {
   Run state_;
 };
 
+// Atomics on one address take about a nanosecond each, those of 10^8 others together 5 ms (model).
+constexpr double kHotShare = 1.0 / 64;
+
+// Slots of the whole index space.
+class DensePlan : public DevicePlan {
+ public:
+  DensePlan(const SlotRule& rule, uint64_t num_rows) : rule_(rule), num_rows_(num_rows) {}
+
+  void Fold(Queue& queue, const BatchView& batch) override {
+    // Where an update counts once in a row, its duplicates are gathered first; and where so many
+    // entries are of one row that its atomics would wait for each other, they are summed first.
+    const bool once = rule_.extreme() || rule_.row != RowSlot::kNone;
+    if ((once && batch.order != EntryOrder::kCanonical) || batch.hottest_share > kHotShare) {
+      return Join(queue, ReduceByRadix(queue, batch, rule_));
+    }
+    Prepare(queue);
+    AddBatch(queue, rule_, batch, state_);
+  }
+  void Join(Queue& queue, Run run) override {
+    Prepare(queue);
+    AddRun(queue, rule_, run, state_);
+  }
+  const Run& State(Queue& queue) override {
+    listed_ = state_.num_rows == 0 ? Run() : ListHeld(queue, rule_, state_);
+    return listed_;
+  }
+  void Clear() override {
+    state_ = {};
+    listed_ = {};
+  }
+  uint64_t bytes() const override {
+    return state_.slots.bytes() + state_.keys.bytes() + state_.held.bytes();
+  }
+
+ private:
+  void Prepare(Queue& queue) {
+    if (state_.num_rows == 0) state_ = MakeDenseState(queue, rule_, num_rows_);
+  }
+
+  const SlotRule rule_;
+  const uint64_t num_rows_;
+  DenseState state_;  // of no rows until the first batch
+  Run listed_;
+};
+
+Run ReduceSorted(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+  return CanMergeTiles(batch, rule) ? MergeTiles(queue, batch, rule)
+                                    : ReduceByRadix(queue, batch, rule);
+}
+
 constexpr DevicePlanRow kPlans[] = {
-    {"thrust_sort_reduce", &ReduceByThrust},
+    {"dense_accumulate", nullptr},      {"tile_merge", &ReduceSorted},
+    {"row_reduce", &ReduceRows},        {"thrust_sort_reduce", &ReduceByThrust},
+    {"radix_segments", &ReduceByRadix},
 };
 
 }  // namespace
 
 std::span<const DevicePlanRow> DevicePlans() { return kPlans; }
 
-std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule, uint64_t) {
+std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
+                                           uint64_t num_rows) {
   for (const DevicePlanRow& row : kPlans) {
-    if (row.name == name) return std::make_unique<SortedPlan>(rule, row.reduce);
+    if (row.name != name) continue;
+    if (row.reduce == nullptr) return std::make_unique<DensePlan>(rule, num_rows);
+    return std::make_unique<SortedPlan>(rule, row.reduce);
   }
   return nullptr;
 }

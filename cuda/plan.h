@@ -36,7 +36,7 @@ using BatchReducer = Run (*)(Queue& queue, const BatchView& batch, const SlotRul
 
 struct DevicePlanRow {
   std::string_view name;
-  BatchReducer reduce;
+  BatchReducer reduce;  // null: keeps a state of its own
 };
 
 // The plans, one for any workload last.

@@ -40,6 +40,13 @@ SPARSEAGG_HOST_DEVICE inline int CountTrailingZeros(uint64_t value) {
   return __builtin_ctzll(value);
 #endif
 }
+SPARSEAGG_HOST_DEVICE inline int PopulationCount(uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  return __popcll(value);
+#else
+  return __builtin_popcountll(value);
+#endif
+}
 
 }  // namespace sparseagg
 

@@ -4,6 +4,7 @@
 #define SPARSEAGG_SPARSE_PLANNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,8 @@ struct PlanCost {
 };
 
 // Pure. Where the workload is not known, the model assumes one.
-using CostModel = PlanCost (*)(const BackendInfo& backend, std::string_view plan,
-                               const ReduceSpec& spec, const Workload& workload);
+using CostModel = std::function<PlanCost(const BackendInfo& backend, std::string_view plan,
+                                         const ReduceSpec& spec, const Workload& workload)>;
 
 struct BackendInfo {
   std::string name;         // "cpu"

@@ -25,13 +25,13 @@ struct UpdateRef {
 // Entry e of the batch is entry e - first of the last update whose first is not above e. A batch
 // holds its updates whole, at least one, and less than 2^32 entries.
 struct BatchView {
-  const UpdateRef* updates = nullptr;       // device memory, [num_updates]
-  const UpdateRef* host_updates = nullptr;  // the same, readable by the host
+  const UpdateRef* updates = nullptr;  // device memory, [num_updates]
   uint32_t num_updates = 0;
   uint64_t nnz = 0;  // of all updates
   uint64_t num_rows = 0;
   uint32_t width = 1;                       // values of a row
   EntryOrder order = EntryOrder::kUnknown;  // that of the least ordered update
+  double hottest_share = 0;                 // of the entries, in one row, by a sample
 };
 
 // Slots as in sparse/partial.h: [rows, slots()], values first, then the row slot.

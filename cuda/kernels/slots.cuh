@@ -6,6 +6,7 @@
 
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/sorted_slots.h"
 #include "sparse/slot_math.h"
 #include "sparse/values.h"
 #include "sparse/wide_integer.h"
@@ -68,57 +69,58 @@ SPARSEAGG_HOST_DEVICE inline Int128 KeyOf(V value, IntegerOverflow overflow) {
   }
 }
 
-// A batch whose entries are sorted by row, entries of equal rows in the order of the batch: so
-// those of one update lie together. `entries` [size] names the entry at each position.
+// A batch whose entries are sorted by row.
 template <class V>
 struct SortedBatch {
   BatchView batch;
   SlotRule rule;
-  const uint64_t* rows = nullptr;     // [size]
-  const uint32_t* entries = nullptr;  // [size]
-  uint64_t size = 0;
+  SortedEntries sorted;
 
   // Whether position p is the first that its update has in its row.
   SPARSEAGG_HOST_DEVICE bool IsFirstOfUpdate(uint64_t p, const UpdateRef& update) const {
-    return p == 0 || rows[p - 1] != rows[p] || entries[p - 1] < update.first;
+    return p == 0 || sorted.Row(p - 1) != sorted.Row(p) || sorted.Entry(p - 1) < update.first;
   }
 
   // What position p adds to slot c of its row.
   SPARSEAGG_HOST_DEVICE Int128 Slot(uint64_t p, uint32_t c) const {
-    const UpdateRef& update = batch.updates[SourceOf(batch, entries[p])];
+    const uint64_t e = sorted.Entry(p);
+    const UpdateRef& update = batch.updates[SourceOf(batch, e)];
     if (c == rule.value_slots()) {
       return IsFirstOfUpdate(p, update) ? RowAddend(rule, update.weight) : Int128{0};
     }
     if (rule.extreme()) return Extreme(p, c, update);
-    return FixedProduct(ValueAt<V>(update, entries[p] - update.first, batch.width, c),
-                        update.weight, rule.lsb);
+    return FixedProduct(ValueAt<V>(update, e - update.first, batch.width, c), update.weight,
+                        rule.lsb);
   }
 
  private:
   // The first position of an update in a row gives the key of all that the update has there.
   SPARSEAGG_HOST_DEVICE Int128 Extreme(uint64_t p, uint32_t c, const UpdateRef& update) const {
     if (!IsFirstOfUpdate(p, update)) return rule.Empty(c);
-    const uint64_t update_end = update.first + update.nnz;
-    const V first = ValueAt<V>(update, entries[p] - update.first, batch.width, c);
-    if (p + 1 == size || rows[p + 1] != rows[p] || entries[p + 1] >= update_end) {
-      return KeyOf(first, rule.overflow);
+    if (!IsOfUpdate(p + 1, p, update)) {
+      return KeyOf(ValueAt<V>(update, sorted.Entry(p) - update.first, batch.width, c),
+                   rule.overflow);
     }
-    return KeyOfSum(p, c, update, update_end);
+    return KeyOfSum(p, c, update);
   }
 
-  SPARSEAGG_HOST_DEVICE Int128 KeyOfSum(uint64_t p, uint32_t c, const UpdateRef& update,
-                                        uint64_t update_end) const {
+  // Whether position q, not before p, is of p's row and of `update`, which p is of.
+  SPARSEAGG_HOST_DEVICE bool IsOfUpdate(uint64_t q, uint64_t p, const UpdateRef& update) const {
+    return q < sorted.size && sorted.Row(q) == sorted.Row(p) &&
+           sorted.Entry(q) < update.first + update.nnz;
+  }
+
+  SPARSEAGG_HOST_DEVICE Int128 KeyOfSum(uint64_t p, uint32_t c, const UpdateRef& update) const {
+    const auto value = [&](uint64_t q) {
+      return ValueAt<V>(update, sorted.Entry(q) - update.first, batch.width, c);
+    };
     if constexpr (ValueTraits<V>::kFloating) {
       WideInteger sum;
-      for (uint64_t q = p; q < size && rows[q] == rows[p] && entries[q] < update_end; ++q) {
-        sum.Add(Widen(ValueAt<V>(update, entries[q] - update.first, batch.width, c)));
-      }
+      for (uint64_t q = p; IsOfUpdate(q, p, update); ++q) sum.Add(Widen(value(q)));
       return ContributionKey(sum.Round(ValueTraits<V>::kFormat));
     } else {
       Int128 sum = 0;
-      for (uint64_t q = p; q < size && rows[q] == rows[p] && entries[q] < update_end; ++q) {
-        sum += static_cast<Int128>(ValueAt<V>(update, entries[q] - update.first, batch.width, c));
-      }
+      for (uint64_t q = p; IsOfUpdate(q, p, update); ++q) sum += static_cast<Int128>(value(q));
       return ContributionKey<V>(sum, rule.overflow);
     }
   }

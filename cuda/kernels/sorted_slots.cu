@@ -1,9 +1,8 @@
 // In: sorted rows [size] and entry numbers [size] of a batch. Out: slots [size, slots()] or
-// [num_runs, slots()].
+// [runs, slots()].
 //
 // One thread a slot. FillSlots reads 12 bytes of the sorted arrays and gathers one value, a sector
-// of 32 bytes, and writes 16. WalkRows reads the same and writes only at the end of a row; it
-// serialises on hot rows.
+// of 32 bytes, and writes 16. WalkPieces reads the same and writes only at the end of a piece.
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/slots.cuh"
 #include "cuda/kernels/sorted_slots.h"
@@ -25,37 +24,34 @@ struct Flatten {
 
 template <class V>
 struct Fill {
-  SortedBatch<V> sorted;
+  SortedBatch<V> batch;
   Int128* slots;
 
   SPARSEAGG_DEVICE void operator()(uint64_t i) const {
-    const uint32_t width = sorted.rule.slots();
-    slots[i] = sorted.Slot(i / width, static_cast<uint32_t>(i % width));
+    const uint32_t width = batch.rule.slots();
+    slots[i] = batch.Slot(i / width, static_cast<uint32_t>(i % width));
   }
 };
 
 template <class V>
 struct Walk {
-  SortedBatch<V> sorted;
-  const uint64_t* starts;
-  uint64_t num_runs;
+  SortedBatch<V> batch;
+  RowPiecesView pieces;
+  uint32_t first_column;
   Int128* slots;
+  Int128* partials;
 
   SPARSEAGG_DEVICE void operator()(uint64_t i) const {
-    const uint32_t width = sorted.rule.slots();
-    const uint64_t r = i / width;
-    const auto c = static_cast<uint32_t>(i % width);
-    const uint64_t end = r + 1 < num_runs ? starts[r + 1] : sorted.size;
-    Int128 slot = sorted.rule.Empty(c);
-    for (uint64_t p = starts[r]; p < end; ++p) slot = sorted.rule.Join(c, slot, sorted.Slot(p, c));
-    slots[i] = slot;
+    const SlotRule& rule = batch.rule;
+    const uint32_t columns = rule.slots() - first_column;
+    const RowPiece piece = pieces.At(i / columns);
+    const auto c = static_cast<uint32_t>(first_column + i % columns);
+    Int128 slot = rule.Empty(c);
+    for (uint64_t p = piece.begin; p < piece.end; ++p) slot = rule.Join(c, slot, batch.Slot(p, c));
+    (piece.is_first ? slots + piece.run * rule.slots()
+                    : partials + piece.partial * rule.slots())[c] = slot;
   }
 };
-
-template <class V>
-SortedBatch<V> SortedOf(const BatchView& batch, const SlotRule& rule, const SortedEntries& sorted) {
-  return {batch, rule, sorted.rows, sorted.entries, sorted.size};
-}
 
 }  // namespace
 
@@ -67,18 +63,26 @@ void FillSlots(Queue& queue, const BatchView& batch, const SlotRule& rule,
                const SortedEntries& sorted, Int128* slots) {
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    ForEach(queue, sorted.size * rule.slots(), Fill<V>{SortedOf<V>(batch, rule, sorted), slots});
+    ForEach(queue, sorted.size * rule.slots(), Fill<V>{SortedBatch<V>{batch, rule, sorted}, slots});
+  });
+}
+
+void WalkPieces(Queue& queue, const BatchView& batch, const SlotRule& rule,
+                const SortedEntries& sorted, const RowPieces& pieces, uint32_t first_column,
+                Int128* slots) {
+  WithValueType(rule.type, [&](auto tag) {
+    using V = typename decltype(tag)::type;
+    ForEach(
+        queue, pieces.pieces * (rule.slots() - first_column),
+        Walk<V>{{batch, rule, sorted}, pieces.view, first_column, slots, pieces.partials.data()});
   });
 }
 
 void WalkRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
-              const SortedEntries& sorted, const uint64_t* starts, uint64_t num_runs,
-              Int128* slots) {
-  WithValueType(rule.type, [&](auto tag) {
-    using V = typename decltype(tag)::type;
-    ForEach(queue, num_runs * rule.slots(),
-            Walk<V>{SortedOf<V>(batch, rule, sorted), starts, num_runs, slots});
-  });
+              const SortedEntries& sorted, const uint64_t* starts, uint64_t runs, Int128* slots) {
+  const RowPieces pieces = CutRows(queue, rule, starts, runs, sorted.size);
+  WalkPieces(queue, batch, rule, sorted, pieces, 0, slots);
+  JoinPieces(queue, rule, pieces, slots);
 }
 
 }  // namespace sparseagg::gpu

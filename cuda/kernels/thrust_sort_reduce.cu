@@ -5,7 +5,7 @@
 // the entries of an update lie together in each row. Scalars: a slot of 16 bytes for each entry,
 // then reduce_by_key; 128-bit integers, so its order does not matter, which for floats it would
 // (Thrust's sums of floats differ from call to call). Rows of several values: one thread for each
-// slot walks its row's entries; a row that all updates have is slow here.
+// slot walks its row's entries, in pieces (row_pieces.h).
 // Source: the sort and reduce by key of Thrust's examples (sparse_vector.cu).
 #include <thrust/functional.h>
 #include <thrust/iterator/counting_iterator.h>

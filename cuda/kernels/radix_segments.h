@@ -1,0 +1,16 @@
+// Plan "radix_segments": sort words of (row, entry) over only the bits that rows have, then sum up
+// the runs of equal rows in tiles of fixed size, so that a row that everybody has costs no more
+// than others.
+#ifndef SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_
+#define SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_
+
+#include "cuda/kernels/batch.h"
+
+namespace sparseagg::gpu {
+
+// The slots of every row that the batch has. Synchronises the queue. Throws CudaError.
+Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule);
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_

@@ -1,0 +1,66 @@
+// Runs of equal rows, cut into pieces of at most kPiecePositions: so that a row that everybody has
+// keeps as many threads busy as others. The cuts are at fixed places and slots are integers, so
+// they change no bit.
+#ifndef SPARSEAGG_CUDA_KERNELS_ROW_PIECES_H_
+#define SPARSEAGG_CUDA_KERNELS_ROW_PIECES_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/batch.h"
+
+namespace sparseagg::gpu {
+
+inline constexpr uint64_t kPiecePositions = 512;
+
+// What a thread works on: positions [begin, end) of run `run`. The first piece of a run writes into
+// the run's slots, the others into rows of `partials`.
+struct RowPiece {
+  uint64_t run;
+  uint64_t begin;
+  uint64_t end;
+  bool is_first;
+  uint64_t partial;  // when it is not the first
+};
+
+struct RowPiecesView {
+  const uint64_t* first;   // [runs + 1]: pieces of the runs before
+  const uint64_t* starts;  // [runs]
+  uint64_t runs;
+  uint64_t size;  // positions
+  bool one_each;  // every run is one piece
+
+  SPARSEAGG_HOST_DEVICE RowPiece At(uint64_t piece) const {
+    uint64_t run = piece;
+    if (!one_each) {
+      uint64_t high = runs;
+      for (run = 0; high - run > 1;) {
+        const uint64_t middle = run + (high - run) / 2;
+        (first[middle] <= piece ? run : high) = middle;
+      }
+    }
+    const uint64_t k = one_each ? 0 : piece - first[run];
+    const uint64_t run_end = run + 1 < runs ? starts[run + 1] : size;
+    const uint64_t begin = starts[run] + k * kPiecePositions;
+    const uint64_t end = begin + kPiecePositions < run_end ? begin + kPiecePositions : run_end;
+    return {run, begin, end, k == 0, k == 0 ? 0 : first[run] - run + k - 1};
+  }
+};
+
+struct RowPieces {
+  DeviceArray<uint64_t> first;
+  uint64_t pieces = 0;
+  RowPiecesView view = {};
+  DeviceArray<Int128> partials;  // [pieces - runs, slots()]
+};
+
+// starts [runs]: where each run begins among the `size` positions; must outlive the result.
+// Synchronises the queue.
+RowPieces CutRows(Queue& queue, const SlotRule& rule, const uint64_t* starts, uint64_t runs,
+                  uint64_t size);
+
+// Adds the partials to slots [runs, slots()], when all of both are written.
+void JoinPieces(Queue& queue, const SlotRule& rule, const RowPieces& pieces, Int128* slots);
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_KERNELS_ROW_PIECES_H_
