@@ -37,6 +37,7 @@ class CudaBackend : public Backend {
   }
 
   const BackendInfo& info() const override { return info_; }
+  absl::Status health() const override { return gpu_.device.health(); }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     if (!AllOps::With(plan.spec.op, [](auto) {})) {

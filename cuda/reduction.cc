@@ -74,7 +74,7 @@ std::vector<SideEntry> Reduction::ExtractSideOf(const BatchView& batch) {
   if (!rule_.has_side() || rule_.values != ValueSlots::kExactSum) return side;
   Queue& queue = context_.queue;
   DeviceArray<uint64_t> count(queue, 1);
-  for (uint64_t capacity = kSideCapacity;;) {
+  for (uint64_t capacity = std::min(kSideCapacity, batch.nnz * batch.width);;) {
     DeviceArray<SideEntry> entries(queue, capacity);
     queue.Fill(count.data(), 0, 1);
     ExtractSide(queue, batch, rule_, entries.data(), capacity, count.data());

@@ -85,6 +85,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
+  // OK, or why the processor that this back end was made for is not used any more.
+  virtual absl::Status health() const { return absl::OkStatus(); }
   virtual absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) = 0;
 };
 

@@ -91,8 +91,7 @@ struct MoveSlots {
 
 uint64_t MergeBytes(const SlotRule& rule, uint64_t a_size, uint64_t b_size) {
   const uint64_t row_bytes = sizeof(uint64_t) + rule.slots() * sizeof(Int128);
-  return (a_size + b_size) * (row_bytes + 2 * sizeof(uint64_t)) + b_size * sizeof(uint64_t) +
-         (uint64_t{1} << 20);  // of the scan
+  return (a_size + b_size) * (row_bytes + 2 * sizeof(uint64_t)) + b_size * sizeof(uint64_t);
 }
 
 Run MergeRuns(Queue& queue, const SlotRule& rule, const Run& a, const Run& b) {

@@ -1,0 +1,167 @@
+// What the back end does when its device fails or has no memory left, on the fake GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/cuda_backend.h"
+#include "sparse/failover_backend.h"
+#include "sparse/reference_backend.h"
+#include "sparse/status.h"
+#include "tests/cuda/emulator/runtime.h"
+#include "tests/support/workload.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::Difference;
+using testing::MakeSpec;
+using testing::TheFakeGpu;
+
+// Updates of one row each and of many, small batches: every kind of call is made many times.
+const gpu::Tuning kSmallBatches{.upload_bytes = 4096, .batch_bytes_min = 16384};
+
+class FaultsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::ResetFakeGpu(); }
+  void TearDown() override { testing::ResetFakeGpu(); }
+
+  absl::StatusOr<Aggregate> Expected(const ReduceSpec& spec) {
+    return testing::Reduce(*reference_, spec, Updates(spec));
+  }
+  static std::vector<testing::Update> Updates(const ReduceSpec& spec) {
+    return testing::MakeUpdates(spec,
+                                {.nnz = 400,
+                                 .contributors = 12,
+                                 .distribution = testing::Distribution::kZipf,
+                                 .values = testing::Values::kHostile},
+                                5);
+  }
+
+  const std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
+  const ReduceSpec spec_ = MakeSpec("mean_of_contributors", ValueType::kF32, 1000, 3);
+};
+
+std::unique_ptr<Backend> CudaOverReference(int& losses) {
+  return MakeFailoverBackend(*MakeCudaBackend({}, kSmallBatches), *MakeReferenceBackend({}),
+                             {.on_loss = [&](const absl::Status&) { ++losses; }});
+}
+
+TEST_F(FaultsTest, ALossAtAnyCallChangesNoBit) {
+  const auto expected = Expected(spec_);
+  int losses = 0;
+  uint64_t calls = 0;
+  {
+    const auto backend = CudaOverReference(losses);
+    testing::ResetFakeGpu();
+    EXPECT_EQ(Difference(expected, testing::Reduce(*backend, spec_, Updates(spec_))), "");
+    calls = TheFakeGpu().calls;
+  }
+  EXPECT_EQ(losses, 0);
+  ASSERT_GT(calls, 150u);
+  for (uint64_t call = 1; call <= calls; ++call) {
+    losses = 0;
+    testing::ResetFakeGpu();
+    const auto backend = CudaOverReference(losses);
+    testing::ResetFakeGpu();
+    TheFakeGpu().fails_at_call = call;
+    ASSERT_EQ(Difference(expected, testing::Reduce(*backend, spec_, Updates(spec_))), "")
+        << "call " << call << " of " << calls;
+    EXPECT_EQ(losses, 1) << call;
+    EXPECT_EQ(ErrorReason(backend->health()), "GPU_LOST");
+  }
+}
+
+TEST_F(FaultsTest, ALossInTheMiddleIsKnownByHealthAndReasonAndLaterRoundsGoOn) {
+  int losses = 0;
+  const auto backend = CudaOverReference(losses);
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  const auto updates = Updates(spec_);
+  for (size_t u = 0; u < updates.size(); ++u) {
+    if (u == updates.size() / 2) TheFakeGpu().fails_at_call = TheFakeGpu().calls + 1;
+    ASSERT_TRUE(
+        aggregator->Accumulate(testing::StageCopy(*aggregator, updates[u]), updates[u].weight)
+            .ok());
+  }
+  EXPECT_EQ(Difference(Expected(spec_), std::move(*aggregator).Report()), "");
+  EXPECT_EQ(losses, 1);
+  EXPECT_THAT(aggregator->plan_report().reason, ::testing::HasSubstr("an injected fault"));
+  EXPECT_EQ(aggregator->plan_report().plan, "wide");
+
+  EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*backend, spec_, updates)), "");
+  EXPECT_EQ(losses, 1) << "told once";
+}
+
+TEST_F(FaultsTest, WithoutASecondBackEndALossIsAnErrorAndStaysOne) {
+  const auto backend = *MakeCudaBackend({}, kSmallBatches);
+  TheFakeGpu().fails_at_call = TheFakeGpu().calls + 50;
+  const auto result = testing::Reduce(*backend, spec_, Updates(spec_));
+  EXPECT_EQ(ErrorReason(result.status()), "GPU_LOST");
+  testing::ResetFakeGpu();  // the device answers again, but what it holds cannot be trusted
+  const auto plan = MakePlan(spec_, {}, backend->info());
+  EXPECT_EQ(ErrorReason(backend->NewAggregator(*plan).status()), "GPU_LOST");
+}
+
+TEST_F(FaultsTest, WithLittleMemoryBatchesShrinkAndTheStateMovesToTheHost) {
+  for (const char* plan : {"thrust_sort_reduce", "radix_segments", "row_reduce", "tile_merge"}) {
+    const auto expected = Expected(spec_);
+    uint64_t needed = 0;
+    {
+      const auto backend = *MakeCudaBackend({});
+      testing::ResetFakeGpu();
+      ASSERT_EQ(Difference(expected, testing::Reduce(*backend, spec_, Updates(spec_), plan)), "");
+      needed = TheFakeGpu().memory_peak;
+    }
+    // Far less than one batch of everything takes, down to where one row is too much.
+    bool refused = false;
+    int smaller = 0;
+    for (uint64_t memory = needed; memory > 64 && !refused; memory = memory * 3 / 4) {
+      const auto backend = *MakeCudaBackend({.memory_bytes = memory});
+      const auto result = testing::Reduce(*backend, spec_, Updates(spec_), plan);
+      refused = !result.ok();
+      if (refused) {
+        EXPECT_EQ(ErrorReason(result.status()), "GPU_OUT_OF_MEMORY") << plan << " " << memory;
+        EXPECT_TRUE(backend->health().ok());
+      } else {
+        ASSERT_EQ(Difference(expected, result), "") << plan << " with " << memory;
+        ++smaller;
+      }
+    }
+    EXPECT_TRUE(refused) << plan;
+    EXPECT_GE(smaller, 5) << plan;
+  }
+}
+
+TEST_F(FaultsTest, WithoutMemoryForOneRowTheSecondBackEndTakesOverAndTheDeviceStaysHealthy) {
+  const auto backend =
+      MakeFailoverBackend(*MakeCudaBackend({.memory_bytes = 256}), *MakeReferenceBackend({}), {});
+  EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*backend, spec_, Updates(spec_))), "");
+  EXPECT_TRUE(backend->health().ok());
+}
+
+TEST_F(FaultsTest, WithoutPagesToLockUpdatesAreStagedInOrdinaryMemory) {
+  TheFakeGpu().pinned_bytes = 0;
+  const auto backend = *MakeCudaBackend({}, kSmallBatches);
+  EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*backend, spec_, Updates(spec_))), "");
+}
+
+TEST_F(FaultsTest, WithoutAGpuThereIsNoBackEndAndTheErrorSaysWhy) {
+  TheFakeGpu().devices = 0;
+  const auto backend = MakeCudaBackend({});
+  EXPECT_EQ(ErrorReason(backend.status()), "NO_GPU");
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(FaultsTest, NothingIsLeftAllocated) {
+  {
+    const auto backend = *MakeCudaBackend({}, kSmallBatches);
+    ASSERT_TRUE(testing::Reduce(*backend, spec_, Updates(spec_)).ok());
+  }
+  EXPECT_EQ(TheFakeGpu().memory_used, 0u);
+  EXPECT_EQ(TheFakeGpu().pinned_used, 0u);
+}
+
+}  // namespace
+}  // namespace sparseagg
