@@ -190,6 +190,10 @@ std::vector<Setting> MakeSettings() {
       NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
                               "Memory the back end may use; 0: it decides", {},
                               SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+      SwitchSetting("exit-on-gpu-loss",
+                    "End the process when the GPU fails, for an orchestrator to start it again; "
+                    "otherwise its rounds go on with the CPU",
+                    SPARSEAGG_FIELD(bool, exit_on_gpu_loss)),
       LogLevelSetting(),
       NumberSetting<uint64_t>("drain-delay-ms", "ms",
                               "Time that a stopping server goes on answering, with refusals and "

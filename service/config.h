@@ -28,6 +28,7 @@ struct ServerConfig {
   std::string backend = "auto";
   uint32_t threads = 0;
   uint64_t backend_memory_bytes = 0;
+  bool exit_on_gpu_loss = false;
   LogLevel log_level = LogLevel::kInfo;
   uint64_t drain_delay_ms = 200;
   uint64_t drain_timeout_ms = 30'000;

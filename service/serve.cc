@@ -21,6 +21,7 @@
 #include "service/admin/event_log.h"
 #include "service/admin/observers.h"
 #include "service/engine/engine.h"
+#include "service/gpu_loss.h"
 #include "service/rpc/grpc_server.h"
 #include "service/server_info.h"
 #include "service/server_security.h"
@@ -100,8 +101,18 @@ struct Telemetry {
   std::shared_ptr<CallObserver> calls;
 };
 
+// A back end that was preferred and is not there is worth a line.
+void LogUnavailable(const BackendChoice& choice, const Log& log) {
+  for (const BackendCandidate& candidate : choice.candidates) {
+    if (candidate.status.ok()) return;
+    log.Info("back end not available",
+             {{"backend", candidate.name}, {"message", std::string(candidate.status.message())}});
+  }
+}
+
 struct Server {
   size_t rounds = 0;  // taken up from the data directory
+  std::shared_ptr<GpuLoss> gpu_loss;
   BackendChoice backend;
   std::unique_ptr<Protection> protection;
   std::unique_ptr<UpdateStore> store;
@@ -162,8 +173,12 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   SPARSEAGG_ASSIGN_OR_RETURN(server.admin, StartAdmin(loaded, telemetry, log));
   const BackendOptions backend_options{.threads = config.threads,
                                        .memory_bytes = config.backend_memory_bytes};
-  SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
-                             ChooseBackend(backends, config.backend, backend_options));
+  server.gpu_loss = std::make_shared<GpuLoss>(log, config.exit_on_gpu_loss ? kServeGpuLost : 0);
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      server.backend,
+      ChooseBackend(backends, config.backend, backend_options,
+                    [loss = server.gpu_loss](const absl::Status& fault) { loss->Tell(fault); }));
+  if (config.backend == "auto") LogUnavailable(server.backend, log);
   SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));
   EngineOptions engine_options;
   engine_options.limits = config.limits;
@@ -183,6 +198,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
                                      server.protection->ForEdge(config.tls), telemetry.calls));
+  server.gpu_loss->Attach(server.grpc.get());
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   return server;
 }
@@ -232,6 +248,7 @@ void StopServer(Server& server, const ServerConfig& config) {
       std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
   std::this_thread::sleep_until(std::min(delay_end, deadline));
   server.grpc->Stop(deadline);
+  server.gpu_loss->Attach(nullptr);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ inline constexpr int kServeStopped = 0;  // stopped by a signal, everything fini
 inline constexpr int kServeFailed = 1;   // no back end, the address in use; the log says which
 inline constexpr int kServeUsage = 2;    // the command line or the configuration is wrong
 inline constexpr int kServeKilled = 3;
+inline constexpr int kServeGpuLost = 4;  // exit-on-gpu-loss; what was acknowledged is kept
 
 using ReloadConfig = std::function<absl::StatusOr<LoadedConfig>()>;
 

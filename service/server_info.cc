@@ -7,6 +7,7 @@
 #include "proto/convert.h"
 #include "service/rpc/round_proto.h"
 #include "sparse/encoding.h"
+#include "sparse/failover_backend.h"
 #include "sparse/ops/all.h"
 #include "sparse/status.h"
 
@@ -39,10 +40,11 @@ absl::Status NotChosen(const std::string& name, const std::vector<BackendCandida
 
 }  // namespace
 
-absl::StatusOr<BackendChoice> ChooseBackend(std::span<const BackendFactory> factories,
-                                            const std::string& name,
-                                            const BackendOptions& options) {
+absl::StatusOr<BackendChoice> ChooseBackend(
+    std::span<const BackendFactory> factories, const std::string& name,
+    const BackendOptions& options, std::function<void(const absl::Status& fault)> on_loss) {
   BackendChoice choice;
+  std::unique_ptr<Backend> second;
   for (const BackendFactory& factory : factories) {
     absl::StatusOr<std::unique_ptr<Backend>> made = factory.make(options);
     BackendCandidate& candidate = choice.candidates.emplace_back();
@@ -51,9 +53,17 @@ absl::StatusOr<BackendChoice> ChooseBackend(std::span<const BackendFactory> fact
     if (!made.ok()) continue;
     candidate.info = (*made)->info();
     const bool wanted = name == "auto" || name == candidate.name;
-    if (wanted && choice.backend == nullptr) choice.backend = *std::move(made);
+    if (wanted && choice.backend == nullptr) {
+      choice.backend = *std::move(made);
+    } else if (choice.backend != nullptr && second == nullptr) {
+      second = *std::move(made);
+    }
   }
   if (choice.backend == nullptr) return NotChosen(name, choice.candidates);
+  if (choice.backend->info().may_be_lost && second != nullptr) {
+    choice.backend = MakeFailoverBackend(std::move(choice.backend), std::move(second),
+                                         {.on_loss = std::move(on_loss)});
+  }
   return choice;
 }
 

@@ -2,6 +2,7 @@
 #ifndef SPARSEAGG_SERVICE_SERVER_INFO_H_
 #define SPARSEAGG_SERVICE_SERVER_INFO_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,9 +30,11 @@ struct BackendChoice {
 // Tries every back end of `factories`, in order, and keeps the one that `name` names ("auto": the
 // first that is available). INVALID_ARGUMENT (UNKNOWN_BACKEND) for a name that the build does not
 // have, UNAVAILABLE (BACKEND_UNAVAILABLE), with the back end's own words, when it cannot be used
-// here.
-absl::StatusOr<BackendChoice> ChooseBackend(std::span<const BackendFactory> factories,
-                                            const std::string& name, const BackendOptions& options);
+// here. Where the back end's processor may be lost, the next one that is available takes over then;
+// `on_loss` is called once when that happens.
+absl::StatusOr<BackendChoice> ChooseBackend(
+    std::span<const BackendFactory> factories, const std::string& name,
+    const BackendOptions& options, std::function<void(const absl::Status& fault)> on_loss = {});
 
 // What GetServerInfo answers.
 v1::ServerInfo MakeServerInfo(const BackendChoice& choice, const ServerConfig& config,

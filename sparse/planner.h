@@ -44,6 +44,7 @@ struct BackendInfo {
   uint64_t memory_bytes = 0;       // what the back end may use
   std::vector<std::string> plans;  // algorithms it has, one for any workload last
   CostModel cost = nullptr;
+  bool may_be_lost = false;  // its processor can fail while the process lives: a GPU
 };
 
 struct Plan {

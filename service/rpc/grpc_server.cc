@@ -111,11 +111,16 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   const bool is_unix_socket = listen.starts_with("unix:");
   started->port_ = is_unix_socket ? 0 : port;
   started->server_->GetHealthCheckService()->SetServingStatus(kAggregationServiceName, true);
+  started->server_->GetHealthCheckService()->SetServingStatus(kBackendHealthName, true);
   return started;
 }
 
 GrpcServer::~GrpcServer() {
   if (server_ != nullptr) Stop(std::chrono::system_clock::now());
+}
+
+void GrpcServer::SetBackendLost() {
+  server_->GetHealthCheckService()->SetServingStatus(kBackendHealthName, false);
 }
 
 void GrpcServer::Drain() {

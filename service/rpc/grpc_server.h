@@ -17,6 +17,9 @@
 
 namespace sparseagg {
 
+// A name for the health service: whether the back end's own processor is used.
+inline constexpr char kBackendHealthName[] = "sparseagg.backend";
+
 class GrpcServer {
  public:
   // Listens on `listen` (HOST:PORT or unix:PATH). UNAVAILABLE (CANNOT_LISTEN) when the address is
@@ -30,6 +33,10 @@ class GrpcServer {
 
   // The bound port; 0 for a unix socket.
   int port() const { return port_; }
+
+  // From now on the health service says NOT_SERVING of kBackendHealthName: the server answers, but
+  // not with the processor that it was made for.
+  void SetBackendLost();
 
   // Says NOT_SERVING and sends watchers home. Calls under way go on. To be followed by Stop().
   void Drain();

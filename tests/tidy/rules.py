@@ -131,6 +131,7 @@ DEPENDENCIES = [
     ),
     # How this server is protected, from the configuration to the edge.
     (r"service/server_security\.(h|cc)", [*_LOW, *_SERVICE]),
+    (r"service/gpu_loss\.(h|cc)", [*_LOW, *_SERVICE]),
     # What this server is, as the answer of GetServerInfo: part of the composition, not of the edge.
     (r"service/server_info\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "proto", "proto/"]),
     (
@@ -185,6 +186,8 @@ DEPENDENCIES = [
             "posix",
         ],
     ),
+    # Measures kernels beside raw CUB.
+    (r"bench/gpu/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "bench"]),
     (
         r"bench/.*",
         [
