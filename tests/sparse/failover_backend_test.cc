@@ -167,7 +167,9 @@ TEST_F(FailoverTest, PartialAggregatesSurviveToo) {
     const auto backend = Make();
     const auto whole = testing::NewAggregator(*backend, spec_);
     for (size_t u = 4; u < 8; ++u) {
-      if (u == 6) ASSERT_TRUE(whole->Merge(partial).ok());
+      if (u == 6) {
+        ASSERT_TRUE(whole->Merge(partial).ok());
+      }
       ASSERT_TRUE(
           whole->Accumulate(testing::StageCopy(*whole, updates_[u]), updates_[u].weight).ok());
     }
