@@ -32,8 +32,8 @@ def fuzz(target: str) -> Checker:
     )
 
 
-POWER_CUT = Checker("power_cut_test")
-FAILPOINTS = Checker("failpoint_test")
+POWER_CUT = Checker("power_cut_test", ("--gtest_fail_fast",))
+FAILPOINTS = Checker("failpoint_test", ("--gtest_fail_fast",))
 INTERLEAVINGS = Checker("failpoints_interleaving_test")
 SIMULATION = Checker("sim_sim_test", environment=(("SPARSEAGG_SIM_SEEDS", "2000"),))
 STORE = Checker("service_store_store_test")

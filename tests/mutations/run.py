@@ -1,4 +1,5 @@
-"""Puts each bug of mutations.py into a copy of the tree, builds its checker and runs it: the checker must fail.
+"""Puts each bug of mutations.py into a copy of the tree, builds its checker and runs it: the checker must fail, and must not
+without the bug.
 
   tests/mutations/run.py [--only REGEX]     builds in build/mutations; prints a table
   tests/mutations/run.py --texts            only: every text still stands once in its file (a test of the default suite)
@@ -138,8 +139,14 @@ def main() -> int:
     if built.returncode != 0:
         print(built.stdout[-3000:])
         return 1
+    # A checker that fails without a bug would catch every one.
+    for checker in dict.fromkeys(mutation.checker for mutation in chosen):
+        verdict = verdict_of(checker)
+        if verdict != "SURVIVED":
+            print(f"{checker.target} fails without a bug: {verdict}")
+            return 1
     not_caught = 0
-    print("| bug | caught by | how |\n|---|---|---|", flush=True)
+    print("| bug | checker | verdict | took |\n|---|---|---|---|", flush=True)
     for mutation in chosen:
         start = time.monotonic()
         verdict = try_mutation(mutation)

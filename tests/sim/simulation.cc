@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "service/store/durable_store.h"
