@@ -11,6 +11,7 @@ void AddRoundCommands(CLI::App& app, const CliContext& context);
 void AddPushCommand(CLI::App& app, const CliContext& context);
 void AddPullCommand(CLI::App& app, const CliContext& context);
 void AddReduceCommand(CLI::App& app, const CliContext& context);
+void AddBenchCommand(CLI::App& app, const CliContext& context);
 void AddInfoCommands(CLI::App& app, const CliContext& context);
 void AddTopCommand(CLI::App& app, const CliContext& context);
 void AddAdminCommands(CLI::App& app, const CliContext& context);

@@ -14,6 +14,7 @@ void AddCommands(CLI::App& app, const CliContext& context) {
   cli::AddPushCommand(app, context);
   cli::AddPullCommand(app, context);
   cli::AddReduceCommand(app, context);
+  cli::AddBenchCommand(app, context);
   cli::AddInfoCommands(app, context);
   cli::AddTopCommand(app, context);
   cli::AddAdminCommands(app, context);

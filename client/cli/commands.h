@@ -1,5 +1,5 @@
-// The commands of the `sparseagg` program, apart from `serve`: round, push, pull, reduce, info and
-// healthcheck. docs/cli.md describes them for users.
+// The commands of the `sparseagg` program, apart from `serve`: round, push, pull, reduce, bench,
+// info and healthcheck. docs/cli.md describes them for users.
 //
 // How a command reports its outcome: CLI11 runs commands while it parses, so a command writes what
 // it has to say to stdout and stderr, and its exit code to *context.exit_code, which it never

@@ -406,6 +406,39 @@ class CliTest(unittest.TestCase):
             self.error("push", name, "small.npz", "--contributor", "b"),
         )
 
+    def test_push_says_what_travelled_and_takes_what_it_is_told(self) -> None:
+        matrix = self.matrix("travel.npz", 5)
+        name = self.run_cli("round", "create", "--tensor", "m:f32:200x300").stdout.strip()
+        text = self.run_cli("push", name, "travel.npz", "--contributor", "a").stdout
+        self.assertIn("coo.packed with bf16 values", text)
+        for contributor, values in (("b", "int8.stochastic"), ("c", "raw")):
+            options = ["--contributor", contributor, "--encoding", "coo.packed", "--values", values]
+            pushed = self.run_cli("push", name, "travel.npz", *options, "--json").stdout
+            sent = json.loads(pushed)["receipt"]["encodings"][0]
+            self.assertEqual((sent["encoding"], sent["values"]), ("coo.packed", values))
+        wrong = ["push", name, "travel.npz", "--contributor", "d", "--values", "int7"]
+        self.assertIn("int7", self.error(*wrong))
+        self.run_cli("round", "seal", name, "--wait")
+        for encoding in ("coo.raw", "coo.packed", "auto"):
+            self.run_cli("pull", name, "-o", "travel-out.npz", "--encoding", encoding)
+            difference = abs(self.load("travel-out.npz") - 3 * matrix.tocsr()).max()
+            self.assertLessEqual(difference, 8 / 127)
+
+    def test_bench_measures_and_finds_the_exact_sum(self) -> None:
+        options = ["--updates", 40, "--warm-up", 3, "--rows", 5000, "--width", 2, "--nnz", 50]
+        for extra in (["--indices", "zipf"], ["--rate", 2000, "--nnz-min", 1]):
+            report = json.loads(
+                self.run_cli("bench", "--concurrency", "1,3", *options, *extra, "--json").stdout
+            )
+            self.assertEqual([level["concurrency"] for level in report["levels"]], [1, 3])
+            for level in report["levels"]:
+                self.assertTrue(level["sum_is_exact"])
+                self.assertEqual(level["updates"], 40)
+                self.assertLessEqual(level["latency_ms"]["p50"], level["latency_ms"]["max"])
+        table = self.run_cli("bench", "--concurrency", 2, *options).stdout
+        self.assertIn("exact", table)
+        self.assertIn("--rows", self.error("bench", "--rows", 5, "--nnz", 50, code=2))
+
     def test_output_holds_no_progress_without_a_terminal(self) -> None:
         self.matrix("quiet.npz", 1)
         self.assertEqual(self.run_cli("reduce", "-o", "quiet-out.npz", "quiet.npz").stderr, "")

@@ -1,0 +1,148 @@
+// bench: a load on a server, one concurrency after the other, and a check that the sum is right.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/command.h"
+#include "client/cli/command_list.h"
+#include "client/cli/load.h"
+#include "client/cli/output.h"
+#include "client/cli/progress_bar.h"
+#include "client/cli/synthetic_updates.h"
+#include "client/cli/tensor_spec.h"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+namespace {
+
+// Distinct updates in memory: enough that no cache holds their sum's rows for that reason alone.
+constexpr size_t kPoolSize = 64;
+
+struct BenchFlags {
+  CommonFlags common;
+  SyntheticShape shape;
+  uint64_t nnz_min = 0;  // 0: as nnz_max
+  std::vector<uint32_t> concurrency = {1, 4, 16};
+  LoadOptions load;
+  std::string durability;
+};
+
+struct Level {
+  uint32_t concurrency;
+  LoadResult result;
+};
+
+nlohmann::json ToJson(const Level& level) {
+  const LoadResult& result = level.result;
+  return {{"concurrency", level.concurrency},
+          {"updates", result.updates},
+          {"seconds", result.seconds},
+          {"updates_per_s", static_cast<double>(result.updates) / result.seconds},
+          {"entries_per_s", static_cast<double>(result.entries) / result.seconds},
+          {"payload_bytes_per_s", static_cast<double>(result.payload_bytes) / result.seconds},
+          {"payload_bytes", result.payload_bytes},
+          {"latency_ms",
+           {{"p50", result.Percentile(0.5)},
+            {"p90", result.Percentile(0.9)},
+            {"p95", result.Percentile(0.95)},
+            {"p99", result.Percentile(0.99)},
+            {"max", result.Percentile(1)}}},
+          {"seal_seconds", result.seal_seconds},
+          {"sum_is_exact", result.right}};
+}
+
+std::string Table(const std::vector<Level>& levels) {
+  std::string text = absl::StrFormat("%11s %11s %11s %9s %9s %9s %9s %9s %9s  %s\n", "concurrency",
+                                     "updates/s", "entries/s", "MB/s", "p50 ms", "p95 ms", "p99 ms",
+                                     "max ms", "seal ms", "sum");
+  for (const Level& level : levels) {
+    const LoadResult& result = level.result;
+    absl::StrAppendFormat(&text, "%11d %11.0f %11.3g %9.1f %9.2f %9.2f %9.2f %9.2f %9.1f  %s\n",
+                          level.concurrency, static_cast<double>(result.updates) / result.seconds,
+                          static_cast<double>(result.entries) / result.seconds,
+                          static_cast<double>(result.payload_bytes) / result.seconds / 1e6,
+                          result.Percentile(0.5), result.Percentile(0.95), result.Percentile(0.99),
+                          result.Percentile(1), 1000 * result.seal_seconds,
+                          result.right ? "exact" : "WRONG");
+  }
+  return text;
+}
+
+absl::Status Bench(BenchFlags& flags) {
+  flags.shape.nnz_min = flags.nnz_min == 0 ? flags.shape.nnz_max : flags.nnz_min;
+  if (flags.durability == "memory") flags.load.durability = client::Durability::kMemory;
+  if (flags.durability == "durable") flags.load.durability = client::Durability::kDurable;
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, SyntheticUpdates::Make(flags.shape, kPoolSize));
+  LoadOptions options = flags.load;
+  options.connect = [&flags] { return Connect(flags.common); };
+  std::vector<Level> levels;
+  for (const uint32_t concurrency : flags.concurrency) {
+    ProgressBar bar(absl::StrCat("concurrency ", concurrency));
+    options.concurrency = concurrency;
+    options.progress = [&](uint64_t done) { bar.Step(done, options.warm_up + options.updates); };
+    SPARSEAGG_ASSIGN_OR_RETURN(LoadResult result, RunLoad(updates, options));
+    levels.push_back({concurrency, std::move(result)});
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  bool right = true;
+  for (const Level& level : levels) {
+    rows.push_back(ToJson(level));
+    right &= level.result.right;
+  }
+  flags.common.json ? PrintJson({{"server", flags.common.server},
+                                 {"rows", flags.shape.num_rows},
+                                 {"width", flags.shape.row_width},
+                                 {"nnz_min", flags.shape.nnz_min},
+                                 {"nnz_max", flags.shape.nnz_max},
+                                 {"indices", flags.shape.indices},
+                                 {"levels", std::move(rows)}})
+                    : Print(Table(levels));
+  if (right) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kInternal, "WRONG_SUM",
+                   "the server published another sum than that of the updates it has receipts for");
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, const CliContext& context) {
+  auto flags = std::make_shared<BenchFlags>();
+  flags->shape.nnz_max = 1000;
+  CLI::App& command = *app.add_subcommand(
+      "bench", "Put a load on a server: rounds of synthetic updates, whose exact sum is checked");
+  command
+      .add_option("--concurrency", flags->concurrency,
+                  "Threads that send at a time, one measurement for each number: 1,4,16")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 1024u));
+  command.add_option("--updates", flags->load.updates, "Updates that are measured, each")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000}))
+      ->capture_default_str();
+  command.add_option("--warm-up", flags->load.warm_up, "Updates before, which are not")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{30'000}))
+      ->capture_default_str();
+  command
+      .add_option("--rate", flags->load.updates_per_s,
+                  "Updates a second of all threads (0: as fast as receipts come)")
+      ->check(CLI::Range(0.0, 1e7));
+  command.add_option("--rows", flags->shape.num_rows, "Rows of the tensor")->capture_default_str();
+  command.add_option("--width", flags->shape.row_width, "Values of a row")->capture_default_str();
+  command.add_option("--nnz", flags->shape.nnz_max, "Rows of an update")->capture_default_str();
+  command.add_option("--nnz-min", flags->nnz_min, "Any number of rows from here to --nnz");
+  command.add_option("--indices", flags->shape.indices, "uniform, zipf or topk")
+      ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
+      ->capture_default_str();
+  command.add_option("--seed", flags->shape.seed, "Of the updates")->capture_default_str();
+  command
+      .add_option("--durability", flags->durability, "memory or durable (default: the server's)")
+      ->check(CLI::IsMember({"memory", "durable"}));
+  command.add_option("--encoding", flags->load.encoding, "As in push")->capture_default_str();
+  command.add_option("--values", flags->load.values, "As in push; others than exact ones round")
+      ->check(CLI::IsMember({"auto", "raw", "bf16", "f16"}))
+      ->capture_default_str();
+  AddCommonFlags(command, flags->common);
+  SetBody(command, context, flags->common, [flags] { return Bench(*flags); });
+}
+
+}  // namespace sparseagg::cli

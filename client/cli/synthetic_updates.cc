@@ -1,0 +1,130 @@
+#include "client/cli/synthetic_updates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/tensor_spec.h"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+namespace {
+
+using Random = std::mt19937_64;
+
+// Sums of up to 2^17 updates of values up to 8 are exact in f32: no rounding, so that the expected
+// result needs none.
+constexpr int kValueMax = 8;
+constexpr double kZipfExponent = 1.1;
+
+uint64_t Below(Random& random, uint64_t limit) {
+  return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random);
+}
+
+// By inversion of the continuous distribution: exact enough for a load.
+uint64_t ZipfRow(Random& random, uint64_t num_rows) {
+  const double u = std::uniform_real_distribution<double>(0, 1)(random);
+  const double power = 1 - kZipfExponent;
+  const double top = std::pow(static_cast<double>(num_rows) + 1, power);
+  const double row = std::pow(1 + u * (top - 1), 1 / power) - 1;
+  return std::min(static_cast<uint64_t>(row), num_rows - 1);
+}
+
+std::vector<uint64_t> DrawRows(const SyntheticShape& shape, uint64_t nnz,
+                               const std::vector<uint64_t>& shared, Random& random) {
+  const auto num_rows = static_cast<uint64_t>(shape.num_rows);
+  std::vector<uint64_t> rows;
+  while (rows.size() < nnz) {  // distinct rows: what falls on one that is there is drawn again
+    for (uint64_t i = rows.size(); i < nnz; ++i) {
+      if (shape.indices == "zipf") {
+        rows.push_back(ZipfRow(random, num_rows));
+      } else if (!shared.empty() && Below(random, 10) < 8) {
+        rows.push_back(shared[Below(random, shared.size())]);
+      } else {
+        rows.push_back(Below(random, num_rows));
+      }
+    }
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  }
+  return rows;
+}
+
+absl::Status Check(const SyntheticShape& shape) {
+  if (shape.num_rows < 1 || shape.row_width < 1 || shape.nnz_min > shape.nnz_max) {
+    return BadArgument("--rows and --width must be positive, and --nnz-min at most --nnz-max");
+  }
+  // Distinct rows of a Zipf distribution are found quickly only while they are few.
+  const auto limit = static_cast<uint64_t>(shape.num_rows) / (shape.indices == "uniform" ? 1 : 10);
+  if (shape.nnz_max > std::max<uint64_t>(1, limit)) {
+    return BadArgument(absl::StrCat("an update of ", shape.nnz_max, " rows needs a tensor of ",
+                                    shape.indices == "uniform" ? "as" : "ten times as",
+                                    " many; raise --rows"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SyntheticUpdates> SyntheticUpdates::Make(const SyntheticShape& shape,
+                                                        size_t pool_size) {
+  SPARSEAGG_RETURN_IF_ERROR(Check(shape));
+  SyntheticUpdates updates;
+  updates.spec_.name = "bench";
+  updates.spec_.value_type = ValueType::kF32;
+  updates.spec_.dense_shape = {shape.num_rows};
+  if (shape.row_width > 1) updates.spec_.dense_shape.push_back(shape.row_width);
+  updates.spec_.sparse_dim = 1;
+  Random random(shape.seed);
+  std::vector<uint64_t> shared;
+  if (shape.indices == "topk") {
+    for (uint64_t i = 0; i < 2 * shape.nnz_max; ++i) {
+      shared.push_back(Below(random, static_cast<uint64_t>(shape.num_rows)));
+    }
+  }
+  for (size_t i = 0; i < pool_size; ++i) {
+    SPARSEAGG_ASSIGN_OR_RETURN(client::Tensor tensor, client::MakeEmptyTensor(updates.spec_));
+    const uint64_t nnz = shape.nnz_min + Below(random, shape.nnz_max - shape.nnz_min + 1);
+    tensor.indices = DrawRows(shape, nnz, shared, random);
+    std::vector<float> values(nnz * static_cast<uint64_t>(shape.row_width));
+    for (float& value : values) {
+      value =
+          static_cast<float>(static_cast<int64_t>(Below(random, 2 * kValueMax + 1)) - kValueMax);
+    }
+    tensor.values.resize(values.size() * sizeof(float));
+    if (!values.empty()) std::memcpy(tensor.values.data(), values.data(), tensor.values.size());
+    updates.pool_.push_back(std::move(tensor));
+  }
+  return updates;
+}
+
+client::Tensor SyntheticUpdates::SumOf(uint64_t count) const {
+  const uint64_t width = pool_[0].layout.row_width;
+  std::map<uint64_t, std::vector<float>> sums;
+  for (uint64_t i = 0; i < std::min<uint64_t>(count, pool_.size()); ++i) {
+    const auto times = static_cast<float>((count - i + pool_.size() - 1) / pool_.size());
+    const client::Tensor& tensor = pool_[i];
+    for (uint64_t e = 0; e < tensor.nnz(); ++e) {
+      std::vector<float>& row = sums[tensor.indices[e]];
+      row.resize(width);
+      for (uint64_t c = 0; c < width; ++c) {
+        float value;
+        std::memcpy(&value, &tensor.values[(e * width + c) * sizeof(value)], sizeof(value));
+        row[c] += times * value;
+      }
+    }
+  }
+  client::Tensor sum{spec_.name, spec_.dense_shape, 1, pool_[0].layout, {}, {}};
+  for (const auto& [row, values] : sums) {
+    sum.indices.push_back(row);
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    sum.values.insert(sum.values.end(), bytes, bytes + values.size() * sizeof(float));
+  }
+  return sum;
+}
+
+}  // namespace sparseagg::cli

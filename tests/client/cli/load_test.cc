@@ -1,0 +1,134 @@
+#include "client/cli/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "sparse/validate.h"
+#include "tests/client/support.h"
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg::cli {
+namespace {
+
+using sparseagg::testing::HasError;
+using sparseagg::testing::TestServer;
+using sparseagg::testing::ValuesOf;
+
+SyntheticShape Small(const std::string& indices) {
+  return {.num_rows = 5000, .row_width = 3, .nnz_min = 1, .nnz_max = 40, .indices = indices};
+}
+
+TEST(SyntheticUpdatesTest, HaveDistinctAscendingRowsAndSmallWholeValues) {
+  for (const char* indices : kIndexDistributions) {
+    const SyntheticUpdates updates = SyntheticUpdates::Make(Small(indices), 8).value();
+    for (uint64_t i = 0; i < 8; ++i) {
+      const client::Tensor& tensor = updates.tensor(i);
+      EXPECT_GE(tensor.nnz(), 1u);
+      EXPECT_LE(tensor.nnz(), 40u);
+      EXPECT_EQ(OrderOf(tensor.indices.data(), tensor.nnz()), EntryOrder::kCanonical);
+      EXPECT_LT(tensor.indices.back(), 5000u);
+      for (const float value : ValuesOf<float>(tensor)) {
+        EXPECT_EQ(value, std::trunc(value));
+        EXPECT_LE(std::abs(value), 8);
+      }
+    }
+    EXPECT_EQ(&updates.tensor(3), &updates.tensor(11)) << "the pool is used again and again";
+  }
+}
+
+TEST(SyntheticUpdatesTest, TheSameSeedGivesTheSameUpdates) {
+  SyntheticShape shape = Small("zipf");
+  const auto values = [&] { return SyntheticUpdates::Make(shape, 1)->tensor(0).values; };
+  const auto first = values();
+  EXPECT_EQ(values(), first);
+  shape.seed = 2;
+  EXPECT_NE(values(), first);
+}
+
+TEST(SyntheticUpdatesTest, ZipfPrefersTheFirstRowsAndTopkASharedSet) {
+  SyntheticShape shape{.num_rows = 100'000, .nnz_min = 500, .nnz_max = 500, .indices = "zipf"};
+  const SyntheticUpdates zipf = SyntheticUpdates::Make(shape, 1).value();
+  EXPECT_LT(zipf.tensor(0).indices[200], 2000u);
+  shape.indices = "topk";
+  const SyntheticUpdates topk = SyntheticUpdates::Make(shape, 2).value();
+  std::vector<uint64_t> common;
+  std::set_intersection(topk.tensor(0).indices.begin(), topk.tensor(0).indices.end(),
+                        topk.tensor(1).indices.begin(), topk.tensor(1).indices.end(),
+                        std::back_inserter(common));
+  EXPECT_GT(common.size(), 100u);
+}
+
+TEST(SyntheticUpdatesTest, SumsWhatTheFirstContributorsSend) {
+  const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 2).value();
+  const client::Tensor sum = updates.SumOf(3);  // the first one twice
+  double expected = 0;
+  for (const uint64_t i : {0, 1, 2}) {
+    for (const float value : ValuesOf<float>(updates.tensor(i))) expected += value;
+  }
+  double got = 0;
+  for (const float value : ValuesOf<float>(sum)) got += value;
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(updates.SumOf(0).nnz(), 0u);
+}
+
+TEST(SyntheticUpdatesTest, RefusesMoreEntriesThanItCanDraw) {
+  SyntheticShape shape = Small("zipf");
+  shape.nnz_max = 501;
+  EXPECT_TRUE(HasError(SyntheticUpdates::Make(shape, 1).status(), "BAD_ARGUMENT", "--rows"));
+  shape.row_width = 0;
+  EXPECT_TRUE(HasError(SyntheticUpdates::Make(shape, 1).status(), "BAD_ARGUMENT", "--width"));
+}
+
+LoadOptions OptionsFor(const TestServer& server) {
+  LoadOptions options;
+  options.updates = 60;
+  options.warm_up = 7;
+  options.connect = [&server] { return client::Client::Connect(server.address()); };
+  return options;
+}
+
+TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
+  TestServer server;
+  const SyntheticUpdates updates = SyntheticUpdates::Make(Small("topk"), 5).value();
+  LoadOptions options = OptionsFor(server);
+  for (const uint32_t concurrency : {1, 4}) {
+    for (const double rate : {0.0, 3000.0}) {
+      options.concurrency = concurrency;
+      options.updates_per_s = rate;
+      const auto result = RunLoad(updates, options);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(result->right);
+      EXPECT_EQ(result->updates, 60u);
+      EXPECT_EQ(result->latencies_ms.size(), 60u);
+      EXPECT_GT(result->payload_bytes, 0u);
+      EXPECT_GT(result->seconds, rate == 0 ? 0 : 59 / rate);
+    }
+  }
+  EXPECT_TRUE(server.engine().ListRounds("", 10).empty()) << "its rounds are deleted";
+}
+
+TEST(LoadTest, EndsWithTheFirstRefusalAndLeavesNoRound) {
+  TestServer server(Limits{.update_nnz_max = 20});
+  const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 16).value();
+  LoadOptions options = OptionsFor(server);
+  options.concurrency = 3;
+  EXPECT_TRUE(HasError(RunLoad(updates, options).status(), "UPDATE_TOO_LARGE", "bench"));
+  EXPECT_TRUE(server.engine().ListRounds("", 10).empty());
+}
+
+TEST(LoadResultTest, PercentilesAreLatenciesThatWereSeen) {
+  LoadResult result;
+  EXPECT_EQ(result.Percentile(0.5), 0);
+  for (int i = 1; i <= 100; ++i) result.latencies_ms.push_back(i);
+  EXPECT_EQ(result.Percentile(0.5), 50);
+  EXPECT_EQ(result.Percentile(0.99), 99);
+  EXPECT_EQ(result.Percentile(1), 100);
+  EXPECT_EQ(result.Percentile(0.001), 1);
+}
+
+}  // namespace
+}  // namespace sparseagg::cli
