@@ -57,8 +57,8 @@ class Task:
 
 @dataclass
 class Report:
-    """What one training took. Bytes are those of the contributors' payload; seconds those of transfer and aggregation,
-    without local training; memory is the most that the server's process and the aggregation here held."""
+    """What one training took. Bytes are those of the contributors' tensors, before their encoding; seconds those of transfer
+    and aggregation, without local training; memory is the growth of the server's process and of the aggregation here."""
 
     name: str
     bytes_up: int = 0

@@ -82,9 +82,10 @@ def encode_tensor(
     name: str, tensor: AnyTensor, options: EncodeOptions, seed: int = 0
 ) -> EncodedTensor:
     """`tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot hold."""
-    sparse = isinstance(tensor, SparseTensor)
-    nnz = tensor.indices.shape[0] if sparse else int(tensor.values.size > 0)
-    indices = _narrowed(tensor.indices) if sparse else np.empty(0, "<i4")
+    if isinstance(tensor, SparseTensor):
+        nnz, indices = tensor.nnz, _narrowed(tensor.indices)
+    else:
+        nnz, indices = int(tensor.values.size > 0), np.empty(0, "<i4")
     raw = EncodedTensor(RAW, "", nnz, indices, tensor.values)
     values = options.values_of(name)
     if options.encoding == RAW:
@@ -97,7 +98,7 @@ def encode_tensor(
     lossless = values in ("auto", "raw")
     if options.encoding == "auto" and lossless and _bytes(raw) < _PACKED_BYTES_MIN:
         return raw
-    wrong = _wrong_indices(tensor) if sparse else ""
+    wrong = _wrong_indices(tensor) if isinstance(tensor, SparseTensor) else ""
     if wrong:
         if options.encoding == "auto":
             return raw  # it is the server that refuses it

@@ -142,7 +142,8 @@ def _bit_width(values: Array) -> Array:
         wide = high != 0
         width[wide] += bits
         rest[wide] = high[wide]
-    return width + (rest != 0)
+    width += rest != 0
+    return width
 
 
 def _put(words: Array, begins: Array, sizes: Array, form: int, matrix: Array) -> None:
@@ -187,7 +188,8 @@ def _take(
         if not good or not bits[starts * 32].all() or not words[ends - 1].all():
             return None
         offsets = (positions - starts[block] * 32).astype(np.uint64).reshape(len(sizes), count)
-        return first[:, None] + offsets
+        rows: Array = first[:, None] + offsets
+        return rows
     width = form % _REPEATS_FORM
     step = np.uint64(1 if form < _REPEATS_FORM else 0)
     rows = np.empty((len(sizes), count), np.uint64)
@@ -218,7 +220,8 @@ def _checks(first: Array, forms: Array, begins: Array, ends: Array, words: Array
         low, high = first & np.uint64(0xFFFFFFFF), first >> np.uint64(32)
         sums = _KEYS[1] + _KEYS[2] * low + _KEYS[3] * high + _KEYS[4] * forms.astype(np.uint64)
         sums = sums + running[ends] - running[begins]
-    return (sums >> np.uint64(40)).astype(np.uint32)
+    keys: Array = (sums >> np.uint64(40)).astype(np.uint32)
+    return keys
 
 
 def _check_sizes(

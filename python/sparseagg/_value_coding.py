@@ -105,10 +105,10 @@ def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
     q[scales == 0] = 0
     flat = np.clip(q, -limit, limit).astype(np.int8).reshape(-1)[: len(values)]
     if coding.startswith("int8"):
-        return scales.tobytes() + flat.tobytes()
+        return bytes(scales.tobytes() + flat.tobytes())
     nibbles = np.zeros(len(flat) + len(flat) % 2, np.uint8)
     nibbles[: len(flat)] = flat.view(np.uint8) & np.uint8(0xF)
-    return scales.tobytes() + (nibbles[::2] | nibbles[1::2] << np.uint8(4)).tobytes()
+    return bytes(scales.tobytes() + (nibbles[::2] | nibbles[1::2] << np.uint8(4)).tobytes())
 
 
 def _refuse(values: Array, good: Array, coding: str, name: str) -> None:
@@ -158,7 +158,8 @@ def decode_values(data: Array, count: int, value_type: str, coding: str, name: s
         coded = (halves.view(np.int8) >> np.int8(4))[:count]
     q = coded.view(np.int8).astype(dtype)
     with np.errstate(over="ignore", under="ignore"):
-        return q * np.repeat(scales.astype(dtype), _SCALE_VALUES)[:count]
+        values: Array = q * np.repeat(scales.astype(dtype), _SCALE_VALUES)[:count]
+        return values
 
 
 def coded_bytes(coding: str, value_bytes: int, count: int) -> int:
