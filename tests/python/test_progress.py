@@ -15,7 +15,10 @@ def test_a_large_update_and_its_result_tell_how_far_they_are(client):
     sent, received = [], []
     update = (np.arange(ROWS), np.ones((ROWS, 64), np.float32), [ROWS, 64])
     round.submit(
-        {"emb": update}, contributor="a", progress=lambda done, total: sent.append((done, total))
+        {"emb": update},
+        contributor="a",
+        encoding="coo.raw",  # packed, ones are too few bytes for chunks
+        progress=lambda done, total: sent.append((done, total)),
     )
     round.seal()
     round.result(progress=lambda done, total: received.append((done, total)))

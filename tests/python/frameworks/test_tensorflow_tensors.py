@@ -8,6 +8,12 @@ from random_updates import dense_sum, triples
 from sparseagg import InvalidUpdateError, sparse_sum
 
 tf = pytest.importorskip("tensorflow")
+try:  # two devices on any machine
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+except RuntimeError:
+    pass  # TensorFlow has started already
 
 
 @pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([30, 20], 2)])
