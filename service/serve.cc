@@ -182,6 +182,9 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));
   EngineOptions engine_options;
   engine_options.limits = config.limits;
+  engine_options.tenant_limits = [protection = server.protection.get()](std::string_view tenant) {
+    return protection->LimitsOf(tenant);
+  };
   engine_options.observer =
       std::make_shared<EngineObservers>(std::vector<std::shared_ptr<EngineObserver>>{
           telemetry.engine, server.protection->observer()});

@@ -61,7 +61,7 @@ absl::Status CheckTransport(const ServerConfig& config) {
 absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig& config,
                                                              const Log& log) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
-  std::unique_ptr<Protection> made(new Protection);
+  std::unique_ptr<Protection> made(new Protection(config.limits));
   if (!config.audit_log.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(made->audit_log_, OpenAuditLog(config.audit_log, log));
     made->trail_ = std::make_unique<AuditTrail>(*made->audit_log_);
@@ -98,6 +98,7 @@ void Protection::ReportReload(const Log& log, const std::string& file, const abs
 
 ServerSecurity Protection::ForEdge(const TlsFiles& tls) {
   ServerSecurity security{.tls = tls, .authenticator = authenticator_.get()};
+  security.limits_of = [this](std::string_view tenant) { return LimitsOf(tenant); };
   if (trail_ == nullptr) return security;
   security.acting_for = [trail = trail_.get()](const Caller& caller) {
     return trail->ActingFor(caller.principal);
@@ -107,6 +108,19 @@ ServerSecurity Protection::ForEdge(const TlsFiles& tls) {
     trail->CallRefused(rpc, peer, ErrorReason(why), std::string(why.message()));
   };
   return security;
+}
+
+TenantLimits Protection::LimitsOf(std::string_view tenant) {
+  TenantLimits limits = LimitsOfATenant(limits_);
+  if (authenticator_ == nullptr) return limits;
+  const CredentialTable::LimitsByName own = authenticator_->LimitsOf(tenant);
+  const auto take = [&own](std::string_view name, uint64_t& limit) {
+    if (const auto found = own.find(name); found != own.end()) limit = found->second;
+  };
+  take("tenant-rounds-max", limits.rounds_max);
+  take("tenant-bytes-max", limits.bytes_max);
+  take("tenant-streams-max", limits.streams_max);
+  return limits;
 }
 
 void Protection::Record(std::string_view event, AuditLog::Fields fields) {

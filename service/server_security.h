@@ -32,6 +32,8 @@ class Protection {
   // Null when the configuration names no credentials: everybody may do everything.
   Authenticator* authenticator() const { return authenticator_.get(); }
   ServerSecurity ForEdge(const TlsFiles& tls);
+  // Those of the configuration, or the tenant's own in the credentials file.
+  TenantLimits LimitsOf(std::string_view tenant);
 
   // Lines of the audit log; nothing where there is none.
   void Record(std::string_view event, AuditLog::Fields fields);
@@ -40,10 +42,11 @@ class Protection {
   std::shared_ptr<EngineObserver> observer();
 
  private:
-  Protection() = default;
+  explicit Protection(const Limits& limits) : limits_(limits) {}
   class Observer;
   void ReportReload(const Log& log, const std::string& file, const absl::Status& status);
 
+  const Limits limits_;
   std::unique_ptr<AuditLog> audit_log_;
   std::unique_ptr<AuditTrail> trail_;
   std::unique_ptr<Authenticator> authenticator_;

@@ -32,6 +32,18 @@ void Reservation::SetBytes(uint64_t bytes) {
 }
 
 absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view who) {
+  SPARSEAGG_RETURN_IF_ERROR(Take(bytes, who));
+  return Reservation(this, bytes);
+}
+
+absl::Status Admission::Take(uint64_t bytes, std::string_view who) {
+  const auto [own, whole] = parts_;
+  if (own != nullptr) {
+    SPARSEAGG_RETURN_IF_ERROR(own->Take(bytes, who));
+    const absl::Status taken = whole->Take(bytes, who);
+    if (!taken.ok()) own->GiveBack(bytes);
+    return taken;
+  }
   const std::string needs =
       absl::StrCat(std::string(who), " needs ", bytes, " bytes of ", words_.memory);
   if (bytes > bytes_max_) {
@@ -48,20 +60,27 @@ absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view 
     return words_.retry_after_ms == 0 ? full : WithRetryAfter(full, words_.retry_after_ms);
   }
   bytes_in_use_ += bytes;
-  return Reservation(this, bytes);
+  return absl::OkStatus();
 }
 
 uint64_t Admission::bytes_in_use() const {
+  if (parts_[0] != nullptr) return parts_[0]->bytes_in_use();
   std::lock_guard lock(mutex_);
   return bytes_in_use_;
 }
 
 void Admission::GiveBack(uint64_t bytes) {
+  for (Admission* part : parts_) {
+    if (part != nullptr) part->GiveBack(bytes);
+  }
   std::lock_guard lock(mutex_);
   bytes_in_use_ -= bytes;
 }
 
 void Admission::Exchange(uint64_t old_bytes, uint64_t new_bytes) {
+  for (Admission* part : parts_) {
+    if (part != nullptr) part->Exchange(old_bytes, new_bytes);
+  }
   std::lock_guard lock(mutex_);
   bytes_in_use_ = bytes_in_use_ - old_bytes + new_bytes;
 }

@@ -1,10 +1,13 @@
 // Admission by bytes: memory is reserved from a budget before any of it is taken, so that senders
 // cannot make the server run out of memory. The engine has two budgets: staging, for updates that
-// are not folded in yet, and aggregation, for what rounds hold of them.
+// are not folded in yet, and aggregation, for what rounds hold of them. A tenant has a budget of
+// its own; what it takes is taken from both.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ADMISSION_H_
 #define SPARSEAGG_SERVICE_ENGINE_ADMISSION_H_
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <string_view>
 
@@ -50,6 +53,12 @@ inline constexpr BudgetWords kStagingBudget = {
     "staging memory", "staging-bytes-max", "STAGING_FULL", "UPDATE_TOO_LARGE", "try again",
     // Long enough for several folds of a 16 MiB message, short beside a round.
     200};
+inline constexpr BudgetWords kTenantBudget = {"the tenant's memory",
+                                              "tenant-bytes-max",
+                                              "TENANT_BYTES_FULL",
+                                              "TENANT_BYTES_FULL",
+                                              "try again, or delete rounds that are done with",
+                                              200};
 inline constexpr BudgetWords kAggregationBudget = {
     "aggregation memory", "aggregation-bytes-max", "AGGREGATION_FULL", "AGGREGATION_FULL",
     "delete rounds that are done with, or raise the limit"};
@@ -59,6 +68,9 @@ class Admission {
  public:
   explicit Admission(uint64_t bytes_max, const BudgetWords& words = kStagingBudget)
       : bytes_max_(bytes_max), words_(words) {}
+  // What is reserved here is taken from `own`, and then from `whole`; both outlive this.
+  Admission(Admission& own, Admission& whole)
+      : bytes_max_(std::numeric_limits<uint64_t>::max()), parts_{&own, &whole} {}
 
   // RESOURCE_EXHAUSTED with the budget's reasons. `who` begins the message.
   absl::StatusOr<Reservation> Reserve(uint64_t bytes, std::string_view who = "the update");
@@ -67,11 +79,13 @@ class Admission {
 
  private:
   friend class Reservation;
+  absl::Status Take(uint64_t bytes, std::string_view who);
   void GiveBack(uint64_t bytes);
   void Exchange(uint64_t old_bytes, uint64_t new_bytes);
 
   const uint64_t bytes_max_;
-  const BudgetWords words_;
+  const BudgetWords words_{};
+  const std::array<Admission*, 2> parts_{};  // null: a budget by itself
   mutable std::mutex mutex_;
   uint64_t bytes_in_use_ = 0;
 };

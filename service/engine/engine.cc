@@ -19,6 +19,7 @@
 #include "service/engine/round_table.h"
 #include "service/engine/stored.h"
 #include "service/engine/submission.h"
+#include "service/engine/tenant_books.h"
 #include "service/engine/upload_table.h"
 #include "sparse/status.h"
 
@@ -89,8 +90,13 @@ class EngineImpl : public Engine {
         store_(store),
         admission_(options_.limits.staging_bytes_max),
         aggregation_(AggregationBytes(options_.limits, backend), kAggregationBudget),
+        tenants_(
+            options_.tenant_limits
+                ? options_.tenant_limits
+                : [this](std::string_view) { return LimitsOfATenant(options_.limits); },
+            admission_, aggregation_),
         rounds_(options_.limits.rounds_max),
-        uploads_(options_.limits.open_uploads_max, admission_),
+        uploads_(options_.limits.open_uploads_max),
         own_executor_(options_.executor == nullptr
                           ? std::make_unique<ThreadPool>(options_.worker_threads)
                           : nullptr),
@@ -131,7 +137,8 @@ class EngineImpl : public Engine {
     return round->Result();
   }
 
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec) override;
+  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
+                                                          std::string_view tenant) override;
 
   const BackendInfo& backend_info() const override { return backend_.info(); }
   const Limits& limits() const override { return options_.limits; }
@@ -158,9 +165,9 @@ class EngineImpl : public Engine {
   UpdateStore& store_;
   Admission admission_;
   Admission aggregation_;
+  TenantTable tenants_;
   RoundTable rounds_;
   UploadTable uploads_;
-  std::atomic<uint64_t> rounds_named_ = 0;
   CommitGate drain_gate_;  // held shared by what Drain() waits for
   std::atomic<bool> draining_ = false;
   const std::unique_ptr<ThreadPool> own_executor_;  // last: its tasks use the members above
@@ -175,13 +182,15 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_RETURN_IF_ERROR(ValidateTenant(args.tenant));
   if (!args.round_id.empty()) SPARSEAGG_RETURN_IF_ERROR(ValidateRoundId(args.round_id));
   SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
+  TenantBooks& tenant = tenants_.Of(args.tenant);
   CreateRoundArgs normal = args;
+  normal.tenant_rounds_max = tenant.limits.rounds_max;
   SPARSEAGG_ASSIGN_OR_RETURN(normal.spec, NormaliseRoundSpec(args.spec, options_, store_));
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Round> round, rounds_.FindRequest(normal));
   if (round != nullptr) return round->Snapshot();
 
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
-                             TensorReducers::Make(normal.spec, backend_, aggregation_));
+                             TensorReducers::Make(normal.spec, backend_, tenant.aggregation));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers),
                                   RoundServices{options_, store_, executor_});
@@ -201,7 +210,7 @@ std::string EngineImpl::NewRoundId(std::string_view tenant) {
   while (true) {
     const std::string time =
         absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
-    const std::string id = absl::StrCat("r", time, "-", ++rounds_named_);
+    const std::string id = absl::StrCat("r", time, "-", ++tenants_.Of(tenant).rounds_named);
     if (!rounds_.Contains(RoundName(tenant, id))) return id;
   }
 }
@@ -271,7 +280,8 @@ absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& h
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   const auto start = std::chrono::steady_clock::now();
-  auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission_, staging);
+  Admission& admission = tenants_.Of(TenantOf(round.name())).staging;
+  auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission, staging);
   if (!receipt.ok()) round.CountRefusal(receipt.status());
   SubmissionReport report{.header = header, .status = receipt.status()};
   report.duplicate = receipt.ok() && receipt->duplicate;
@@ -309,6 +319,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
 
   UploadTable::Begin begin;
   begin.staged_bytes = plan.staged_bytes;
+  begin.admission = &tenants_.Of(TenantOf(round->name())).staging;
   begin.args.header = header;
   begin.args.tensors = std::move(tensors);
   begin.args.total_bytes = plan.payload_bytes;
@@ -330,14 +341,16 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
 
 // --- The rest ---
 
-absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec) {
+absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec,
+                                                                    std::string_view tenant) {
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
+  TenantBooks& books = tenants_.Of(tenant);
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
-                             TensorReducers::Make(stateless, backend_, aggregation_));
-  return MakeReduction(std::move(reducers), options_, admission_);
+                             TensorReducers::Make(stateless, backend_, books.aggregation));
+  return MakeReduction(std::move(reducers), options_, books.staging);
 }
 
 EngineStats EngineImpl::Stats() const {
@@ -354,8 +367,9 @@ EngineStats EngineImpl::Stats() const {
 }
 
 absl::Status EngineImpl::Recover() {
-  const RoundRestorer restorer(options_, backend_, store_, aggregation_);
   for (const RoundRecord& record : store_.Rounds()) {
+    TenantBooks& tenant = tenants_.Of(TenantOf(record.name));
+    const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
     const auto round = std::make_shared<Round>(record.name, std::move(restored.round),

@@ -135,6 +135,7 @@ struct CreateRoundArgs {
   std::string request_id;  // empty: not idempotent; another tenant's are of no concern
   RoundSpec spec;
   std::string tenant{kDefaultTenant};
+  uint64_t tenant_rounds_max = 0;  // set by the engine
 };
 
 class Executor;  // executor.h
@@ -192,7 +193,9 @@ class Engine {
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
 
-  virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec) = 0;
+  // On the account of `tenant`.
+  virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(
+      const RoundSpec& spec, std::string_view tenant = kDefaultTenant) = 0;
 
   virtual const BackendInfo& backend_info() const = 0;
   virtual const Limits& limits() const = 0;
@@ -210,6 +213,8 @@ class Engine {
 
 struct EngineOptions {
   Limits limits;
+  // Asked once for each tenant; unset: limits of Limits.
+  std::function<TenantLimits(std::string_view tenant)> tenant_limits;
   Durability default_durability = Durability::kMemory;
   uint32_t worker_threads = 2;   // fold and publish
   Executor* executor = nullptr;  // does so instead; must outlive the engine. Null: its own

@@ -22,9 +22,23 @@ struct Limits {
   // How long a result can be fetched, from its publication; an aborted round is kept as long from
   // its creation. 0: until it is deleted.
   uint64_t result_retention_ms = 0;
+  // Of one tenant; 0: no other limit than those of the whole server.
+  uint64_t tenant_rounds_max = 0;   // rounds that exist at a time
+  uint64_t tenant_bytes_max = 0;    // staging and aggregation together
+  uint64_t tenant_streams_max = 0;  // StreamUpdates calls under way
   // Room that the disk of the data directory keeps for sealing and publishing.
   uint64_t store_free_bytes_min = uint64_t{256} << 20;
 };
+
+// Those of one tenant: of Limits, or of its own.
+struct TenantLimits {
+  uint64_t rounds_max = 0;
+  uint64_t bytes_max = 0;
+  uint64_t streams_max = 0;
+};
+inline TenantLimits LimitsOfATenant(const Limits& limits) {
+  return {limits.tenant_rounds_max, limits.tenant_bytes_max, limits.tenant_streams_max};
+}
 
 }  // namespace sparseagg
 

@@ -33,6 +33,12 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
         absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
         absl::StrCat("round \"", name, "\" exists already; choose another id or delete it"));
   }
+  if (args.tenant_rounds_max > 0 && RoundsOfLocked(args.tenant) >= args.tenant_rounds_max) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "TENANT_ROUNDS_FULL",
+        absl::StrCat("tenant-rounds-max = ", args.tenant_rounds_max, " rounds of tenant \"",
+                     args.tenant, "\" exist; delete those that are not needed any more"));
+  }
   if (by_name_.size() >= rounds_max_) {
     return MakeError(absl::StatusCode::kResourceExhausted, "ROUNDS_FULL",
                      absl::StrCat("rounds-max = ", rounds_max_,
@@ -50,7 +56,13 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
   SPARSEAGG_RETURN_IF_ERROR(open_books());
   if (!args.request_id.empty()) name_by_request_[RequestOf(args)] = round->name();
   by_name_[round->name()] = {round, args};
+  ++rounds_by_tenant_[args.tenant];
   return round;
+}
+
+uint64_t RoundTable::RoundsOfLocked(const std::string& tenant) const {
+  const auto found = rounds_by_tenant_.find(tenant);
+  return found == rounds_by_tenant_.end() ? 0 : found->second;
 }
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::Find(std::string_view name) const {
@@ -85,6 +97,7 @@ void RoundTable::Erase(const Round& round) {
   if (!found->second.args.request_id.empty()) {
     name_by_request_.erase(RequestOf(found->second.args));
   }
+  --rounds_by_tenant_[found->second.args.tenant];
   by_name_.erase(found);
 }
 

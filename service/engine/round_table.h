@@ -22,7 +22,8 @@ class RoundTable {
 
   // The round that an earlier call with this request made, or null. INVALID_ARGUMENT
   // (REQUEST_ID_CONFLICT) when that call asked for something else; ALREADY_EXISTS (ROUND_EXISTS)
-  // when another request made a round of the name; RESOURCE_EXHAUSTED (ROUNDS_FULL). A request is
+  // when another request made a round of the name; RESOURCE_EXHAUSTED (ROUNDS_FULL,
+  // TENANT_ROUNDS_FULL). A request is
   // remembered as long as its round exists. REQUIRES: args.spec is normalised.
   absl::StatusOr<std::shared_ptr<Round>> FindRequest(const CreateRoundArgs& args) const;
 
@@ -46,6 +47,7 @@ class RoundTable {
     CreateRoundArgs args;
   };
   absl::StatusOr<std::shared_ptr<Round>> FindRequestLocked(const CreateRoundArgs& args) const;
+  uint64_t RoundsOfLocked(const std::string& tenant) const;
 
   const uint64_t rounds_max_;
   mutable std::mutex mutex_;
@@ -53,6 +55,7 @@ class RoundTable {
   using Request = std::pair<std::string, std::string>;  // tenant, request id
   static Request RequestOf(const CreateRoundArgs& args) { return {args.tenant, args.request_id}; }
   std::map<Request, std::string> name_by_request_;
+  std::map<std::string, uint64_t> rounds_by_tenant_;
 };
 
 }  // namespace sparseagg

@@ -66,8 +66,9 @@ class TenantEngine : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.Result(own);
   }
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec) override {
-    return engine_.NewReduction(spec);
+  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
+                                                          std::string_view /*tenant*/) override {
+    return engine_.NewReduction(spec, tenant_);
   }
 
   const BackendInfo& backend_info() const override { return engine_.backend_info(); }

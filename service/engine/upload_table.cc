@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::StartLocked(Begin be
   // Both at once: uploads that are complete and wait for staging memory would block each other.
   const uint64_t total_bytes = begin.args.total_bytes;
   SPARSEAGG_ASSIGN_OR_RETURN(begin.args.memory,
-                             admission_.Reserve(total_bytes + begin.staged_bytes));
+                             begin.admission->Reserve(total_bytes + begin.staged_bytes));
   begin.args.staging = begin.args.memory.Split(begin.staged_bytes);
   const Key key = KeyOf(begin.args.header);
   SPARSEAGG_ASSIGN_OR_RETURN(auto upload, ChunkedUpload::Make(std::move(begin.args)));

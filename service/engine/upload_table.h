@@ -17,12 +17,12 @@ namespace sparseagg {
 // Thread-safe.
 class UploadTable {
  public:
-  UploadTable(uint64_t uploads_max, Admission& admission)
-      : uploads_max_(uploads_max), admission_(admission) {}
+  explicit UploadTable(uint64_t uploads_max) : uploads_max_(uploads_max) {}
 
   struct Begin {
     UploadArgs args;  // without reservations
     uint64_t staged_bytes = 0;
+    Admission* admission = nullptr;  // where its memory comes from; outlives the upload
   };
   // Resumes the upload of the same key, or starts one. INVALID_ARGUMENT (UPLOAD_CONFLICT) when it
   // was begun with other headers; RESOURCE_EXHAUSTED, with a time to wait: UPLOADS_FULL,
@@ -44,7 +44,6 @@ class UploadTable {
   void DropIdleLocked(std::chrono::system_clock::time_point now);
 
   const uint64_t uploads_max_;
-  Admission& admission_;
   mutable std::mutex mutex_;  // taken before an upload's own
   std::map<Key, std::shared_ptr<ChunkedUpload>> uploads_;
 };

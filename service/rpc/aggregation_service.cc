@@ -224,7 +224,7 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(
     grpc::CallbackServerContext* context) {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-  auto call = gate_.Admit(*context, "StreamUpdates");
+  auto call = gate_.AdmitStream(*context, "StreamUpdates");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartStreamUpdates(*std::move(call), background_, commits_, drain_list_, calls_);
 }

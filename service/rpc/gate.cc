@@ -67,4 +67,27 @@ absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& cont
   return AdmittedCall{.caller = *std::move(caller), .engine = &engine};
 }
 
+absl::StatusOr<AdmittedCall> Gate::AdmitStream(const grpc::CallbackServerContext& context,
+                                               std::string_view rpc) {
+  constexpr uint64_t kRetryAfterMs = 1000;  // another stream of the tenant has to end
+  SPARSEAGG_ASSIGN_OR_RETURN(AdmittedCall call, Admit(context, rpc));
+  const std::string& tenant = call.caller.tenant;
+  const uint64_t streams_max = security_.limits_of(tenant).streams_max;
+  const std::lock_guard lock(mutex_);
+  uint64_t& streams = streams_[tenant];
+  if (streams_max > 0 && streams >= streams_max) {
+    return WithRetryAfter(
+        MakeError(absl::StatusCode::kResourceExhausted, "TENANT_STREAMS_FULL",
+                  absl::StrCat("tenant-streams-max = ", streams_max, " streams of tenant \"",
+                               tenant, "\" are under way; try again")),
+        kRetryAfterMs);
+  }
+  ++streams;
+  call.place = std::shared_ptr<void>(this, [this, tenant](void*) {
+    const std::lock_guard lock(mutex_);
+    --streams_[tenant];
+  });
+  return call;
+}
+
 }  // namespace sparseagg

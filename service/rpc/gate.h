@@ -5,7 +5,11 @@
 
 #include <grpcpp/server_context.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -19,7 +23,8 @@ namespace sparseagg {
 // A call that may be made.
 struct AdmittedCall {
   Caller caller;
-  Engine* engine = nullptr;  // of the caller's tenant
+  Engine* engine = nullptr;     // of the caller's tenant
+  std::shared_ptr<void> place;  // of a stream among those of its tenant, until it is gone
 };
 
 // Thread-safe.
@@ -32,6 +37,10 @@ class Gate {
   absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
                                      std::string_view rpc);
 
+  // The same for a call that lasts: RESOURCE_EXHAUSTED (TENANT_STREAMS_FULL), with a time to wait.
+  absl::StatusOr<AdmittedCall> AdmitStream(const grpc::CallbackServerContext& context,
+                                           std::string_view rpc);
+
   // ServerSecurity::acting_for: to be held, on the thread that does the work, while a round is
   // created, sealed, aborted or deleted for the caller.
   std::shared_ptr<void> ActingFor(const Caller& caller) const {
@@ -43,6 +52,8 @@ class Gate {
 
   const ServerSecurity security_;
   TenantEngines engines_;
+  std::mutex mutex_;
+  std::map<std::string, uint64_t> streams_;  // under way, by tenant; guarded by mutex_
 };
 
 }  // namespace sparseagg

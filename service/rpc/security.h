@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "service/auth/authenticator.h"
 #include "service/auth/tls_files.h"
+#include "service/engine/limits.h"
 
 namespace sparseagg {
 
@@ -20,6 +21,9 @@ struct ServerSecurity {
   // Outlives the server. Null: nobody is asked for a credential, everybody is the default tenant's
   // and has every role.
   Authenticator* authenticator = nullptr;
+  std::function<TenantLimits(std::string_view tenant)> limits_of = [](std::string_view) {
+    return TenantLimits();
+  };
   // While the handle lives, what this thread does is done by the caller.
   std::function<std::shared_ptr<void>(const Caller&)> acting_for = [](const Caller&) {
     return nullptr;

@@ -43,6 +43,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   StreamUpdatesCall(AdmittedCall admitted, Background& background, Background& commits,
                     CallCounter& calls)
       : caller_(std::move(admitted.caller)),
+        place_(std::move(admitted.place)),
         engine_(*admitted.engine),
         background_(background),
         commits_(commits),
@@ -101,6 +102,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     {
       const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
     }
+    place_.reset();
     call_entry_.reset();
     const auto last = std::move(self_);
   }
@@ -260,7 +262,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   const Caller caller_;
-  Engine& engine_;  // of the caller's tenant
+  std::shared_ptr<void> place_;  // until OnDone
+  Engine& engine_;               // of the caller's tenant
   Background& background_;
   Background& commits_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone

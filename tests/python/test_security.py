@@ -16,6 +16,7 @@ from sparseagg import (
     Client,
     NotFoundError,
     PermissionDeniedError,
+    ResourceExhaustedError,
     RetryPolicy,
     SparseTensor,
     TensorSpec,
@@ -299,3 +300,33 @@ def test_tokens_are_made_by_one_command(own_server, tmp_path):
         client.create_round(SPECS)
     with Client(server.target, token=reader) as client, pytest.raises(PermissionDeniedError):
         client.create_round(SPECS)
+
+
+def test_a_tenant_has_limits_that_others_do_not_feel(own_server, tmp_path):
+    file = tmp_path / "credentials"
+    write_credentials(file)
+    credentials = json.loads(file.read_text())
+    credentials["tenants"] = {"umbrella": {"tenant-rounds-max": 3}}
+    file.write_text(json.dumps(credentials))
+    server = own_server("--credentials", str(file), "--tenant-rounds-max", "2",
+                        "--tenant-bytes-max", "4MiB")  # fmt: skip
+    with (
+        Client(server.target, token="owner-token", retry=RetryPolicy(attempts=1)) as acme,
+        Client(server.target, token="other-token") as umbrella,
+    ):
+        assert acme.info().limits["tenant-rounds-max"] == 2
+        rounds = [acme.create_round(SPECS) for _ in range(2)]
+        with pytest.raises(ResourceExhaustedError, match="tenant-rounds-max = 2") as refused:
+            acme.create_round(SPECS)
+        assert refused.value.reason == "TENANT_ROUNDS_FULL"
+        for _ in range(3):
+            umbrella.create_round(SPECS)
+        rounds[0].abort()
+        rounds[0].delete()
+        large = acme.create_round([TensorSpec("t", [10_000_000])])
+        rows = np.arange(900_000)
+        update = {"t": SparseTensor(rows, np.ones(len(rows), np.float32), [10_000_000])}
+        with pytest.raises(ResourceExhaustedError, match="tenant-bytes-max") as refused:
+            large.submit(update, contributor="phone-1")
+        assert refused.value.reason == "TENANT_BYTES_FULL"
+        large.submit({"t": SparseTensor([3], np.float32([2]), [10_000_000])}, contributor="phone-2")

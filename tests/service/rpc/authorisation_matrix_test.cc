@@ -211,8 +211,11 @@ class AuthorisationMatrixTest : public ::testing::Test {
     const std::string path = folder_.path() + "/credentials";
     std::ofstream(path) << "{\"credentials\": [" << rows << "]}";
     authenticator_ = Authenticator::Open({.credentials_file = path}).value();
-    server_ = std::make_unique<TestServer>(Limits(), "127.0.0.1:0",
-                                           ServerSecurity{.authenticator = authenticator_.get()});
+    ServerSecurity security{.authenticator = authenticator_.get()};
+    security.limits_of = [](std::string_view tenant) {
+      return TenantLimits{.streams_max = tenant == "umbrella" ? 1u : 0u};
+    };
+    server_ = std::make_unique<TestServer>(Limits(), "127.0.0.1:0", std::move(security));
     channel_ = NewChannel(server_->address());
     stub_ = v1::AggregationService::NewStub(channel_);
   }
@@ -340,6 +343,30 @@ TEST_F(AuthorisationMatrixTest, ListsAndRequestIdsAreOnesOwn) {
   *request.mutable_spec() = VectorRound("t", 20);
   ASSERT_TRUE(stub_->CreateRound(ContextWith("umbrellaowner").get(), request, &of_umbrella).ok());
   EXPECT_EQ(of_umbrella.spec().tensors(0).dense_shape(0), 20);
+}
+
+TEST_F(AuthorisationMatrixTest, ATenantsStreamsAreLimitedAndCountedApart) {
+  const Target theirs{Round("umbrella"), "c"};
+  const auto context = ContextWith("umbrellaowner");
+  const auto stream = stub_->StreamUpdates(context.get());
+  v1::StreamUpdatesRequest message;
+  *message.mutable_update() = UpdateFor(theirs);
+  ASSERT_TRUE(stream->Write(message));
+  v1::StreamUpdatesResponse response;
+  ASSERT_TRUE(stream->Read(&response)) << "it is under way";
+  const absl::Status full = CallStreamUpdates(*stub_, "umbrellaowner", theirs);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ErrorReason(full), "TENANT_STREAMS_FULL");
+  EXPECT_GT(RetryAfterMs(full), 0u);
+  EXPECT_TRUE(CallStreamUpdates(*stub_, "acmeowner", {Round("acme"), "c"}).ok());
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  // The place is free a moment after the answer.
+  absl::Status again = full;
+  for (int i = 0; i < 10'000 && !again.ok(); ++i) {
+    again = CallStreamUpdates(*stub_, "umbrellaowner", theirs);
+  }
+  EXPECT_TRUE(again.ok()) << again;
 }
 
 TEST_F(AuthorisationMatrixTest, ContributorsSendInTheirOwnNameAndOwnersForEverybody) {
