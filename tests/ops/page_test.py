@@ -5,7 +5,6 @@ Usage: page_test.py SPARSEAGG OUT      screenshots go to OUT
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import unittest
@@ -316,10 +315,6 @@ class ScreenshotTest(unittest.TestCase):
                 )
                 self.assertEqual(sideways, 0, name)
                 driver.save_screenshot(str(OUT / f"{name}.png"))
-            whole = drivers["phone"].execute_cdp_cmd(
-                "Page.captureScreenshot", {"captureBeyondViewport": True}
-            )
-            (OUT / "phone_whole.json").write_text(json.dumps({"bytes": len(whole["data"])}))
         finally:
             for driver in drivers.values():
                 driver.quit()
