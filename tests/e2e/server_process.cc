@@ -61,7 +61,7 @@ ServerProcess::ServerProcess(const std::vector<std::string>& arguments)
 }
 
 ServerProcess::~ServerProcess() {
-  if (!reaped_) {
+  if (pid_ > 0 && !reaped_) {
     Signal(SIGKILL);
     Wait();
   }
@@ -70,9 +70,14 @@ ServerProcess::~ServerProcess() {
   std::remove(port_file_.c_str());
 }
 
-void ServerProcess::Signal(int number) const { EXPECT_EQ(kill(pid_, number), 0); }
+void ServerProcess::Signal(int number) const {
+  // To signal process -1 is to signal every process there is.
+  ASSERT_GT(pid_, 0) << "the server could not be started";
+  EXPECT_EQ(kill(pid_, number), 0);
+}
 
 int ServerProcess::Wait() {
+  if (pid_ <= 0) return -1;
   int status = 0;
   EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
   reaped_ = true;
