@@ -132,10 +132,22 @@ double TilesSeconds(const DeviceRates& rates, const Load& load) {
          3 * WriteRun(rates, load) + 12 * rates.launch_seconds;
 }
 
+// Four limbs of 8 bytes for each value, written, read and multiplied.
+double SpmmSeconds(const DeviceRates& rates, const Load& load) {
+  if (load.rule.values != ValueSlots::kExactSum) return 1.05 * RadixSeconds(rates, load);
+  const double values = load.entries * load.rule.width;
+  const double limb =
+      (2 * 8 * values + 16 * load.entries + load.held * load.rule.width * (2 * 8 + 2 * 16)) /
+      (kScalarShare * rates.copy_bytes);
+  return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
+         4 * (limb + 4 * rates.launch_seconds);
+}
+
 double PlanSeconds(const DeviceRates& rates, std::string_view plan, const Load& load) {
   if (plan == "dense_accumulate") return DenseSeconds(rates, load);
   if (plan == "tile_merge") return TilesSeconds(rates, load);
   if (plan == "row_reduce") return RowsSeconds(rates, load);
+  if (plan == "cusparse_spmm") return SpmmSeconds(rates, load);
   if (plan == "radix_segments") return RadixSeconds(rates, load);
   return ThrustSeconds(rates, load);
 }

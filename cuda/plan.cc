@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "cuda/kernels/cusparse_spmm.h"
 #include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/merge_runs.h"
 #include "cuda/kernels/radix_segments.h"
 #include "cuda/kernels/row_reduce.h"
+#include "cuda/kernels/spmm.h"
 #include "cuda/kernels/thrust_sort_reduce.h"
 #include "cuda/kernels/tile_merge.h"
 
@@ -83,7 +85,13 @@ Run ReduceSorted(Queue& queue, const BatchView& batch, const SlotRule& rule) {
                                     : ReduceByRadix(queue, batch, rule);
 }
 
+Run ReduceSums(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+  return rule.values == ValueSlots::kExactSum ? ReduceBySpmm(queue, batch, rule)
+                                              : ReduceByRadix(queue, batch, rule);
+}
+
 constexpr DevicePlanRow kPlans[] = {
+    {"cusparse_spmm", &ReduceSums},  // first: left out where the library is missing
     {"dense_accumulate", nullptr},      {"tile_merge", &ReduceSorted},
     {"row_reduce", &ReduceRows},        {"thrust_sort_reduce", &ReduceByThrust},
     {"radix_segments", &ReduceByRadix},
@@ -91,11 +99,13 @@ constexpr DevicePlanRow kPlans[] = {
 
 }  // namespace
 
-std::span<const DevicePlanRow> DevicePlans() { return kPlans; }
+std::span<const DevicePlanRow> DevicePlans() {
+  return std::span<const DevicePlanRow>(kPlans).subspan(HaveSpmm() ? 0 : 1);
+}
 
 std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
                                            uint64_t num_rows) {
-  for (const DevicePlanRow& row : kPlans) {
+  for (const DevicePlanRow& row : DevicePlans()) {
     if (row.name != name) continue;
     if (row.reduce == nullptr) return std::make_unique<DensePlan>(rule, num_rows);
     return std::make_unique<SortedPlan>(rule, row.reduce);

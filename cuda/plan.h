@@ -39,7 +39,7 @@ struct DevicePlanRow {
   BatchReducer reduce;  // null: keeps a state of its own
 };
 
-// The plans, one for any workload last.
+// The plans that this machine has the libraries for, one for any workload last.
 std::span<const DevicePlanRow> DevicePlans();
 
 std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,

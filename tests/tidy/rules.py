@@ -76,6 +76,8 @@ DEPENDENCIES = [
     (r"sparse/.*", ["std", "absl", "sparse", "sparse/"]),
     (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tbb", "posix"]),
     # Kernels see only sparse/ headers marked host+device (HOST_DEVICE_ONLY below).
+    # cuSPARSE is loaded at run time.
+    (r"cuda/cusparse\.cc", [*_STD, "cuda", "cuda_runtime", "cub", "posix"]),
     (r"cuda/kernels/.*", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*\.(cu|cuh)", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime"]),
