@@ -17,12 +17,15 @@ constexpr uint64_t kNanosPerMs = 1'000'000;
 // A longest wait that a signed 64-bit number of milliseconds holds many times over: one year.
 constexpr int64_t kRetrySecondsMax = 365 * 86400;
 
+using Metadata = google::protobuf::Map<std::string, std::string>;
+
 absl::Status MakeStatus(int code, std::string_view message, std::string_view reason,
-                        uint64_t retry_after_ms) {
+                        const Metadata& metadata, uint64_t retry_after_ms) {
   const auto absl_code = static_cast<absl::StatusCode>(code);
   const absl::string_view text(message.data(), message.size());
   absl::Status status =
       reason.empty() ? absl::Status(absl_code, text) : MakeError(absl_code, reason, message);
+  for (const auto& [key, value] : metadata) status = WithMetadata(std::move(status), key, value);
   return retry_after_ms == 0 ? status : WithRetryAfter(std::move(status), retry_after_ms);
 }
 
@@ -51,6 +54,7 @@ std::string ErrorDetails(const absl::Status& status) {
     google::rpc::ErrorInfo info;
     info.set_reason(reason);
     info.set_domain(std::string(kErrorDomain));
+    for (const auto& [key, value] : ErrorMetadata(status)) (*info.mutable_metadata())[key] = value;
     details.add_details()->PackFrom(info);
   }
   if (const uint64_t ms = RetryAfterMs(status); ms > 0) {
@@ -64,17 +68,21 @@ std::string ErrorDetails(const absl::Status& status) {
 
 absl::Status FromRpcError(int code, std::string_view message, std::string_view details) {
   std::string reason;
+  Metadata metadata;
   uint64_t retry_after_ms = 0;
   google::rpc::Status parsed;
   if (parsed.ParseFromArray(details.data(), static_cast<int>(details.size()))) {
     for (const google::protobuf::Any& detail : parsed.details()) {
       google::rpc::ErrorInfo info;
       google::rpc::RetryInfo retry;
-      if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) reason = info.reason();
+      if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) {
+        reason = info.reason();
+        metadata = info.metadata();
+      }
       if (detail.UnpackTo(&retry)) retry_after_ms = ToMs(retry.retry_delay());
     }
   }
-  return MakeStatus(code, message, reason, retry_after_ms);
+  return MakeStatus(code, message, reason, metadata, retry_after_ms);
 }
 
 v1::Error ToProto(const absl::Status& status) {
@@ -82,12 +90,14 @@ v1::Error ToProto(const absl::Status& status) {
   error.set_code(static_cast<int>(status.code()));
   error.set_message(ClipErrorMessage({status.message().data(), status.message().size()}));
   error.set_reason(ErrorReason(status));
+  for (const auto& [key, value] : ErrorMetadata(status)) (*error.mutable_metadata())[key] = value;
   error.set_retry_after_ms(RetryAfterMs(status));
   return error;
 }
 
 absl::Status FromProto(const v1::Error& error) {
-  return MakeStatus(error.code(), error.message(), error.reason(), error.retry_after_ms());
+  return MakeStatus(error.code(), error.message(), error.reason(), error.metadata(),
+                    error.retry_after_ms());
 }
 
 }  // namespace sparseagg

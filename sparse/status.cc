@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr char kReasonUrl[] = "sparseagg/reason";
 constexpr char kRetryUrl[] = "sparseagg/retry_after_ms";
+constexpr char kMetadataUrl[] = "sparseagg/metadata/";  // and the key
 
 }  // namespace
 
@@ -24,6 +26,21 @@ absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::stri
 std::string ErrorReason(const absl::Status& status) {
   const auto payload = status.GetPayload(kReasonUrl);
   return payload.has_value() ? std::string(*payload) : std::string();
+}
+
+absl::Status WithMetadata(absl::Status status, std::string_view key, std::string_view value) {
+  status.SetPayload(absl::StrCat(kMetadataUrl, std::string(key)), absl::Cord(std::string(value)));
+  return status;
+}
+
+std::map<std::string, std::string> ErrorMetadata(const absl::Status& status) {
+  std::map<std::string, std::string> metadata;
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {
+    if (!absl::StartsWith(url, kMetadataUrl)) return;
+    url.remove_prefix(sizeof(kMetadataUrl) - 1);
+    metadata[std::string(url)] = std::string(value);
+  });
+  return metadata;
 }
 
 absl::Status WithRetryAfter(absl::Status status, uint64_t ms) {

@@ -4,6 +4,7 @@
 #ifndef SPARSEAGG_SPARSE_STATUS_H_
 #define SPARSEAGG_SPARSE_STATUS_H_
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@ absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::stri
 
 // The reason of `status`; empty when it has none.
 std::string ErrorReason(const absl::Status& status);
+
+// Adds a fact by name, for programs: ErrorInfo.metadata on the wire.
+absl::Status WithMetadata(absl::Status status, std::string_view key, std::string_view value);
+std::map<std::string, std::string> ErrorMetadata(const absl::Status& status);
 
 // Marks that waiting helps: the caller may try again after `ms` milliseconds.
 absl::Status WithRetryAfter(absl::Status status, uint64_t ms);
