@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/births.h"
 #include "client/call.h"
 #include "client/credentials.h"
 #include "client/encoded_update.h"
@@ -23,6 +24,7 @@
 #include "client/result_reader.h"
 #include "client/retry.h"
 #include "client/selections.h"
+#include "client/to_proto.h"
 #include "client/upload.h"
 #include "proto/convert.h"
 #include "sparse/status.h"
@@ -80,6 +82,7 @@ struct Client::Impl {
   std::unique_ptr<Stub> stub;
   std::mutex mutex;
   std::optional<bool> unpacks;
+  Births births;
 
   // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
   // repeated.
@@ -101,6 +104,24 @@ struct Client::Impl {
     }
   }
 
+  absl::StatusOr<ServerInfo> Info() {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        const v1::ServerInfo info,
+        Unary<v1::ServerInfo>(options.call_timeout_ms, [&](auto* context, auto* response) {
+          return stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
+        }));
+    return FromProto(info);
+  }
+
+  // `error`, or a better one where the server's epoch explains why the round is not there.
+  absl::Status Explain(const absl::Status& error, const std::string& round) {
+    if (ErrorReason(error) != "ROUND_NOT_FOUND") return error;
+    const std::optional<Birth> birth = births.Find(RoundName(round));
+    if (!birth.has_value()) return error;
+    const absl::StatusOr<ServerInfo> now = Info();
+    return now.ok() ? WhyNotFound(error, *birth, now->epoch) : error;
+  }
+
   // A unary call that answers with the round.
   template <class Request>
   absl::StatusOr<RoundInfo> RoundCall(const Request& request,
@@ -111,7 +132,9 @@ struct Client::Impl {
         Unary<v1::Round>(options.call_timeout_ms, [&](auto* context, auto* response) {
           return (stub.get()->*method)(context, request, response);
         }));
-    return FromProto(round);
+    absl::StatusOr<RoundInfo> info = FromProto(round);
+    if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
+    return info;
   }
 
   template <class Request>
@@ -121,7 +144,9 @@ struct Client::Impl {
                                                                         v1::Round*)) {
     Request request;
     request.set_name(RoundName(round));
-    return RoundCall(request, method);
+    absl::StatusOr<RoundInfo> info = RoundCall(request, method);
+    if (!info.ok()) return Explain(info.status(), round);
+    return info;
   }
 
   // Whether the server knows coo.packed; asked once. A server that does not tell is taken for an
@@ -167,6 +192,8 @@ absl::StatusOr<RoundInfo> Client::CreateRound(const NewRound& round) {
   for (const TensorSpec& tensor : round.tensors) {
     *request.mutable_spec()->add_tensors() = ToProto(tensor);
   }
+  *request.mutable_spec()->mutable_policy() = ToProto(round.policy);
+  request.mutable_spec()->set_keep_updates_until_deleted(round.keep_updates);
   return impl_->RoundCall(request, &Stub::CreateRound);
 }
 
@@ -251,7 +278,7 @@ absl::Status Client::Watch(const std::string& round,
   for (;;) {
     const absl::StatusOr<bool> ended = impl_->WatchOnce(round, retry, on_change);
     if (ended.ok()) return absl::OkStatus();
-    if (!retry.Again(ended.status())) return ended.status();
+    if (!retry.Again(ended.status())) return impl_->Explain(ended.status(), round);
   }
 }
 
@@ -273,13 +300,12 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
     }
     request.mutable_timeout()->set_seconds(static_cast<int64_t>(wait_ms / 1000));
     request.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000 * 1'000'000));
-    SPARSEAGG_ASSIGN_OR_RETURN(const v1::Round answer,
-                               impl_->Unary<v1::Round>(wait_ms + impl_->options.call_timeout_ms,
-                                                       [&](auto* context, auto* response) {
-                                                         return impl_->stub->WaitRound(
-                                                             context, request, response);
-                                                       }));
-    SPARSEAGG_ASSIGN_OR_RETURN(RoundInfo info, FromProto(answer));
+    const auto answer = impl_->Unary<v1::Round>(
+        wait_ms + impl_->options.call_timeout_ms, [&](auto* context, auto* response) {
+          return impl_->stub->WaitRound(context, request, response);
+        });
+    if (!answer.ok()) return impl_->Explain(answer.status(), round);
+    SPARSEAGG_ASSIGN_OR_RETURN(RoundInfo info, FromProto(*answer));
     if (info.state == RoundState::kAborted) {
       return MakeError(absl::StatusCode::kAborted, "ROUND_ABORTED",
                        absl::StrCat(info.name, " was aborted: ",
@@ -339,7 +365,9 @@ absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& u
   absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= impl_->options.unary_bytes_max
                                         ? impl_->SubmitWhole(std::move(encoded), progress)
                                         : impl_->SubmitInChunks(encoded, progress);
-  if (receipt.ok()) receipt->encodings = std::move(encodings);
+  if (!receipt.ok()) return impl_->Explain(receipt.status(), round);
+  receipt->encodings = std::move(encodings);
+  impl_->births.Note(receipt->round, {receipt->durability, receipt->epoch});
   return receipt;
 }
 
@@ -380,7 +408,8 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   RetryLoop retry(impl_->options);
   for (;;) {
     absl::StatusOr<Result> result = impl_->PullOnce(request, options.progress);
-    if (result.ok() || !retry.Again(result.status())) return result;
+    if (result.ok()) return result;
+    if (!retry.Again(result.status())) return impl_->Explain(result.status(), round);
   }
 }
 
@@ -404,14 +433,17 @@ absl::StatusOr<Result> Client::Reduce(const std::vector<TensorSpec>& tensors,
                     {}});
 }
 
-absl::StatusOr<ServerInfo> Client::Info() {
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      const v1::ServerInfo info,
-      impl_->Unary<v1::ServerInfo>(
-          impl_->options.call_timeout_ms, [&](auto* context, auto* response) {
-            return impl_->stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
-          }));
-  return FromProto(info);
+absl::StatusOr<Verification> Client::Verify(const std::string& round) {
+  v1::VerifyRoundRequest request;
+  request.set_name(RoundName(round));
+  const auto verified = impl_->Unary<v1::VerifyRoundResponse>(
+      impl_->options.transfer_timeout_ms, [&](auto* context, auto* response) {
+        return impl_->stub->VerifyRound(context, request, response);
+      });
+  if (!verified.ok()) return impl_->Explain(verified.status(), round);
+  return FromProto(*verified);
 }
+
+absl::StatusOr<ServerInfo> Client::Info() { return impl_->Info(); }
 
 }  // namespace sparseagg::client

@@ -9,7 +9,8 @@
 //
 // Errors are absl::Status: ErrorReason() (sparse/status.h) gives the stable reason that docs/api.md
 // lists, RetryAfterMs() a hint of the server. The library itself adds CANNOT_CONNECT and
-// CONNECTION_LOST (UNAVAILABLE) and NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED). Calls that failed for
+// CONNECTION_LOST (UNAVAILABLE), NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED) and ROUND_LOST (NOT_FOUND: a
+// round that this client used went with the server's memory, or its data). Calls that failed for
 // lack of a connection, or with a hint to try again, are repeated by RetryPolicy. Every call is
 // safe to repeat: creation by request_id, submission by update_id.
 #ifndef SPARSEAGG_CLIENT_CLIENT_H_
@@ -40,7 +41,8 @@ struct RetryPolicy {
 
 // Files in PEM.
 struct TlsOptions {
-  std::string authority_file;  // who signs the server's certificate; empty: the system's authorities
+  std::string
+      authority_file;  // who signs the server's certificate; empty: the system's authorities
   std::string certificate_file;  // of the client, where the server asks for one
   std::string key_file;
 };
@@ -132,6 +134,10 @@ class Client {
   absl::StatusOr<Result> Reduce(const ReduceRequest& request);
   absl::StatusOr<Result> Reduce(const std::vector<TensorSpec>& tensors,
                                 std::span<const Update> updates);
+
+  // Computes a published round again from the updates that it kept and compares every bit.
+  // DATA_LOSS (RESULT_MISMATCH); FAILED_PRECONDITION (UPDATES_NOT_KEPT).
+  absl::StatusOr<Verification> Verify(const std::string& round);
 
   absl::StatusOr<ServerInfo> Info();
 

@@ -36,9 +36,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
     const std::string& target, const ClientOptions& options) {
   if (!options.tls.has_value()) {
     if (options.token && !IsThisMachine(target)) {
-      return MakeError(absl::StatusCode::kInvalidArgument, "TOKEN_NEEDS_TLS",
-                       absl::StrCat("whoever sees the traffic to ", target,
-                                    " would have the token; use TLS"));
+      return MakeError(
+          absl::StatusCode::kInvalidArgument, "TOKEN_NEEDS_TLS",
+          absl::StrCat("whoever sees the traffic to ", target, " would have the token; use TLS"));
     }
     return grpc::InsecureChannelCredentials();
   }

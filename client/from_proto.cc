@@ -21,6 +21,28 @@ Time ToTime(const google::protobuf::Timestamp& stamp) {
                                                          std::chrono::nanoseconds(stamp.nanos())));
 }
 
+static_assert(static_cast<int>(SealReason::kRequested) == v1::SEAL_REASON_REQUESTED);
+static_assert(static_cast<int>(SealReason::kGoal) == v1::SEAL_REASON_GOAL);
+static_assert(static_cast<int>(SealReason::kDeadline) == v1::SEAL_REASON_DEADLINE);
+
+std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::seconds(duration.seconds()) + std::chrono::nanoseconds(duration.nanos()));
+}
+
+RoundPolicy ToPolicy(const v1::RoundPolicy& proto) {
+  RoundPolicy policy;
+  policy.goal_contributors = proto.goal_contributors();
+  policy.grace = ToMilliseconds(proto.grace());
+  policy.min_contributors = proto.min_contributors();
+  policy.max_contributors = proto.max_contributors();
+  if (proto.has_open_for()) policy.open_for = ToMilliseconds(proto.open_for());
+  if (proto.has_open_until()) policy.open_until = ToTime(proto.open_until());
+  return policy;
+}
+
+StoreEpoch ToEpoch(const v1::StoreEpoch& proto) { return {proto.store_id(), proto.epoch()}; }
+
 TensorStatus ToTensorStatus(const v1::TensorStatus& proto) {
   TensorStatus status;
   status.name = proto.name();
@@ -57,6 +79,8 @@ Manifest FromProto(const v1::Manifest& proto) {
   manifest.result_digest = proto.result_digest();
   manifest.infinite_values = proto.infinite_values();
   if (proto.has_publish_time()) manifest.publish_time = ToTime(proto.publish_time());
+  manifest.seal_reason = static_cast<SealReason>(proto.seal_reason());
+  manifest.late = {proto.late().begin(), proto.late().end()};
   return manifest;
 }
 
@@ -85,6 +109,13 @@ absl::StatusOr<RoundInfo> FromProto(const v1::Round& proto) {
   if (proto.has_manifest()) round.manifest = FromProto(proto.manifest());
   round.failure = proto.failure();
   round.revision = proto.revision();
+  round.policy = ToPolicy(proto.spec().policy());
+  round.keep_updates = proto.spec().keep_updates_until_deleted();
+  round.seal_reason = static_cast<SealReason>(proto.seal_reason());
+  if (proto.has_close_time()) round.close_time = ToTime(proto.close_time());
+  if (proto.has_time_left()) round.time_left = ToMilliseconds(proto.time_left());
+  round.goal_reached = proto.goal_reached();
+  round.epoch = ToEpoch(proto.epoch());
   return round;
 }
 
@@ -97,7 +128,16 @@ Receipt FromProto(const v1::Receipt& proto) {
   receipt.sequence = proto.sequence();
   receipt.digest = proto.digest();
   receipt.durability = static_cast<Durability>(proto.durability());
+  receipt.epoch = ToEpoch(proto.epoch());
   return receipt;
+}
+
+Verification FromProto(const v1::VerifyRoundResponse& proto) {
+  return {.contributors = proto.contributors(),
+          .bytes_read = proto.bytes_read(),
+          .updates_digest = proto.updates_digest(),
+          .result_digest = proto.result_digest(),
+          .backend = proto.backend()};
 }
 
 ServerInfo FromProto(const v1::ServerInfo& proto) {
@@ -122,6 +162,7 @@ ServerInfo FromProto(const v1::ServerInfo& proto) {
   for (const int durability : proto.durabilities()) {
     info.durabilities.push_back(static_cast<Durability>(durability));
   }
+  info.epoch = ToEpoch(proto.epoch());
   return info;
 }
 

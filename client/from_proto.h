@@ -10,6 +10,7 @@
 namespace sparseagg::client {
 
 absl::StatusOr<RoundInfo> FromProto(const v1::Round& round);
+Verification FromProto(const v1::VerifyRoundResponse& proto);
 Receipt FromProto(const v1::Receipt& receipt);
 Manifest FromProto(const v1::Manifest& manifest);
 ServerInfo FromProto(const v1::ServerInfo& info);

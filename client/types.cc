@@ -22,6 +22,20 @@ bool IsFinal(RoundState state) {
   return state != RoundState::kOpen && state != RoundState::kSealed;
 }
 
+std::string_view SealReasonName(SealReason reason) {
+  switch (reason) {
+    case SealReason::kNone:
+      return "";
+    case SealReason::kRequested:
+      return "REQUESTED";
+    case SealReason::kGoal:
+      return "GOAL";
+    case SealReason::kDeadline:
+      return "DEADLINE";
+  }
+  return "UNKNOWN";
+}
+
 std::string_view DurabilityName(Durability durability) {
   switch (durability) {
     case Durability::kServerDefault:

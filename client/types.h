@@ -30,6 +30,29 @@ enum class Durability : uint8_t {
 };
 std::string_view DurabilityName(Durability durability);  // "memory"
 
+enum class SealReason : uint8_t { kNone = 0, kRequested, kGoal, kDeadline };
+std::string_view SealReasonName(SealReason reason);  // "GOAL"; "" for kNone
+
+// A life of a server on its data: what was kept in memory ends with it.
+struct StoreEpoch {
+  std::string store_id;  // of the data directory; of the process, where there is none
+  uint64_t epoch = 0;    // raised at every start, from 1; 0: the server does not tell
+
+  bool operator==(const StoreEpoch&) const = default;
+};
+
+// When a round ends by itself, and how many contributors it takes. 0 or nothing: no such limit.
+// docs/api.md tells it in full.
+struct RoundPolicy {
+  uint64_t goal_contributors = 0;      // sealed when so many are accepted, after the grace
+  std::chrono::milliseconds grace{0};  // further updates count so long after the goal
+  uint64_t min_contributors = 0;       // fewer give no result: the deadline aborts the round
+  uint64_t max_contributors = 0;       // further ones are refused
+  // At most one of them: the deadline.
+  std::optional<std::chrono::milliseconds> open_for;  // after the creation
+  std::optional<Time> open_until;
+};
+
 // What a published result was computed from.
 struct Manifest {
   uint64_t contributors = 0;
@@ -40,6 +63,8 @@ struct Manifest {
   std::string result_digest;                 // SHA-256, 32 bytes
   uint64_t infinite_values = 0;              // results beyond the range of the value type
   std::optional<Time> publish_time;
+  SealReason seal_reason = SealReason::kNone;
+  std::map<std::string, uint64_t> late;  // of `rejected`, by what had closed the round
 };
 
 // How one tensor of a round is being reduced.
@@ -69,6 +94,23 @@ struct RoundInfo {
   std::optional<Manifest> manifest;  // from kPublished on
   std::string failure;               // why a kAborted round failed; "" when it was asked for
   uint64_t revision = 0;
+  RoundPolicy policy;
+  bool keep_updates = false;
+  SealReason seal_reason = SealReason::kNone;
+  // While kOpen: when the policy closes it at the latest, if it does.
+  std::optional<Time> close_time;
+  std::optional<std::chrono::milliseconds> time_left;
+  bool goal_reached = false;
+  StoreEpoch epoch;
+};
+
+// A published round that was computed again from its updates and has the same bits.
+struct Verification {
+  uint64_t contributors = 0;
+  uint64_t bytes_read = 0;
+  std::string updates_digest;
+  std::string result_digest;
+  std::string backend;
 };
 
 struct NewRound {
@@ -76,6 +118,9 @@ struct NewRound {
   std::vector<TensorSpec> tensors;
   Durability durability = Durability::kServerDefault;
   std::string request_id;  // the same id and content give the same round; "": a random one
+  RoundPolicy policy;
+  // Raw updates stay until the round is deleted, so that Verify() can compute the result again.
+  bool keep_updates = false;
 };
 
 // One contributor's update: every tensor of the round once, nnz 0 for one that it did not touch.
@@ -113,6 +158,7 @@ struct Receipt {
   std::string digest;      // SHA-256, 32 bytes
   Durability durability = Durability::kMemory;
   std::vector<TensorEncoding> encodings;  // what this call sent
+  StoreEpoch epoch;  // an update in memory is lost when the server's is another one
 };
 
 // An aggregate. A sparse tensor has ascending indices (in the order of the selection, where one was
@@ -148,6 +194,7 @@ struct ServerInfo {
   std::vector<LimitInfo> limits;
   Durability default_durability = Durability::kServerDefault;
   std::vector<Durability> durabilities;
+  StoreEpoch epoch;
 };
 
 }  // namespace sparseagg::client

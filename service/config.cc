@@ -176,8 +176,7 @@ std::vector<Setting> SecuritySettings() {
   };
 }
 
-std::vector<Setting> MakeSettings() {
-  constexpr uint64_t kMiB = uint64_t{1} << 20;
+std::vector<Setting> ServerSettings() {
   return {
       TextSetting("listen", "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
                   SPARSEAGG_FIELD(std::string, listen), false),
@@ -214,10 +213,24 @@ std::vector<Setting> MakeSettings() {
                   "Directory for rounds of durability \"durable\", which is then the default; "
                   "empty: rounds live in memory only",
                   SPARSEAGG_FIELD(std::string, data_dir), true),
+  };
+}
+
+std::vector<Setting> LimitSettings() {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  return {
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
                    "somebody deletes it",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.result_retention_ms)),
+      LimitSetting("round-open-ms-max", "ms",
+                   "How long a round may be open: the deadline of rounds that have none, and the "
+                   "longest that others may have; 0: no limit",
+                   {0, uint64_t{1} << 38}, SPARSEAGG_FIELD(uint64_t, limits.round_open_ms_max)),
+      LimitSetting("retry-horizon-ms", "ms",
+                   "How long the name of a deleted round is remembered: late retries are told so, "
+                   "and no new round gets it; 0: not at all",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.retry_horizon_ms)),
       LimitSetting("store-free-bytes-min", "bytes",
                    "Room that the disk of the data directory keeps for sealing and publishing; "
                    "with less, durable rounds and updates are refused",
@@ -259,6 +272,12 @@ std::vector<Setting> MakeSettings() {
 }
 
 #undef SPARSEAGG_FIELD
+
+std::vector<Setting> MakeSettings() {
+  std::vector<Setting> settings = ServerSettings();
+  for (const Setting& limit : LimitSettings()) settings.push_back(limit);
+  return settings;
+}
 
 // Applies `value` to the setting called `key`; `where` says where it was found.
 absl::Status Apply(std::string_view key, std::string_view value, const std::string& where,

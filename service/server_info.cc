@@ -96,6 +96,7 @@ v1::ServerInfo MakeServerInfo(const BackendChoice& choice, const ServerConfig& c
     limit.set_unit(std::string(setting.unit));
     limit.set_help(std::string(setting.help));
   }
+  *info.mutable_epoch() = ToProto(store.Epoch());
   info.set_default_durability(ToProto(default_durability));
   for (const Durability durability : {Durability::kMemory, Durability::kDurable}) {
     if (store.Supports(durability)) info.add_durabilities(ToProto(durability));

@@ -43,7 +43,7 @@ int Check(const std::string& directory, std::span<const BackendFactory> factorie
   if (!std::filesystem::exists(directory + "/store.db")) {
     return Complain(absl::StrCat(directory, " is no data directory: it has no store.db"));
   }
-  const auto store = OpenDurableStore({.directory = directory});
+  const auto store = OpenDurableStore({.directory = directory, .new_epoch = false});
   if (!store.ok()) return Complain(std::string(store.status().message()));
   std::vector<std::unique_ptr<Backend>> backends;
   for (const BackendFactory& factory : factories) {
@@ -56,6 +56,11 @@ int Check(const std::string& directory, std::span<const BackendFactory> factorie
     Print(check);
     if (!check.problem.empty()) ++damaged;
   }
+  for (const Tombstone& tombstone : (*store)->Tombstones()) {
+    if (!tombstone.damaged) continue;
+    std::cout << tombstone.round << "  deleted  DAMAGED: its row fails its checksum\n";
+    ++damaged;
+  }
   std::cout << checks.size() << " rounds, " << damaged << " damaged\n";
   return damaged == 0 ? kSound : kNotSound;
 }
@@ -66,9 +71,9 @@ void AddStoreCommand(CLI::App& app, std::span<const BackendFactory> backends, in
   CLI::App* store =
       app.add_subcommand("store", "Look at a data directory while no server runs on it");
   store->require_subcommand(1);
-  CLI::App* check = store->add_subcommand(
-      "check",
-      "Verify every checksum and digest, and fold every unpublished round on all back ends");
+  CLI::App* check = store->add_subcommand("check",
+                                          "Verify every checksum and digest, and fold every round "
+                                          "whose updates are there on all back ends");
   const auto directory = std::make_shared<std::string>();
   check->add_option("DIR", *directory, "What the server was given as --data-dir")->required();
   check->callback([directory, backends, &exit_code] { exit_code = Check(*directory, backends); });

@@ -46,6 +46,34 @@ std::string StateText(const client::RoundInfo& round) {
   return text;
 }
 
+json EpochToJson(const client::StoreEpoch& epoch) {
+  return {{"store_id", epoch.store_id}, {"epoch", epoch.epoch}};
+}
+
+double SecondsOf(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1e3; }
+
+json PolicyToJson(const client::RoundPolicy& policy) {
+  json object = {{"goal_contributors", policy.goal_contributors},
+                 {"grace_seconds", SecondsOf(policy.grace)},
+                 {"min_contributors", policy.min_contributors},
+                 {"max_contributors", policy.max_contributors}};
+  if (policy.open_for) object["open_for_seconds"] = SecondsOf(*policy.open_for);
+  SetTime(object, "open_until", policy.open_until);
+  return object;
+}
+
+// "at least 50, at most 120", as far as there are such limits.
+std::string LimitsText(const client::RoundPolicy& policy) {
+  std::vector<std::string> limits;
+  if (policy.min_contributors > 0) {
+    limits.push_back(absl::StrCat("at least ", policy.min_contributors));
+  }
+  if (policy.max_contributors > 0) {
+    limits.push_back(absl::StrCat("at most ", policy.max_contributors));
+  }
+  return absl::StrJoin(limits, ", ");
+}
+
 std::string DumpText(const json& value, int indent) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
@@ -59,7 +87,9 @@ json ToJson(const client::Manifest& manifest) {
                  {"duplicates", manifest.duplicates},
                  {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
                  {"result_digest", absl::BytesToHexString(manifest.result_digest)},
-                 {"infinite_values", manifest.infinite_values}};
+                 {"infinite_values", manifest.infinite_values},
+                 {"late", manifest.late},
+                 {"seal_reason", client::SealReasonName(manifest.seal_reason)}};
   SetTime(object, "publish_time", manifest.publish_time);
   return object;
 }
@@ -72,7 +102,16 @@ json ToJson(const client::RoundInfo& round) {
                  {"bytes_received", round.bytes_received},
                  {"revision", round.revision},
                  {"spec", json::array()},
-                 {"tensors", ToJson(round.tensor_status)}};
+                 {"tensors", ToJson(round.tensor_status)},
+                 {"policy", PolicyToJson(round.policy)},
+                 {"goal_reached", round.goal_reached},
+                 {"keep_updates_until_deleted", round.keep_updates},
+                 {"epoch", EpochToJson(round.epoch)}};
+  if (round.seal_reason != client::SealReason::kNone) {
+    object["seal_reason"] = client::SealReasonName(round.seal_reason);
+  }
+  if (round.time_left) object["time_left_seconds"] = SecondsOf(*round.time_left);
+  SetTime(object, "close_time", round.close_time);
   for (const TensorSpec& spec : round.tensors) object["spec"].push_back(SpecToJson(spec));
   SetTime(object, "create_time", round.create_time);
   SetTime(object, "seal_time", round.seal_time);
@@ -98,7 +137,16 @@ json ToJson(const client::Receipt& receipt) {
           {"sequence", receipt.sequence},
           {"digest", absl::BytesToHexString(receipt.digest)},
           {"durability", client::DurabilityName(receipt.durability)},
-          {"encodings", std::move(encodings)}};
+          {"encodings", std::move(encodings)},
+          {"epoch", EpochToJson(receipt.epoch)}};
+}
+
+json ToJson(const client::Verification& verified) {
+  return {{"contributors", verified.contributors},
+          {"bytes_read", verified.bytes_read},
+          {"updates_digest", absl::BytesToHexString(verified.updates_digest)},
+          {"result_digest", absl::BytesToHexString(verified.result_digest)},
+          {"backend", verified.backend}};
 }
 
 json ToJson(const client::ServerInfo& info) {
@@ -110,7 +158,8 @@ json ToJson(const client::ServerInfo& info) {
                  {"value_types", json::array()},
                  {"limits", json::array()},
                  {"default_durability", client::DurabilityName(info.default_durability)},
-                 {"durabilities", json::array()}};
+                 {"durabilities", json::array()},
+                 {"epoch", EpochToJson(info.epoch)}};
   for (const client::BackendStatus& backend : info.backends) {
     object["backends"].push_back({{"name", backend.name},
                                   {"description", backend.description},
@@ -163,9 +212,20 @@ std::string ToText(const client::RoundInfo& round) {
   AppendLine(out, "name", round.name);
   AppendLine(out, "state", StateText(round));
   AppendLine(out, "durability", std::string(client::DurabilityName(round.durability)));
-  AppendLine(out, "contributors", absl::StrCat(round.contributors));
+  const std::string limits = LimitsText(round.policy);
+  AppendLine(out, "contributors",
+             absl::StrCat(ProgressText(round), limits.empty() ? "" : " (" + limits + ")"));
   AppendLine(out, "received", FormatBytes(round.bytes_received));
   if (round.create_time.has_value()) AppendLine(out, "created", FormatTime(*round.create_time));
+  if (round.close_time.has_value()) {
+    AppendLine(
+        out, "closes",
+        absl::StrCat(FormatTime(*round.close_time), round.goal_reached ? ", goal reached" : "",
+                     round.time_left ? ", in " + FormatSeconds(SecondsOf(*round.time_left)) : ""));
+  }
+  if (round.seal_reason != client::SealReason::kNone) {
+    AppendLine(out, "sealed by", std::string(client::SealReasonName(round.seal_reason)));
+  }
   if (round.publish_time.has_value()) AppendLine(out, "published", FormatTime(*round.publish_time));
   for (const TensorSpec& spec : round.tensors) AppendLine(out, "tensor", FormatTensorSpec(spec));
   for (const client::TensorStatus& tensor : round.tensor_status) {
@@ -177,6 +237,9 @@ std::string ToText(const client::RoundInfo& round) {
   AppendLine(out, "result digest", absl::BytesToHexString(manifest.result_digest));
   for (const auto& [reason, count] : manifest.rejected) {
     AppendLine(out, "rejected", absl::StrCat(count, " ", reason));
+  }
+  for (const auto& [reason, count] : manifest.late) {
+    AppendLine(out, "late", absl::StrCat(count, " after ", reason));
   }
   if (manifest.infinite_values > 0) {
     AppendLine(out, "infinite", absl::StrCat(manifest.infinite_values, " values"));
@@ -210,6 +273,7 @@ std::string ToText(const client::ServerInfo& info) {
   AppendLine(out, "encodings", absl::StrJoin(info.encodings, " "));
   AppendLine(out, "values", absl::StrJoin(info.values_encodings, " "));
   AppendLine(out, "durability", std::string(client::DurabilityName(info.default_durability)));
+  AppendLine(out, "store", absl::StrCat(info.epoch.store_id, ", epoch ", info.epoch.epoch));
   for (const client::LimitInfo& limit : info.limits) {
     AppendLine(out, "limit", absl::StrCat(limit.name, " ", limit.value, " ", limit.unit));
   }
@@ -234,6 +298,12 @@ std::string ToText(const client::TensorView& tensor) {
                       std::string(ValueTypeName(tensor.entries.layout.value_type)), " ",
                       FormatShape(tensor.dense_shape), " sparse_dim=", tensor.sparse_dim,
                       " nnz=", tensor.entries.nnz);
+}
+
+std::string ProgressText(const client::RoundInfo& round) {
+  const uint64_t goal = round.policy.goal_contributors;
+  return goal == 0 ? absl::StrCat(round.contributors)
+                   : absl::StrCat(round.contributors, " of ", goal);
 }
 
 std::string FormatBytes(uint64_t bytes) {

@@ -15,6 +15,7 @@ nlohmann::json ToJson(const client::RoundInfo& round);
 nlohmann::json ToJson(const client::Receipt& receipt);
 nlohmann::json ToJson(const client::Manifest& manifest);
 nlohmann::json ToJson(const client::ServerInfo& info);
+nlohmann::json ToJson(const client::Verification& verified);
 nlohmann::json ToJson(const std::vector<client::TensorStatus>& tensors);
 // Name, type, shape and nnz of each; no entries.
 nlohmann::json ToJson(const std::vector<client::TensorView>& tensors);
@@ -23,6 +24,9 @@ nlohmann::json ToJson(const std::vector<client::TensorView>& tensors);
 std::string ToText(const client::RoundInfo& round);
 std::string ToText(const std::vector<client::RoundInfo>& rounds);  // a table
 std::string ToText(const client::ServerInfo& info);
+
+// How far a round is on the way to its goal: "37 of 100", or "37".
+std::string ProgressText(const client::RoundInfo& round);
 
 // Without an end: "emb: sweep on cpu (asked for), nnz 30 received, 17 in the result, reduced in
 // 1.5 ms (1.4 ms predicted)"; the times as far as they are known.

@@ -1,13 +1,15 @@
-// round create | list | show | seal | abort | delete | watch
+// round create | list | show | seal | abort | delete | watch | verify
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/output.h"
+#include "client/cli/policy_flags.h"
 #include "client/cli/tensor_files.h"
 #include "client/cli/tensor_spec.h"
 #include "sparse/status.h"
@@ -32,6 +34,8 @@ struct CreateFlags {
   std::string overflow;
   std::string durability;
   std::string request_id;
+  PolicyFlags policy;
+  bool keep_updates = false;
 };
 
 CLI::App& AddRoundCommand(CLI::App& parent, const char* name, const char* description,
@@ -75,6 +79,8 @@ absl::Status Create(const CreateFlags& flags) {
   round.id = flags.id;
   round.request_id = flags.request_id;
   SPARSEAGG_ASSIGN_OR_RETURN(round.tensors, SpecsOf(flags));
+  SPARSEAGG_ASSIGN_OR_RETURN(round.policy, PolicyOf(flags.policy));
+  round.keep_updates = flags.keep_updates;
   if (flags.durability == "memory") round.durability = client::Durability::kMemory;
   if (flags.durability == "durable") round.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
@@ -129,6 +135,20 @@ absl::Status Delete(const RoundFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status Verify(const RoundFlags& flags) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
+  SPARSEAGG_ASSIGN_OR_RETURN(const client::Verification verified, client->Verify(flags.round));
+  if (flags.common.json) {
+    PrintJson(ToJson(verified));
+  } else {
+    Print(absl::StrCat("verified: ", verified.contributors, " updates (",
+                       FormatBytes(verified.bytes_read), ") computed again by ", verified.backend,
+                       " give the same bits, digest ",
+                       absl::BytesToHexString(verified.result_digest), "\n"));
+  }
+  return absl::OkStatus();
+}
+
 // One line for every change; ends with the round.
 absl::Status Watch(const RoundFlags& flags) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
@@ -139,7 +159,7 @@ absl::Status Watch(const RoundFlags& flags) {
       PrintJsonLine(ToJson(round));
     } else {
       Print(absl::StrCat(round.name, " ", std::string(client::RoundStateName(round.state)),
-                         " contributors=", round.contributors,
+                         " contributors=", ProgressText(round),
                          " received=", FormatBytes(round.bytes_received), "\n"));
     }
     aborted = round.state == client::RoundState::kAborted;
@@ -167,6 +187,9 @@ void AddCreate(CLI::App& round, const CliContext& context) {
                      "Integer sums out of range, for --like: checked (an error) or modular (wrap)");
   command.add_option("--durability", flags->durability, "What a receipt survives")
       ->check(CLI::IsMember({"memory", "durable"}));
+  AddPolicyFlags(command, flags->policy);
+  command.add_flag("--keep-updates", flags->keep_updates,
+                   "Keep raw updates until the round is deleted, for `round verify`");
   command.add_option("--request-id", flags->request_id,
                      "The same id and content give the same round, however often it is sent");
   AddCommonFlags(command, flags->common);
@@ -196,10 +219,12 @@ void AddRoundCommands(CLI::App& app, const CliContext& context) {
       {"abort", "Give a round up and erase its data", &Abort},
       {"delete", "Erase a published or aborted round", &Delete},
       {"watch", "Print every change of a round until it ends", &Watch},
+      {"verify", "Compute a published round again from its updates and compare every bit", &Verify},
   };
   for (const Row& row : kRows) {
     auto flags = std::make_shared<RoundFlags>();
     CLI::App& command = AddRoundCommand(round, row.name, row.description, *flags);
+    if (row.body == &Show) command.alias("get");
     if (row.body == &Seal) {
       command.add_flag("--wait", flags->wait, "Wait until the result is published");
       command.add_option("--wait-timeout", flags->wait_s, "Seconds to wait (0: without an end)")

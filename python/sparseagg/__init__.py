@@ -29,6 +29,8 @@ from sparseagg.errors import (
     PermissionDeniedError,
     ResourceExhaustedError,
     RoundAbortedError,
+    RoundExpiredError,
+    RoundLostError,
     RoundNotOpenError,
     RoundNotPublishedError,
     SparseAggError,
@@ -43,7 +45,16 @@ from sparseagg.functions import (
     sparse_sum,
     sparse_weighted_mean,
 )
-from sparseagg.records import Manifest, Receipt, RoundInfo, RoundState, ServerInfo
+from sparseagg.records import (
+    Manifest,
+    Receipt,
+    RoundInfo,
+    RoundPolicy,
+    RoundState,
+    ServerInfo,
+    StoreEpoch,
+    Verification,
+)
 from sparseagg.result import Result
 from sparseagg.round import Round
 from sparseagg.security import Tls, TokenFile
@@ -69,19 +80,24 @@ __all__ = [
     "RetryPolicy",
     "Round",
     "RoundAbortedError",
+    "RoundExpiredError",
     "RoundInfo",
+    "RoundLostError",
     "RoundNotOpenError",
     "RoundNotPublishedError",
+    "RoundPolicy",
     "RoundState",
     "ServerInfo",
     "SparseAggError",
     "SparseTensor",
+    "StoreEpoch",
     "TensorSpec",
     "Tls",
     "TokenFile",
     "UnauthenticatedError",
     "UnavailableError",
     "Update",
+    "Verification",
     "__version__",
     "as_tensor",
     "flatten",

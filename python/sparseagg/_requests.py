@@ -5,14 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Union
+
+from google.protobuf import duration_pb2
 
 from sparseagg._encodings import EncodeOptions
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto, spec_to_proto
 from sparseagg.convert import as_tensor_of, flatten
-from sparseagg.errors import DeadlineExceededError, InvalidArgumentError, RoundAbortedError
-from sparseagg.records import RoundInfo, RoundState, ServerInfo
+from sparseagg.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    NotFoundError,
+    RoundAbortedError,
+    RoundLostError,
+)
+from sparseagg.records import RoundInfo, RoundState, ServerInfo, StoreEpoch
 from sparseagg.result import layout_number
 from sparseagg.tensors import TensorSpec
 
@@ -45,14 +54,65 @@ class Update:
     update_id: str | None = None
 
 
+Seconds = Union[float, timedelta]
+
+
+def _duration(field: str, time: Seconds) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    try:
+        duration.FromTimedelta(time if isinstance(time, timedelta) else timedelta(seconds=time))
+    except (OverflowError, ValueError, TypeError) as bad:
+        raise InvalidArgumentError(f"{field}: {time!r} is no number of seconds ({bad})") from None
+    return duration
+
+
+def _count(field: str, count: int | None) -> int:
+    if count is None:
+        return 0
+    if not 0 <= count < 2**64:
+        raise InvalidArgumentError(f"{field} is {count}; it counts contributors")
+    return count
+
+
+def round_policy(
+    goal: int | None,
+    min_contributors: int | None,
+    max_contributors: int | None,
+    deadline: Seconds | datetime | None,
+    grace: Seconds | None,
+) -> types_pb2.RoundPolicy:
+    """See `Client.create_round`; what contradicts itself is refused by the server."""
+    policy = types_pb2.RoundPolicy(
+        goal_contributors=_count("goal", goal),
+        min_contributors=_count("min_contributors", min_contributors),
+        max_contributors=_count("max_contributors", max_contributors),
+    )
+    if grace:
+        policy.grace.CopyFrom(_duration("grace", grace))
+    if isinstance(deadline, datetime):
+        if deadline.tzinfo is None:
+            raise InvalidArgumentError(f"deadline: {deadline} has no time zone")
+        policy.open_until.FromDatetime(deadline)
+    elif deadline is not None:
+        policy.open_for.CopyFrom(_duration("deadline", deadline))
+    return policy
+
+
 def create_round(
     tensors: Sequence[TensorSpec],
     round_id: str | None,
     durability: str | None,
     request_id: str | None,
+    policy: types_pb2.RoundPolicy,
+    keep_updates: bool,
 ) -> aggregation_pb2.CreateRoundRequest:
     """See `Client.create_round`."""
-    spec = types_pb2.RoundSpec(tensors=[spec_to_proto(tensor) for tensor in tensors])
+    spec = types_pb2.RoundSpec(
+        tensors=[spec_to_proto(tensor) for tensor in tensors],
+        keep_updates_until_deleted=keep_updates,
+    )
+    if policy.ByteSize():
+        spec.policy.CopyFrom(policy)
     if durability is not None:
         if durability not in ("memory", "durable"):
             raise InvalidArgumentError(f'no durability "{durability}", only "memory" and "durable"')
@@ -111,6 +171,35 @@ def is_published(info: RoundInfo, timeout: float | None, left: float | None) -> 
             + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
         )
     return False
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What a handle knows of where its round lives."""
+
+    durability: str
+    epoch: StoreEpoch
+
+
+def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFoundError:
+    """The error for a round that was there in `birth.epoch`: a better one, where the server's life explains it."""
+    then = birth.epoch
+    if now == then or not now.epoch or not then.epoch:
+        return error
+    if now.store_id != then.store_id and birth.durability == "memory":
+        why = "was kept in memory only, and the server that had it is another process now"
+    elif now.store_id != then.store_id:
+        why = f"was in store {then.store_id}; the server's data directory is {now.store_id} now"
+    elif now.epoch < then.epoch:
+        why = f"is gone: the server's data was set back, from epoch {then.epoch} to {now.epoch}"
+    elif birth.durability == "memory":
+        why = "was kept in memory only, and the server was started again since"
+    else:
+        return error
+    hint = "; create it again" + (
+        ', with durability "durable" to keep it' if birth.durability == "memory" else ""
+    )
+    return RoundLostError(f"{error.message}: it {why}{hint}", code=error.code, reason="ROUND_LOST")
 
 
 def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.WatchRoundRequest:

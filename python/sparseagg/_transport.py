@@ -41,6 +41,7 @@ METHODS = {
     "SubmitUpdate": ("unary_unary", types_pb2.Receipt),
     "StreamUpdates": ("stream_stream", aggregation_pb2.StreamUpdatesResponse),
     "GetAggregate": ("unary_stream", aggregation_pb2.GetAggregateResponse),
+    "VerifyRound": ("unary_unary", aggregation_pb2.VerifyRoundResponse),
     "Reduce": ("stream_stream", aggregation_pb2.ReduceResponse),
     "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
 }

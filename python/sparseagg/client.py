@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import grpc
@@ -93,6 +94,12 @@ class Client:
         *,
         durability: str | None = None,
         request_id: str | None = None,
+        goal: int | None = None,
+        min_contributors: int | None = None,
+        max_contributors: int | None = None,
+        deadline: float | timedelta | datetime | None = None,
+        grace: float | timedelta | None = None,
+        keep_updates: bool = False,
     ) -> Round:
         """Opens a round.
 
@@ -100,10 +107,22 @@ class Client:
         durability: "memory" or "durable"; the server's default when left out.
         request_id: at most 64 characters; a second call with the same id and content returns the first round, which
             makes opening safe over a restart of the caller. Made up when left out.
+        goal, grace: the round is sealed when `goal` updates are accepted, after `grace` more seconds (a number or a
+            timedelta) in which further ones count. Without a grace exactly `goal` are counted.
+        deadline: when the round is sealed at the latest: seconds (or a timedelta) after its creation, or a datetime with
+            a time zone. It counts on while the server is down.
+        min_contributors: with fewer at the deadline the round is aborted (INSUFFICIENT_CONTRIBUTORS) and erased; sealing
+            it before is refused.
+        max_contributors: further ones are refused (ROUND_FULL).
+        keep_updates: raw updates stay until the round is deleted instead of being erased at publication, so that
+            `Round.verify` can compute the result again. For durable rounds.
 
         Raises InvalidArgumentError (the message names tensor and limit), AlreadyExistsError (round_id is taken).
         """
-        request = _requests.create_round(tensors, round_id, durability, request_id)
+        policy = _requests.round_policy(goal, min_contributors, max_contributors, deadline, grace)
+        request = _requests.create_round(
+            tensors, round_id, durability, request_id, policy, keep_updates
+        )
         info = round_from_proto(self._transport.unary("CreateRound", request))
         return Round(self._transport, self._server, info.name, info)
 

@@ -24,6 +24,8 @@ __all__ = [
     "PermissionDeniedError",
     "ResourceExhaustedError",
     "RoundAbortedError",
+    "RoundExpiredError",
+    "RoundLostError",
     "RoundNotOpenError",
     "RoundNotPublishedError",
     "SparseAggError",
@@ -94,6 +96,14 @@ class NotFoundError(SparseAggError, LookupError):
     default_code = grpc.StatusCode.NOT_FOUND
 
 
+class RoundExpiredError(NotFoundError):
+    """The round was deleted a while ago. What it had accepted was counted: do not send it to another round."""
+
+
+class RoundLostError(NotFoundError):
+    """The round went with the server's memory, or with its data: `message` says how. It has to be made again."""
+
+
 class AlreadyExistsError(SparseAggError):
     """The name is taken."""
 
@@ -105,7 +115,7 @@ class AlreadyCountedError(AlreadyExistsError):
 
 
 class RoundNotOpenError(SparseAggError):
-    """The round is sealed, published or aborted, and takes no update."""
+    """The round is sealed, published, aborted or full, and takes no update; `metadata["closed_by"]` may say why."""
 
     default_code = grpc.StatusCode.FAILED_PRECONDITION
 
@@ -154,6 +164,8 @@ class DeadlineExceededError(SparseAggError, TimeoutError):
 
 _BY_REASON: dict[str, type[SparseAggError]] = {
     "CONTRIBUTOR_ALREADY_COUNTED": AlreadyCountedError,
+    "ROUND_EXPIRED": RoundExpiredError,
+    "ROUND_FULL": RoundNotOpenError,
     "ROUND_NOT_OPEN": RoundNotOpenError,
     "ROUND_NOT_PUBLISHED": RoundNotPublishedError,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sparseagg._proto import aggregation_pb2, types_pb2
@@ -39,6 +39,39 @@ class TensorEncoding:
 
 
 @dataclass(frozen=True)
+class StoreEpoch:
+    """A life of a server on its data: what was kept in memory ends with it.
+
+    store_id: of the data directory; of the process, where there is none.
+    epoch: raised at every start, from 1.
+    """
+
+    store_id: str = ""
+    epoch: int = 0
+
+
+_NO_EPOCH = StoreEpoch()  # of a server that does not tell
+
+
+@dataclass(frozen=True)
+class RoundPolicy:
+    """When a round ends by itself, and how many contributors it takes; see `Client.create_round`. 0 or None: no limit.
+
+    grace, open_for: seconds. open_until: a moment, in UTC.
+    """
+
+    goal: int = 0
+    min_contributors: int = 0
+    max_contributors: int = 0
+    grace: float = 0.0
+    open_for: float | None = None
+    open_until: datetime | None = None
+
+
+_NO_POLICY = RoundPolicy()
+
+
+@dataclass(frozen=True)
 class Receipt:
     """The acknowledgement: the update is counted exactly once.
 
@@ -47,6 +80,7 @@ class Receipt:
     digest: SHA-256 over the update, 32 bytes.
     durability: "memory" or "durable": what the acknowledgement survives.
     encodings: what each tensor travelled as, by name.
+    epoch: in which it was given; an update in memory is lost when the server's is another one.
     """
 
     round: str
@@ -57,6 +91,7 @@ class Receipt:
     digest: bytes
     durability: str
     encodings: Mapping[str, TensorEncoding] = field(default_factory=dict, compare=False)
+    epoch: StoreEpoch = _NO_EPOCH
 
 
 @dataclass(frozen=True)
@@ -71,6 +106,10 @@ class Manifest:
     result_digest: bytes
     infinite_values: int
     publish_time: datetime | None
+    seal_reason: str = ""  # "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction
+    late: dict[str, int] = field(
+        default_factory=dict
+    )  # of `rejected`, by what had closed the round
 
 
 @dataclass(frozen=True)
@@ -95,7 +134,11 @@ class TensorStatus:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """A round at one moment. Times are in UTC; None: not yet."""
+    """A round at one moment. Times are in UTC; None: not yet.
+
+    seal_reason: why no more updates are accepted: "REQUESTED", "GOAL" or "DEADLINE"; "" while they are.
+    close_time, time_left: when its policy closes an open round at the latest, and the seconds until then.
+    """
 
     name: str
     state: RoundState
@@ -110,6 +153,24 @@ class RoundInfo:
     manifest: Manifest | None
     failure: str
     revision: int
+    policy: RoundPolicy = _NO_POLICY
+    keep_updates: bool = False
+    seal_reason: str = ""
+    close_time: datetime | None = None
+    time_left: float | None = None
+    goal_reached: bool = False
+    epoch: StoreEpoch = _NO_EPOCH
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A published round was computed again from its updates and has the same bits."""
+
+    contributors: int
+    bytes_read: int
+    updates_digest: bytes
+    result_digest: bytes
+    backend: str
 
 
 @dataclass(frozen=True)
@@ -137,6 +198,7 @@ class ServerInfo:
     limits: dict[str, int]
     default_durability: str
     durabilities: tuple[str, ...]
+    epoch: StoreEpoch = _NO_EPOCH
 
 
 def value_type_name(number: int) -> str:
@@ -147,6 +209,11 @@ def value_type_name(number: int) -> str:
 def durability_name(number: int) -> str:
     """1 -> "memory"."""
     return _enum_name(types_pb2.Durability, number, "DURABILITY_").lower()
+
+
+def epoch_from_proto(message: Any) -> StoreEpoch:
+    """`sparseagg.v1.StoreEpoch` as a record."""
+    return StoreEpoch(message.store_id, message.epoch)
 
 
 def receipt_from_proto(message: Any, encodings: Mapping[str, TensorEncoding]) -> Receipt:
@@ -160,6 +227,7 @@ def receipt_from_proto(message: Any, encodings: Mapping[str, TensorEncoding]) ->
         digest=message.digest,
         durability=durability_name(message.durability),
         encodings=encodings,
+        epoch=epoch_from_proto(message.epoch),
     )
 
 
@@ -174,6 +242,8 @@ def manifest_from_proto(message: Any) -> Manifest:
         result_digest=message.result_digest,
         infinite_values=message.infinite_values,
         publish_time=_time(message, "publish_time"),
+        seal_reason=_seal_reason(message),
+        late=dict(message.late),
     )
 
 
@@ -221,6 +291,35 @@ def round_from_proto(message: Any) -> RoundInfo:
         manifest=manifest_from_proto(message.manifest) if message.HasField("manifest") else None,
         failure=message.failure,
         revision=message.revision,
+        policy=_policy_from_proto(message.spec.policy),
+        keep_updates=message.spec.keep_updates_until_deleted,
+        seal_reason=_seal_reason(message),
+        close_time=_time(message, "close_time"),
+        time_left=_seconds(message, "time_left"),
+        goal_reached=message.goal_reached,
+        epoch=epoch_from_proto(message.epoch),
+    )
+
+
+def _policy_from_proto(message: Any) -> RoundPolicy:
+    return RoundPolicy(
+        goal=message.goal_contributors,
+        min_contributors=message.min_contributors,
+        max_contributors=message.max_contributors,
+        grace=_seconds(message, "grace") or 0.0,
+        open_for=_seconds(message, "open_for"),
+        open_until=_time(message, "open_until"),
+    )
+
+
+def verification_from_proto(message: Any) -> Verification:
+    """`sparseagg.v1.VerifyRoundResponse` as a record."""
+    return Verification(
+        contributors=message.contributors,
+        bytes_read=message.bytes_read,
+        updates_digest=message.updates_digest,
+        result_digest=message.result_digest,
+        backend=message.backend,
     )
 
 
@@ -241,6 +340,7 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
         limits={limit.name: limit.value for limit in message.limits},
         default_durability=durability_name(message.default_durability),
         durabilities=tuple(durability_name(number) for number in message.durabilities),
+        epoch=epoch_from_proto(message.epoch),
     )
 
 
@@ -256,3 +356,16 @@ def _time(message: Any, field: str) -> datetime | None:
         return None
     stamp = getattr(message, field)
     return datetime.fromtimestamp(stamp.seconds + stamp.nanos / 1e9, tz=timezone.utc)
+
+
+def _seconds(message: Any, field_name: str) -> float | None:
+    if not message.HasField(field_name):
+        return None
+    duration = getattr(message, field_name)
+    return timedelta(seconds=duration.seconds, microseconds=duration.nanos / 1000).total_seconds()
+
+
+def _seal_reason(message: Any) -> str:
+    if not message.seal_reason:
+        return ""
+    return _enum_name(types_pb2.SealReason, message.seal_reason, "SEAL_REASON_")

@@ -10,12 +10,20 @@ from sparseagg import _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update
+from sparseagg._requests import Birth, Update, why_not_found
 from sparseagg._transport import Transport
 from sparseagg._uploads import Outcome, UpdateStream
 from sparseagg._wire import EncodedUpdate
-from sparseagg.errors import SparseAggError, UnavailableError
-from sparseagg.records import Receipt, RoundInfo, receipt_from_proto, round_from_proto
+from sparseagg.errors import NotFoundError, SparseAggError, UnavailableError
+from sparseagg.records import (
+    Receipt,
+    RoundInfo,
+    Verification,
+    epoch_from_proto,
+    receipt_from_proto,
+    round_from_proto,
+    verification_from_proto,
+)
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.tensors import TensorSpec
 
@@ -38,13 +46,17 @@ class Round:
         self._server = server  # asked when first needed
         self.name = name
         self._specs: dict[str, TensorSpec] | None = None
+        self._birth: Birth | None = None
         if info is not None:
             self._specs = {spec.name: spec for spec in info.tensors}
+            self._birth = Birth(info.durability, info.epoch)
 
     def info(self) -> RoundInfo:
         """The round as it is now."""
         request = aggregation_pb2.GetRoundRequest(name=self.name)
-        return round_from_proto(self._transport.unary("GetRound", request))
+        info = round_from_proto(self._call("GetRound", request))
+        self._birth = self._birth or Birth(info.durability, info.epoch)
+        return info
 
     @property
     def specs(self) -> Mapping[str, TensorSpec]:
@@ -95,10 +107,10 @@ class Round:
         options = EncodeOptions(encoding, values)
         update = self._encode(Update(tensors, contributor, weight, update_id), options)
         if update.message_bytes <= self._server().message_bytes_max:
-            answer = self._transport.unary(
-                "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
-            )
-            return receipt_from_proto(answer, update.encodings)
+            answer = self._call("SubmitUpdate", update.whole(), timeout=timeout, for_update=True)
+            receipt = receipt_from_proto(answer, update.encodings)
+            self._birth = self._birth or Birth(receipt.durability, receipt.epoch)
+            return receipt
         with Meter(progress, update.payload.size, "sending") as meter:
             outcome = self._submit_stream([update], timeout, meter)[0]
         if isinstance(outcome, SparseAggError):
@@ -135,7 +147,7 @@ class Round:
     def seal(self) -> RoundInfo:
         """Fixes the set of accepted updates and starts the rest of the computation. Returns at once; idempotent."""
         request = aggregation_pb2.SealRoundRequest(name=self.name)
-        return round_from_proto(self._transport.unary("SealRound", request))
+        return round_from_proto(self._call("SealRound", request))
 
     def wait(self, timeout: float | None = None) -> RoundInfo:
         """Waits until the round is published (or retired). Does not seal: someone has to.
@@ -146,7 +158,7 @@ class Round:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            answer = self._transport.unary(
+            answer = self._call(
                 "WaitRound",
                 _requests.wait_round(self.name, left),
                 timeout=_requests.WAIT_SLICE_SECONDS + self._transport.timeout,
@@ -221,11 +233,33 @@ class Round:
     def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
-        return round_from_proto(self._transport.unary("AbortRound", request))
+        return round_from_proto(self._call("AbortRound", request))
+
+    def verify(self) -> Verification:
+        """Computes the published round again from its updates and compares every bit.
+
+        Raises SparseAggError: reason RESULT_MISMATCH when they differ, UPDATES_NOT_KEPT for a round that was created
+        without `keep_updates` (its stored result has the digest of its manifest).
+        """
+        request = aggregation_pb2.VerifyRoundRequest(name=self.name)
+        return verification_from_proto(self._call("VerifyRound", request))
 
     def delete(self) -> None:
-        """Erases a published or aborted round, its result and its name."""
-        self._transport.unary("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
+        """Erases a published or aborted round and its result. Its name is not given again for a while (by default a
+        week), so that late retries cannot count in another round. Idempotent."""
+        self._call("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
+
+    def _call(self, method: str, request: Any, **options: Any) -> Any:
+        try:
+            return self._transport.unary(method, request, **options)
+        except NotFoundError as missing:
+            if missing.reason != "ROUND_NOT_FOUND" or self._birth is None:
+                raise
+            server = self._transport.unary("GetServerInfo", aggregation_pb2.GetServerInfoRequest())
+            error = why_not_found(missing, self._birth, epoch_from_proto(server.epoch))
+            if error is missing:
+                raise
+            raise error from None
 
     def __repr__(self) -> str:
         return f"Round({self.name!r})"

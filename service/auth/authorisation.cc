@@ -25,6 +25,7 @@ constexpr RpcRule kRules[] = {
     {"SubmitUpdate", {kOwner, kContributor}},
     {"StreamUpdates", {kOwner, kContributor}},
     {"GetAggregate", {kOwner, kReader}},
+    {"VerifyRound", {kOperator, kOwner}},
     {"Reduce", {kOwner}},
     {"GetServerInfo", RoleSet::All()},
     // Balancers and probes have no credentials, and the answer is one word.

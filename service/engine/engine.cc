@@ -13,6 +13,7 @@
 #include "service/engine/executor.h"
 #include "service/engine/names.h"
 #include "service/engine/reduction.h"
+#include "service/engine/refold.h"
 #include "service/engine/restore.h"
 #include "service/engine/round.h"
 #include "service/engine/round_spec.h"
@@ -101,7 +102,7 @@ class EngineImpl : public Engine {
                           ? std::make_unique<ThreadPool>(options_.worker_threads)
                           : nullptr),
         executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor) {
-    if (options_.limits.result_retention_ms > 0) RetireLater();
+    LookForOverLater();
   }
 
   absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) override;
@@ -137,6 +138,7 @@ class EngineImpl : public Engine {
     return round->Result();
   }
 
+  absl::StatusOr<Verification> VerifyRound(std::string_view name) override;
   absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
                                                           std::string_view tenant) override;
 
@@ -155,10 +157,11 @@ class EngineImpl : public Engine {
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
-  void DropUploads(const Round& round);
-  // Deletes the rounds whose retention is over, now and again.
-  void RetireLater();
+  // Deletes the rounds whose retention is over and forgets names that were remembered long enough,
+  // now and again.
+  void LookForOverLater();
   void Retire();
+  void Forget();
 
   const EngineOptions options_;
   Backend& backend_;
@@ -189,20 +192,27 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Round> round, rounds_.FindRequest(normal));
   if (round != nullptr) return round->Snapshot();
 
+  const Moment now = {options_.now(), options_.steady_now()};
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto time_open,
+                             TimeOpen(normal.spec.policy, options_.limits, now.wall));
+  const RoundClock clock(time_open, now);
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
                              TensorReducers::Make(normal.spec, backend_, tenant.aggregation));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
-  round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers),
-                                  RoundServices{options_, store_, executor_});
-  const std::shared_ptr<Round> made = round;
+  round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
+                                  RoundServices{options_, store_, executor_, uploads_});
   const auto open_books = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
-                             .description = WriteDescription({normal, round->create_time()})});
+                             .description = WriteDescription({normal, round->create_time()}),
+                             .details = WriteAnchor(clock.anchor())});
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(round, rounds_.Insert(normal, round, open_books));
-  RoundSnapshot snapshot = round->Snapshot();
-  if (round == made) options_.observer->OnRoundState(snapshot);
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto entered, rounds_.Insert(normal, round, open_books));
+  RoundSnapshot snapshot = entered->Snapshot();
+  if (entered == round) {
+    options_.observer->OnRoundState(snapshot);
+    round->Start();
+  }
   return snapshot;
 }
 
@@ -217,32 +227,41 @@ std::string EngineImpl::NewRoundId(std::string_view tenant) {
 
 absl::StatusOr<RoundSnapshot> EngineImpl::SealRound(std::string_view name) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  auto sealed = round->Seal();
-  if (sealed.ok()) DropUploads(*round);
-  return sealed;
+  return round->Seal();
 }
 
 absl::StatusOr<RoundSnapshot> EngineImpl::AbortRound(std::string_view name) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  auto aborted = round->Abort();
-  if (aborted.ok()) DropUploads(*round);
-  return aborted;
+  return round->Abort();
 }
 
 absl::Status EngineImpl::DeleteRound(std::string_view name) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  SPARSEAGG_RETURN_IF_ERROR(round->Delete());
-  DropUploads(*round);
+  const auto found = rounds_.Find(name);
+  if (ErrorReason(found.status()) == "ROUND_EXPIRED") return absl::OkStatus();  // a retry
+  SPARSEAGG_RETURN_IF_ERROR(found.status());
+  const std::shared_ptr<Round>& round = *found;
+  SPARSEAGG_ASSIGN_OR_RETURN(const Tombstone tombstone, round->Delete());
+  if (options_.limits.retry_horizon_ms > 0) rounds_.Remember(tombstone);
   rounds_.Erase(*round);
   round->NotifyDeleted();
   return absl::OkStatus();
 }
 
-void EngineImpl::RetireLater() {
-  executor_.PostAfter(options_.retention_interval, [this] {
-    Retire();
-    RetireLater();
+void EngineImpl::LookForOverLater() {
+  executor_.PostAfter(options_.look_interval, [this] {
+    if (options_.limits.result_retention_ms > 0) Retire();
+    Forget();
+    LookForOverLater();
   });
+}
+
+void EngineImpl::Forget() {
+  const auto horizon = std::chrono::milliseconds(options_.limits.retry_horizon_ms);
+  const auto erased_before = options_.now() - horizon;
+  // Names that are forgotten here and not in the store are forgotten there after the next start.
+  if (rounds_.ForgetErasedBefore(erased_before)) {
+    store_.ForgetTombstones(erased_before).IgnoreError();
+  }
 }
 
 void EngineImpl::Retire() {
@@ -250,19 +269,13 @@ void EngineImpl::Retire() {
   const auto now = options_.now();
   for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
     const RoundSnapshot snapshot = round->Snapshot();
-    const auto since = snapshot.publish_time.value_or(snapshot.create_time);
+    const auto since =
+        snapshot.publish_time.value_or(snapshot.abort_time.value_or(snapshot.create_time));
     // What cannot be deleted now is tried again the next time.
     if (IsFinal(snapshot.state) && now - since >= retention) {
       DeleteRound(round->name()).IgnoreError();
     }
   }
-}
-
-void EngineImpl::DropUploads(const Round& round) {
-  uploads_.DropRound(round.name(),
-                     MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
-                               absl::StrCat("round \"", std::string(PublicName(round.name())),
-                                            "\" ended before the update was complete")));
 }
 
 // --- Updates ---
@@ -333,7 +346,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   // A round that ended meanwhile has dropped its uploads before this one was entered.
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {
-    DropUploads(*round);
+    uploads_.DropRound(round->name(), open);
     return open;
   }
   return upload;
@@ -366,18 +379,27 @@ EngineStats EngineImpl::Stats() const {
   return stats;
 }
 
+absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto result, round->Result());
+  return VerifyPublished(store_, round->name(), *result, aggregation_);
+}
+
 absl::Status EngineImpl::Recover() {
   for (const RoundRecord& record : store_.Rounds()) {
     TenantBooks& tenant = tenants_.Of(TenantOf(record.name));
     const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
-    const auto round = std::make_shared<Round>(record.name, std::move(restored.round),
-                                               RoundServices{options_, store_, executor_});
+    const auto round =
+        std::make_shared<Round>(record.name, std::move(restored.round),
+                                RoundServices{options_, store_, executor_, uploads_});
     const auto books_are_open = [] { return absl::OkStatus(); };
     SPARSEAGG_RETURN_IF_ERROR(rounds_.Insert(restored.args, round, books_are_open).status());
     SPARSEAGG_RETURN_IF_ERROR(round->Resume());
   }
+  // After the rounds: a name that was given again is its new round's.
+  for (const Tombstone& tombstone : store_.Tombstones()) rounds_.Remember(tombstone);
   return absl::OkStatus();
 }
 

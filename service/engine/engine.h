@@ -22,6 +22,7 @@
 #include "service/engine/limits.h"
 #include "service/engine/names.h"
 #include "service/engine/observer.h"
+#include "service/engine/round_policy.h"
 #include "service/engine/round_state.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
@@ -32,6 +33,8 @@ namespace sparseagg {
 struct RoundSpec {
   std::vector<TensorSpec> tensors;
   Durability durability = Durability::kMemory;
+  RoundPolicy policy;
+  bool keep_updates = false;  // until the round is deleted, for VerifyRound()
 };
 
 // Bytes of one tensor of an update; the header's sizes equal the chains' lengths.
@@ -56,17 +59,20 @@ struct Receipt {
   uint64_t sequence = 0;  // from 1
   std::string digest;     // SHA-256, 32 bytes
   Durability durability = Durability::kMemory;
+  StoreEpoch epoch;
 };
 
 struct Manifest {
   uint64_t contributors = 0;
   double total_weight = 0;                   // exact sum, rounded once
   std::map<std::string, uint64_t> rejected;  // by reason
+  std::map<std::string, uint64_t> late;      // of these, by what had closed the round
   uint64_t duplicates = 0;
   std::string updates_digest;
   std::string result_digest;
   uint64_t infinite_values = 0;
   std::chrono::system_clock::time_point publish_time;
+  std::optional<SealReason> seal_reason;  // none: a stateless reduction
 };
 
 struct TensorStatus {
@@ -86,12 +92,19 @@ struct RoundSnapshot {
   std::chrono::system_clock::time_point create_time;
   std::optional<std::chrono::system_clock::time_point> seal_time;
   std::optional<std::chrono::system_clock::time_point> publish_time;
+  std::optional<std::chrono::system_clock::time_point> abort_time;
+  std::optional<SealReason> seal_reason;
+  // While OPEN: when the policy closes it at the latest, if it does.
+  std::optional<std::chrono::system_clock::time_point> close_time;
+  std::optional<std::chrono::milliseconds> time_left;
+  bool goal_reached = false;
   uint64_t contributors = 0;
   uint64_t bytes_received = 0;
   std::vector<TensorStatus> tensors;
   std::optional<Manifest> manifest;
   std::string failure;
   uint64_t revision = 0;
+  StoreEpoch epoch;
 };
 
 // A published result; immutable, shared with every reader, outlives the deletion of its round.
@@ -101,6 +114,15 @@ struct PublishedResult {
   std::vector<TensorSpec>
       result_specs;  // shape and type of each result (differs from spec for "count")
   Manifest manifest;
+};
+
+// A published round that was computed again from its updates and has the same bits.
+struct Verification {
+  uint64_t contributors = 0;
+  uint64_t bytes_read = 0;
+  std::string updates_digest;
+  std::string result_digest;
+  std::string backend;
 };
 
 // An update that arrives in chunks of its byte string (for each tensor: indices, then values).
@@ -167,7 +189,11 @@ class Engine {
   virtual std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) = 0;
   virtual absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) = 0;
   virtual absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) = 0;
+  // Deleting a round again, as long as its name is remembered, changes nothing and succeeds.
   virtual absl::Status DeleteRound(std::string_view name) = 0;
+
+  // All calls that take a name: NOT_FOUND, ROUND_EXPIRED for a round that was deleted within
+  // retry_horizon_ms, ROUND_NOT_FOUND for another.
 
   // Calls `on_change` after every change of the round (from any thread, without locks held, never
   // after the handle is gone), and once with nullopt when the round is deleted.
@@ -192,6 +218,11 @@ class Engine {
 
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
+
+  // Computes a published round again with the reference back end. DATA_LOSS (RESULT_MISMATCH) when
+  // a bit differs. FAILED_PRECONDITION (UPDATES_NOT_KEPT) when only the stored result could be
+  // compared with the manifest, and is as it was.
+  virtual absl::StatusOr<Verification> VerifyRound(std::string_view name) = 0;
 
   // On the account of `tenant`.
   virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(
@@ -218,9 +249,13 @@ struct EngineOptions {
   Durability default_durability = Durability::kMemory;
   uint32_t worker_threads = 2;   // fold and publish
   Executor* executor = nullptr;  // does so instead; must outlive the engine. Null: its own
-  std::chrono::milliseconds retention_interval{5000};  // between two looks for what is over
+  std::chrono::milliseconds look_interval{5000};  // between two looks for what is over, at most
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
+  };
+  // For what must not move with a wall clock that is set. Must not block.
+  std::function<std::chrono::steady_clock::time_point()> steady_now = [] {
+    return std::chrono::steady_clock::now();
   };
   std::shared_ptr<EngineObserver> observer = std::make_shared<EngineObserver>();
 };

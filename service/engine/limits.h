@@ -26,6 +26,11 @@ struct Limits {
   uint64_t tenant_rounds_max = 0;   // rounds that exist at a time
   uint64_t tenant_bytes_max = 0;    // staging and aggregation together
   uint64_t tenant_streams_max = 0;  // StreamUpdates calls under way
+  // How long a round may be open. 0: until it is sealed.
+  uint64_t round_open_ms_max = 0;
+  // How long the name of a deleted round is remembered, so that late retries of its updates are
+  // told so and cannot count in another round. 0: not at all.
+  uint64_t retry_horizon_ms = uint64_t{7} * 24 * 3600 * 1000;
   // Room that the disk of the data directory keeps for sealing and publishing.
   uint64_t store_free_bytes_min = uint64_t{256} << 20;
 };

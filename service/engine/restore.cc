@@ -3,10 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/engine/names.h"
+#include "service/engine/refold.h"
 #include "service/engine/round_spec.h"
 #include "service/engine/stored.h"
-#include "service/engine/update.h"
 #include "service/store/store_errors.h"
 #include "sparse/status.h"
 
@@ -20,6 +19,7 @@ RoundState StateOf(RoundPhase phase) {
     case RoundPhase::kClosed:
       return RoundState::kSealed;
     case RoundPhase::kPublished:
+    case RoundPhase::kPublishedWithUpdates:
       return RoundState::kPublished;
     case RoundPhase::kAborted:
       return RoundState::kAborted;
@@ -61,7 +61,11 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
   round.spec = restored.args.spec;
   round.books.state = StateOf(record.phase);
   round.books.create_time = description.create_time;
-  if (!record.details.empty()) SPARSEAGG_RETURN_IF_ERROR(ReadDetails(record.details, round.books));
+  if (record.phase == RoundPhase::kOpen) {
+    SPARSEAGG_RETURN_IF_ERROR(RestoreClock(record, round));
+  } else if (!record.details.empty()) {
+    SPARSEAGG_RETURN_IF_ERROR(ReadDetails(record.details, round.books));
+  }
   if (record.phase == RoundPhase::kOpen || record.phase == RoundPhase::kClosed) {
     const uint64_t sealed = round.books.contributors;
     SPARSEAGG_RETURN_IF_ERROR(FoldUpdates(record, round));
@@ -70,54 +74,26 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
           absl::StrCat(sealed, " updates were sealed, ", round.books.contributors, " are there"));
     }
   }
-  if (record.phase == RoundPhase::kPublished) SPARSEAGG_RETURN_IF_ERROR(LoadResult(record, round));
+  if (IsPublished(record.phase)) SPARSEAGG_RETURN_IF_ERROR(LoadResult(record, round));
   round.books.revision = RevisionOf(round.books);
   return absl::OkStatus();
 }
 
-absl::Status RoundRestorer::FoldUpdates(const RoundRecord& record, RestoredRound& round) const {
-  SPARSEAGG_ASSIGN_OR_RETURN(round.reducers,
-                             TensorReducers::Make(round.spec, backend_, aggregation_));
-  round.books.tensors = round.reducers->Describe();
-  round.books.contributors = 0;
-  round.books.bytes_received = 0;
-  SPARSEAGG_RETURN_IF_ERROR(store_.ReadUpdates(
-      record.name,
-      [&](const UpdateRecord& update, std::string_view headers, std::string_view payload) {
-        return FoldUpdate(update, headers, payload, round);
-      }));
-  std::vector<PlanReport> reports = round.reducers->PlanReports();
-  for (size_t i = 0; i < reports.size(); ++i) {
-    round.books.tensors[i].reduction = std::move(reports[i]);
-  }
+absl::Status RoundRestorer::RestoreClock(const RoundRecord& record, RestoredRound& round) const {
+  if (record.details.empty()) return absl::OkStatus();  // a version before policies
+  SPARSEAGG_ASSIGN_OR_RETURN(const RoundClock::Anchor anchor, ReadAnchor(record.details));
+  round.clock = RoundClock(anchor, {options_.now(), options_.steady_now()});
   return absl::OkStatus();
 }
 
-absl::Status RoundRestorer::FoldUpdate(const UpdateRecord& record, std::string_view headers_text,
-                                       std::string_view payload, RestoredRound& round) const {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto headers, ReadHeaders(headers_text));
-  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                             PlanUpdate(round.spec, headers, options_.limits));
-  if (plan.payload_bytes != payload.size()) {
-    return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
-                                     plan.payload_bytes));
-  }
-  std::vector<std::string_view> pieces;
-  const std::vector<EncodedTensor> tensors = CutPayload(headers, payload, pieces);
-  if (UpdateDigest(record.weight, tensors, plan.order) != record.digest) {
-    return StoreCorrupt(absl::StrCat("the update of contributor ", Quoted(record.contributor),
-                                     " is not the one that was accepted"));
-  }
-  SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth,
-                             round.reducers->ReserveGrowth(headers, plan));
-  SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged,
-                             round.reducers->Stage(tensors, plan, record.weight));
-  for (size_t i = 0; i < staged.size(); ++i) {
-    round.books.tensors[i].nnz_received += staged[i].entries.nnz;
-  }
-  ++round.books.contributors;
-  round.books.bytes_received += payload.size();
-  return round.reducers->Accumulate(std::move(staged), record.weight);
+absl::Status RoundRestorer::FoldUpdates(const RoundRecord& record, RestoredRound& round) const {
+  SPARSEAGG_ASSIGN_OR_RETURN(Refolded refolded, Refold(store_, record.name, round.spec,
+                                                       options_.limits, backend_, aggregation_));
+  round.reducers = std::move(refolded.reducers);
+  round.books.tensors = std::move(refolded.tensors);
+  round.books.contributors = refolded.updates.size();
+  round.books.bytes_received = refolded.bytes_received;
+  return absl::OkStatus();
 }
 
 absl::Status RoundRestorer::LoadResult(const RoundRecord& record, RestoredRound& round) const {

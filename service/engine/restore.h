@@ -26,9 +26,8 @@ class RoundRestorer {
 
  private:
   absl::Status RestoreInto(const RoundRecord& record, Restored& restored) const;
+  absl::Status RestoreClock(const RoundRecord& record, RestoredRound& round) const;
   absl::Status FoldUpdates(const RoundRecord& record, RestoredRound& round) const;
-  absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers,
-                          std::string_view payload, RestoredRound& round) const;
   absl::Status LoadResult(const RoundRecord& record, RestoredRound& round) const;
 
   const EngineOptions& options_;

@@ -17,16 +17,20 @@
 #include "service/engine/commit_gate.h"
 #include "service/engine/engine.h"
 #include "service/engine/executor.h"
+#include "service/engine/round_clock.h"
 #include "service/engine/tensor_reducers.h"
 #include "service/engine/watchers.h"
 
 namespace sparseagg {
+
+class UploadTable;
 
 // What all rounds of an engine use; outlives them.
 struct RoundServices {
   const EngineOptions& options;
   UpdateStore& store;
   Executor& executor;
+  UploadTable& uploads;
 };
 
 // An update that passed every check and waits to be counted.
@@ -44,6 +48,7 @@ struct PreparedUpdate {
 struct RestoredRound {
   RoundSpec spec;
   RoundSnapshot books;
+  RoundClock clock;                          // OPEN only
   std::unique_ptr<TensorReducers> reducers;  // with every update folded in; OPEN or SEALED only
   std::shared_ptr<const PublishedResult> result;  // PUBLISHED only
   Reservation result_memory;
@@ -52,10 +57,15 @@ struct RestoredRound {
 // Thread-safe. Owned by std::shared_ptr: folds under way keep it alive.
 class Round : public std::enable_shared_from_this<Round> {
  public:
-  // REQUIRES: the store has the books of `name` open when the round becomes visible.
-  Round(std::string name, std::unique_ptr<TensorReducers> reducers, const RoundServices& services);
+  // REQUIRES: the store has the books of `name` open, with the anchor of `clock`, when the round
+  // becomes visible.
+  Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundClock clock,
+        const RoundServices& services);
   Round(std::string name, RestoredRound restored, const RoundServices& services);
-  // Goes on where a restored round was stopped: publishes a sealed one. Call it once.
+  // Begins to follow the policy of a new round, once it is visible.
+  void Start() { FollowPolicyLater(); }
+  // Goes on where a restored round was stopped: follows the policy of an open one, publishes a
+  // sealed one. Call it once.
   absl::Status Resume();
 
   const std::string& name() const { return name_; }  // qualified; the key in every table
@@ -67,7 +77,8 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
   WatchHandle Watch(OnChange on_change) { return watchers_.Add(std::move(on_change)); }
 
-  // What Stage() needs. FAILED_PRECONDITION (ROUND_NOT_OPEN) unless OPEN.
+  // What Stage() needs. FAILED_PRECONDITION (ROUND_NOT_OPEN) unless OPEN and before its end;
+  // RESOURCE_EXHAUSTED (ROUND_FULL).
   absl::StatusOr<std::shared_ptr<const TensorReducers>> OpenReducers() const;
   // The counted update of a contributor, if any. FAILED_PRECONDITION (ROUND_NOT_OPEN) when ABORTED:
   // nothing counts.
@@ -82,11 +93,11 @@ class Round : public std::enable_shared_from_this<Round> {
   // entered.
   void CountRefusal(const absl::Status& refusal);
 
-  // Events of round_state.h. FAILED_PRECONDITION: ROUND_NOT_OPEN (seal), ROUND_NOT_ABORTABLE,
-  // ROUND_NOT_FINAL (delete); NOT_FOUND (ROUND_NOT_FOUND) after Delete().
-  absl::StatusOr<RoundSnapshot> Seal();
+  // Events of round_state.h. FAILED_PRECONDITION: ROUND_NOT_OPEN, INSUFFICIENT_CONTRIBUTORS (seal),
+  // ROUND_NOT_ABORTABLE, ROUND_NOT_FINAL (delete); NOT_FOUND (ROUND_NOT_FOUND) after Delete().
+  absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
   absl::StatusOr<RoundSnapshot> Abort();
-  absl::Status Delete();
+  absl::StatusOr<Tombstone> Delete();
   // The last call of every watcher; after Delete().
   void NotifyDeleted() { watchers_.NotifyDeleted(); }
 
@@ -94,7 +105,15 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::Status CheckExistsLocked() const;
   // Refuses what cannot be counted any more nor have been counted before.
   absl::Status CheckNotGivenUpLocked() const;
+  // Refuses an update of a contributor that is not counted.
+  absl::Status CheckTakesMoreLocked(std::chrono::steady_clock::time_point now) const;
+  // "round x is STATE and `what`".
+  absl::Status RefuseLocked(std::string_view reason, std::string_view what) const;
   absl::Status NotOpenLocked(std::string_view what) const;
+  absl::Status ClosingLocked(SealReason reason) const;
+  absl::Status FullLocked() const;
+  // The store's refusal in the words of the round's policy.
+  absl::Status WhyNotPut(const absl::Status& refusal) const;
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(const UpdateRecord& record, bool duplicate) const;
   void CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz);
@@ -102,6 +121,16 @@ class Round : public std::enable_shared_from_this<Round> {
   // new since the last time.
   std::vector<ReductionReport> EnterPlansLocked(std::vector<PlanReport> reports);
   void Observe(std::span<const ReductionReport> reductions) const;
+
+  // Seals, or gives up below the minimum (unless requested).
+  absl::StatusOr<RoundSnapshot> Close(SealReason reason);
+  // Closes the round when it is time, or looks again when it may be. On the strand: one at a time.
+  void FollowPolicy();
+  void FollowPolicyLater();
+  void LookAgain(std::chrono::milliseconds after, uint64_t turn);
+  // Starts the grace when the goal is reached.
+  void EnterGoalLocked();
+  RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
   // On the strand.
   void Fold(StagedTensors update, float weight);
@@ -114,10 +143,13 @@ class Round : public std::enable_shared_from_this<Round> {
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
-  void MarkAborted(std::string failure);
+  absl::Status GiveUp(std::string failure);
+  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
-  // The same, after a change of the state.
+  // No more updates are accepted: tells uploads, and who watches and observes.
+  void NotifyEnd();
+  // The same to the latter, after another change of the state.
   void NotifyState();
 
   const std::string name_;  // qualified; outside, books_.name is used
@@ -127,10 +159,14 @@ class Round : public std::enable_shared_from_this<Round> {
   Watchers watchers_;
   mutable CommitGate gate_;
 
-  mutable std::mutex mutex_;                  // guards all below
+  mutable std::mutex mutex_;  // guards all below
+  RoundClock clock_;
+  bool anchor_is_stored_ = false;             // of clock_
+  uint64_t policy_turn_ = 0;                  // of looks; a timer of an earlier one does nothing
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or given up
   RoundSnapshot books_;                       // spec left empty: spec_ never changes
   std::map<std::string, uint64_t> rejected_;
+  std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;
   std::shared_ptr<const PublishedResult> result_;
   Reservation result_memory_;

@@ -55,11 +55,18 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
   }
   if (spec.durability == Durability{}) spec.durability = options.default_durability;
   SPARSEAGG_RETURN_IF_ERROR(CheckDurability(spec.durability, store));
+  if (spec.keep_updates && spec.durability != Durability::kDurable) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+        "keep_updates_until_deleted is for rounds of durability \"durable\": of others "
+        "no updates are stored");
+  }
+  SPARSEAGG_RETURN_IF_ERROR(CheckPolicy(spec.policy, options.limits));
   return spec;
 }
 
 bool SameSpec(const RoundSpec& a, const RoundSpec& b) {
-  return a.durability == b.durability &&
+  return a.durability == b.durability && a.policy == b.policy && a.keep_updates == b.keep_updates &&
          std::equal(
              a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
              [](const TensorSpec& x, const TensorSpec& y) { return Fields(x) == Fields(y); });

@@ -9,7 +9,8 @@ namespace sparseagg {
 
 // `spec` with its defaults filled in (operator "sum", the durability). INVALID_ARGUMENT: no tensor
 // or more than the limit (INVALID_SPEC), two tensors of one name (DUPLICATE_TENSOR), a durability
-// that the store does not offer (DURABILITY_UNSUPPORTED).
+// that the store does not offer (DURABILITY_UNSUPPORTED), a policy that contradicts itself
+// (INVALID_POLICY).
 absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions& options,
                                              const UpdateStore& store);
 

@@ -3,11 +3,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "service/engine/names.h"
 #include "service/engine/round_spec.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
+
+namespace {
+
+std::string_view EndOf(const Tombstone& tombstone) {
+  return IsPublished(tombstone.ended) ? "PUBLISHED" : "ABORTED";
+}
+
+std::string HowItEnded(const Tombstone& tombstone) {
+  return absl::StrCat(
+      "round \"", std::string(PublicName(tombstone.round)), "\" ended ",
+      std::string(EndOf(tombstone)), " and was deleted at ",
+      absl::FormatTime(absl::RFC3339_sec, absl::FromChrono(tombstone.erased), absl::UTCTimeZone()));
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequest(const CreateRoundArgs& args) const {
   std::lock_guard lock(mutex_);
@@ -38,6 +54,13 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
         absl::StatusCode::kResourceExhausted, "TENANT_ROUNDS_FULL",
         absl::StrCat("tenant-rounds-max = ", args.tenant_rounds_max, " rounds of tenant \"",
                      args.tenant, "\" exist; delete those that are not needed any more"));
+  }
+  if (const auto erased = erased_.find(QualifiedName(args.tenant, name));
+      !args.round_id.empty() && erased != erased_.end()) {
+    return MakeError(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
+                     absl::StrCat(HowItEnded(erased->second),
+                                  "; until retry-horizon-ms is over its name is not given again, "
+                                  "so that a late retry cannot count twice; choose another id"));
   }
   if (by_name_.size() >= rounds_max_) {
     return MakeError(absl::StatusCode::kResourceExhausted, "ROUNDS_FULL",
@@ -71,13 +94,19 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::Find(std::string_view name) c
   std::lock_guard lock(mutex_);
   const auto found = by_name_.find(name);
   if (found != by_name_.end()) return found->second.round;
+  if (const auto erased = erased_.find(name); erased != erased_.end()) {
+    return WithMetadata(
+        MakeError(absl::StatusCode::kNotFound, "ROUND_EXPIRED",
+                  absl::StrCat(HowItEnded(erased->second), "; nothing is counted for it any more")),
+        "ended", EndOf(erased->second));
+  }
   return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
                    absl::StrCat("round ", Quoted(public_name), " does not exist"));
 }
 
 bool RoundTable::Contains(const std::string& name) const {
   std::lock_guard lock(mutex_);
-  return by_name_.contains(name);
+  return by_name_.contains(name) || erased_.contains(name);
 }
 
 std::vector<std::shared_ptr<Round>> RoundTable::List(std::string_view after, size_t limit) const {
@@ -99,6 +128,16 @@ void RoundTable::Erase(const Round& round) {
   }
   --rounds_by_tenant_[found->second.args.tenant];
   by_name_.erase(found);
+}
+
+void RoundTable::Remember(const Tombstone& tombstone) {
+  std::lock_guard lock(mutex_);
+  erased_.insert_or_assign(tombstone.round, tombstone);
+}
+
+bool RoundTable::ForgetErasedBefore(std::chrono::system_clock::time_point time) {
+  std::lock_guard lock(mutex_);
+  return std::erase_if(erased_, [&](const auto& entry) { return entry.second.erased < time; }) > 0;
 }
 
 }  // namespace sparseagg

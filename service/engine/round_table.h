@@ -22,9 +22,9 @@ class RoundTable {
 
   // The round that an earlier call with this request made, or null. INVALID_ARGUMENT
   // (REQUEST_ID_CONFLICT) when that call asked for something else; ALREADY_EXISTS (ROUND_EXISTS)
-  // when another request made a round of the name; RESOURCE_EXHAUSTED (ROUNDS_FULL,
-  // TENANT_ROUNDS_FULL). A request is
-  // remembered as long as its round exists. REQUIRES: args.spec is normalised.
+  // when another request made a round of the name, or lately did; RESOURCE_EXHAUSTED (ROUNDS_FULL,
+  // TENANT_ROUNDS_FULL). A request is remembered as long as its round exists. REQUIRES: args.spec
+  // is normalised.
   absl::StatusOr<std::shared_ptr<Round>> FindRequest(const CreateRoundArgs& args) const;
 
   // Enters a round, checked again as in FindRequest(): the round of an equal request that was
@@ -34,12 +34,17 @@ class RoundTable {
                                                 std::shared_ptr<Round> round,
                                                 const std::function<absl::Status()>& open_books);
 
-  // INVALID_ARGUMENT (INVALID_ROUND_NAME), NOT_FOUND (ROUND_NOT_FOUND).
+  // INVALID_ARGUMENT (INVALID_ROUND_NAME), NOT_FOUND (ROUND_NOT_FOUND, ROUND_EXPIRED).
   absl::StatusOr<std::shared_ptr<Round>> Find(std::string_view name) const;
+  // Whether there is such a round, or was until lately.
   bool Contains(const std::string& name) const;
   // With a qualified name above `after`, ascending, at most `limit`.
   std::vector<std::shared_ptr<Round>> List(std::string_view after, size_t limit) const;
   void Erase(const Round& round);
+  // Remembers the name of a round that was erased: it is not given again.
+  void Remember(const Tombstone& tombstone);
+  // Forgets names; true when there were any.
+  bool ForgetErasedBefore(std::chrono::system_clock::time_point time);
 
  private:
   struct Entry {
@@ -52,6 +57,7 @@ class RoundTable {
   const uint64_t rounds_max_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> by_name_;
+  std::map<std::string, Tombstone, std::less<>> erased_;
   using Request = std::pair<std::string, std::string>;  // tenant, request id
   static Request RequestOf(const CreateRoundArgs& args) { return {args.tenant, args.request_id}; }
   std::map<Request, std::string> name_by_request_;

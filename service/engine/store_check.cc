@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/engine/admission.h"
 #include "service/engine/manifest.h"
+#include "service/engine/refold.h"
 #include "service/engine/restore.h"
 #include "sparse/status.h"
 
@@ -37,9 +38,12 @@ absl::StatusOr<std::string> Look(const RoundRecord& record, UpdateStore& store, 
   if (record.phase == RoundPhase::kAborted) return std::string();
   if (round.books.state == RoundState::kAborted) return absl::DataLossError(round.books.failure);
   if (round.result != nullptr) {
-    std::string digest = ResultDigest(round.result->tensors);
-    if (digest == round.result->manifest.result_digest) return digest;
-    return absl::DataLossError("the result is not the one of the manifest");
+    SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*round.result));
+    if (record.phase == RoundPhase::kPublishedWithUpdates) {
+      SPARSEAGG_RETURN_IF_ERROR(
+          Verify(store, record.name, *round.result, backend, aggregation).status());
+    }
+    return round.result->manifest.result_digest;
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const PublishedResult result, round.reducers->Report());
   return ResultDigest(result.tensors);

@@ -1,5 +1,6 @@
-// Looks at everything that a store has kept: every checksum and digest, and every round that is not
-// published folded and reported on several back ends, which must agree in every bit.
+// Looks at everything that a store has kept: every checksum and digest, and every round whose
+// updates are there folded and reported on several back ends, which must agree in every bit, with
+// each other and with the published result.
 #ifndef SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_
 #define SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_
 

@@ -15,6 +15,7 @@ namespace sparseagg {
 namespace {
 
 using nlohmann::json;
+using std::chrono::milliseconds;
 using Time = std::chrono::system_clock::time_point;
 
 absl::Status Damaged(std::string_view what) {
@@ -58,6 +59,16 @@ absl::Status Parse(std::string_view text, std::string_view what, Read read) {
 int64_t Count(Time time) { return time.time_since_epoch().count(); }
 Time TimeOf(int64_t count) { return Time(Time::duration(count)); }
 
+std::optional<Time> OptionalTime(const json& value, const char* key) {
+  if (!value.contains(key)) return std::nullopt;
+  return TimeOf(value.at(key).get<int64_t>());
+}
+
+std::optional<milliseconds> OptionalMs(const json& value, const char* key) {
+  if (!value.contains(key)) return std::nullopt;
+  return milliseconds(value.at(key).get<int64_t>());
+}
+
 json ToJson(const TensorSpec& spec) {
   return {{"name", spec.name},
           {"value_type", ValueTypeName(spec.value_type)},
@@ -80,15 +91,44 @@ TensorSpec ToSpec(const json& value) {
   return spec;
 }
 
+json ToJson(const RoundPolicy& policy) {
+  json value = {{"goal", policy.goal_contributors},
+                {"grace_ms", policy.grace.count()},
+                {"min", policy.min_contributors},
+                {"max", policy.max_contributors}};
+  if (policy.open_for) value["open_for_ms"] = policy.open_for->count();
+  if (policy.open_until) value["open_until"] = Count(*policy.open_until);
+  return value;
+}
+
+RoundPolicy ToPolicy(const json& value) {
+  RoundPolicy policy;
+  value.at("goal").get_to(policy.goal_contributors);
+  policy.grace = milliseconds(value.at("grace_ms").get<int64_t>());
+  value.at("min").get_to(policy.min_contributors);
+  value.at("max").get_to(policy.max_contributors);
+  policy.open_for = OptionalMs(value, "open_for_ms");
+  policy.open_until = OptionalTime(value, "open_until");
+  return policy;
+}
+
+std::optional<SealReason> ToSealReason(const json& value) {
+  if (!value.contains("seal_reason")) return std::nullopt;
+  return EnumOf(value.at("seal_reason"), SealReason::kDeadline);
+}
+
 json ToJson(const Manifest& manifest) {
-  return {{"contributors", manifest.contributors},
-          {"total_weight", manifest.total_weight},
-          {"rejected", manifest.rejected},
-          {"duplicates", manifest.duplicates},
-          {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
-          {"result_digest", absl::BytesToHexString(manifest.result_digest)},
-          {"infinite_values", manifest.infinite_values},
-          {"publish_time", Count(manifest.publish_time)}};
+  json value = {{"contributors", manifest.contributors},
+                {"total_weight", manifest.total_weight},
+                {"rejected", manifest.rejected},
+                {"late", manifest.late},
+                {"duplicates", manifest.duplicates},
+                {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
+                {"result_digest", absl::BytesToHexString(manifest.result_digest)},
+                {"infinite_values", manifest.infinite_values},
+                {"publish_time", Count(manifest.publish_time)}};
+  if (manifest.seal_reason) value["seal_reason"] = static_cast<int>(*manifest.seal_reason);
+  return value;
 }
 
 Manifest ToManifest(const json& value) {
@@ -96,17 +136,14 @@ Manifest ToManifest(const json& value) {
   value.at("contributors").get_to(manifest.contributors);
   value.at("total_weight").get_to(manifest.total_weight);
   value.at("rejected").get_to(manifest.rejected);
+  manifest.late = value.value("late", manifest.late);
   value.at("duplicates").get_to(manifest.duplicates);
   manifest.updates_digest = absl::HexStringToBytes(value.at("updates_digest").get<std::string>());
   manifest.result_digest = absl::HexStringToBytes(value.at("result_digest").get<std::string>());
   value.at("infinite_values").get_to(manifest.infinite_values);
   manifest.publish_time = TimeOf(value.at("publish_time").get<int64_t>());
+  manifest.seal_reason = ToSealReason(value);
   return manifest;
-}
-
-std::optional<Time> OptionalTime(const json& value, const char* key) {
-  if (!value.contains(key)) return std::nullopt;
-  return TimeOf(value.at(key).get<int64_t>());
 }
 
 // Takes `bytes` from the front of `rest`.
@@ -126,6 +163,8 @@ std::string WriteDescription(const RoundDescription& description) {
                {"request_id", description.args.request_id},
                {"durability", static_cast<int>(description.args.spec.durability)},
                {"tensors", std::move(tensors)},
+               {"policy", ToJson(description.args.spec.policy)},
+               {"keep_updates", description.args.spec.keep_updates},
                {"create_time", Count(description.create_time)}});
 }
 
@@ -137,6 +176,8 @@ absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
     RoundSpec& spec = description.args.spec;
     spec.durability = EnumOf(value.at("durability"), Durability::kDurable);
     for (const json& tensor : value.at("tensors")) spec.tensors.push_back(ToSpec(tensor));
+    spec.keep_updates = value.value("keep_updates", false);
+    if (value.contains("policy")) spec.policy = ToPolicy(value.at("policy"));
     description.create_time = TimeOf(value.at("create_time").get<int64_t>());
   }));
   return description;
@@ -156,6 +197,8 @@ std::string WriteDetails(const RoundSnapshot& books) {
   }
   if (books.seal_time) details["seal_time"] = Count(*books.seal_time);
   if (books.publish_time) details["publish_time"] = Count(*books.publish_time);
+  if (books.abort_time) details["abort_time"] = Count(*books.abort_time);
+  if (books.seal_reason) details["seal_reason"] = static_cast<int>(*books.seal_reason);
   if (books.manifest) details["manifest"] = ToJson(*books.manifest);
   return Dump(details);
 }
@@ -176,8 +219,27 @@ absl::Status ReadDetails(std::string_view text, RoundSnapshot& books) {
     }
     books.seal_time = OptionalTime(value, "seal_time");
     books.publish_time = OptionalTime(value, "publish_time");
+    books.abort_time = OptionalTime(value, "abort_time");
+    books.seal_reason = ToSealReason(value);
     if (value.contains("manifest")) books.manifest = ToManifest(value.at("manifest"));
   });
+}
+
+std::string WriteAnchor(const RoundClock::Anchor& anchor) {
+  json value = {{"wall", Count(anchor.wall)}};
+  if (anchor.until_deadline) value["until_deadline_ms"] = anchor.until_deadline->count();
+  if (anchor.until_grace_end) value["until_grace_end_ms"] = anchor.until_grace_end->count();
+  return Dump(value);
+}
+
+absl::StatusOr<RoundClock::Anchor> ReadAnchor(std::string_view text) {
+  RoundClock::Anchor anchor;
+  SPARSEAGG_RETURN_IF_ERROR(Parse(text, "clock of a round", [&](const json& value) {
+    anchor.wall = TimeOf(value.at("wall").get<int64_t>());
+    anchor.until_deadline = OptionalMs(value, "until_deadline_ms");
+    anchor.until_grace_end = OptionalMs(value, "until_grace_end_ms");
+  }));
+  return anchor;
 }
 
 std::string WriteHeaders(std::span<const EncodedHeader> headers) {

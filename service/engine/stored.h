@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "service/engine/engine.h"
+#include "service/engine/round_clock.h"
 
 namespace sparseagg {
 
@@ -26,6 +27,10 @@ absl::StatusOr<RoundDescription> ReadDescription(std::string_view text);
 // Times, counts, manifest and failure of the books; the rest of `books` stays as it is.
 std::string WriteDetails(const RoundSnapshot& books);
 absl::Status ReadDetails(std::string_view text, RoundSnapshot& books);
+
+// What an open round keeps of its clock, in the place of the details that it has once it is closed.
+std::string WriteAnchor(const RoundClock::Anchor& anchor);
+absl::StatusOr<RoundClock::Anchor> ReadAnchor(std::string_view text);
 
 std::string WriteHeaders(std::span<const EncodedHeader> headers);
 absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text);

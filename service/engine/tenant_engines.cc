@@ -66,6 +66,10 @@ class TenantEngine : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.Result(own);
   }
+  absl::StatusOr<Verification> VerifyRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.VerifyRound(own);
+  }
   absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
                                                           std::string_view /*tenant*/) override {
     return engine_.NewReduction(spec, tenant_);

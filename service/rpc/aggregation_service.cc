@@ -237,6 +237,19 @@ grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggre
   return StartGetAggregate(*call->engine, calls_, *request);
 }
 
+grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,
+                                                          const v1::VerifyRoundRequest* request,
+                                                          v1::VerifyRoundResponse* response) {
+  const auto call = gate_.Admit(*context, "VerifyRound");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  return RunIn(background_, calls_, [engine = call->engine, request, response]() -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(const Verification verified, engine->VerifyRound(request->name()));
+    *response = ToProto(verified);
+    response->set_name(request->name());
+    return absl::OkStatus();
+  });
+}
+
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(
     grpc::CallbackServerContext* context) {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;

@@ -60,6 +60,9 @@ class AggregationService : public ServiceBase {
       grpc::CallbackServerContext* context) override;
   grpc::ServerWriteReactor<v1::GetAggregateResponse>* GetAggregate(
       grpc::CallbackServerContext* context, const v1::GetAggregateRequest* request) override;
+  grpc::ServerUnaryReactor* VerifyRound(grpc::CallbackServerContext* context,
+                                        const v1::VerifyRoundRequest* request,
+                                        v1::VerifyRoundResponse* response) override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Reduce(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,

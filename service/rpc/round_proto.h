@@ -8,11 +8,13 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/duration.pb.h"
 #include "service/engine/engine.h"
-#include "sparseagg/v1/types.pb.h"
+#include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
 v1::Durability ToProto(Durability durability);
+v1::StoreEpoch ToProto(const StoreEpoch& epoch);
+v1::VerifyRoundResponse ToProto(const Verification& verified);
 v1::RoundSpec ToProto(const RoundSpec& spec);
 v1::Manifest ToProto(const Manifest& manifest);
 v1::Round ToProto(const RoundSnapshot& round);

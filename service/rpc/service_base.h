@@ -15,8 +15,9 @@ using Api = v1::AggregationService;
 using RoundMethods = Api::WithCallbackMethod_CreateRound<Api::WithCallbackMethod_GetRound<
     Api::WithCallbackMethod_ListRounds<Api::WithCallbackMethod_SealRound<
         Api::WithCallbackMethod_AbortRound<Api::WithCallbackMethod_DeleteRound<Api::Service>>>>>>;
-using ReadMethods = Api::WithCallbackMethod_WatchRound<Api::WithCallbackMethod_WaitRound<
-    Api::WithCallbackMethod_GetAggregate<Api::WithCallbackMethod_GetServerInfo<RoundMethods>>>>;
+using ReadMethods = Api::WithCallbackMethod_WatchRound<
+    Api::WithCallbackMethod_WaitRound<Api::WithCallbackMethod_GetAggregate<
+        Api::WithCallbackMethod_VerifyRound<Api::WithCallbackMethod_GetServerInfo<RoundMethods>>>>>;
 using ServiceBase = Api::WithRawCallbackMethod_SubmitUpdate<
     Api::WithRawCallbackMethod_StreamUpdates<Api::WithRawCallbackMethod_Reduce<ReadMethods>>>;
 

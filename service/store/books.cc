@@ -29,7 +29,8 @@ absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateReco
 
 }  // namespace
 
-absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record) const {
+absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record,
+                                                      uint64_t contributors_max) const {
   const auto stored = by_contributor_.find(record.contributor);
   if (stored != by_contributor_.end()) {
     SPARSEAGG_ASSIGN_OR_RETURN(PutResult known, Recognise(stored->second, record));
@@ -38,6 +39,11 @@ absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record
   if (!open_) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN",
                      absl::StrCat("round \"", record.round, "\" accepts no more updates"));
+  }
+  if (contributors_max != 0 && by_contributor_.size() >= contributors_max) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "ROUND_FULL",
+        absl::StrCat("round \"", record.round, "\" has its ", contributors_max, " contributors"));
   }
   return std::optional<PutResult>();
 }

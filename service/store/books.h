@@ -18,7 +18,8 @@ class Books {
  public:
   // What the store answers for `record`: a duplicate's first record, a refusal, or nothing when it
   // may be entered.
-  absl::StatusOr<std::optional<PutResult>> Judge(const UpdateRecord& record) const;
+  absl::StatusOr<std::optional<PutResult>> Judge(const UpdateRecord& record,
+                                                 uint64_t contributors_max) const;
 
   void Enter(UpdateRecord record);
   void Close() { open_ = false; }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +11,10 @@
 #include "service/store/data_directory.h"
 #include "service/store/database.h"
 #include "service/store/group_commit.h"
+#include "service/store/ledger.h"
 #include "service/store/payload_files.h"
+#include "service/store/put_group.h"
+#include "service/store/schema.h"
 #include "service/store/store_errors.h"
 #include "service/store/tables.h"
 #include "sparse/status.h"
@@ -29,22 +31,6 @@ struct DurableRound {
   Books books;
 };
 
-// An update on its way into the database.
-struct PendingPut {
-  const UpdateRecord& record;
-  std::string_view headers;
-  const Placed& payload;
-  absl::StatusOr<PutResult> result = absl::UnknownError("not committed");
-};
-
-// Answers what the books know; false: the update may be entered.
-bool AnswerFrom(const Books& books, PendingPut& put) {
-  auto known = books.Judge(put.record);
-  if (known.ok() && !known->has_value()) return false;
-  put.result = known.ok() ? absl::StatusOr<PutResult>(**std::move(known)) : known.status();
-  return true;
-}
-
 // Two locks. `database_mutex_` is held for whole transactions; `mutex_` guards the books, which
 // always show what is committed, and is held for moments only. Lock order: as named.
 class DurableStore : public UpdateStore {
@@ -56,33 +42,39 @@ class DurableStore : public UpdateStore {
   bool Supports(Durability durability) const override {
     return durability == Durability::kMemory || durability == Durability::kDurable;
   }
+  const StoreEpoch& Epoch() const override { return epoch_; }
   absl::Status OpenRound(const RoundRecord& round) override;
+  absl::Status NoteRound(const std::string& round, std::string_view details) override;
   absl::StatusOr<PutResult> Put(const UpdateRecord& record, const UpdateContent& content) override;
   std::optional<UpdateRecord> Find(const std::string& round,
                                    const std::string& contributor) const override;
   absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
                                                        std::string_view details) override;
   absl::Status PublishRound(const std::string& round, std::string_view details,
-                            std::span<const std::string_view> result) override;
+                            std::span<const std::string_view> result, bool keep_updates) override;
   absl::Status ErasePayloads(const std::string& round) override;
   absl::Status AbortRound(const std::string& round, std::string_view details) override;
-  absl::Status EraseRound(const std::string& round) override;
+  absl::Status EraseRound(const std::string& round) override { return Erase(round, nullptr); }
+  absl::Status RetireRound(const Tombstone& tombstone) override {
+    return Erase(tombstone.round, &tombstone);
+  }
+  absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) override;
 
   std::vector<RoundRecord> Rounds() const override;
+  std::vector<Tombstone> Tombstones() const override { return tombstones_; }
   absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const override;
   absl::StatusOr<std::string> ReadResult(const std::string& round) const override;
 
  private:
   absl::Status Load();
   absl::Status FinishErasing(const DurableRound& round);
-  absl::Status DeleteLeftoverFiles();
 
   // Null when the round is not a durable one. The pointer stays valid while the round exists.
   const DurableRound* FindLocked(const std::string& round) const;
   // The round's row as it is now, or nullopt.
   std::optional<std::pair<int64_t, RoundRecord>> RowOf(const std::string& round) const;
 
-  void CommitGroup(std::span<PendingPut* const> group);
+  void CommitGroup(std::span<PendingPut* const> puts);
   // The round's row, together with `also`, then the books. REQUIRES: database_mutex_ is held and
   // the round exists.
   absl::Status ChangePhase(
@@ -93,6 +85,7 @@ class DurableStore : public UpdateStore {
   // Database and files; the books are the caller's.
   absl::Status EraseContents(int64_t round);
   absl::Status EraseUpdates(int64_t round);
+  absl::Status Erase(const std::string& round, const Tombstone* tombstone);
 
   const DurableStoreOptions options_;
   std::unique_ptr<DataDirectory> directory_;
@@ -102,12 +95,17 @@ class DurableStore : public UpdateStore {
   mutable std::mutex database_mutex_;
   std::unique_ptr<Database> database_;
   std::unique_ptr<Tables> tables_;
+  std::unique_ptr<Ledger> ledger_;
+
+  // As of the opening.
+  StoreEpoch epoch_;
+  std::vector<Tombstone> tombstones_;
 
   mutable std::mutex mutex_;
   std::map<std::string, DurableRound> rounds_;
 
-  GroupCommit<PendingPut> commits_{
-      [this](std::span<PendingPut* const> group) { CommitGroup(group); }, options_.on_commit};
+  GroupCommit<PendingPut> commits_{[this](std::span<PendingPut* const> puts) { CommitGroup(puts); },
+                                   options_.on_commit};
 };
 
 // --- Opening ---
@@ -121,9 +119,14 @@ absl::Status DurableStore::Open() {
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
   tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints);
+  ledger_ = std::make_unique<Ledger>(*database_);
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kDatabaseOpened));
-  SPARSEAGG_RETURN_IF_ERROR(tables_->Prepare());
+  SPARSEAGG_RETURN_IF_ERROR(PrepareSchema(*database_));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
+  SPARSEAGG_ASSIGN_OR_RETURN(epoch_, ledger_->LastEpoch());
+  if (options_.new_epoch) {
+    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->Raise(epoch_); }));
+  }
   SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());
   files_->Sync();
   SyncFolder(options_.directory);
@@ -132,6 +135,7 @@ absl::Status DurableStore::Open() {
 }
 
 absl::Status DurableStore::Load() {
+  SPARSEAGG_ASSIGN_OR_RETURN(tombstones_, ledger_->Tombstones());
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<StoredRound> stored, tables_->Rounds());
   for (const StoredRound& row : stored) {
     DurableRound round;
@@ -152,21 +156,14 @@ absl::Status DurableStore::Load() {
     rounds_.emplace(row.record.name, std::move(round));
     SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kRoundLoaded));
   }
-  return DeleteLeftoverFiles();
+  SPARSEAGG_RETURN_IF_ERROR(tables_->DeleteLeftoverFiles());
+  return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
 }
 
 absl::Status DurableStore::FinishErasing(const DurableRound& round) {
   if (round.record.phase == RoundPhase::kPublished) return EraseContents(round.id);
   if (round.record.phase == RoundPhase::kAborted) return EraseUpdates(round.id);
   return absl::OkStatus();
-}
-
-absl::Status DurableStore::DeleteLeftoverFiles() {
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<uint64_t> named, tables_->Files());
-  for (const uint64_t file : files_->List()) {
-    if (!std::binary_search(named.begin(), named.end(), file)) files_->Delete(file);
-  }
-  return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
 }
 
 // --- Looking ---
@@ -201,10 +198,23 @@ std::vector<RoundRecord> DurableStore::Rounds() const {
 }
 
 absl::Status DurableStore::ReadUpdates(const std::string& round, const OnUpdate& on_update) const {
-  const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);
-  std::lock_guard lock(database_mutex_);
-  return tables_->ReadUpdates(row->first, round, on_update);
+  StoredUpdate update;
+  for (std::optional<RowRange> rows;;) {
+    {
+      std::lock_guard lock(database_mutex_);
+      const auto row = RowOf(round);
+      if (!row.has_value()) return RoundNotFound(round);  // perhaps erased meanwhile
+      if (!rows) {
+        SPARSEAGG_ASSIGN_OR_RETURN(rows, tables_->UpdateRows(row->first));
+      }
+      update.record.round = round;
+      SPARSEAGG_ASSIGN_OR_RETURN(const int64_t read,
+                                 tables_->ReadUpdate(*rows, row->first, update));
+      if (read == 0) return absl::OkStatus();
+      rows->first = read + 1;
+    }
+    SPARSEAGG_RETURN_IF_ERROR(on_update(update.record, update.headers, update.payload));
+  }
 }
 
 absl::StatusOr<std::string> DurableStore::ReadResult(const std::string& round) const {
@@ -227,7 +237,6 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
   DurableRound opened;
   opened.record = round;
   opened.record.phase = RoundPhase::kOpen;
-  opened.record.details.clear();
   SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
     auto id = tables_->InsertRound(opened.record);
     if (id.ok()) opened.id = *id;
@@ -236,6 +245,13 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
   std::lock_guard lock(mutex_);
   rounds_.emplace(round.name, std::move(opened));
   return absl::OkStatus();
+}
+
+absl::Status DurableStore::NoteRound(const std::string& round, std::string_view details) {
+  std::lock_guard database_lock(database_mutex_);
+  const auto row = RowOf(round);
+  if (!row.has_value() || row->second.phase != RoundPhase::kOpen) return absl::OkStatus();
+  return ChangePhase(round, RoundPhase::kOpen, details);
 }
 
 absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phase,
@@ -252,7 +268,7 @@ absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phas
     std::lock_guard lock(mutex_);
     DurableRound& changed = rounds_.at(round);
     changed.record = std::move(row.second);
-    changed.books.Close();
+    if (phase != RoundPhase::kOpen) changed.books.Close();
     if (phase == RoundPhase::kAborted) changed.books.Clear();
   }
   options_.failpoints.Pass(Failpoint::kBooksChanged);
@@ -275,15 +291,19 @@ absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::st
 }
 
 absl::Status DurableStore::PublishRound(const std::string& round, std::string_view details,
-                                        std::span<const std::string_view> result) {
-  if (!RowOf(round).has_value()) return memory_->PublishRound(round, details, result);
+                                        std::span<const std::string_view> result,
+                                        bool keep_updates) {
+  if (!RowOf(round).has_value()) {
+    return memory_->PublishRound(round, details, result, keep_updates);
+  }
   SPARSEAGG_ASSIGN_OR_RETURN(const Placed placed, tables_->Place(result));
   std::lock_guard database_lock(database_mutex_);
   if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
   if (placed.file != 0) files_->Sync();
-  absl::Status published = ChangePhase(round, RoundPhase::kPublished, details, [&](int64_t id) {
-    return tables_->InsertResult(id, placed);
-  });
+  const RoundPhase phase =
+      keep_updates ? RoundPhase::kPublishedWithUpdates : RoundPhase::kPublished;
+  absl::Status published = ChangePhase(
+      round, phase, details, [&](int64_t id) { return tables_->InsertResult(id, placed); });
   if (!published.ok() && placed.file != 0) files_->Delete(placed.file);
   return published;
 }
@@ -306,21 +326,33 @@ absl::Status DurableStore::AbortRound(const std::string& round, std::string_view
   return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;
 }
 
-absl::Status DurableStore::EraseRound(const std::string& round) {
+absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tombstone) {
   const auto row = RowOf(round);
   if (!row.has_value()) return memory_->EraseRound(round);
   // An interruption leaves a round that was given up, not one that lost some of its updates.
   const RoundPhase phase = row->second.phase;
-  const bool ended = phase == RoundPhase::kPublished || phase == RoundPhase::kAborted;
+  const bool ended = IsPublished(phase) || phase == RoundPhase::kAborted;
+  if (phase == RoundPhase::kPublishedWithUpdates) {
+    std::lock_guard database_lock(database_mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kPublished, row->second.details));
+  }
   SPARSEAGG_RETURN_IF_ERROR(ended ? EraseUpdates(row->first)
                                   : AbortRound(round, row->second.details));
   std::lock_guard database_lock(database_mutex_);
   SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t file, tables_->ResultFile(row->first));
-  SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] { return tables_->DeleteRound(row->first); }));
+  SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
+    if (tombstone != nullptr) SPARSEAGG_RETURN_IF_ERROR(ledger_->InsertTombstone(*tombstone));
+    return tables_->DeleteRound(row->first);
+  }));
   if (file != 0) files_->Delete(file);
   std::lock_guard lock(mutex_);
   rounds_.erase(round);
   return absl::OkStatus();
+}
+
+absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_point erased_before) {
+  std::lock_guard database_lock(database_mutex_);
+  return tables_->Transact([&] { return ledger_->DeleteTombstones(erased_before); });
 }
 
 absl::Status DurableStore::EraseContents(int64_t round) {
@@ -361,79 +393,50 @@ absl::StatusOr<PutResult> DurableStore::Put(const UpdateRecord& record,
     durable = round != nullptr;
     if (durable) {
       // What is known already needs no write.
-      SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known, round->books.Judge(record));
+      SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known,
+                                 round->books.Judge(record, content.contributors_max));
       if (known.has_value()) return *std::move(known);
     }
   }
   if (!durable) return memory_->Put(record, content);
   SPARSEAGG_RETURN_IF_ERROR(directory_->CheckRoom());
   SPARSEAGG_ASSIGN_OR_RETURN(const Placed payload, tables_->Place(content.payload));
-  PendingPut put{record, content.headers, payload};
+  PendingPut put{record, content.headers, content.contributors_max, payload};
   commits_.Run(put);
   const bool kept = put.result.ok() && put.result->outcome == PutOutcome::kAccepted;
   if (!kept && payload.file != 0) files_->Delete(payload.file);
   return std::move(put.result);
 }
 
-void DurableStore::CommitGroup(std::span<PendingPut* const> group) {
+void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
   options_.failpoints.Pass(Failpoint::kGroupTaken);
   std::lock_guard database_lock(database_mutex_);
-  struct Entry {
-    PendingPut* put;
-    int64_t round;
-    UpdateRecord record;
+  const auto find = [this](const std::string& name) {
+    const auto found = rounds_.find(name);
+    return found == rounds_.end() ? PutGroup::Round{}
+                                  : PutGroup::Round{found->second.id, &found->second.books};
   };
-  std::vector<Entry> entries;        // new ones
-  std::vector<PendingPut*> repeats;  // of a contributor with an entry in this group
-  std::map<std::string_view, uint64_t> sequences;
-  std::set<std::pair<std::string_view, std::string_view>> contributors;
-  bool files = false;
-  for (PendingPut* put : group) {
+  PutGroup group;
+  {
     std::lock_guard lock(mutex_);
-    const DurableRound* round = FindLocked(put->record.round);
-    if (round == nullptr) {
-      put->result = RoundNotFound(put->record.round);
-      continue;
-    }
-    if (AnswerFrom(round->books, *put)) continue;
-    if (!contributors.emplace(put->record.round, put->record.contributor).second) {
-      repeats.push_back(put);
-      continue;
-    }
-    uint64_t& sequence =
-        sequences.try_emplace(put->record.round, round->books.last_sequence()).first->second;
-    Entry& entry = entries.emplace_back(Entry{put, round->id, put->record});
-    entry.record.sequence = ++sequence;
-    files |= put->payload.file != 0;
+    group.Judge(puts, find);
   }
-  if (!entries.empty()) {
-    if (files) files_->Sync();
-    const absl::Status committed = tables_->Transact([&] {
-      for (const Entry& entry : entries) {
+  if (group.has_files()) files_->Sync();
+  absl::Status committed;
+  if (!group.entries().empty()) {
+    committed = tables_->Transact([&] {
+      for (const PutGroup::Entry& entry : group.entries()) {
         SPARSEAGG_RETURN_IF_ERROR(tables_->InsertUpdate(entry.round, entry.record,
                                                         entry.put->headers, entry.put->payload));
       }
       return absl::OkStatus();
     });
-    {
-      std::lock_guard lock(mutex_);
-      for (Entry& entry : entries) {
-        if (!committed.ok()) {
-          entry.put->result = committed;
-          continue;
-        }
-        rounds_.at(entry.record.round).books.Enter(entry.record);
-        entry.put->result = PutResult{PutOutcome::kAccepted, std::move(entry.record)};
-      }
-    }
-    options_.failpoints.Pass(Failpoint::kBooksChanged);
   }
-  std::lock_guard lock(mutex_);
-  for (PendingPut* put : repeats) {
-    if (AnswerFrom(rounds_.at(put->record.round).books, *put)) continue;
-    // The first of them was not committed.
-    put->result = StoreBusy("another update of this contributor failed just now; try again");
+  {
+    std::lock_guard lock(mutex_);
+    group.Finish(committed, find);
   }
+  if (!group.entries().empty()) options_.failpoints.Pass(Failpoint::kBooksChanged);
 }
 
 }  // namespace

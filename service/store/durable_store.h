@@ -29,6 +29,8 @@ struct DurableStoreOptions {
   // New rounds and updates are refused (RESOURCE_EXHAUSTED, STORE_FULL) while the disk has less
   // room, so that rounds can still be sealed and published.
   uint64_t free_bytes_min = uint64_t{256} << 20;
+  // Whether this opening counts as a start. Not for one that only looks.
+  bool new_epoch = true;
   FailpointHook failpoints;
   // Called after each commit of updates, by the thread that made it.
   std::function<void(size_t updates, double seconds)> on_commit = [](size_t, double) {};

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "service/store/books.h"
+#include "service/store/ledger.h"
 #include "service/store/store.h"
 #include "sparse/status.h"
 
@@ -12,6 +13,7 @@ namespace {
 class MemoryStore : public UpdateStore {
  public:
   bool Supports(Durability durability) const override { return durability == Durability::kMemory; }
+  const StoreEpoch& Epoch() const override { return epoch_; }
 
   absl::Status OpenRound(const RoundRecord& round) override {
     if (!Supports(round.durability)) {
@@ -22,12 +24,16 @@ class MemoryStore : public UpdateStore {
     return rounds_.try_emplace(round.name).second ? absl::OkStatus() : RoundExists(round.name);
   }
 
-  absl::StatusOr<PutResult> Put(const UpdateRecord& record,
-                                const UpdateContent& /*content*/) override {
+  absl::Status NoteRound(const std::string& /*round*/, std::string_view /*details*/) override {
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<PutResult> Put(const UpdateRecord& record, const UpdateContent& content) override {
     std::lock_guard lock(mutex_);
     const auto books = rounds_.find(record.round);
     if (books == rounds_.end()) return RoundNotFound(record.round);
-    SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known, books->second.Judge(record));
+    SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known,
+                               books->second.Judge(record, content.contributors_max));
     if (known.has_value()) return *std::move(known);
     UpdateRecord accepted = record;
     accepted.sequence = books->second.last_sequence() + 1;
@@ -52,7 +58,8 @@ class MemoryStore : public UpdateStore {
   }
 
   absl::Status PublishRound(const std::string& /*round*/, std::string_view /*details*/,
-                            std::span<const std::string_view> /*result*/) override {
+                            std::span<const std::string_view> /*result*/,
+                            bool /*keep_updates*/) override {
     return absl::OkStatus();
   }
 
@@ -73,7 +80,15 @@ class MemoryStore : public UpdateStore {
     return absl::OkStatus();
   }
 
+  absl::Status RetireRound(const Tombstone& tombstone) override {
+    return EraseRound(tombstone.round);
+  }
+  absl::Status ForgetTombstones(std::chrono::system_clock::time_point /*erased_before*/) override {
+    return absl::OkStatus();
+  }
+
   std::vector<RoundRecord> Rounds() const override { return {}; }
+  std::vector<Tombstone> Tombstones() const override { return {}; }
   absl::Status ReadUpdates(const std::string& round, const OnUpdate& /*on_update*/) const override {
     return RoundNotFound(round);
   }
@@ -82,6 +97,7 @@ class MemoryStore : public UpdateStore {
   }
 
  private:
+  const StoreEpoch epoch_ = {.store_id = NewStoreId(), .epoch = 1};
   mutable std::mutex mutex_;
   std::map<std::string, Books> rounds_;
 };

@@ -5,6 +5,7 @@
 #ifndef SPARSEAGG_SERVICE_STORE_STORE_H_
 #define SPARSEAGG_SERVICE_STORE_STORE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,9 +29,29 @@ enum class Durability : uint8_t {
 // Where a round is, as far as the store is concerned. Numbers are on disk: they never change.
 enum class RoundPhase : uint8_t {
   kOpen = 1,
-  kClosed = 2,     // the accepted set is fixed
-  kPublished = 3,  // the result is stored
-  kAborted = 4,    // the updates are erased
+  kClosed = 2,                // the accepted set is fixed
+  kPublished = 3,             // the result is stored
+  kAborted = 4,               // the updates are erased
+  kPublishedWithUpdates = 5,  // and what the updates carried is kept
+};
+constexpr bool IsPublished(RoundPhase phase) {
+  return phase == RoundPhase::kPublished || phase == RoundPhase::kPublishedWithUpdates;
+}
+
+// A life of a store, from its opening to its end.
+struct StoreEpoch {
+  std::string store_id;  // of the data directory; in memory, of the process
+  uint64_t epoch = 0;    // raised at every opening, from 1
+
+  bool operator==(const StoreEpoch&) const = default;
+};
+
+// What is left of a round that was erased, so that late retries can be told.
+struct Tombstone {
+  std::string round;
+  RoundPhase ended = RoundPhase::kAborted;
+  std::chrono::system_clock::time_point erased;  // in milliseconds
+  bool damaged = false;                          // set by Tombstones(): may be another round's
 };
 
 // Identity of an accepted update. Key: (round, contributor); the first accepted wins.
@@ -47,6 +68,8 @@ struct UpdateRecord {
 struct UpdateContent {
   std::string_view headers;                     // how to read the payload
   std::span<const std::string_view> payload{};  // one byte string, in pieces
+  // Accepted only while the round has fewer contributors; 0: however many it has.
+  uint64_t contributors_max = 0;
 };
 
 enum class PutOutcome : uint8_t {
@@ -64,7 +87,7 @@ struct RoundRecord {
   Durability durability = Durability::kMemory;
   RoundPhase phase = RoundPhase::kOpen;
   std::string description;  // as given to OpenRound()
-  std::string details;      // as given with the last change of the phase
+  std::string details;      // as given last
   std::string damage;       // set by Rounds(): why it cannot be trusted; empty: it can
 };
 
@@ -77,14 +100,18 @@ class UpdateStore {
   virtual ~UpdateStore() = default;
 
   virtual bool Supports(Durability durability) const = 0;
+  virtual const StoreEpoch& Epoch() const = 0;
 
-  // Opens the books of a round: name, durability and description count. ALREADY_EXISTS when
-  // they are open, INVALID_ARGUMENT (DURABILITY_UNSUPPORTED).
+  // Opens the books of a round: name, durability, description and details count. ALREADY_EXISTS
+  // when they are open, INVALID_ARGUMENT (DURABILITY_UNSUPPORTED).
   virtual absl::Status OpenRound(const RoundRecord& round) = 0;
+  // Replaces the details of an open round; of another nothing is changed.
+  virtual absl::Status NoteRound(const std::string& round, std::string_view details) = 0;
 
   // Accepts, recognises or refuses an update, atomically. Refusals: NOT_FOUND (ROUND_NOT_FOUND),
   // FAILED_PRECONDITION (ROUND_NOT_OPEN) after CloseRound unless it is a duplicate, ALREADY_EXISTS
-  // (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT (DIGEST_CONFLICT).
+  // (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT (DIGEST_CONFLICT), RESOURCE_EXHAUSTED
+  // (ROUND_FULL) at `content.contributors_max`.
   virtual absl::StatusOr<PutResult> Put(const UpdateRecord& record,
                                         const UpdateContent& content) = 0;
 
@@ -97,9 +124,11 @@ class UpdateStore {
   virtual absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
                                                                std::string_view details) = 0;
 
-  // Keeps the result, a byte string in pieces. REQUIRES: closed.
+  // Keeps the result, a byte string in pieces. What the updates carried is kept with it, or to be
+  // erased by ErasePayloads(). REQUIRES: closed.
   virtual absl::Status PublishRound(const std::string& round, std::string_view details,
-                                    std::span<const std::string_view> result) = 0;
+                                    std::span<const std::string_view> result,
+                                    bool keep_updates) = 0;
   // Of a published round: erases what the updates carried and keeps what is needed to recognise
   // late retries. Of an aborted one: erases every update. May be called again after an error.
   virtual absl::Status ErasePayloads(const std::string& round) = 0;
@@ -110,16 +139,20 @@ class UpdateStore {
 
   // Erases everything about a round.
   virtual absl::Status EraseRound(const std::string& round) = 0;
+  // The same, but for the tombstone.
+  virtual absl::Status RetireRound(const Tombstone& tombstone) = 0;
+  virtual absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) = 0;
 
   // --- After a restart, before any other call: what was kept ---
 
   virtual std::vector<RoundRecord> Rounds() const = 0;
+  virtual std::vector<Tombstone> Tombstones() const = 0;
   using OnUpdate = std::function<absl::Status(const UpdateRecord&, std::string_view headers,
                                               std::string_view payload)>;
-  // Every update of a round that is neither published nor aborted, in the order of acceptance; ends
-  // with the first error.
+  // Every update whose content is not erased, in the order of acceptance; ends with the first
+  // error. At any time; others commit meanwhile.
   virtual absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const = 0;
-  // As given to PublishRound(). REQUIRES: published.
+  // As given to PublishRound(). REQUIRES: published. At any time.
   virtual absl::StatusOr<std::string> ReadResult(const std::string& round) const = 0;
 };
 

@@ -1,10 +1,12 @@
 #include "service/store/tables.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "service/store/crc32c.h"
+#include "service/store/row_checksum.h"
 #include "service/store/store_errors.h"
 #include "sparse/status.h"
 
@@ -14,48 +16,6 @@ namespace {
 // Longer byte strings go to files: above this the database writes everything twice (log and page)
 // for nothing, below it a file of its own costs more than it saves.
 constexpr uint64_t kInlineBytesMax = uint64_t{128} << 10;
-
-constexpr int64_t kApplicationId = 0x53414747;  // "SAGG"
-constexpr int64_t kSchemaVersion = 1;
-
-constexpr const char* kSchema = R"(
-CREATE TABLE rounds(
-  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, phase INTEGER NOT NULL,
-  description BLOB NOT NULL, details BLOB NOT NULL, crc32c INTEGER NOT NULL);
-CREATE TABLE updates(
-  id INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, contributor TEXT NOT NULL,
-  update_id TEXT NOT NULL, weight REAL NOT NULL, digest BLOB NOT NULL, sequence INTEGER NOT NULL,
-  crc32c INTEGER NOT NULL);
-CREATE UNIQUE INDEX contributors ON updates(round, contributor);
-CREATE TABLE contents(
-  id INTEGER PRIMARY KEY, headers BLOB NOT NULL, bytes INTEGER NOT NULL, file INTEGER NOT NULL,
-  data BLOB NOT NULL, crc32c INTEGER NOT NULL);
-CREATE TABLE results(
-  round INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, file INTEGER NOT NULL, data BLOB NOT NULL,
-  crc32c INTEGER NOT NULL);
-PRAGMA application_id=1396787015;
-PRAGMA user_version=1;
-)";
-static_assert(kApplicationId == 1396787015 && kSchemaVersion == 1);
-
-// CRC-32C of columns one after the other; a byte string with its length first, so that no two rows
-// have the same bytes.
-class RowChecksum {
- public:
-  RowChecksum& Integer(uint64_t value) {
-    crc32c_ = Crc32c({reinterpret_cast<const char*>(&value), sizeof(value)}, crc32c_);
-    return *this;
-  }
-  RowChecksum& Bytes(std::string_view bytes) {
-    Integer(bytes.size());
-    crc32c_ = Crc32c(bytes, crc32c_);
-    return *this;
-  }
-  int64_t value() const { return crc32c_; }
-
- private:
-  uint32_t crc32c_ = 0;
-};
 
 int64_t ChecksumOf(int64_t id, const RoundRecord& round) {
   return RowChecksum()
@@ -112,33 +72,6 @@ absl::StatusOr<UpdateRecord> RecordOf(const Query& row, int64_t round, const std
 }
 
 }  // namespace
-
-absl::Status Tables::Prepare() {
-  int64_t application = 0;
-  int64_t version = 0;
-  int64_t tables = 0;
-  {
-    Query query(database_,
-                "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema) "
-                "FROM pragma_application_id a, pragma_user_version v");
-    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (found) {
-      application = query.integer(0);
-      version = query.integer(1);
-      tables = query.integer(2);
-    }
-  }
-  if (tables == 0) {
-    return Transact([this] { return database_.Run(kSchema); });
-  }
-  if (application == kApplicationId && version == kSchemaVersion) return absl::OkStatus();
-  return MakeError(
-      absl::StatusCode::kFailedPrecondition, "STORE_VERSION",
-      application != kApplicationId
-          ? "the database in the data directory was not made by sparseagg"
-          : absl::StrCat("the data directory has version ", version, ", this server reads version ",
-                         kSchemaVersion, "; start the version that wrote it"));
-}
 
 absl::Status Tables::Check() {
   Query query(database_, "PRAGMA quick_check(1)");
@@ -291,28 +224,35 @@ absl::Status Tables::ReadRecords(int64_t round, const std::string& name,
   }
 }
 
-absl::Status Tables::ReadUpdates(int64_t round, const std::string& name,
-                                 const UpdateStore::OnUpdate& on_update) {
+absl::StatusOr<RowRange> Tables::UpdateRows(int64_t round) {
+  Query row(database_, "SELECT min(id), max(id) FROM updates WHERE round = ?");
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Integer(round).Step());
+  if (!found || row.is_null(0)) return RowRange{};
+  return RowRange{row.integer(0), row.integer(1)};
+}
+
+absl::StatusOr<int64_t> Tables::ReadUpdate(RowRange rows, int64_t round, StoredUpdate& update) {
+  // The plus: by the index of contributors SQLite would read and sort the whole round each time.
   Query row(database_,
             "SELECT u.contributor, u.update_id, u.weight, u.digest, u.sequence, u.crc32c, u.id, "
             "c.headers, c.bytes, c.file, c.data, c.crc32c "
-            "FROM updates u LEFT JOIN contents c ON c.id = u.id WHERE u.round = ? ORDER BY u.id");
-  row.Integer(round);
-  while (true) {
-    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
-    if (!found) return absl::OkStatus();
-    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateRecord update, RecordOf(row, round, name));
-    if (row.is_null(7)) return Damaged(NameOf(update));
-    const std::string_view headers = row.blob(7);
-    const auto bytes = static_cast<uint64_t>(row.integer(8));
-    const auto file = static_cast<uint64_t>(row.integer(9));
-    SPARSEAGG_ASSIGN_OR_RETURN(const std::string payload, Fetch(row.blob(10), file, bytes));
-    if (payload.size() != bytes ||
-        ContentChecksum(row.integer(6), headers, bytes, file, Crc32c(payload)) != row.integer(11)) {
-      return Damaged(NameOf(update));
-    }
-    SPARSEAGG_RETURN_IF_ERROR(on_update(update, headers, payload));
+            "FROM updates u LEFT JOIN contents c ON c.id = u.id "
+            "WHERE u.id BETWEEN ? AND ? AND +u.round = ? ORDER BY u.id LIMIT 1");
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool found,
+                             row.Integer(rows.first).Integer(rows.last).Integer(round).Step());
+  if (!found) return 0;
+  SPARSEAGG_ASSIGN_OR_RETURN(update.record, RecordOf(row, round, update.record.round));
+  if (row.is_null(7)) return Damaged(NameOf(update.record));
+  update.headers = row.blob(7);
+  const auto bytes = static_cast<uint64_t>(row.integer(8));
+  const auto file = static_cast<uint64_t>(row.integer(9));
+  SPARSEAGG_ASSIGN_OR_RETURN(update.payload, Fetch(row.blob(10), file, bytes));
+  if (update.payload.size() != bytes ||
+      ContentChecksum(row.integer(6), update.headers, bytes, file, Crc32c(update.payload)) !=
+          row.integer(11)) {
+    return Damaged(NameOf(update.record));
   }
+  return row.integer(6);
 }
 
 absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {
@@ -383,6 +323,14 @@ absl::StatusOr<std::vector<uint64_t>> Tables::Files() {
     if (!found) return files;
     files.push_back(static_cast<uint64_t>(row.integer(0)));
   }
+}
+
+absl::Status Tables::DeleteLeftoverFiles() {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<uint64_t> named, Files());
+  for (const uint64_t file : files_.List()) {
+    if (!std::binary_search(named.begin(), named.end(), file)) files_.Delete(file);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sparseagg

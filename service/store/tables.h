@@ -39,6 +39,19 @@ struct StoredRound {
   RoundRecord record;
 };
 
+// Both included; there may be rows of other rounds between them.
+struct RowRange {
+  int64_t first = 0;
+  int64_t last = -1;
+};
+
+// An update with what it carried. `record.round` is given.
+struct StoredUpdate {
+  UpdateRecord record;
+  std::string headers;
+  std::string payload;
+};
+
 // Where the content of an update is.
 struct ContentPlace {
   int64_t update = 0;
@@ -51,9 +64,6 @@ class Tables {
   Tables(Database& database, PayloadFiles& files, FailpointHook failpoints = {})
       : database_(database), files_(files), failpoints_(std::move(failpoints)) {}
 
-  // Makes the tables of a new database. FAILED_PRECONDITION (STORE_VERSION) for one that a newer
-  // version made or that is no store.
-  absl::Status Prepare();
   // DATA_LOSS (STORE_CORRUPT) when the database is damaged in its structure.
   absl::Status Check();
   // Moves everything committed into the database proper and empties the log.
@@ -75,9 +85,11 @@ class Tables {
   // The books of a round, in the order of acceptance. DATA_LOSS for a row that cannot be trusted.
   absl::Status ReadRecords(int64_t round, const std::string& name,
                            const std::function<void(UpdateRecord)>& on_record);
-  // With what the updates carried; REQUIRES: not erased.
-  absl::Status ReadUpdates(int64_t round, const std::string& name,
-                           const UpdateStore::OnUpdate& on_update);
+  // The rows of a round's updates.
+  absl::StatusOr<RowRange> UpdateRows(int64_t round);
+  // The first update of the round in `rows`, with what it carried, which must not be erased; the
+  // number of its row, or 0 when there is none.
+  absl::StatusOr<int64_t> ReadUpdate(RowRange rows, int64_t round, StoredUpdate& update);
   absl::StatusOr<std::vector<ContentPlace>> Contents(int64_t round);
   absl::Status DeleteContents(std::span<const ContentPlace> places);
   absl::Status DeleteUpdates(int64_t round);
@@ -89,8 +101,10 @@ class Tables {
   // The row of the round and of its result.
   absl::Status DeleteRound(int64_t id);
 
-  // Files that rows name.
+  // Files that rows name, ascending.
   absl::StatusOr<std::vector<uint64_t>> Files();
+  // Deletes those that no row names.
+  absl::Status DeleteLeftoverFiles();
 
  private:
   absl::StatusOr<std::string> Fetch(std::string_view data, uint64_t file, uint64_t bytes) const;

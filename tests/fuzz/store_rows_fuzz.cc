@@ -2,6 +2,7 @@
 // never as something else.
 #include <array>
 
+#include "service/store/schema.h"
 #include "service/store/tables.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -27,7 +28,7 @@ class Store {
       : database_(Database::Open(":memory:").value()),
         files_(PayloadFiles::Open("/tmp/sparseagg_fuzz_no_payloads").value()),
         tables_(*database_, *files_) {
-    Require(tables_.Prepare().ok(), "no tables");
+    Require(PrepareSchema(*database_).ok(), "no tables");
   }
 
   void Run(FuzzInput& input) {
@@ -95,14 +96,15 @@ class Store {
       Require(same(got), "a changed update is believed");
     });
     Require(records.ok() || absl::IsDataLoss(records), "another error than damage");
-    const absl::Status updates = tables_.ReadUpdates(
-        id, round.name,
-        [&](const UpdateRecord& got, std::string_view got_headers, std::string_view got_payload) {
-          Require(same(got) && got_headers == headers && got_payload == payload,
-                  "a changed content is believed");
-          return absl::OkStatus();
-        });
-    Require(updates.ok() || absl::IsDataLoss(updates), "another error than damage");
+    const auto rows = tables_.UpdateRows(id);
+    Require(rows.ok(), "no rows");
+    StoredUpdate got{.record = {.round = round.name}};
+    const auto updates = tables_.ReadUpdate(*rows, id, got);
+    Require(updates.ok() || absl::IsDataLoss(updates.status()), "another error than damage");
+    if (updates.ok() && *updates != 0) {
+      Require(same(got.record) && got.headers == headers && got.payload == payload,
+              "a changed content is believed");
+    }
     const auto result = tables_.ReadResult(id);
     Require(result.ok() ? *result == payload : absl::IsDataLoss(result.status()),
             "a changed result is believed");

@@ -44,6 +44,8 @@ CONFORMANCE = Checker("conformance_conformance_test")
 
 DURABLE = "service/store/durable_store.cc"
 TABLES = "service/store/tables.cc"
+PUT_GROUP = "service/store/put_group.cc"
+SCHEMA = "service/store/schema.cc"
 FILES = "service/store/payload_files.cc"
 ROUND = "service/engine/round.cc"
 ENGINE = "service/engine/engine.cc"
@@ -97,8 +99,8 @@ MUTATIONS = (
     Mutation(
         "neither a look at the books nor a unique key when a group is committed",
         (
-            (DURABLE, "if (AnswerFrom(round->books, *put)) continue;\n    if (!con", "if (!con"),
-            (TABLES, "CREATE UNIQUE INDEX contributors", "CREATE INDEX contributors"),
+            (PUT_GROUP, "if (AnswerFrom(*round.books, *put)) continue;", ""),
+            (SCHEMA, "CREATE UNIQUE INDEX contributors", "CREATE INDEX contributors"),
         ),
         STORE,
     ),
@@ -136,10 +138,10 @@ MUTATIONS = (
                 ROUND,
                 "std::shared_lock gate(gate_);\n  {\n    std::lock_guard lock(mutex_);\n"
                 "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
-                "  SPARSEAGG_ASSIGN_OR_RETURN(const PutResult put,",
+                "  const auto stored =",
                 "CommitGate mine;\n  std::shared_lock gate(mine);\n  {\n    std::lock_guard lock(mutex_);\n"
                 "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
-                "  SPARSEAGG_ASSIGN_OR_RETURN(const PutResult put,",
+                "  const auto stored =",
             ),
         ),
         INTERLEAVINGS,
@@ -172,8 +174,8 @@ MUTATIONS = (
         "files that no row names stay",
         (
             (
-                DURABLE,
-                "if (!std::binary_search(named.begin(), named.end(), file)) files_->Delete(file);",
+                TABLES,
+                "if (!std::binary_search(named.begin(), named.end(), file)) files_.Delete(file);",
                 "",
             ),
         ),
@@ -196,9 +198,10 @@ MUTATIONS = (
         (
             (
                 TABLES,
-                "if (payload.size() != bytes ||\n"
-                "        ContentChecksum(row.integer(6), headers, bytes, file, Crc32c(payload)) != row.integer(11)) {",
-                "if (payload.size() != bytes) {",
+                "if (update.payload.size() != bytes ||\n"
+                "      ContentChecksum(row.integer(6), update.headers, bytes, file, Crc32c(update.payload)) !=\n"
+                "          row.integer(11)) {",
+                "if (update.payload.size() != bytes) {",
             ),
         ),
         fuzz("store_rows"),

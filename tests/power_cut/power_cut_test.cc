@@ -20,7 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "service/store/durable_store.h"
 #include "tests/power_cut/crash_states.h"
@@ -80,21 +82,55 @@ void CheckUpdates(const UpdateStore& store, const CrashState& state, Findings& f
         return absl::OkStatus();
       });
   if (!read.ok()) ++found.corrupt;
-  for (const std::string& id : state.acknowledged) {
-    if (id != kPublishedAck && !stored.contains(id)) ++found.lost;
+  for (const std::string& ack : state.acknowledged) {
+    if (absl::ascii_isdigit(ack[0]) && !stored.contains(ack)) ++found.lost;
   }
 }
 
+bool IsAcknowledged(const CrashState& state, const std::string& what) {
+  return std::find(state.acknowledged.begin(), state.acknowledged.end(), what) !=
+         state.acknowledged.end();
+}
+
 void CheckResult(const UpdateStore& store, const CrashState& state, Findings& found) {
-  const bool acknowledged = std::find(state.acknowledged.begin(), state.acknowledged.end(),
-                                      kPublishedAck) != state.acknowledged.end();
+  const bool acknowledged = IsAcknowledged(state, kPublishedAck);
   for (const RoundRecord& round : store.Rounds()) {
     if (!round.damage.empty()) ++found.corrupt;
+    if (round.name == kUpdatesRound && IsAcknowledged(state, kNotedAck) &&
+        round.details != kNotedAck) {
+      ++found.lost;
+    }
     if (round.name != kResultRound) continue;
     if (round.phase == RoundPhase::kPublished) {
       const auto result = store.ReadResult(kResultRound);
       if (!result.ok() || *result != ResultOfRound()) ++found.corrupt;
     } else if (acknowledged) {
+      ++found.lost;
+    }
+  }
+}
+
+// The round or its tombstone; once acknowledged, the tombstone.
+void CheckRetired(const UpdateStore& store, const CrashState& state, Findings& found) {
+  int rounds = 0;
+  for (const RoundRecord& round : store.Rounds()) rounds += round.name == kRetiredRound ? 1 : 0;
+  int tombstones = 0;
+  for (const Tombstone& tombstone : store.Tombstones()) {
+    if (tombstone.damaged) ++found.corrupt;
+    tombstones += tombstone.round == kRetiredRound ? 1 : 0;
+  }
+  if (rounds + tombstones > 1) ++found.doubled;
+  if (rounds + tombstones < 1) ++found.lost;
+  if (IsAcknowledged(state, kRetiredAck) && tombstones == 0) ++found.lost;
+}
+
+// A start counts more than every start that somebody was told of.
+void CheckEpoch(const UpdateStore& store, const CrashState& state, Findings& found) {
+  for (const std::string& ack : state.acknowledged) {
+    uint64_t told = 0;
+    if (!absl::StartsWith(ack, kEpochAck)) continue;
+    if (!absl::SimpleAtoi(ack.substr(sizeof(kEpochAck) - 1), &told) ||
+        store.Epoch().epoch <= told) {
       ++found.lost;
     }
   }
@@ -112,6 +148,8 @@ void Check(const CrashState& state, Findings& found) {
   }
   CheckUpdates(**store, state, found);
   CheckResult(**store, state, found);
+  CheckRetired(**store, state, found);
+  CheckEpoch(**store, state, found);
 }
 
 class PowerCutTest : public ::testing::Test {

@@ -44,8 +44,17 @@ bool LiveARound(UpdateStore& store, int acks) {
   const std::string result = ResultOfRound();
   const std::array<std::string_view, 1> pieces = {result};
   return store.CloseRound(kResultRound, "closed").ok() &&
-         store.PublishRound(kResultRound, "published", pieces).ok() &&
+         store.PublishRound(kResultRound, "published", pieces, /*keep_updates=*/false).ok() &&
          Acknowledge(acks, kPublishedAck) && store.ErasePayloads(kResultRound).ok();
+}
+
+bool RetireARound(UpdateStore& store, int acks) {
+  if (!Put(store, kRetiredRound, "6") || !store.AbortRound(kRetiredRound, "").ok()) return false;
+  if (!store.NoteRound(kUpdatesRound, kNotedAck).ok() || !Acknowledge(acks, kNotedAck))
+    return false;
+  const std::chrono::system_clock::time_point erased(std::chrono::hours(500'000));
+  return store.RetireRound({.round = kRetiredRound, .erased = erased}).ok() &&
+         Acknowledge(acks, kRetiredAck);
 }
 
 int PutAll(UpdateStore& store, int acks) {
@@ -58,7 +67,7 @@ int PutAll(UpdateStore& store, int acks) {
       }
     });
   }
-  const bool lived = LiveARound(store, acks);
+  const bool lived = LiveARound(store, acks) && RetireARound(store, acks);
   for (std::thread& thread : threads) thread.join();
   return lived ? 0 : 4;
 }
@@ -92,7 +101,7 @@ std::string ResultOfRound() { return PayloadOf("600006"); }
 bool PrepareStore(const std::string& folder) {
   const auto store = Open(folder);
   if (store == nullptr) return false;
-  for (const char* round : {kUpdatesRound, kResultRound}) {
+  for (const char* round : {kUpdatesRound, kResultRound, kRetiredRound}) {
     if (!store->OpenRound({.name = round, .durability = Durability::kDurable}).ok()) return false;
   }
   return true;
@@ -103,7 +112,7 @@ int RunWorker(const std::string& folder, const std::string& mode) {
   if (store == nullptr) return 2;
   const int acks = open(absl::StrCat(folder, "/", kAckFile).c_str(),
                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (acks < 0) return 2;
+  if (acks < 0 || !Acknowledge(acks, absl::StrCat(kEpochAck, store->Epoch().epoch))) return 2;
   return mode == "resend" ? ResendAll(*store, acks) : PutAll(*store, acks);
 }
 

@@ -9,7 +9,12 @@ namespace sparseagg::testing {
 
 inline constexpr char kUpdatesRound[] = "rounds/updates";
 inline constexpr char kResultRound[] = "rounds/result";
+inline constexpr char kRetiredRound[] = "rounds/retired";
+// Acknowledgements beside those of updates, which are the contributor's number.
 inline constexpr char kPublishedAck[] = "published";
+inline constexpr char kRetiredAck[] = "retired";
+inline constexpr char kNotedAck[] = "noted";   // the details of kUpdatesRound are this word
+inline constexpr char kEpochAck[] = "epoch ";  // and its number
 
 // What contributor `id` sends; some are long enough for a file of their own.
 std::string PayloadOf(const std::string& id);
@@ -19,7 +24,8 @@ std::string ResultOfRound();
 bool PrepareStore(const std::string& folder);
 
 // "put": several threads put updates of kUpdatesRound, each twice over, and one goes through the
-// life of kResultRound. "resend": every update that is there is sent again. Returns the exit code.
+// lives of kResultRound and kRetiredRound. "resend": every update that is there is sent again.
+// Returns the exit code.
 int RunWorker(const std::string& folder, const std::string& mode);
 
 }  // namespace sparseagg::testing

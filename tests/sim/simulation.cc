@@ -41,6 +41,7 @@ absl::Status Simulation::Start() {
   store_ = *std::move(store);
   EngineOptions options;
   options.limits.result_retention_ms = static_cast<uint64_t>(kRetention.count());
+  options.limits.retry_horizon_ms = 0;  // names are few here, and given again
   options.executor = &executor_;
   options.now = [this] { return now_; };
   engine_ = MakeEngine(options, backend_, *store_);

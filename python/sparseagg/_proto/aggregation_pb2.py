@@ -16,15 +16,15 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from . import types_pb2 as sparseagg_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esparseagg/v1/aggregation.proto\x12\x0csparseagg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sparseagg/v1/types.proto\"a\n\x12\x43reateRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12%\n\x04spec\x18\x02 \x01(\x0b\x32\x17.sparseagg.v1.RoundSpec\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"\x1f\n\x0fGetRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\":\n\x11ListRoundsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListRoundsResponse\x12#\n\x06rounds\x18\x01 \x03(\x0b\x32\x13.sparseagg.v1.Round\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\" \n\x10SealRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"!\n\x11\x41\x62ortRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\"\n\x12\x44\x65leteRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"R\n\x11WatchRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0cmin_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"d\n\x10WaitRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_revision\x18\x02 \x01(\x04\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"h\n\x13SubmitUpdateRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.sparseagg.v1.UpdateHeader\x12%\n\x07tensors\x18\x02 \x03(\x0b\x32\x14.sparseagg.v1.Tensor\"f\n\x0b\x42\x65ginUpdate\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.sparseagg.v1.UpdateHeader\x12+\n\x07tensors\x18\x02 \x03(\x0b\x32\x1a.sparseagg.v1.TensorHeader\"^\n\x0bUpdateChunk\x12\x11\n\tupdate_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x13\n\x06\x63rc32c\x18\x04 \x01(\x07H\x00\x88\x01\x01\x42\t\n\x07_crc32c\"\xab\x01\n\x14StreamUpdatesRequest\x12\x33\n\x06update\x18\x01 \x01(\x0b\x32!.sparseagg.v1.SubmitUpdateRequestH\x00\x12*\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\x19.sparseagg.v1.BeginUpdateH\x00\x12*\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x19.sparseagg.v1.UpdateChunkH\x00\x42\x06\n\x04\x62ody\"*\n\x0eUploadProgress\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\"\xb4\x01\n\x15StreamUpdatesResponse\x12\x11\n\tupdate_id\x18\x01 \x01(\t\x12(\n\x07receipt\x18\x02 \x01(\x0b\x32\x15.sparseagg.v1.ReceiptH\x00\x12$\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.sparseagg.v1.ErrorH\x00\x12\x30\n\x08progress\x18\x04 \x01(\x0b\x32\x1c.sparseagg.v1.UploadProgressH\x00\x42\x06\n\x04\x62ody\"^\n\x0eIndexSelection\x12\x0e\n\x06tensor\x18\x01 \x01(\t\x12+\n\nindex_type\x18\x02 \x01(\x0e\x32\x17.sparseagg.v1.IndexType\x12\x0f\n\x07indices\x18\x03 \x01(\x0c\"\xb9\x01\n\x13GetAggregateRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07tensors\x18\x02 \x03(\t\x12*\n\x06layout\x18\x03 \x01(\x0e\x32\x1a.sparseagg.v1.ResultLayout\x12\x30\n\nselections\x18\x04 \x03(\x0b\x32\x1c.sparseagg.v1.IndexSelection\x12\x10\n\x08\x65ncoding\x18\x05 \x01(\t\x12\x13\n\x0b\x63hunk_bytes\x18\x06 \x01(\r\"w\n\x0f\x41ggregateHeader\x12\r\n\x05round\x18\x01 \x01(\t\x12+\n\x07tensors\x18\x02 \x03(\x0b\x32\x1a.sparseagg.v1.TensorHeader\x12(\n\x08manifest\x18\x03 \x01(\x0b\x32\x16.sparseagg.v1.Manifest\".\n\x0e\x41ggregateChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"~\n\x14GetAggregateResponse\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.sparseagg.v1.AggregateHeaderH\x00\x12-\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1c.sparseagg.v1.AggregateChunkH\x00\x42\x06\n\x04\x62ody\"\xd0\x01\n\rReduceRequest\x12*\n\x05start\x18\x01 \x01(\x0b\x32\x19.sparseagg.v1.ReduceStartH\x00\x12\x33\n\x06update\x18\x02 \x01(\x0b\x32!.sparseagg.v1.SubmitUpdateRequestH\x00\x12*\n\x05\x62\x65gin\x18\x03 \x01(\x0b\x32\x19.sparseagg.v1.BeginUpdateH\x00\x12*\n\x05\x63hunk\x18\x04 \x01(\x0b\x32\x19.sparseagg.v1.UpdateChunkH\x00\x42\x06\n\x04\x62ody\"\x87\x01\n\x0bReduceStart\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.sparseagg.v1.RoundSpec\x12*\n\x06layout\x18\x02 \x01(\x0e\x32\x1a.sparseagg.v1.ResultLayout\x12\x13\n\x0b\x63hunk_bytes\x18\x03 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x04 \x01(\t\"x\n\x0eReduceResponse\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.sparseagg.v1.AggregateHeaderH\x00\x12-\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1c.sparseagg.v1.AggregateChunkH\x00\x42\x06\n\x04\x62ody\"\x16\n\x14GetServerInfoRequest\"\x80\x01\n\x0b\x42\x61\x63kendInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x11\n\tavailable\x18\x03 \x01(\x08\x12\x1a\n\x12unavailable_reason\x18\x04 \x01(\t\x12\r\n\x05plans\x18\x05 \x03(\t\x12\x10\n\x08selected\x18\x06 \x01(\x08\"@\n\x05Limit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04\x12\x0c\n\x04unit\x18\x03 \x01(\t\x12\x0c\n\x04help\x18\x04 \x01(\t\"\xc3\x02\n\nServerInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12+\n\x08\x62\x61\x63kends\x18\x02 \x03(\x0b\x32\x19.sparseagg.v1.BackendInfo\x12\x11\n\toperators\x18\x03 \x03(\t\x12\x11\n\tencodings\x18\x04 \x03(\t\x12,\n\x0bvalue_types\x18\x05 \x03(\x0e\x32\x17.sparseagg.v1.ValueType\x12#\n\x06limits\x18\x06 \x03(\x0b\x32\x13.sparseagg.v1.Limit\x12\x34\n\x12\x64\x65\x66\x61ult_durability\x18\x07 \x01(\x0e\x32\x18.sparseagg.v1.Durability\x12.\n\x0c\x64urabilities\x18\x08 \x03(\x0e\x32\x18.sparseagg.v1.Durability\x12\x18\n\x10values_encodings\x18\n \x03(\t*`\n\x0cResultLayout\x12\x1d\n\x19RESULT_LAYOUT_UNSPECIFIED\x10\x00\x12\x18\n\x14RESULT_LAYOUT_SPARSE\x10\x01\x12\x17\n\x13RESULT_LAYOUT_DENSE\x10\x02\x32\xdb\x07\n\x12\x41ggregationService\x12\x44\n\x0b\x43reateRound\x12 .sparseagg.v1.CreateRoundRequest\x1a\x13.sparseagg.v1.Round\x12>\n\x08GetRound\x12\x1d.sparseagg.v1.GetRoundRequest\x1a\x13.sparseagg.v1.Round\x12O\n\nListRounds\x12\x1f.sparseagg.v1.ListRoundsRequest\x1a .sparseagg.v1.ListRoundsResponse\x12@\n\tSealRound\x12\x1e.sparseagg.v1.SealRoundRequest\x1a\x13.sparseagg.v1.Round\x12\x42\n\nAbortRound\x12\x1f.sparseagg.v1.AbortRoundRequest\x1a\x13.sparseagg.v1.Round\x12G\n\x0b\x44\x65leteRound\x12 .sparseagg.v1.DeleteRoundRequest\x1a\x16.google.protobuf.Empty\x12\x44\n\nWatchRound\x12\x1f.sparseagg.v1.WatchRoundRequest\x1a\x13.sparseagg.v1.Round0\x01\x12@\n\tWaitRound\x12\x1e.sparseagg.v1.WaitRoundRequest\x1a\x13.sparseagg.v1.Round\x12H\n\x0cSubmitUpdate\x12!.sparseagg.v1.SubmitUpdateRequest\x1a\x15.sparseagg.v1.Receipt\x12\\\n\rStreamUpdates\x12\".sparseagg.v1.StreamUpdatesRequest\x1a#.sparseagg.v1.StreamUpdatesResponse(\x01\x30\x01\x12W\n\x0cGetAggregate\x12!.sparseagg.v1.GetAggregateRequest\x1a\".sparseagg.v1.GetAggregateResponse0\x01\x12G\n\x06Reduce\x12\x1b.sparseagg.v1.ReduceRequest\x1a\x1c.sparseagg.v1.ReduceResponse(\x01\x30\x01\x12M\n\rGetServerInfo\x12\".sparseagg.v1.GetServerInfoRequest\x1a\x18.sparseagg.v1.ServerInfob\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esparseagg/v1/aggregation.proto\x12\x0csparseagg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sparseagg/v1/types.proto\"a\n\x12\x43reateRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12%\n\x04spec\x18\x02 \x01(\x0b\x32\x17.sparseagg.v1.RoundSpec\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"\x1f\n\x0fGetRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\":\n\x11ListRoundsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListRoundsResponse\x12#\n\x06rounds\x18\x01 \x03(\x0b\x32\x13.sparseagg.v1.Round\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\" \n\x10SealRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"!\n\x11\x41\x62ortRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\"\n\x12\x44\x65leteRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\"\n\x12VerifyRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x8d\x01\n\x13VerifyRoundResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0c\x63ontributors\x18\x02 \x01(\x04\x12\x12\n\nbytes_read\x18\x03 \x01(\x04\x12\x16\n\x0eupdates_digest\x18\x04 \x01(\x0c\x12\x15\n\rresult_digest\x18\x05 \x01(\x0c\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\"R\n\x11WatchRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0cmin_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"d\n\x10WaitRoundRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_revision\x18\x02 \x01(\x04\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"h\n\x13SubmitUpdateRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.sparseagg.v1.UpdateHeader\x12%\n\x07tensors\x18\x02 \x03(\x0b\x32\x14.sparseagg.v1.Tensor\"f\n\x0b\x42\x65ginUpdate\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.sparseagg.v1.UpdateHeader\x12+\n\x07tensors\x18\x02 \x03(\x0b\x32\x1a.sparseagg.v1.TensorHeader\"^\n\x0bUpdateChunk\x12\x11\n\tupdate_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x13\n\x06\x63rc32c\x18\x04 \x01(\x07H\x00\x88\x01\x01\x42\t\n\x07_crc32c\"\xab\x01\n\x14StreamUpdatesRequest\x12\x33\n\x06update\x18\x01 \x01(\x0b\x32!.sparseagg.v1.SubmitUpdateRequestH\x00\x12*\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\x19.sparseagg.v1.BeginUpdateH\x00\x12*\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x19.sparseagg.v1.UpdateChunkH\x00\x42\x06\n\x04\x62ody\"*\n\x0eUploadProgress\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\"\xb4\x01\n\x15StreamUpdatesResponse\x12\x11\n\tupdate_id\x18\x01 \x01(\t\x12(\n\x07receipt\x18\x02 \x01(\x0b\x32\x15.sparseagg.v1.ReceiptH\x00\x12$\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.sparseagg.v1.ErrorH\x00\x12\x30\n\x08progress\x18\x04 \x01(\x0b\x32\x1c.sparseagg.v1.UploadProgressH\x00\x42\x06\n\x04\x62ody\"^\n\x0eIndexSelection\x12\x0e\n\x06tensor\x18\x01 \x01(\t\x12+\n\nindex_type\x18\x02 \x01(\x0e\x32\x17.sparseagg.v1.IndexType\x12\x0f\n\x07indices\x18\x03 \x01(\x0c\"\xb9\x01\n\x13GetAggregateRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07tensors\x18\x02 \x03(\t\x12*\n\x06layout\x18\x03 \x01(\x0e\x32\x1a.sparseagg.v1.ResultLayout\x12\x30\n\nselections\x18\x04 \x03(\x0b\x32\x1c.sparseagg.v1.IndexSelection\x12\x10\n\x08\x65ncoding\x18\x05 \x01(\t\x12\x13\n\x0b\x63hunk_bytes\x18\x06 \x01(\r\"w\n\x0f\x41ggregateHeader\x12\r\n\x05round\x18\x01 \x01(\t\x12+\n\x07tensors\x18\x02 \x03(\x0b\x32\x1a.sparseagg.v1.TensorHeader\x12(\n\x08manifest\x18\x03 \x01(\x0b\x32\x16.sparseagg.v1.Manifest\".\n\x0e\x41ggregateChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"~\n\x14GetAggregateResponse\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.sparseagg.v1.AggregateHeaderH\x00\x12-\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1c.sparseagg.v1.AggregateChunkH\x00\x42\x06\n\x04\x62ody\"\xd0\x01\n\rReduceRequest\x12*\n\x05start\x18\x01 \x01(\x0b\x32\x19.sparseagg.v1.ReduceStartH\x00\x12\x33\n\x06update\x18\x02 \x01(\x0b\x32!.sparseagg.v1.SubmitUpdateRequestH\x00\x12*\n\x05\x62\x65gin\x18\x03 \x01(\x0b\x32\x19.sparseagg.v1.BeginUpdateH\x00\x12*\n\x05\x63hunk\x18\x04 \x01(\x0b\x32\x19.sparseagg.v1.UpdateChunkH\x00\x42\x06\n\x04\x62ody\"\x87\x01\n\x0bReduceStart\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.sparseagg.v1.RoundSpec\x12*\n\x06layout\x18\x02 \x01(\x0e\x32\x1a.sparseagg.v1.ResultLayout\x12\x13\n\x0b\x63hunk_bytes\x18\x03 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x04 \x01(\t\"x\n\x0eReduceResponse\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.sparseagg.v1.AggregateHeaderH\x00\x12-\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1c.sparseagg.v1.AggregateChunkH\x00\x42\x06\n\x04\x62ody\"\x16\n\x14GetServerInfoRequest\"\x80\x01\n\x0b\x42\x61\x63kendInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x11\n\tavailable\x18\x03 \x01(\x08\x12\x1a\n\x12unavailable_reason\x18\x04 \x01(\t\x12\r\n\x05plans\x18\x05 \x03(\t\x12\x10\n\x08selected\x18\x06 \x01(\x08\"@\n\x05Limit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04\x12\x0c\n\x04unit\x18\x03 \x01(\t\x12\x0c\n\x04help\x18\x04 \x01(\t\"\xec\x02\n\nServerInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12+\n\x08\x62\x61\x63kends\x18\x02 \x03(\x0b\x32\x19.sparseagg.v1.BackendInfo\x12\x11\n\toperators\x18\x03 \x03(\t\x12\x11\n\tencodings\x18\x04 \x03(\t\x12,\n\x0bvalue_types\x18\x05 \x03(\x0e\x32\x17.sparseagg.v1.ValueType\x12#\n\x06limits\x18\x06 \x03(\x0b\x32\x13.sparseagg.v1.Limit\x12\x34\n\x12\x64\x65\x66\x61ult_durability\x18\x07 \x01(\x0e\x32\x18.sparseagg.v1.Durability\x12.\n\x0c\x64urabilities\x18\x08 \x03(\x0e\x32\x18.sparseagg.v1.Durability\x12\x18\n\x10values_encodings\x18\n \x03(\t\x12\'\n\x05\x65poch\x18\t \x01(\x0b\x32\x18.sparseagg.v1.StoreEpoch*`\n\x0cResultLayout\x12\x1d\n\x19RESULT_LAYOUT_UNSPECIFIED\x10\x00\x12\x18\n\x14RESULT_LAYOUT_SPARSE\x10\x01\x12\x17\n\x13RESULT_LAYOUT_DENSE\x10\x02\x32\xaf\x08\n\x12\x41ggregationService\x12\x44\n\x0b\x43reateRound\x12 .sparseagg.v1.CreateRoundRequest\x1a\x13.sparseagg.v1.Round\x12>\n\x08GetRound\x12\x1d.sparseagg.v1.GetRoundRequest\x1a\x13.sparseagg.v1.Round\x12O\n\nListRounds\x12\x1f.sparseagg.v1.ListRoundsRequest\x1a .sparseagg.v1.ListRoundsResponse\x12@\n\tSealRound\x12\x1e.sparseagg.v1.SealRoundRequest\x1a\x13.sparseagg.v1.Round\x12\x42\n\nAbortRound\x12\x1f.sparseagg.v1.AbortRoundRequest\x1a\x13.sparseagg.v1.Round\x12G\n\x0b\x44\x65leteRound\x12 .sparseagg.v1.DeleteRoundRequest\x1a\x16.google.protobuf.Empty\x12\x44\n\nWatchRound\x12\x1f.sparseagg.v1.WatchRoundRequest\x1a\x13.sparseagg.v1.Round0\x01\x12@\n\tWaitRound\x12\x1e.sparseagg.v1.WaitRoundRequest\x1a\x13.sparseagg.v1.Round\x12H\n\x0cSubmitUpdate\x12!.sparseagg.v1.SubmitUpdateRequest\x1a\x15.sparseagg.v1.Receipt\x12\\\n\rStreamUpdates\x12\".sparseagg.v1.StreamUpdatesRequest\x1a#.sparseagg.v1.StreamUpdatesResponse(\x01\x30\x01\x12W\n\x0cGetAggregate\x12!.sparseagg.v1.GetAggregateRequest\x1a\".sparseagg.v1.GetAggregateResponse0\x01\x12R\n\x0bVerifyRound\x12 .sparseagg.v1.VerifyRoundRequest\x1a!.sparseagg.v1.VerifyRoundResponse\x12G\n\x06Reduce\x12\x1b.sparseagg.v1.ReduceRequest\x1a\x1c.sparseagg.v1.ReduceResponse(\x01\x30\x01\x12M\n\rGetServerInfo\x12\".sparseagg.v1.GetServerInfoRequest\x1a\x18.sparseagg.v1.ServerInfob\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sparseagg.v1.aggregation_pb2', globals())
 if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
-  _RESULTLAYOUT._serialized_start=3008
-  _RESULTLAYOUT._serialized_end=3104
+  _RESULTLAYOUT._serialized_start=3229
+  _RESULTLAYOUT._serialized_end=3325
   _CREATEROUNDREQUEST._serialized_start=135
   _CREATEROUNDREQUEST._serialized_end=232
   _GETROUNDREQUEST._serialized_start=234
@@ -39,46 +39,50 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _ABORTROUNDREQUEST._serialized_end=478
   _DELETEROUNDREQUEST._serialized_start=480
   _DELETEROUNDREQUEST._serialized_end=514
-  _WATCHROUNDREQUEST._serialized_start=516
-  _WATCHROUNDREQUEST._serialized_end=598
-  _WAITROUNDREQUEST._serialized_start=600
-  _WAITROUNDREQUEST._serialized_end=700
-  _SUBMITUPDATEREQUEST._serialized_start=702
-  _SUBMITUPDATEREQUEST._serialized_end=806
-  _BEGINUPDATE._serialized_start=808
-  _BEGINUPDATE._serialized_end=910
-  _UPDATECHUNK._serialized_start=912
-  _UPDATECHUNK._serialized_end=1006
-  _STREAMUPDATESREQUEST._serialized_start=1009
-  _STREAMUPDATESREQUEST._serialized_end=1180
-  _UPLOADPROGRESS._serialized_start=1182
-  _UPLOADPROGRESS._serialized_end=1224
-  _STREAMUPDATESRESPONSE._serialized_start=1227
-  _STREAMUPDATESRESPONSE._serialized_end=1407
-  _INDEXSELECTION._serialized_start=1409
-  _INDEXSELECTION._serialized_end=1503
-  _GETAGGREGATEREQUEST._serialized_start=1506
-  _GETAGGREGATEREQUEST._serialized_end=1691
-  _AGGREGATEHEADER._serialized_start=1693
-  _AGGREGATEHEADER._serialized_end=1812
-  _AGGREGATECHUNK._serialized_start=1814
-  _AGGREGATECHUNK._serialized_end=1860
-  _GETAGGREGATERESPONSE._serialized_start=1862
-  _GETAGGREGATERESPONSE._serialized_end=1988
-  _REDUCEREQUEST._serialized_start=1991
-  _REDUCEREQUEST._serialized_end=2199
-  _REDUCESTART._serialized_start=2202
-  _REDUCESTART._serialized_end=2337
-  _REDUCERESPONSE._serialized_start=2339
-  _REDUCERESPONSE._serialized_end=2459
-  _GETSERVERINFOREQUEST._serialized_start=2461
-  _GETSERVERINFOREQUEST._serialized_end=2483
-  _BACKENDINFO._serialized_start=2486
-  _BACKENDINFO._serialized_end=2614
-  _LIMIT._serialized_start=2616
-  _LIMIT._serialized_end=2680
-  _SERVERINFO._serialized_start=2683
-  _SERVERINFO._serialized_end=3006
-  _AGGREGATIONSERVICE._serialized_start=3107
-  _AGGREGATIONSERVICE._serialized_end=4094
+  _VERIFYROUNDREQUEST._serialized_start=516
+  _VERIFYROUNDREQUEST._serialized_end=550
+  _VERIFYROUNDRESPONSE._serialized_start=553
+  _VERIFYROUNDRESPONSE._serialized_end=694
+  _WATCHROUNDREQUEST._serialized_start=696
+  _WATCHROUNDREQUEST._serialized_end=778
+  _WAITROUNDREQUEST._serialized_start=780
+  _WAITROUNDREQUEST._serialized_end=880
+  _SUBMITUPDATEREQUEST._serialized_start=882
+  _SUBMITUPDATEREQUEST._serialized_end=986
+  _BEGINUPDATE._serialized_start=988
+  _BEGINUPDATE._serialized_end=1090
+  _UPDATECHUNK._serialized_start=1092
+  _UPDATECHUNK._serialized_end=1186
+  _STREAMUPDATESREQUEST._serialized_start=1189
+  _STREAMUPDATESREQUEST._serialized_end=1360
+  _UPLOADPROGRESS._serialized_start=1362
+  _UPLOADPROGRESS._serialized_end=1404
+  _STREAMUPDATESRESPONSE._serialized_start=1407
+  _STREAMUPDATESRESPONSE._serialized_end=1587
+  _INDEXSELECTION._serialized_start=1589
+  _INDEXSELECTION._serialized_end=1683
+  _GETAGGREGATEREQUEST._serialized_start=1686
+  _GETAGGREGATEREQUEST._serialized_end=1871
+  _AGGREGATEHEADER._serialized_start=1873
+  _AGGREGATEHEADER._serialized_end=1992
+  _AGGREGATECHUNK._serialized_start=1994
+  _AGGREGATECHUNK._serialized_end=2040
+  _GETAGGREGATERESPONSE._serialized_start=2042
+  _GETAGGREGATERESPONSE._serialized_end=2168
+  _REDUCEREQUEST._serialized_start=2171
+  _REDUCEREQUEST._serialized_end=2379
+  _REDUCESTART._serialized_start=2382
+  _REDUCESTART._serialized_end=2517
+  _REDUCERESPONSE._serialized_start=2519
+  _REDUCERESPONSE._serialized_end=2639
+  _GETSERVERINFOREQUEST._serialized_start=2641
+  _GETSERVERINFOREQUEST._serialized_end=2663
+  _BACKENDINFO._serialized_start=2666
+  _BACKENDINFO._serialized_end=2794
+  _LIMIT._serialized_start=2796
+  _LIMIT._serialized_end=2860
+  _SERVERINFO._serialized_start=2863
+  _SERVERINFO._serialized_end=3227
+  _AGGREGATIONSERVICE._serialized_start=3328
+  _AGGREGATIONSERVICE._serialized_end=4399
 # @@protoc_insertion_point(module_scope)

@@ -11,10 +11,11 @@ from google.protobuf import symbol_database as _symbol_database
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sparseagg/v1/types.proto\x12\x0csparseagg.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x01\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\nvalue_type\x18\x02 \x01(\x0e\x32\x17.sparseagg.v1.ValueType\x12\x13\n\x0b\x64\x65nse_shape\x18\x03 \x03(\x03\x12\x12\n\nsparse_dim\x18\x04 \x01(\r\x12\n\n\x02op\x18\x05 \x01(\t\x12\x37\n\x10integer_overflow\x18\x06 \x01(\x0e\x32\x1d.sparseagg.v1.IntegerOverflow\x12\x0c\n\x04plan\x18\x07 \x01(\t\"\x84\x02\n\x0cTensorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\t\x12+\n\nvalue_type\x18\x03 \x01(\x0e\x32\x17.sparseagg.v1.ValueType\x12\x13\n\x0b\x64\x65nse_shape\x18\x04 \x03(\x03\x12\x12\n\nsparse_dim\x18\x05 \x01(\r\x12+\n\nindex_type\x18\x06 \x01(\x0e\x32\x17.sparseagg.v1.IndexType\x12\x0b\n\x03nnz\x18\x07 \x01(\x04\x12\x15\n\rindices_bytes\x18\x08 \x01(\x04\x12\x14\n\x0cvalues_bytes\x18\t \x01(\x04\x12\x17\n\x0fvalues_encoding\x18\n \x01(\t\"U\n\x06Tensor\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.sparseagg.v1.TensorHeader\x12\x0f\n\x07indices\x18\x02 \x01(\x0c\x12\x0e\n\x06values\x18\x03 \x01(\x0c\"d\n\tRoundSpec\x12)\n\x07tensors\x18\x01 \x03(\x0b\x32\x18.sparseagg.v1.TensorSpec\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.sparseagg.v1.Durability\"\xaf\x01\n\x0cTensorStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x0c\n\x04plan\x18\x03 \x01(\t\x12\x13\n\x0bplan_reason\x18\x04 \x01(\t\x12\x14\n\x0cnnz_received\x18\x05 \x01(\x04\x12\x12\n\nnnz_result\x18\x06 \x01(\x04\x12\x19\n\x11predicted_seconds\x18\x07 \x01(\x01\x12\x18\n\x10measured_seconds\x18\x08 \x01(\x01\"\x9f\x03\n\x05Round\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.sparseagg.v1.RoundState\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.sparseagg.v1.RoundSpec\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tseal_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cpublish_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x63ontributors\x18\x07 \x01(\x04\x12\x16\n\x0e\x62ytes_received\x18\x08 \x01(\x04\x12+\n\x07tensors\x18\t \x03(\x0b\x32\x1a.sparseagg.v1.TensorStatus\x12(\n\x08manifest\x18\n \x01(\x0b\x32\x16.sparseagg.v1.Manifest\x12\x0f\n\x07\x66\x61ilure\x18\x0b \x01(\t\x12\x10\n\x08revision\x18\x0c \x01(\x04\"\xad\x02\n\x08Manifest\x12\x14\n\x0c\x63ontributors\x18\x01 \x01(\x04\x12\x14\n\x0ctotal_weight\x18\x02 \x01(\x01\x12\x36\n\x08rejected\x18\x03 \x03(\x0b\x32$.sparseagg.v1.Manifest.RejectedEntry\x12\x12\n\nduplicates\x18\x04 \x01(\x04\x12\x16\n\x0eupdates_digest\x18\x05 \x01(\x0c\x12\x15\n\rresult_digest\x18\x06 \x01(\x0c\x12\x17\n\x0finfinite_values\x18\x07 \x01(\x04\x12\x30\n\x0cpublish_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a/\n\rRejectedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"e\n\x0cUpdateHeader\x12\r\n\x05round\x18\x01 \x01(\t\x12\x13\n\x0b\x63ontributor\x18\x02 \x01(\t\x12\x11\n\tupdate_id\x18\x03 \x01(\t\x12\x13\n\x06weight\x18\x04 \x01(\x02H\x00\x88\x01\x01\x42\t\n\x07_weight\"\xa3\x01\n\x07Receipt\x12\r\n\x05round\x18\x01 \x01(\t\x12\x13\n\x0b\x63ontributor\x18\x02 \x01(\t\x12\x11\n\tupdate_id\x18\x03 \x01(\t\x12\x11\n\tduplicate\x18\x04 \x01(\x08\x12\x10\n\x08sequence\x18\x05 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\x12,\n\ndurability\x18\x07 \x01(\x0e\x32\x18.sparseagg.v1.Durability\"\xb4\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x33\n\x08metadata\x18\x04 \x03(\x0b\x32!.sparseagg.v1.Error.MetadataEntry\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\x04\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*\xc8\x01\n\tValueType\x12\x1a\n\x16VALUE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eVALUE_TYPE_F16\x10\x01\x12\x13\n\x0fVALUE_TYPE_BF16\x10\x02\x12\x12\n\x0eVALUE_TYPE_F32\x10\x03\x12\x12\n\x0eVALUE_TYPE_F64\x10\x04\x12\x12\n\x0eVALUE_TYPE_I32\x10\x05\x12\x12\n\x0eVALUE_TYPE_I64\x10\x06\x12\x12\n\x0eVALUE_TYPE_U32\x10\x07\x12\x12\n\x0eVALUE_TYPE_U64\x10\x08*O\n\tIndexType\x12\x1a\n\x16INDEX_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eINDEX_TYPE_I64\x10\x01\x12\x12\n\x0eINDEX_TYPE_I32\x10\x02*o\n\x0fIntegerOverflow\x12 \n\x1cINTEGER_OVERFLOW_UNSPECIFIED\x10\x00\x12\x1c\n\x18INTEGER_OVERFLOW_CHECKED\x10\x01\x12\x1c\n\x18INTEGER_OVERFLOW_MODULAR\x10\x02*W\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44URABILITY_MEMORY\x10\x01\x12\x16\n\x12\x44URABILITY_DURABLE\x10\x02*\xa4\x01\n\nRoundState\x12\x1b\n\x17ROUND_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROUND_STATE_OPEN\x10\x01\x12\x16\n\x12ROUND_STATE_SEALED\x10\x02\x12\x19\n\x15ROUND_STATE_PUBLISHED\x10\x03\x12\x17\n\x13ROUND_STATE_RETIRED\x10\x04\x12\x17\n\x13ROUND_STATE_ABORTED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sparseagg/v1/types.proto\x12\x0csparseagg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x01\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\nvalue_type\x18\x02 \x01(\x0e\x32\x17.sparseagg.v1.ValueType\x12\x13\n\x0b\x64\x65nse_shape\x18\x03 \x03(\x03\x12\x12\n\nsparse_dim\x18\x04 \x01(\r\x12\n\n\x02op\x18\x05 \x01(\t\x12\x37\n\x10integer_overflow\x18\x06 \x01(\x0e\x32\x1d.sparseagg.v1.IntegerOverflow\x12\x0c\n\x04plan\x18\x07 \x01(\t\"\x84\x02\n\x0cTensorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\t\x12+\n\nvalue_type\x18\x03 \x01(\x0e\x32\x17.sparseagg.v1.ValueType\x12\x13\n\x0b\x64\x65nse_shape\x18\x04 \x03(\x03\x12\x12\n\nsparse_dim\x18\x05 \x01(\r\x12+\n\nindex_type\x18\x06 \x01(\x0e\x32\x17.sparseagg.v1.IndexType\x12\x0b\n\x03nnz\x18\x07 \x01(\x04\x12\x15\n\rindices_bytes\x18\x08 \x01(\x04\x12\x14\n\x0cvalues_bytes\x18\t \x01(\x04\x12\x17\n\x0fvalues_encoding\x18\n \x01(\t\"U\n\x06Tensor\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.sparseagg.v1.TensorHeader\x12\x0f\n\x07indices\x18\x02 \x01(\x0c\x12\x0e\n\x06values\x18\x03 \x01(\x0c\"\xf3\x01\n\x0bRoundPolicy\x12\x19\n\x11goal_contributors\x18\x01 \x01(\x04\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10min_contributors\x18\x03 \x01(\x04\x12\x18\n\x10max_contributors\x18\x04 \x01(\x04\x12-\n\x08open_for\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x30\n\nopen_until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x42\n\n\x08\x64\x65\x61\x64line\"\xb3\x01\n\tRoundSpec\x12)\n\x07tensors\x18\x01 \x03(\x0b\x32\x18.sparseagg.v1.TensorSpec\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.sparseagg.v1.Durability\x12)\n\x06policy\x18\x03 \x01(\x0b\x32\x19.sparseagg.v1.RoundPolicy\x12\"\n\x1akeep_updates_until_deleted\x18\x04 \x01(\x08\"-\n\nStoreEpoch\x12\x10\n\x08store_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\xaf\x01\n\x0cTensorStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x0c\n\x04plan\x18\x03 \x01(\t\x12\x13\n\x0bplan_reason\x18\x04 \x01(\t\x12\x14\n\x0cnnz_received\x18\x05 \x01(\x04\x12\x12\n\nnnz_result\x18\x06 \x01(\x04\x12\x19\n\x11predicted_seconds\x18\x07 \x01(\x01\x12\x18\n\x10measured_seconds\x18\x08 \x01(\x01\"\xeb\x04\n\x05Round\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.sparseagg.v1.RoundState\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.sparseagg.v1.RoundSpec\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tseal_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cpublish_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x63ontributors\x18\x07 \x01(\x04\x12\x16\n\x0e\x62ytes_received\x18\x08 \x01(\x04\x12+\n\x07tensors\x18\t \x03(\x0b\x32\x1a.sparseagg.v1.TensorStatus\x12(\n\x08manifest\x18\n \x01(\x0b\x32\x16.sparseagg.v1.Manifest\x12\x0f\n\x07\x66\x61ilure\x18\x0b \x01(\t\x12\x10\n\x08revision\x18\x0c \x01(\x04\x12-\n\x0bseal_reason\x18\r \x01(\x0e\x32\x18.sparseagg.v1.SealReason\x12.\n\nclose_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\ttime_left\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cgoal_reached\x18\x10 \x01(\x08\x12\'\n\x05\x65poch\x18\x11 \x01(\x0b\x32\x18.sparseagg.v1.StoreEpoch\"\xb9\x03\n\x08Manifest\x12\x14\n\x0c\x63ontributors\x18\x01 \x01(\x04\x12\x14\n\x0ctotal_weight\x18\x02 \x01(\x01\x12\x36\n\x08rejected\x18\x03 \x03(\x0b\x32$.sparseagg.v1.Manifest.RejectedEntry\x12\x12\n\nduplicates\x18\x04 \x01(\x04\x12\x16\n\x0eupdates_digest\x18\x05 \x01(\x0c\x12\x15\n\rresult_digest\x18\x06 \x01(\x0c\x12\x17\n\x0finfinite_values\x18\x07 \x01(\x04\x12\x30\n\x0cpublish_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x0bseal_reason\x18\t \x01(\x0e\x32\x18.sparseagg.v1.SealReason\x12.\n\x04late\x18\n \x03(\x0b\x32 .sparseagg.v1.Manifest.LateEntry\x1a/\n\rRejectedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a+\n\tLateEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"e\n\x0cUpdateHeader\x12\r\n\x05round\x18\x01 \x01(\t\x12\x13\n\x0b\x63ontributor\x18\x02 \x01(\t\x12\x11\n\tupdate_id\x18\x03 \x01(\t\x12\x13\n\x06weight\x18\x04 \x01(\x02H\x00\x88\x01\x01\x42\t\n\x07_weight\"\xcc\x01\n\x07Receipt\x12\r\n\x05round\x18\x01 \x01(\t\x12\x13\n\x0b\x63ontributor\x18\x02 \x01(\t\x12\x11\n\tupdate_id\x18\x03 \x01(\t\x12\x11\n\tduplicate\x18\x04 \x01(\x08\x12\x10\n\x08sequence\x18\x05 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\x12,\n\ndurability\x18\x07 \x01(\x0e\x32\x18.sparseagg.v1.Durability\x12\'\n\x05\x65poch\x18\x08 \x01(\x0b\x32\x18.sparseagg.v1.StoreEpoch\"\xb4\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x33\n\x08metadata\x18\x04 \x03(\x0b\x32!.sparseagg.v1.Error.MetadataEntry\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\x04\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*\xc8\x01\n\tValueType\x12\x1a\n\x16VALUE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eVALUE_TYPE_F16\x10\x01\x12\x13\n\x0fVALUE_TYPE_BF16\x10\x02\x12\x12\n\x0eVALUE_TYPE_F32\x10\x03\x12\x12\n\x0eVALUE_TYPE_F64\x10\x04\x12\x12\n\x0eVALUE_TYPE_I32\x10\x05\x12\x12\n\x0eVALUE_TYPE_I64\x10\x06\x12\x12\n\x0eVALUE_TYPE_U32\x10\x07\x12\x12\n\x0eVALUE_TYPE_U64\x10\x08*O\n\tIndexType\x12\x1a\n\x16INDEX_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eINDEX_TYPE_I64\x10\x01\x12\x12\n\x0eINDEX_TYPE_I32\x10\x02*o\n\x0fIntegerOverflow\x12 \n\x1cINTEGER_OVERFLOW_UNSPECIFIED\x10\x00\x12\x1c\n\x18INTEGER_OVERFLOW_CHECKED\x10\x01\x12\x1c\n\x18INTEGER_OVERFLOW_MODULAR\x10\x02*W\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44URABILITY_MEMORY\x10\x01\x12\x16\n\x12\x44URABILITY_DURABLE\x10\x02*\xa4\x01\n\nRoundState\x12\x1b\n\x17ROUND_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROUND_STATE_OPEN\x10\x01\x12\x16\n\x12ROUND_STATE_SEALED\x10\x02\x12\x19\n\x15ROUND_STATE_PUBLISHED\x10\x03\x12\x17\n\x13ROUND_STATE_RETIRED\x10\x04\x12\x17\n\x13ROUND_STATE_ABORTED\x10\x05*t\n\nSealReason\x12\x1b\n\x17SEAL_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15SEAL_REASON_REQUESTED\x10\x01\x12\x14\n\x10SEAL_REASON_GOAL\x10\x02\x12\x18\n\x14SEAL_REASON_DEADLINE\x10\x03\x62\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sparseagg.v1.types_pb2', globals())
@@ -23,40 +24,50 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _MANIFEST_REJECTEDENTRY._options = None
   _MANIFEST_REJECTEDENTRY._serialized_options = b'8\001'
+  _MANIFEST_LATEENTRY._options = None
+  _MANIFEST_LATEENTRY._serialized_options = b'8\001'
   _ERROR_METADATAENTRY._options = None
   _ERROR_METADATAENTRY._serialized_options = b'8\001'
-  _VALUETYPE._serialized_start=2078
-  _VALUETYPE._serialized_end=2278
-  _INDEXTYPE._serialized_start=2280
-  _INDEXTYPE._serialized_end=2359
-  _INTEGEROVERFLOW._serialized_start=2361
-  _INTEGEROVERFLOW._serialized_end=2472
-  _DURABILITY._serialized_start=2474
-  _DURABILITY._serialized_end=2561
-  _ROUNDSTATE._serialized_start=2564
-  _ROUNDSTATE._serialized_end=2728
-  _TENSORSPEC._serialized_start=76
-  _TENSORSPEC._serialized_end=271
-  _TENSORHEADER._serialized_start=274
-  _TENSORHEADER._serialized_end=534
-  _TENSOR._serialized_start=536
-  _TENSOR._serialized_end=621
-  _ROUNDSPEC._serialized_start=623
-  _ROUNDSPEC._serialized_end=723
-  _TENSORSTATUS._serialized_start=726
-  _TENSORSTATUS._serialized_end=901
-  _ROUND._serialized_start=904
-  _ROUND._serialized_end=1319
-  _MANIFEST._serialized_start=1322
-  _MANIFEST._serialized_end=1623
-  _MANIFEST_REJECTEDENTRY._serialized_start=1576
-  _MANIFEST_REJECTEDENTRY._serialized_end=1623
-  _UPDATEHEADER._serialized_start=1625
-  _UPDATEHEADER._serialized_end=1726
-  _RECEIPT._serialized_start=1729
-  _RECEIPT._serialized_end=1892
-  _ERROR._serialized_start=1895
-  _ERROR._serialized_end=2075
-  _ERROR_METADATAENTRY._serialized_start=2028
-  _ERROR_METADATAENTRY._serialized_end=2075
+  _VALUETYPE._serialized_start=2868
+  _VALUETYPE._serialized_end=3068
+  _INDEXTYPE._serialized_start=3070
+  _INDEXTYPE._serialized_end=3149
+  _INTEGEROVERFLOW._serialized_start=3151
+  _INTEGEROVERFLOW._serialized_end=3262
+  _DURABILITY._serialized_start=3264
+  _DURABILITY._serialized_end=3351
+  _ROUNDSTATE._serialized_start=3354
+  _ROUNDSTATE._serialized_end=3518
+  _SEALREASON._serialized_start=3520
+  _SEALREASON._serialized_end=3636
+  _TENSORSPEC._serialized_start=108
+  _TENSORSPEC._serialized_end=303
+  _TENSORHEADER._serialized_start=306
+  _TENSORHEADER._serialized_end=566
+  _TENSOR._serialized_start=568
+  _TENSOR._serialized_end=653
+  _ROUNDPOLICY._serialized_start=656
+  _ROUNDPOLICY._serialized_end=899
+  _ROUNDSPEC._serialized_start=902
+  _ROUNDSPEC._serialized_end=1081
+  _STOREEPOCH._serialized_start=1083
+  _STOREEPOCH._serialized_end=1128
+  _TENSORSTATUS._serialized_start=1131
+  _TENSORSTATUS._serialized_end=1306
+  _ROUND._serialized_start=1309
+  _ROUND._serialized_end=1928
+  _MANIFEST._serialized_start=1931
+  _MANIFEST._serialized_end=2372
+  _MANIFEST_REJECTEDENTRY._serialized_start=2280
+  _MANIFEST_REJECTEDENTRY._serialized_end=2327
+  _MANIFEST_LATEENTRY._serialized_start=2329
+  _MANIFEST_LATEENTRY._serialized_end=2372
+  _UPDATEHEADER._serialized_start=2374
+  _UPDATEHEADER._serialized_end=2475
+  _RECEIPT._serialized_start=2478
+  _RECEIPT._serialized_end=2682
+  _ERROR._serialized_start=2685
+  _ERROR._serialized_end=2865
+  _ERROR_METADATAENTRY._serialized_start=2818
+  _ERROR_METADATAENTRY._serialized_end=2865
 # @@protoc_insertion_point(module_scope)

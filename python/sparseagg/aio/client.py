@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import grpc
@@ -74,9 +75,18 @@ class Client:
         *,
         durability: str | None = None,
         request_id: str | None = None,
+        goal: int | None = None,
+        min_contributors: int | None = None,
+        max_contributors: int | None = None,
+        deadline: float | timedelta | datetime | None = None,
+        grace: float | timedelta | None = None,
+        keep_updates: bool = False,
     ) -> Round:
         """Opens a round; see `sparseagg.Client.create_round`."""
-        request = _requests.create_round(tensors, round_id, durability, request_id)
+        policy = _requests.round_policy(goal, min_contributors, max_contributors, deadline, grace)
+        request = _requests.create_round(
+            tensors, round_id, durability, request_id, policy, keep_updates
+        )
         info = round_from_proto(await self._transport.unary("CreateRound", request))
         return Round(self._transport, self._server, info.name, info)
 

@@ -11,13 +11,21 @@ from sparseagg import _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update
+from sparseagg._requests import Birth, Update, why_not_found
 from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import ChunkedUpload
-from sparseagg.errors import SparseAggError, UnavailableError
-from sparseagg.records import Receipt, RoundInfo, receipt_from_proto, round_from_proto
+from sparseagg.errors import NotFoundError, SparseAggError, UnavailableError
+from sparseagg.records import (
+    Receipt,
+    RoundInfo,
+    Verification,
+    epoch_from_proto,
+    receipt_from_proto,
+    round_from_proto,
+    verification_from_proto,
+)
 from sparseagg.result import Result, ResultReader
 from sparseagg.tensors import TensorSpec
 
@@ -40,13 +48,17 @@ class Round:
         self._server = server
         self.name = name
         self._specs: dict[str, TensorSpec] | None = None
+        self._birth: Birth | None = None
         if info is not None:
             self._specs = {spec.name: spec for spec in info.tensors}
+            self._birth = Birth(info.durability, info.epoch)
 
     async def info(self) -> RoundInfo:
         """The round as it is now."""
         request = aggregation_pb2.GetRoundRequest(name=self.name)
-        return round_from_proto(await self._transport.unary("GetRound", request))
+        info = round_from_proto(await self._call("GetRound", request))
+        self._birth = self._birth or Birth(info.durability, info.epoch)
+        return info
 
     async def specs(self) -> Mapping[str, TensorSpec]:
         """The round's tensors by name; asked from the server once."""
@@ -74,10 +86,12 @@ class Round:
             self.name, specs, Update(tensors, contributor, weight, update_id), options
         )
         if update.message_bytes <= server.message_bytes_max:
-            answer = await self._transport.unary(
+            answer = await self._call(
                 "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
             )
-            return receipt_from_proto(answer, update.encodings)
+            receipt = receipt_from_proto(answer, update.encodings)
+            self._birth = self._birth or Birth(receipt.durability, receipt.epoch)
+            return receipt
         with Meter(progress, update.payload.size, "sending") as meter:
             upload = ChunkedUpload(
                 self._transport, update, server.message_bytes_max, timeout, meter
@@ -126,14 +140,14 @@ class Round:
     async def seal(self) -> RoundInfo:
         """Fixes the set of accepted updates and starts the rest of the computation. Idempotent."""
         request = aggregation_pb2.SealRoundRequest(name=self.name)
-        return round_from_proto(await self._transport.unary("SealRound", request))
+        return round_from_proto(await self._call("SealRound", request))
 
     async def wait(self, timeout: float | None = None) -> RoundInfo:
         """Waits until the round is published. Does not seal: someone has to. See `sparseagg.Round.wait`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            answer = await self._transport.unary(
+            answer = await self._call(
                 "WaitRound",
                 _requests.wait_round(self.name, left),
                 timeout=_requests.WAIT_SLICE_SECONDS + self._transport.timeout,
@@ -188,13 +202,35 @@ class Round:
     async def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
-        return round_from_proto(await self._transport.unary("AbortRound", request))
+        return round_from_proto(await self._call("AbortRound", request))
+
+    async def verify(self) -> Verification:
+        """Computes the published round again from its updates and compares every bit.
+
+        Raises SparseAggError: reason RESULT_MISMATCH when they differ, UPDATES_NOT_KEPT for a round that was created
+        without `keep_updates` (its stored result has the digest of its manifest).
+        """
+        request = aggregation_pb2.VerifyRoundRequest(name=self.name)
+        return verification_from_proto(await self._call("VerifyRound", request))
 
     async def delete(self) -> None:
-        """Erases a published or aborted round, its result and its name."""
-        await self._transport.unary(
-            "DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name)
-        )
+        """Erases a published or aborted round and its result. Its name is not given again for a while (by default a
+        week), so that late retries cannot count in another round. Idempotent."""
+        await self._call("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
+
+    async def _call(self, method: str, request: Any, **options: Any) -> Any:
+        try:
+            return await self._transport.unary(method, request, **options)
+        except NotFoundError as missing:
+            if missing.reason != "ROUND_NOT_FOUND" or self._birth is None:
+                raise
+            server = await self._transport.unary(
+                "GetServerInfo", aggregation_pb2.GetServerInfoRequest()
+            )
+            error = why_not_found(missing, self._birth, epoch_from_proto(server.epoch))
+            if error is missing:
+                raise
+            raise error from None
 
     def __repr__(self) -> str:
         return f"Round({self.name!r})"

@@ -332,6 +332,33 @@ class CliTest(unittest.TestCase):
         self.assertIn("aborted", self.error("pull", name, "--wait", "-o", "a.npz", code=5))
         self.assertIn("aborted", self.run_cli("round", "watch", name, code=5).stderr)
 
+    def test_a_round_that_ends_by_itself(self) -> None:
+        create = ("round", "create", "--tensor", "t:f32:200x300")
+        flags = ("--goal", 2, "--grace", "1h30m", "--min", 1, "--max", 2, "--deadline", "2h")
+        name = self.run_cli(*create, *flags).stdout.strip()
+        self.matrix("p-a.npz", 1)
+        self.run_cli("push", name, "p-a.npz", "--contributor", "a")
+        shown = self.run_cli("round", "get", name).stdout
+        self.assertIn("1 of 2 (at least 1, at most 2)", shown)
+        self.assertIn("closes", shown)
+        self.run_cli("push", name, "p-a.npz", "--contributor", "b")
+        self.run_cli("pull", name, "--wait", "-o", "p.npz")  # full: the grace is of no use
+        ended = json.loads(self.run_cli("round", "get", name, "--json").stdout)
+        self.assertEqual((ended["seal_reason"], ended["policy"]["grace_seconds"]), ("GOAL", 5400))
+        self.assertIn("GOAL", self.run_cli("round", "show", name).stdout)
+        self.assertIn("keep_updates_until_deleted", self.error("round", "verify", name))
+        self.assertIn("PUBLISHED", self.error("push", name, "p-a.npz", "--contributor", "c"))
+
+        few = self.run_cli(*create, "--min", 1, "--deadline", "100ms").stdout.strip()
+        self.assertIn(
+            "INSUFFICIENT_CONTRIBUTORS", self.run_cli("round", "watch", few, code=5).stderr
+        )
+        self.assertIn("above policy.goal", self.error(*create, "--goal", 1, "--min", 2))
+        self.assertIn("no time", self.error(*create, "--deadline", "soon", code=2))
+        self.assertIn(
+            "not in the future", self.error(*create, "--deadline", "2020-01-01T00:00:00Z")
+        )
+
     # Errors.
 
     def test_usage_errors(self) -> None:

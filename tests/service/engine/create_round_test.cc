@@ -110,7 +110,9 @@ TEST_F(CreateRoundTest, GivesANameOnce) {
               FailsWith(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS"));
   ASSERT_TRUE(engine_->AbortRound("rounds/a").ok());
   ASSERT_TRUE(engine_->DeleteRound("rounds/a").ok());
-  EXPECT_TRUE(Create({Sparse("t", 1)}, "a").ok()) << "a deleted round's name is free";
+  EXPECT_THAT(Create({Sparse("t", 1)}, "a").status(),
+              FailsWith(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS"))
+      << "a late retry must not count in another round";
 }
 
 TEST_F(CreateRoundTest, ForgetsARequestWithItsRound) {

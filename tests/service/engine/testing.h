@@ -134,7 +134,12 @@ class TestClock {
     if (std::this_thread::get_id() != owner_) {
       changed_.wait(lock, [this] { return !stopped_; });
     }
-    return std::chrono::system_clock::now() + ahead_;
+    return std::chrono::system_clock::now() + ahead_ + wall_set_by_;
+  }
+  // Never blocks.
+  std::chrono::steady_clock::time_point SteadyNow() {
+    std::lock_guard lock(mutex_);
+    return std::chrono::steady_clock::now() + ahead_;
   }
   void Stop() {
     std::lock_guard lock(mutex_);
@@ -145,9 +150,15 @@ class TestClock {
     stopped_ = false;
     changed_.notify_all();
   }
-  void Advance(std::chrono::minutes by) {
+  // Time passes.
+  void Advance(std::chrono::milliseconds by) {
     std::lock_guard lock(mutex_);
     ahead_ += by;
+  }
+  // Somebody sets the wall clock; no time passes.
+  void SetWallClockBy(std::chrono::milliseconds by) {
+    std::lock_guard lock(mutex_);
+    wall_set_by_ += by;
   }
 
  private:
@@ -155,7 +166,8 @@ class TestClock {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
-  std::chrono::minutes ahead_{0};
+  std::chrono::milliseconds ahead_{0};
+  std::chrono::milliseconds wall_set_by_{0};
 };
 
 // Back end, store, clock and engine. Options can be changed before the first use of engine().
@@ -166,6 +178,7 @@ class TestEngine {
   explicit TestEngine(std::unique_ptr<Backend> backend, OpenStore open_store = MakeMemoryStore)
       : open_store_(std::move(open_store)), backend_(std::move(backend)), store_(open_store_()) {
     options.now = [this] { return clock.Now(); };
+    options.steady_now = [this] { return clock.SteadyNow(); };
   }
   ~TestEngine() { clock.GoOn(); }
 
@@ -184,12 +197,20 @@ class TestEngine {
     if (engine_ == nullptr) engine_ = MakeEngine(options, *backend_, *store_);
     return *engine_;
   }
+  UpdateStore& store() { return *store_; }
   Engine* operator->() { return &engine(); }
 
   RoundSnapshot Create(std::vector<TensorSpec> tensors, std::string round_id = "") {
     auto round = engine().CreateRound({.round_id = std::move(round_id),
                                        .request_id = "",
                                        .spec = {.tensors = std::move(tensors)}});
+    EXPECT_TRUE(round.ok()) << round.status();
+    return round.ok() ? *round : RoundSnapshot{};
+  }
+
+  RoundSnapshot Create(RoundSpec spec, std::string round_id = "r") {
+    auto round = engine().CreateRound(
+        {.round_id = std::move(round_id), .request_id = "", .spec = std::move(spec)});
     EXPECT_TRUE(round.ok()) << round.status();
     return round.ok() ? *round : RoundSnapshot{};
   }

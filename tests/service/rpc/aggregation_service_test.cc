@@ -137,7 +137,7 @@ TEST_F(AggregationServiceTest, DeletesAnAbortedRoundAndItsName) {
   ASSERT_TRUE(client_.Create(VectorRound("t", 10), "gone").ok());
   EXPECT_EQ(client_.Abort("rounds/gone")->state(), v1::ROUND_STATE_ABORTED);
   EXPECT_TRUE(client_.Delete("rounds/gone").ok());
-  EXPECT_EQ(ErrorReason(client_.Get("rounds/gone").status()), "ROUND_NOT_FOUND");
+  EXPECT_EQ(ErrorReason(client_.Get("rounds/gone").status()), "ROUND_EXPIRED");
   EXPECT_TRUE(client_.Create(VectorRound("t", 10), "gone").ok());
 }
 

@@ -168,6 +168,11 @@ const std::vector<Rpc>& Rpcs() {
       {"StreamUpdates", CallStreamUpdates},
       {"StreamUpdates", CallStreamUpdatesInChunks},
       {"GetAggregate", CallGetAggregate},
+      {"VerifyRound",
+       [](Stub& s, const std::string& t, const Target& r) {
+         const absl::Status status = Named(s, t, r, &Stub::VerifyRound);
+         return ErrorReason(status) == "ROUND_NOT_PUBLISHED" ? absl::OkStatus() : status;
+       }},
       {"Reduce", CallReduce, false},
       {"GetServerInfo", CallGetServerInfo, false},
   };

@@ -141,7 +141,7 @@ TEST_F(DurableStoreTest, GoesThroughTheLifeOfARoundWithARestartAfterEachStep) {
   EXPECT_EQ(Read().size(), 2u);
   const std::string result = PayloadOf("result", 300'000);
   const std::string_view pieces[] = {result};
-  ASSERT_TRUE(store_->PublishRound("rounds/r", "published", pieces).ok());
+  ASSERT_TRUE(store_->PublishRound("rounds/r", "published", pieces, false).ok());
   Reopen();
   EXPECT_EQ(store_->Rounds()[0].phase, RoundPhase::kPublished);
   EXPECT_EQ(store_->Rounds()[0].details, "published");
@@ -198,7 +198,7 @@ TEST_F(DurableStoreTest, LeavesNoByteOfAnUpdateBehind) {
   ASSERT_TRUE(Put("contributor-large", 200'000).ok());
   ASSERT_TRUE(DiskHolds("contributor7|contributor7|"));
   ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
-  ASSERT_TRUE(store_->PublishRound("rounds/r", "", {}).ok());
+  ASSERT_TRUE(store_->PublishRound("rounds/r", "", {}, false).ok());
   ASSERT_TRUE(store_->ErasePayloads("rounds/r").ok());
   EXPECT_FALSE(DiskHolds("contributor7|contributor7|"));
   EXPECT_FALSE(DiskHolds("contributor-large|"));
@@ -225,7 +225,7 @@ TEST_F(DurableStoreTest, IsNotReadByAnEarlierVersion) {
   {
     auto database = Database::Open(folder_.path() + "/store.db");
     ASSERT_TRUE(database.ok());
-    ASSERT_TRUE((*database)->Run("PRAGMA user_version=2").ok());
+    ASSERT_TRUE((*database)->Run("PRAGMA user_version=3").ok());
   }
   const auto opened = OpenDurableStore({.directory = folder_.path()});
   EXPECT_EQ(ErrorReason(opened.status()), "STORE_VERSION");

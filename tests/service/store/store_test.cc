@@ -92,7 +92,7 @@ TEST_P(StoreTest, TakesNothingAfterTheCloseButStillKnowsWhatItTook) {
   ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
   EXPECT_EQ(PutReason(Record("b")), "ROUND_NOT_OPEN");
   EXPECT_EQ(store_->Put(Record("a"), {})->outcome, PutOutcome::kDuplicate);
-  ASSERT_TRUE(store_->PublishRound("rounds/r", "", {}).ok());
+  ASSERT_TRUE(store_->PublishRound("rounds/r", "", {}, false).ok());
   ASSERT_TRUE(store_->ErasePayloads("rounds/r").ok());
   EXPECT_EQ(store_->Put(Record("a"), {})->outcome, PutOutcome::kDuplicate);
 }

@@ -1,0 +1,55 @@
+#include "client/cli/policy_flags.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/cli/tensor_spec.h"
+#include "sparse/status.h"
+
+namespace sparseagg::cli {
+
+void AddPolicyFlags(CLI::App& command, PolicyFlags& flags) {
+  command.add_option("--goal", flags.goal,
+                     "Seal the round when so many updates are accepted, after the grace");
+  command.add_option("--grace", flags.grace,
+                     "How long updates still count after the goal: 30s, 10m, 1h30m");
+  command.add_option("--min", flags.min, "With fewer at the deadline there is no result");
+  command.add_option("--max", flags.max, "Refuse further updates");
+  command.add_option("--deadline", flags.deadline,
+                     "When the round is sealed at the latest: after so long (10m, 2h), or a time "
+                     "(2026-01-31T18:00:00Z)");
+}
+
+absl::StatusOr<std::chrono::milliseconds> ParseDuration(const std::string& flag,
+                                                        const std::string& text) {
+  absl::Duration duration;
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds)) {
+    duration = absl::Seconds(seconds);
+  } else if (!absl::ParseDuration(text, &duration)) {
+    return BadArgument(
+        absl::StrCat(flag, ": \"", text, "\" is no time; write 30s, 10m, 1h30m or 250ms"));
+  }
+  return absl::ToChronoMilliseconds(duration);
+}
+
+absl::StatusOr<client::RoundPolicy> PolicyOf(const PolicyFlags& flags) {
+  client::RoundPolicy policy;
+  policy.goal_contributors = flags.goal;
+  policy.min_contributors = flags.min;
+  policy.max_contributors = flags.max;
+  if (!flags.grace.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(policy.grace, ParseDuration("--grace", flags.grace));
+  }
+  if (flags.deadline.empty()) return policy;
+  absl::Time time;
+  std::string why_not;
+  if (absl::ParseTime(absl::RFC3339_full, flags.deadline, &time, &why_not)) {
+    policy.open_until = absl::ToChronoTime(time);
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(policy.open_for, ParseDuration("--deadline", flags.deadline));
+  }
+  return policy;
+}
+
+}  // namespace sparseagg::cli

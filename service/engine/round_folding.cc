@@ -1,0 +1,135 @@
+// Round, on its strand: updates are folded, the result is made, kept and published.
+#include <shared_mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/engine/manifest.h"
+#include "service/engine/round.h"
+#include "service/engine/stored.h"
+#include "sparse/status.h"
+
+namespace sparseagg {
+
+std::shared_ptr<TensorReducers> Round::Reducers() const {
+  std::lock_guard lock(mutex_);
+  return reducers_;
+}
+
+void Round::Fold(StagedTensors update, float weight) {
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return;
+  const absl::Status folded = reducers->Accumulate(std::move(update), weight);
+  if (!folded.ok()) return Fail(folded);
+  // Asked for here, on the strand, and kept in the books for those who look from other threads.
+  std::vector<PlanReport> reports = reducers->PlanReports();
+  std::vector<ReductionReport> fresh;
+  {
+    std::lock_guard lock(mutex_);
+    if (reducers_ == nullptr) return;  // aborted meanwhile
+    fresh = EnterPlansLocked(std::move(reports));
+  }
+  Observe(fresh);
+}
+
+void Round::Publish(std::vector<UpdateRecord> closed) {
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return;
+  absl::StatusOr<PublishedResult> report = reducers->Report();
+  if (!report.ok()) return Fail(report.status());
+  std::vector<PlanReport> reports = reducers->PlanReports();
+  auto result = std::make_shared<PublishedResult>(*std::move(report));
+  Manifest manifest = DescribeResult(std::move(closed), result->tensors);
+  manifest.infinite_values = result->manifest.infinite_values;
+  manifest.publish_time = services_.options.now();
+  RoundSnapshot published;
+  std::vector<ReductionReport> fresh;
+  {
+    std::lock_guard lock(mutex_);
+    manifest.rejected = rejected_;
+    manifest.late = late_;
+    manifest.duplicates = duplicates_;
+    manifest.seal_reason = books_.seal_reason;
+    for (size_t i = 0; i < result->tensors.size(); ++i) {
+      books_.tensors[i].nnz_result = result->tensors[i].nnz();
+    }
+    fresh = EnterPlansLocked(std::move(reports));
+    published = books_;
+  }
+  Observe(fresh);
+  published.publish_time = manifest.publish_time;
+  published.manifest = manifest;
+  result->manifest = std::move(manifest);
+  StoreResult(std::move(result), published);
+}
+
+void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {
+  absl::Status stored;
+  {
+    std::shared_lock gate(gate_);  // the books are still this round's when they change
+    std::unique_lock lock(mutex_);
+    const auto next = Next(books_.state, RoundEvent::kPublish);
+    if (!next.has_value()) return;  // aborted meanwhile
+    lock.unlock();
+    std::vector<uint64_t> sizes;
+    stored = services_.store.PublishRound(name_, WriteDetails(published),
+                                          ResultPieces(result->tensors, sizes), spec_.keep_updates);
+    if (stored.ok()) {
+      lock.lock();
+      books_.state = *next;
+      books_.publish_time = published.publish_time;
+      books_.manifest = published.manifest;
+      ++books_.revision;
+      result_ = std::move(result);
+      result_memory_ = reducers_->TakeMemory();
+      reducers_.reset();
+    }
+  }
+  if (RetryAfterMs(stored) > 0) {
+    return TryLater(stored, [self = shared_from_this(), result = std::move(result), published] {
+      self->StoreResult(result, published);
+    });
+  }
+  if (!stored.ok()) return Fail(stored);
+  NotifyState();
+  if (!spec_.keep_updates) ErasePayloads();
+}
+
+void Round::ErasePayloads() {
+  absl::Status erased;
+  {
+    std::shared_lock gate(gate_);
+    {
+      std::lock_guard lock(mutex_);
+      if (deleted_) return;
+    }
+    erased = services_.store.ErasePayloads(name_);
+  }
+  if (erased.ok()) return;
+  if (RetryAfterMs(erased) > 0) {
+    return TryLater(erased, [self = shared_from_this()] { self->ErasePayloads(); });
+  }
+  {
+    std::lock_guard lock(mutex_);
+    books_.failure = absl::StrCat("published, but raw updates could not be erased: ",
+                                  std::string(erased.message()));
+  }
+  NotifyChange();
+}
+
+void Round::NotifyChange() {
+  if (!watchers_.empty()) watchers_.Notify(Snapshot());
+}
+
+void Round::NotifyState() {
+  services_.options.observer->OnRoundState(Snapshot());
+  NotifyChange();
+}
+
+void Round::TryLater(const absl::Status& refusal, Task step) {
+  services_.executor.PostAfter(std::chrono::milliseconds(RetryAfterMs(refusal)),
+                               [self = shared_from_this(), step = std::move(step)]() mutable {
+                                 self->strand_.Post(std::move(step));
+                               });
+}
+
+}  // namespace sparseagg

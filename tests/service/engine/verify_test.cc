@@ -1,0 +1,120 @@
+// A published round that kept its updates can be computed again; one that did not says so.
+#include "service/engine/refold.h"
+#include "service/engine/store_check.h"
+#include "service/store/durable_store.h"
+#include "tests/service/engine/testing.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::FailsWith;
+using ::testing::HasSubstr;
+using testing::Sparse;
+using testing::TestUpdate;
+
+constexpr char kRound[] = "rounds/r";
+
+class VerifyTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<UpdateStore> Open() {
+    auto store = OpenDurableStore({.directory = folder_.path(), .free_bytes_min = 0});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  void Publish(bool keep_updates) {
+    TensorSpec spec = Sparse("t", 1'000'000, "weighted_mean");
+    spec.plan = "sweep";  // of the cpu back end only
+    engine_.Create(RoundSpec{
+        .tensors = {spec}, .durability = Durability::kDurable, .keep_updates = keep_updates});
+    for (int i = 0; i < 20; ++i) {
+      std::vector<int64_t> rows(i == 0 ? 20'000 : 50);  // the first goes into a file
+      std::vector<float> values(rows.size());
+      for (size_t r = 0; r < rows.size(); ++r) {
+        rows[r] = static_cast<int64_t>(r * 7 % 1000 * (i + 1));
+        values[r] = 0.1f * static_cast<float>(r + 1);
+      }
+      const auto receipt = engine_.Submit(
+          TestUpdate(kRound, "c" + std::to_string(i), 0.3f * i).Add(spec, rows, values));
+      ASSERT_TRUE(receipt.ok()) << receipt.status();
+    }
+    result_ = engine_.SealAndWait(kRound);
+    engine_->Drain();  // what is to be erased is erased
+    ASSERT_TRUE(engine_.Restart().ok());
+  }
+  size_t PayloadFiles() const {
+    return std::distance(std::filesystem::directory_iterator(folder_.path() + "/payloads"), {});
+  }
+
+  testing::TemporaryFolder folder_;
+  testing::TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(); }};
+  std::shared_ptr<const PublishedResult> result_;
+};
+
+TEST_F(VerifyTest, ARoundThatKeptItsUpdatesIsComputedAgainBitForBit) {
+  Publish(/*keep_updates=*/true);
+  const auto verified = engine_->VerifyRound(kRound);
+  ASSERT_TRUE(verified.ok()) << verified.status();
+  EXPECT_EQ(verified->contributors, 20u);
+  EXPECT_EQ(verified->bytes_read, engine_->GetRound(kRound)->bytes_received);
+  EXPECT_EQ(verified->result_digest, result_->manifest.result_digest);
+  EXPECT_EQ(verified->updates_digest, result_->manifest.updates_digest);
+  EXPECT_EQ(verified->backend, "reference");
+}
+
+TEST_F(VerifyTest, ARoundWithoutItsUpdatesSaysThatOnlyItsResultWasChecked) {
+  Publish(/*keep_updates=*/false);
+  const absl::Status verified = engine_->VerifyRound(kRound).status();
+  EXPECT_THAT(verified, FailsWith(absl::StatusCode::kFailedPrecondition, "UPDATES_NOT_KEPT"));
+  EXPECT_THAT(std::string(verified.message()), HasSubstr("has the digest of its manifest"));
+}
+
+TEST_F(VerifyTest, KeptUpdatesAreErasedWithTheRound) {
+  Publish(/*keep_updates=*/true);
+  EXPECT_EQ(PayloadFiles(), 1u) << "of the large update";
+  ASSERT_TRUE(engine_->DeleteRound(kRound).ok());
+  EXPECT_EQ(PayloadFiles(), 0u);
+}
+
+TEST_F(VerifyTest, AnotherResultThanThatOfTheUpdatesIsAMismatch) {
+  Publish(/*keep_updates=*/true);
+  Admission memory(uint64_t{1} << 40, kAggregationBudget);
+  const auto backend = testing::MakeBackend("reference");
+  PublishedResult other = *result_;
+  other.tensors[0].values[3] ^= std::byte{1};
+  const auto mismatch = FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH");
+  absl::Status status = Verify(engine_.store(), kRound, other, *backend, memory).status();
+  EXPECT_THAT(status, mismatch);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the stored result"));
+  // A result that agrees with its manifest, of other updates.
+  other = *result_;
+  other.manifest.updates_digest[0] ^= 1;
+  EXPECT_THAT(Verify(engine_.store(), kRound, other, *backend, memory).status(), mismatch);
+  EXPECT_TRUE(Verify(engine_.store(), kRound, *result_, *backend, memory).ok());
+}
+
+TEST_F(VerifyTest, AStoreCheckComputesItAgainOnAllBackEnds) {
+  Publish(/*keep_updates=*/true);
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(testing::MakeBackend("cpu"));
+  backends.push_back(testing::MakeBackend("reference"));
+  const auto checks = CheckStore(engine_.store(), backends);
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].problem, "");
+  EXPECT_EQ(checks[0].result_digest, result_->manifest.result_digest);
+}
+
+TEST_F(VerifyTest, OnlyAPublishedRoundCanBeVerified) {
+  engine_.Create(RoundSpec{.tensors = {Sparse("t", 10)}, .durability = Durability::kDurable});
+  EXPECT_THAT(engine_->VerifyRound(kRound).status(),
+              FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_PUBLISHED"));
+  EXPECT_THAT(engine_
+                  ->CreateRound({.round_id = "m",
+                                 .request_id = "",
+                                 .spec = {.tensors = {Sparse("t", 10)}, .keep_updates = true}})
+                  .status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_SPEC"));
+}
+
+}  // namespace
+}  // namespace sparseagg
