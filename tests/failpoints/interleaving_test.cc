@@ -55,6 +55,7 @@ class Pause {
 class InterleavingTest : public ::testing::Test {
  protected:
   InterleavingTest() {
+    engine_.options.limits.retry_horizon_ms = 0;  // names are given again
     const auto round = engine_->CreateRound(
         {.round_id = "r",
          .request_id = "",

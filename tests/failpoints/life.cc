@@ -80,6 +80,7 @@ class LifeScript {
         .round_id = std::string(round),
         .request_id = absl::StrCat("create-", std::string(round)),
         .spec = {.tensors = {Sparse("t", kRows)}, .durability = Durability::kDurable}};
+    note_(absl::StrCat("creating ", std::string(round)));
     const auto created = Patiently<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().CreateRound(args); });
     // What a repeated request finds may have ended meanwhile.
@@ -166,7 +167,8 @@ std::map<std::string, Noted> Read(const Notes& notes) {
   for (const std::string& line : notes) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     Noted& round = rounds[words[1]];
-    if (words[0] == "created" && round.deleting) round = Noted();
+    // From here on a round that was deleted may be there again.
+    if (words[0] == "creating" && round.deleting) round = Noted();
     if (words[0] == "created") round.created = true;
     if (words[0] == "counted") round.counted[words[2]] = {std::stoull(words[3]), words[4]};
     if (words[0] == "sealed") round.sealed = true;
@@ -223,7 +225,9 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
       OpenDurableStore({.directory = folder, .free_bytes_min = 0, .failpoints = std::move(hook)}));
   server->backend_ = MakeBackend("cpu");
   server->engine_ =
-      MakeEngine({.executor = &server->executor_}, *server->backend_, *server->store_);
+      MakeEngine({.limits = {.retry_horizon_ms = 0},  // a life begins again with the same names
+                  .executor = &server->executor_},
+                 *server->backend_, *server->store_);
   SPARSEAGG_RETURN_IF_ERROR(server->engine_->Recover());
   return server;
 }

@@ -133,12 +133,13 @@ TEST_F(AggregationServiceTest, RefusesANegativePageSize) {
   EXPECT_EQ(ErrorReason(testing::FromGrpc(status)), "INVALID_PAGE_SIZE");
 }
 
-TEST_F(AggregationServiceTest, DeletesAnAbortedRoundAndItsName) {
+TEST_F(AggregationServiceTest, DeletesAnAbortedRoundAndRemembersItsName) {
   ASSERT_TRUE(client_.Create(VectorRound("t", 10), "gone").ok());
   EXPECT_EQ(client_.Abort("rounds/gone")->state(), v1::ROUND_STATE_ABORTED);
   EXPECT_TRUE(client_.Delete("rounds/gone").ok());
   EXPECT_EQ(ErrorReason(client_.Get("rounds/gone").status()), "ROUND_EXPIRED");
-  EXPECT_TRUE(client_.Create(VectorRound("t", 10), "gone").ok());
+  EXPECT_EQ(ErrorReason(client_.Create(VectorRound("t", 10), "gone").status()), "ROUND_EXISTS");
+  EXPECT_TRUE(client_.Delete("rounds/gone").ok());
 }
 
 TEST_F(AggregationServiceTest, AMessageAboveTheLimitLeavesTheConnectionAlive) {
