@@ -48,7 +48,8 @@ class AdminTest : public ::testing::Test {
     const auto update = VectorUpdate(round, "a", VectorEntries("t", 10, {3, 4}, {7, 8}));
     ASSERT_TRUE(client_.Submit(update).ok());
     ASSERT_TRUE(client_.Submit(update).ok());
-    ASSERT_FALSE(client_.Submit(VectorUpdate(round, "b", VectorEntries("t", 10, {812}, {1}))).ok());
+    ASSERT_FALSE(
+        client_.Submit(VectorUpdate(round, "b", VectorEntries("t", 10, {812731}, {1}))).ok());
     ASSERT_TRUE(client_.Publish(round).ok());
   }
 
@@ -121,12 +122,12 @@ TEST_F(AdminTest, NothingOnThePortOrInTheLogQuotesAnIndex) {
   ASSERT_EQ(Post("/api/log-level?level=debug"), 200);
   RunARound();
   for (const char* path : {"/metrics", "/api/rounds", "/api/round?name=rounds/step-1"}) {
-    EXPECT_THAT(Get(path), Not(HasSubstr("812"))) << path;
+    EXPECT_THAT(Get(path), Not(HasSubstr("812731"))) << path;
   }
   const auto status = nlohmann::json::parse(Get("/api/status"));
-  EXPECT_THAT(status["refusals"].dump(), Not(HasSubstr("812")));
+  EXPECT_THAT(status["refusals"].dump(), Not(HasSubstr("812731")));
   ASSERT_TRUE(server_.WaitForLog("event=\"update refused\""));
-  EXPECT_THAT(server_.log(), Not(HasSubstr("index 812")));
+  EXPECT_THAT(server_.log(), Not(HasSubstr("index 812731")));
 }
 
 TEST_F(AdminTest, CommandsNeedTheHeaderAndForeignHostsAreRefused) {

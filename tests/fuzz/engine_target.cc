@@ -27,6 +27,7 @@ EngineTarget::EngineTarget()
   options.limits.update_bytes_max = 1 << 20;
   options.limits.staging_bytes_max = 4 << 20;
   options.limits.open_uploads_max = 4;
+  options.limits.retry_horizon_ms = 0;  // the round's name is given again
   engine_ = MakeEngine(options, *backend_, *store_);
 }
 
