@@ -1,5 +1,5 @@
-// What happens when the GPU fails while it is used: a line in the log, and the health service tells,
-// or the process ends.
+// What happens when the GPU fails while it is used: a line in the log, and the health service
+// tells, or the process ends.
 #ifndef SPARSEAGG_SERVICE_GPU_LOSS_H_
 #define SPARSEAGG_SERVICE_GPU_LOSS_H_
 

@@ -12,7 +12,7 @@ class Report:
     """Writes lines as they come."""
 
     def __init__(self, path: str, seconds: float) -> None:
-        self.file = open(path, "w", encoding="utf-8")
+        self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115: open while the report lives
         self.end = time.monotonic() + seconds
 
     def line(self, **fields: object) -> None:
@@ -60,7 +60,9 @@ def torch_peers(report: Report) -> None:
 
         def coalesce(indices=indices, values=values, size=size):
             # A new tensor each time: a coalesced one remembers that it is.
-            return torch.sparse_coo_tensor(indices[None], values, size, check_invariants=False).coalesce()
+            return torch.sparse_coo_tensor(
+                indices[None], values, size, check_invariants=False
+            ).coalesce()
 
         def sort_unique(indices=indices, values=values):
             order = indices.sort()
@@ -70,7 +72,10 @@ def torch_peers(report: Report) -> None:
 
         report.measure("torch coalesce", case, coalesce, torch.cuda.synchronize)
         report.measure(
-            "torch sort + unique_consecutive + index_add_", case, sort_unique, torch.cuda.synchronize
+            "torch sort + unique_consecutive + index_add_",
+            case,
+            sort_unique,
+            torch.cuda.synchronize,
         )
         if case["rows"] * case["width"] <= 2_000_000_000:
             dense = torch.zeros(size, device="cuda")

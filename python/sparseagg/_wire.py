@@ -48,6 +48,9 @@ _INDEX_DTYPES: dict[int, np.dtype[Any]] = {
 _FRAMING_BYTES = 32
 
 
+_RAW_OPTIONS = EncodeOptions(RAW)
+
+
 class ByteString:
     """Arrays seen as one string of bytes, which is read or written piece by piece."""
 
@@ -98,7 +101,7 @@ class EncodedUpdate:
         contributor: str = "",
         update_id: str = "",
         weight: float | None = None,
-        options: EncodeOptions = EncodeOptions(RAW),
+        options: EncodeOptions = _RAW_OPTIONS,
     ) -> None:
         self.header = types_pb2.UpdateHeader(
             round=round_name, contributor=contributor, update_id=update_id

@@ -71,8 +71,8 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
 TEST(ConfigTest, SwitchesAreTrueOrFalse) {
   EXPECT_FALSE(LoadConfig(Sources({}))->config.allow_plaintext);
   EXPECT_TRUE(LoadConfig(Sources({}))->config.tls.client_certificate_required);
-  const auto loaded = LoadConfig(Sources({{"SPARSEAGG_ALLOW_PLAINTEXT", "true"},
-                                          {"SPARSEAGG_TLS_CLIENT_CERT_REQUIRED", "false"}}));
+  const auto loaded = LoadConfig(Sources(
+      {{"SPARSEAGG_ALLOW_PLAINTEXT", "true"}, {"SPARSEAGG_TLS_CLIENT_CERT_REQUIRED", "false"}}));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_TRUE(loaded->config.allow_plaintext);
   EXPECT_FALSE(loaded->config.tls.client_certificate_required);

@@ -62,14 +62,13 @@ TEST_F(EncodingVectorsTest, BecomeTheSameBytesAndComeBack) {
     EXPECT_EQ(encoded->indices, Part(vector, "encoded_indices"));
     EXPECT_EQ(encoded->values, Part(vector, "encoded_values"));
 
-    const Decoded decoded =
-        Decode({encoded->header, Part(vector, "encoded_indices"), Part(vector, "encoded_values")},
-               spec);
+    const Decoded decoded = Decode(
+        {encoded->header, Part(vector, "encoded_indices"), Part(vector, "encoded_values")}, spec);
     ASSERT_TRUE(decoded.status.ok()) << decoded.status;
     EXPECT_EQ(decoded.rows, rows);
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(decoded.values.data()),
-                          decoded.values.size()),
-              Part(vector, "decoded_values"));
+    EXPECT_EQ(
+        std::string(reinterpret_cast<const char*>(decoded.values.data()), decoded.values.size()),
+        Part(vector, "decoded_values"));
   }
 }
 

@@ -64,7 +64,9 @@ def value_cases() -> list[tuple[str, str, str, int, np.ndarray]]:
     """Name, value type, coding, seed, values of a dense tensor."""
     halves = np.array([0.1, 65504, 2.0**-24, 2.0**-25, -0.0, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 6e-8])
     brains = np.array([0.1, 3.3e38, 1e-40, -0.0, 1 + 2.0**-8, 1 + 3 * 2.0**-8])
-    spread = np.concatenate([normal(128), np.zeros(128, "<f4"), 1e-45 * np.ones(3), 1e30 * normal(70)])
+    spread = np.concatenate(
+        [normal(128), np.zeros(128, "<f4"), 1e-45 * np.ones(3), 1e30 * normal(70)]
+    )
     cases = [
         ("bf16_of_f32", "f32", "bf16", 0, brains),
         ("bf16_of_f64", "f64", "bf16", 0, brains),

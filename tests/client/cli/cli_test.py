@@ -41,7 +41,15 @@ class CliTest(unittest.TestCase):
         port_file = cls.path / "port"
         cls.log = open(cls.path / "serve.log", "w")  # noqa: SIM115 - tearDownClass closes it
         cls.server = subprocess.Popen(
-            [BINARY, "serve", "--listen", "127.0.0.1:0", "--port-file", str(port_file), "--admin-listen=none"],
+            [
+                BINARY,
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--port-file",
+                str(port_file),
+                "--admin-listen=none",
+            ],
             stdout=cls.log,
             stderr=cls.log,
         )
@@ -409,7 +417,9 @@ class CliTest(unittest.TestCase):
             )
             listener.accept()[0].close()  # the first attempt has failed
         server = subprocess.Popen(
-            [BINARY, "serve", "--listen", address, "--admin-listen=none"], stdout=self.log, stderr=self.log
+            [BINARY, "serve", "--listen", address, "--admin-listen=none"],
+            stdout=self.log,
+            stderr=self.log,
         )
         _, error = info.communicate(timeout=120)
         server.terminate()
