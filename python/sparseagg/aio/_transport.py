@@ -20,7 +20,7 @@ from sparseagg._transport import (
     was_done_before,
     with_target,
 )
-from sparseagg.errors import DeadlineExceededError, SparseAggError, from_rpc_error
+from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError, from_rpc_error
 from sparseagg.security import Access
 
 _T = TypeVar("_T")
@@ -127,6 +127,9 @@ class Transport:
                     return
                 yield answer
         except grpc.RpcError as failure:
+            # Only grpc.aio itself cancels a call that is being read: when it cannot write to a broken connection.
+            if failure.code() is grpc.StatusCode.CANCELLED:
+                raise UnavailableError("the connection broke during the call") from None
             raise from_rpc_error(failure, for_update=for_update) from None
         finally:
             call.cancel()
