@@ -41,7 +41,8 @@ std::optional<uint64_t> ParseNumber(std::string_view text, std::string_view unit
   const std::string_view suffix = text.substr(rest - text.data());
   if (suffix.empty()) return number;
   for (const UnitSuffix& row : kSuffixes) {
-    if (row.unit != unit || row.suffix != suffix) continue;
+    const bool of_unit = row.unit == unit || absl::StrCat(std::string(row.unit), "/s") == unit;
+    if (!of_unit || row.suffix != suffix) continue;
     if (number > std::numeric_limits<uint64_t>::max() / row.factor) return std::nullopt;
     return number * row.factor;
   }
@@ -61,9 +62,9 @@ Setting NumberSetting(std::string_view name, std::string_view unit, std::string_
   setting.parse = [=](std::string_view value, ServerConfig& config) {
     const std::optional<uint64_t> number = ParseNumber(value, unit);
     if (!number || *number < range.min || *number > range.max) {
-      const char* suffixes = unit == "bytes" ? " (KiB, MiB, GiB, TiB may follow)"
-                             : unit == "ms"  ? " (or 30s)"
-                                             : "";
+      const char* suffixes = unit.starts_with("bytes") ? " (KiB, MiB, GiB, TiB may follow)"
+                             : unit == "ms"            ? " (or 30s)"
+                                                       : "";
       return Invalid(absl::StrCat("must be a whole number",
                                   unit == "count" ? "" : absl::StrCat(" of ", std::string(unit)),
                                   " from ", range.min, " to ", range.max, suffixes));
@@ -176,7 +177,7 @@ std::vector<Setting> SecuritySettings() {
   };
 }
 
-std::vector<Setting> ServerSettings() {
+std::vector<Setting> ServingSettings() {
   return {
       TextSetting("listen", "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
                   SPARSEAGG_FIELD(std::string, listen), false),
@@ -201,6 +202,10 @@ std::vector<Setting> ServerSettings() {
       NumberSetting<uint64_t>("drain-timeout-ms", "ms",
                               "Time that calls under way get to finish when the server is stopped",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
+      NumberSetting<uint64_t>("self-probe-interval-ms", "ms",
+                              "How often the server dials itself; unheard three times it ends with "
+                              "code 71, for its supervisor to start it again; 0: never",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, self_probe_interval_ms)),
       TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
                   SPARSEAGG_FIELD(std::string, port_file), true),
       TextSetting("admin-listen",
@@ -218,6 +223,7 @@ std::vector<Setting> ServerSettings() {
 
 std::vector<Setting> LimitSettings() {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
+  constexpr uint64_t kDays = uint64_t{1} << 40;  // in ms: more than anybody waits
   return {
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
@@ -263,8 +269,29 @@ std::vector<Setting> LimitSettings() {
       LimitSetting("tenant-streams-max", "count",
                    "StreamUpdates calls of one tenant under way; 0: any number", {0, 10'000'000},
                    SPARSEAGG_FIELD(uint64_t, limits.tenant_streams_max)),
+      LimitSetting("result-nnz-max", "count",
+                   "Entries of one tensor of one result; a round that gets more is aborted",
+                   {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.result_nnz_max)),
       LimitSetting("open-uploads-max", "count", "Chunked updates under way", {1, 10'000'000},
                    SPARSEAGG_FIELD(uint64_t, limits.open_uploads_max)),
+      LimitSetting("upload-disk-bytes-max", "bytes",
+                   "Disk for chunked updates of durable rounds that are under way",
+                   {1, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.upload_disk_bytes_max)),
+      LimitSetting(
+          "upload-idle-ms", "ms",
+          "How long a chunked update is kept without another chunk, on a stream or after it",
+          {1, kDays}, SPARSEAGG_FIELD(uint64_t, limits.upload_idle_ms)),
+      LimitSetting("upload-rate-min", "bytes/s",
+                   "Slowest chunked update, averaged over upload-rate-window-ms of waiting for it; "
+                   "0: any",
+                   {0, uint64_t{1} << 40}, SPARSEAGG_FIELD(uint64_t, limits.upload_rate_min)),
+      LimitSetting("upload-rate-window-ms", "ms", "See upload-rate-min", {1, kDays},
+                   SPARSEAGG_FIELD(uint64_t, limits.upload_rate_window_ms)),
+      LimitSetting(
+          "stream-idle-ms", "ms",
+          "How long a stream of updates is kept without a message; 0: as long as the caller "
+          "likes",
+          {0, kDays}, SPARSEAGG_FIELD(uint64_t, limits.stream_idle_ms)),
       LimitSetting("dense-result-bytes-max", "bytes", "One dense answer of GetAggregate or Reduce",
                    {0, uint64_t{1} << 60},
                    SPARSEAGG_FIELD(uint64_t, limits.dense_result_bytes_max)),
@@ -274,8 +301,10 @@ std::vector<Setting> LimitSettings() {
 #undef SPARSEAGG_FIELD
 
 std::vector<Setting> MakeSettings() {
-  std::vector<Setting> settings = ServerSettings();
-  for (const Setting& limit : LimitSettings()) settings.push_back(limit);
+  std::vector<Setting> settings = ServingSettings();
+  for (const auto& more : {LimitSettings(), SecuritySettings()}) {
+    settings.insert(settings.end(), more.begin(), more.end());
+  }
   return settings;
 }
 
@@ -313,12 +342,7 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
 }  // namespace
 
 std::span<const Setting> Settings() {
-  static const std::vector<Setting>& settings = []() -> const std::vector<Setting>& {
-    auto* all = new std::vector<Setting>(MakeSettings());
-    const std::vector<Setting> security = SecuritySettings();
-    all->insert(all->end(), security.begin(), security.end());
-    return *all;
-  }();
+  static const std::vector<Setting>& settings = *new std::vector<Setting>(MakeSettings());
   return settings;
 }
 

@@ -23,6 +23,7 @@
 #include "service/engine/engine.h"
 #include "service/gpu_loss.h"
 #include "service/rpc/grpc_server.h"
+#include "service/rpc/self_probe.h"
 #include "service/server_info.h"
 #include "service/server_security.h"
 #include "service/stop_signals.h"
@@ -42,15 +43,16 @@ void KeepFreedMemory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// Connections and large updates take a descriptor each; many systems allow 1024 unless asked.
+// Connections take a descriptor each, and without one gRPC may go deaf for good; many systems allow
+// 1024 unless asked.
 void RaiseFileLimit(const Log& log) {
-  constexpr rlim_t kFewFiles = 4096;
+  constexpr rlim_t kFilesWanted = 65536;
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < kFewFiles) {
-    log.Warning("few files may be open at a time; raise the limit (ulimit -n, LimitNOFILE)",
-                {{"files", absl::StrCat(files.rlim_cur)}});
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < kFilesWanted) {
+    log.Warning("few files may be open at a time; raise the hard limit (ulimit -Hn, LimitNOFILE)",
+                {{"files", absl::StrCat(files.rlim_cur)}, {"wanted", absl::StrCat(kFilesWanted)}});
   }
 }
 
@@ -254,6 +256,34 @@ void StopServer(Server& server, const ServerConfig& config) {
   server.gpu_loss->Attach(nullptr);
 }
 
+// Null when it is turned off.
+std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, const Log& log) {
+  if (config.self_probe_interval_ms == 0) return nullptr;
+  const std::chrono::milliseconds interval(config.self_probe_interval_ms);
+  // A busy server may be slow to answer; it is not deaf for that.
+  const auto timeout = std::max<std::chrono::milliseconds>(interval, std::chrono::seconds(10));
+  const std::string address = AddressToDial(config.listen, port);
+  return std::make_unique<SelfProbe>(
+      interval, [address, timeout] { return Probe(address, timeout); },
+      SelfProbeEvents{
+          .first_answer =
+              [&log, address] {
+                log.Debug("self-probe answered", {{"address", address}});
+              },
+          .no_descriptors =
+              [&log] {
+                log.Warning(
+                    "no file descriptors are left; new connections fail until some are "
+                    "closed; raise the limit (ulimit -Hn, LimitNOFILE)");
+              },
+          .deaf =
+              [&log, address](int tries) {
+                log.Error("nobody can connect any more; the process ends, to be started again",
+                          {{"address", address}, {"tries", absl::StrCat(tries)}});
+                _exit(kServeDeaf);
+              }});
+}
+
 }  // namespace
 
 int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
@@ -272,8 +302,10 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
     return kServeFailed;
   }
   AnnounceServing(*server, config, log);
+  auto self_probe = StartSelfProbe(config, server->grpc->port(), log);
 
   const int signal_number = WaitForStopSignal([&] { TakeOverLogLevel(reload(), log); });
+  self_probe.reset();
   ExitOnNextStopSignal(kServeKilled);
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},
                         {"drain_timeout_ms", absl::StrCat(config.drain_timeout_ms)}});

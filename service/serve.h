@@ -21,6 +21,7 @@ inline constexpr int kServeFailed = 1;   // no back end, the address in use; the
 inline constexpr int kServeUsage = 2;    // the command line or the configuration is wrong
 inline constexpr int kServeKilled = 3;
 inline constexpr int kServeGpuLost = 4;  // exit-on-gpu-loss; what was acknowledged is kept
+inline constexpr int kServeDeaf = 71;    // nobody can connect (rpc/self_probe.h); start it again
 
 using ReloadConfig = std::function<absl::StatusOr<LoadedConfig>()>;
 

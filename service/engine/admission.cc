@@ -1,5 +1,7 @@
 #include "service/engine/admission.h"
 
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +33,51 @@ void Reservation::SetBytes(uint64_t bytes) {
   bytes_ = bytes;
 }
 
+Claim::Claim(Claim&& other) noexcept
+    : admission_(std::exchange(other.admission_, nullptr)),
+      place_(other.place_),
+      own_(std::move(other.own_)),
+      both_(other.both_) {}
+
+Claim& Claim::operator=(Claim&& other) noexcept {
+  Claim old(std::move(*this));
+  admission_ = std::exchange(other.admission_, nullptr);
+  place_ = other.place_;
+  own_ = std::move(other.own_);
+  both_ = other.both_;
+  return *this;
+}
+
+Claim::~Claim() {
+  if (admission_ != nullptr) admission_->Leave(place_);
+}
+
+absl::Status Claim::Reserve(uint64_t bytes, bool held) {
+  if (own_ != nullptr) SPARSEAGG_RETURN_IF_ERROR(own_->Reserve(bytes, held));
+  absl::Status taken;
+  {
+    std::lock_guard lock(admission_->mutex_);
+    const bool oldest = place_ == admission_->claims_.begin();
+    taken = admission_->TakeLocked(bytes, oldest ? 0 : admission_->KeptLocked(), "the update");
+    if (taken.ok() && held) place_->held += bytes;
+  }
+  if (!taken.ok() && own_ != nullptr) own_->Unreserve(bytes, held);
+  return taken;
+}
+
+void Claim::Unreserve(uint64_t bytes, bool held) {
+  std::lock_guard lock(admission_->mutex_);
+  admission_->bytes_in_use_ -= bytes;
+  if (held) place_->held -= bytes;
+}
+
+absl::Status Claim::Take(uint64_t bytes) { return Reserve(bytes, /*held=*/true); }
+
+absl::StatusOr<Reservation> Claim::TakeApart(uint64_t bytes) {
+  SPARSEAGG_RETURN_IF_ERROR(Reserve(bytes, /*held=*/false));
+  return Reservation(both_ != nullptr ? both_ : admission_, bytes);
+}
+
 absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view who) {
   SPARSEAGG_RETURN_IF_ERROR(Take(bytes, who));
   return Reservation(this, bytes);
@@ -44,6 +91,52 @@ absl::Status Admission::Take(uint64_t bytes, std::string_view who) {
     if (!taken.ok()) own->GiveBack(bytes);
     return taken;
   }
+  std::lock_guard lock(mutex_);
+  return TakeLocked(bytes, KeptLocked(), who);
+}
+
+absl::StatusOr<Claim> Admission::Announce(uint64_t need, std::string_view who) {
+  const auto [own, whole] = parts_;
+  if (own != nullptr) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Claim of_own, own->Announce(need, who));
+    SPARSEAGG_ASSIGN_OR_RETURN(Claim of_whole, whole->Announce(need, who));
+    of_whole.own_ = std::make_unique<Claim>(std::move(of_own));
+    of_whole.both_ = this;
+    return of_whole;
+  }
+  std::lock_guard lock(mutex_);
+  // The oldest gives back what it holds before any other has to have all it needs.
+  const uint64_t held = claims_.empty() ? 0 : claims_.front().held;
+  SPARSEAGG_RETURN_IF_ERROR(CheckRoomLocked(need, bytes_in_use_ - held, who));
+  claims_.push_back({.need = need});
+  needs_.insert(need);
+  return Claim(this, std::prev(claims_.end()));
+}
+
+void Admission::Leave(Claim::Place place) {
+  std::lock_guard lock(mutex_);
+  bytes_in_use_ -= place->held;
+  needs_.erase(needs_.find(place->need));
+  claims_.erase(place);
+}
+
+uint64_t Admission::KeptLocked() const {
+  if (claims_.empty()) return 0;
+  const uint64_t largest = *needs_.rbegin();
+  const uint64_t held = claims_.front().held;
+  return largest > held ? largest - held : 0;
+}
+
+absl::Status Admission::TakeLocked(uint64_t bytes, uint64_t kept, std::string_view who) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckRoomLocked(bytes, bytes_in_use_ + kept, who));
+  bytes_in_use_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status Admission::CheckRoomLocked(uint64_t bytes, uint64_t taken,
+                                        std::string_view who) const {
+  const uint64_t free = taken < bytes_max_ ? bytes_max_ - taken : 0;
+  if (bytes <= free) return absl::OkStatus();
   const std::string needs =
       absl::StrCat(std::string(who), " needs ", bytes, " bytes of ", words_.memory);
   if (bytes > bytes_max_) {
@@ -51,16 +144,10 @@ absl::Status Admission::Take(uint64_t bytes, std::string_view who) {
                      absl::StrCat(needs, ", more than ", words_.limit, " = ", bytes_max_,
                                   "; send fewer entries or raise the limit"));
   }
-  std::lock_guard lock(mutex_);
-  const uint64_t free = bytes_in_use_ < bytes_max_ ? bytes_max_ - bytes_in_use_ : 0;
-  if (bytes > free) {
-    absl::Status full = MakeError(
-        absl::StatusCode::kResourceExhausted, words_.full,
-        absl::StrCat(needs, " and ", free, " of ", bytes_max_, " are free; ", words_.remedy));
-    return words_.retry_after_ms == 0 ? full : WithRetryAfter(full, words_.retry_after_ms);
-  }
-  bytes_in_use_ += bytes;
-  return absl::OkStatus();
+  absl::Status full = MakeError(absl::StatusCode::kResourceExhausted, words_.full,
+                                absl::StrCat(needs, " and ", free, " of ", words_.limit, " = ",
+                                             bytes_max_, " are free; ", words_.remedy));
+  return words_.retry_after_ms == 0 ? full : WithRetryAfter(full, words_.retry_after_ms);
 }
 
 uint64_t Admission::bytes_in_use() const {

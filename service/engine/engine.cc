@@ -47,6 +47,7 @@ class CountedUpload : public Upload {
                                   ", its end, to get the receipt"));
   }
   absl::StatusOr<Receipt> Finish() override { return round_->AnswerResend(record_); }
+  void Refuse(const absl::Status& /*why*/) override {}
 
  private:
   const std::shared_ptr<Round> round_;
@@ -97,12 +98,12 @@ class EngineImpl : public Engine {
                 : [this](std::string_view) { return LimitsOfATenant(options_.limits); },
             admission_, aggregation_),
         rounds_(options_.limits.rounds_max),
-        uploads_(options_.limits.open_uploads_max),
+        uploads_(options_.limits),
         own_executor_(options_.executor == nullptr
                           ? std::make_unique<ThreadPool>(options_.worker_threads)
                           : nullptr),
         executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor) {
-    LookForOverLater();
+    LookLater();
   }
 
   absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) override;
@@ -153,13 +154,15 @@ class EngineImpl : public Engine {
   absl::Status CheckNotDraining() const;
   std::string NewRoundId(std::string_view tenant);
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header,
-                                   std::span<const EncodedTensor> tensors, Reservation& staging);
+                                   std::span<const EncodedTensor> tensors, Reservation& staging,
+                                   PartialPayload* stored);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
-  // Deletes the rounds whose retention is over and forgets names that were remembered long enough,
-  // now and again.
-  void LookForOverLater();
+  // Now and again: drops idle uploads, deletes the rounds whose retention is over, forgets names
+  // that were remembered long enough.
+  void LookLater();
+  void DropIdleUploads();
   void Retire();
   void Forget();
 
@@ -197,7 +200,8 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
                              TimeOpen(normal.spec.policy, options_.limits, now.wall));
   const RoundClock clock(time_open, now);
   SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
-                             TensorReducers::Make(normal.spec, backend_, tenant.aggregation));
+                             TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
+                                                  options_.limits.result_nnz_max));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   RoundServices{options_, store_, executor_, uploads_});
@@ -247,11 +251,12 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   return absl::OkStatus();
 }
 
-void EngineImpl::LookForOverLater() {
+void EngineImpl::LookLater() {
   executor_.PostAfter(options_.look_interval, [this] {
+    DropIdleUploads();
     if (options_.limits.result_retention_ms > 0) Retire();
     Forget();
-    LookForOverLater();
+    LookLater();
   });
 }
 
@@ -262,6 +267,12 @@ void EngineImpl::Forget() {
   if (rounds_.ForgetErasedBefore(erased_before)) {
     store_.ForgetTombstones(erased_before).IgnoreError();
   }
+}
+
+void EngineImpl::DropIdleUploads() {
+  const auto now = options_.now();
+  uploads_.DropIdle(now);
+  store_.DropPartialsUnusedSince(now - std::chrono::milliseconds(options_.limits.upload_idle_ms));
 }
 
 void EngineImpl::Retire() {
@@ -284,17 +295,17 @@ absl::StatusOr<Receipt> EngineImpl::Submit(const UpdateHeader& header,
                                            const std::vector<EncodedTensor>& tensors) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(header.round));
   Reservation staging;
-  return SubmitTo(*round, header, tensors, staging);
+  return SubmitTo(*round, header, tensors, staging, /*stored=*/nullptr);
 }
 
 absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& header,
                                              std::span<const EncodedTensor> tensors,
-                                             Reservation& staging) {
+                                             Reservation& staging, PartialPayload* stored) {
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   const auto start = std::chrono::steady_clock::now();
   Admission& admission = tenants_.Of(TenantOf(round.name())).staging;
-  auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission, staging);
+  auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission, staging, stored);
   if (!receipt.ok()) round.CountRefusal(receipt.status());
   SubmissionReport report{.header = header, .status = receipt.status()};
   report.duplicate = receipt.ok() && receipt->duplicate;
@@ -330,23 +341,35 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
                              PlanUpdate(round->spec(), tensors, options_.limits));
   if (counted.has_value()) return ResumeCounted(round, *counted, header, plan.payload_bytes);
 
-  UploadTable::Begin begin;
-  begin.staged_bytes = plan.staged_bytes;
-  begin.admission = &tenants_.Of(TenantOf(round->name())).staging;
-  begin.args.header = header;
-  begin.args.tensors = std::move(tensors);
-  begin.args.total_bytes = plan.payload_bytes;
-  begin.args.now = options_.now;
-  begin.args.commit = [this, round](const UpdateHeader& h, std::span<const EncodedTensor> t,
-                                    Reservation& staging) {
-    return SubmitTo(*round, h, t, staging);
+  UploadArgs args;
+  args.header = header;
+  args.tensors = std::move(tensors);
+  args.total_bytes = plan.payload_bytes;
+  args.staged_bytes = plan.staged_bytes;
+  args.now = options_.now;
+  args.commit = [this, round](const UpdateHeader& h, std::span<const EncodedTensor> t,
+                              Reservation& staging, PartialPayload* stored) {
+    return SubmitTo(*round, h, t, staging, stored);
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
-                             uploads_.BeginOrResume(std::move(begin)));
+  UploadTable::TakePartial take_partial = [] { return nullptr; };
+  if (round->spec().durability == Durability::kDurable) {
+    take_partial = [&, description = WriteUpload(header.weight, args.tensors)] {
+      return store_.TakePartial({.round = round->name(),
+                                 .contributor = header.contributor,
+                                 .update_id = header.update_id,
+                                 .description = description,
+                                 .total_bytes = plan.payload_bytes});
+    };
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      std::shared_ptr<Upload> upload,
+      uploads_.BeginOrResume(std::move(args), tenants_.Of(TenantOf(round->name())).staging,
+                             take_partial));
   // A round that ended meanwhile has dropped its uploads before this one was entered.
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {
     uploads_.DropRound(round->name(), open);
+    store_.DropPartialsOf(round->name());
     return open;
   }
   return upload;
@@ -361,8 +384,9 @@ absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundS
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
-  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
-                             TensorReducers::Make(stateless, backend_, books.aggregation));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      auto reducers,
+      TensorReducers::Make(stateless, backend_, books.aggregation, options_.limits.result_nnz_max));
   return MakeReduction(std::move(reducers), options_, books.staging);
 }
 
@@ -374,6 +398,7 @@ EngineStats EngineImpl::Stats() const {
   stats.staged_bytes = admission_.bytes_in_use();
   stats.aggregation_bytes = aggregation_.bytes_in_use();
   stats.aggregation_bytes_max = AggregationBytes(options_.limits, backend_);
+  stats.upload_disk_bytes = uploads_.disk_bytes();
   stats.open_uploads = uploads_.size();
   stats.waiting_tasks = executor_.waiting();
   return stats;

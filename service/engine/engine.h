@@ -132,12 +132,17 @@ class Upload {
   virtual ~Upload() = default;
   virtual uint64_t committed_offset() const = 0;
   virtual uint64_t total_bytes() const = 0;
+  // Whether Append() does.
+  virtual bool waits_for_disk() const { return false; }
   // Appends bytes at `offset`, which must equal committed_offset() (OFFSET_MISMATCH names both),
   // checks the CRC32C when given (CHECKSUM_MISMATCH).
   virtual absl::Status Append(uint64_t offset, std::string_view data,
                               std::optional<uint32_t> crc32c) = 0;
   // REQUIRES: committed_offset() == total_bytes(). Counts the update.
   virtual absl::StatusOr<Receipt> Finish() = 0;
+  // Frees the bytes: the update has to begin again. Whoever uses it further is told `why`. Does
+  // nothing when another stream has resumed the update, or when it is complete and being counted.
+  virtual void Refuse(const absl::Status& why) = 0;
 };
 
 // The stateless operator: a round without a name, a store or an end other than Report(). A
@@ -168,6 +173,7 @@ struct EngineStats {
   uint64_t staged_bytes = 0;
   uint64_t aggregation_bytes = 0;
   uint64_t aggregation_bytes_max = 0;
+  uint64_t upload_disk_bytes = 0;
   uint64_t open_uploads = 0;
   uint64_t waiting_tasks = 0;  // folds and publications that no thread has begun
 };
@@ -212,7 +218,8 @@ class Engine {
   // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first
   // receipt; as its bytes are not sent again, it is recognised by update_id and weight. ABORTED
   // (UPLOAD_BUSY) while Finish() of another stream is under way. Uploads end when their round is no
-  // longer OPEN, or after ten minutes without a byte.
+  // longer OPEN, or after upload_idle_ms without a byte. Large ones of a durable round are kept on
+  // disk, and resume after a restart: this call and Append() then wait for the disk.
   virtual absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(
       const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
 
@@ -249,7 +256,8 @@ struct EngineOptions {
   Durability default_durability = Durability::kMemory;
   uint32_t worker_threads = 2;   // fold and publish
   Executor* executor = nullptr;  // does so instead; must outlive the engine. Null: its own
-  std::chrono::milliseconds look_interval{5000};  // between two looks for what is over, at most
+  // Between two looks for what is over or idle, at most.
+  std::chrono::milliseconds look_interval{5000};
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };

@@ -15,9 +15,18 @@ struct Limits {
                                << 30;  // updates received and not yet folded in, all rounds
   // What rounds hold: accumulators, entries that wait, results. 0: what the back end may use.
   uint64_t aggregation_bytes_max = 0;
-  uint64_t round_tensors_max = 1024;  // tensors of one round
-  uint64_t rounds_max = 1000;         // rounds that exist at a time, in any state
-  uint64_t open_uploads_max = 4096;   // chunked updates under way
+  uint64_t round_tensors_max = 1024;            // tensors of one round
+  uint64_t rounds_max = 1000;                   // rounds that exist at a time, in any state
+  uint64_t result_nnz_max = uint64_t{1} << 34;  // entries of one tensor of one result
+  uint64_t open_uploads_max = 16384;            // chunked updates under way
+  // Bytes on disk of chunked updates of durable rounds that are under way.
+  uint64_t upload_disk_bytes_max = uint64_t{64} << 30;
+  // How long an update in chunks is kept without another byte, and a stream without a message.
+  uint64_t upload_idle_ms = 600'000;
+  uint64_t stream_idle_ms = 600'000;
+  // Slowest upload, averaged over the window; only the time that the server waits counts. 0: any.
+  uint64_t upload_rate_min = 1024;
+  uint64_t upload_rate_window_ms = 60'000;
   uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
   // How long a result can be fetched, from its publication; an aborted round is kept as long from
   // its creation. 0: until it is deleted.

@@ -113,14 +113,16 @@ class ReductionImpl : public Reduction {
     SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
                                PlanUpdate(state_->spec(), tensors, state_->options().limits));
     UploadArgs args;
-    SPARSEAGG_ASSIGN_OR_RETURN(args.memory,
-                               state_->admission().Reserve(plan.payload_bytes + plan.staged_bytes));
-    args.staging = args.memory.Split(plan.staged_bytes);
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        args.memory, state_->admission().Announce(plan.payload_bytes + plan.staged_bytes));
+    args.staged_bytes = plan.staged_bytes;
     args.header = header;
     args.tensors = std::move(tensors);
     args.total_bytes = plan.payload_bytes;
     args.commit = [state = state_](const UpdateHeader& h, std::span<const EncodedTensor> t,
-                                   Reservation& staging) { return state->Add(h, t, staging); };
+                                   Reservation& staging, PartialPayload* /*stored*/) {
+      return state->Add(h, t, staging);
+    };
     args.now = state_->options().now;
     SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, ChunkedUpload::Make(std::move(args)));
     return upload->NewWriter();

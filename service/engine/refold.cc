@@ -27,8 +27,8 @@ absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_tex
     return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
                                      plan.payload_bytes));
   }
-  std::vector<std::string_view> pieces;
-  const std::vector<EncodedTensor> tensors = CutPayload(headers, payload, pieces);
+  const CutPayload cut(headers, std::span(&payload, 1));
+  const std::span<const EncodedTensor> tensors = cut.tensors();
   if (UpdateDigest(record.weight, tensors, plan.order) != record.digest) {
     return StoreCorrupt(absl::StrCat("the update of contributor ", Quoted(record.contributor),
                                      " is not the one that was accepted"));
@@ -57,6 +57,7 @@ Limits NoLimits() {
   Limits limits;
   limits.update_bytes_max = std::numeric_limits<uint64_t>::max();
   limits.update_nnz_max = std::numeric_limits<uint64_t>::max();
+  limits.result_nnz_max = std::numeric_limits<uint64_t>::max();
   return limits;
 }
 
@@ -74,7 +75,8 @@ absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& rou
                                 const RoundSpec& spec, const Limits& limits, Backend& backend,
                                 Admission& aggregation) {
   Refolded refolded;
-  SPARSEAGG_ASSIGN_OR_RETURN(refolded.reducers, TensorReducers::Make(spec, backend, aggregation));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      refolded.reducers, TensorReducers::Make(spec, backend, aggregation, limits.result_nnz_max));
   refolded.tensors = refolded.reducers->Describe();
   SPARSEAGG_RETURN_IF_ERROR(store.ReadUpdates(
       round, [&](const UpdateRecord& update, std::string_view headers, std::string_view payload) {

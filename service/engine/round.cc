@@ -169,8 +169,8 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
   }
-  const auto stored =
-      services_.store.Put(update.record, {update.headers, update.payload, Capacity(spec_.policy)});
+  const auto stored = services_.store.Put(
+      update.record, {update.headers, update.payload, Capacity(spec_.policy), update.stored});
   if (!stored.ok()) return WhyNotPut(stored.status());
   const PutResult& put = *stored;
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);

@@ -37,8 +37,9 @@ struct RoundServices {
 struct PreparedUpdate {
   UpdateRecord record;
   std::string headers;  // how to read the payload after a restart; for a durable round
-  std::vector<std::string_view>
-      payload;  // in the order of the specification, indices before values
+  // In the order of the specification, indices before values; empty when it is stored already.
+  std::vector<std::string_view> payload;
+  PartialPayload* stored = nullptr;
   uint64_t payload_bytes = 0;
   StagedTensors staged;
   Reservation growth;  // of the round's memory, until the update is folded in

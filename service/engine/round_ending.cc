@@ -228,6 +228,7 @@ void Round::NotifyEnd() {
     why = NotOpenLocked("ended before the update was complete");
   }
   services_.uploads.DropRound(name_, why);
+  services_.store.DropPartialsOf(name_);
   NotifyState();
 }
 

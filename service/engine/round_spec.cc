@@ -40,9 +40,10 @@ auto Fields(const TensorSpec& spec) {
 absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions& options,
                                              const UpdateStore& store) {
   if (spec.tensors.empty() || spec.tensors.size() > options.limits.round_tensors_max) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
-                     absl::StrCat("a round has 1 to ", options.limits.round_tensors_max,
-                                  " tensors; this one has ", spec.tensors.size()));
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+        absl::StrCat("a round has at least 1 tensor and at most round-tensors-max = ",
+                     options.limits.round_tensors_max, "; this one has ", spec.tensors.size()));
   }
   std::set<std::string_view> names;
   for (TensorSpec& tensor : spec.tensors) {

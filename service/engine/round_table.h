@@ -45,6 +45,10 @@ class RoundTable {
   void Remember(const Tombstone& tombstone);
   // Forgets names; true when there were any.
   bool ForgetErasedBefore(std::chrono::system_clock::time_point time);
+  size_t size() const {
+    std::lock_guard lock(mutex_);
+    return by_name_.size();
+  }
 
  private:
   struct Entry {

@@ -21,6 +21,7 @@ EngineOptions WithoutLimits() {
   options.limits.update_bytes_max = kUnlimited;
   options.limits.update_nnz_max = kUnlimited;
   options.limits.round_tensors_max = kUnlimited;
+  options.limits.result_nnz_max = kUnlimited;
   return options;
 }
 

@@ -1,5 +1,6 @@
 #include "service/engine/stored.h"
 
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -240,6 +241,10 @@ absl::StatusOr<RoundClock::Anchor> ReadAnchor(std::string_view text) {
     anchor.until_grace_end = OptionalMs(value, "until_grace_end_ms");
   }));
   return anchor;
+}
+
+std::string WriteUpload(float weight, std::span<const EncodedHeader> headers) {
+  return absl::StrCat(absl::Hex(std::bit_cast<uint32_t>(weight)), " ", WriteHeaders(headers));
 }
 
 std::string WriteHeaders(std::span<const EncodedHeader> headers) {

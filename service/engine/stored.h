@@ -32,6 +32,9 @@ absl::Status ReadDetails(std::string_view text, RoundSnapshot& books);
 std::string WriteAnchor(const RoundClock::Anchor& anchor);
 absl::StatusOr<RoundClock::Anchor> ReadAnchor(std::string_view text);
 
+// All that is known of an update in chunks before its bytes: to recognise it when it is resumed.
+std::string WriteUpload(float weight, std::span<const EncodedHeader> headers);
+
 std::string WriteHeaders(std::span<const EncodedHeader> headers);
 absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text);
 

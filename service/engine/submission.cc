@@ -11,7 +11,8 @@ namespace sparseagg {
 namespace {
 
 PreparedUpdate Identify(const Round& round, const UpdateHeader& header,
-                        std::span<const EncodedTensor> tensors, const UpdatePlan& plan) {
+                        std::span<const EncodedTensor> tensors, const UpdatePlan& plan,
+                        PartialPayload* stored) {
   PreparedUpdate update;
   update.record.round = round.name();
   update.record.contributor = header.contributor;
@@ -19,16 +20,19 @@ PreparedUpdate Identify(const Round& round, const UpdateHeader& header,
   update.record.weight = header.weight;
   update.record.digest = UpdateDigest(header.weight, tensors, plan.order);
   update.payload_bytes = plan.payload_bytes;
-  for (const size_t position : plan.order) {
-    const EncodedTensor& tensor = tensors[position];
-    update.payload.insert(update.payload.end(), tensor.indices.begin(), tensor.indices.end());
-    update.payload.insert(update.payload.end(), tensor.values.begin(), tensor.values.end());
+  update.stored = stored;
+  std::vector<EncodedHeader> headers;
+  if (stored != nullptr) {
+    headers = HeadersOf(tensors);
+  } else {
+    for (const size_t position : plan.order) {
+      const EncodedTensor& tensor = tensors[position];
+      headers.push_back(tensor.header);
+      update.payload.insert(update.payload.end(), tensor.indices.begin(), tensor.indices.end());
+      update.payload.insert(update.payload.end(), tensor.values.begin(), tensor.values.end());
+    }
   }
-  if (round.spec().durability == Durability::kDurable) {
-    std::vector<EncodedHeader> headers;
-    for (const size_t position : plan.order) headers.push_back(tensors[position].header);
-    update.headers = WriteHeaders(headers);
-  }
+  if (round.spec().durability == Durability::kDurable) update.headers = WriteHeaders(headers);
   return update;
 }
 
@@ -42,7 +46,8 @@ absl::Status CheckUpdateHeader(const UpdateHeader& header) {
 
 absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
                                      std::span<const EncodedTensor> tensors, const Limits& limits,
-                                     Admission& admission, Reservation& staging) {
+                                     Admission& admission, Reservation& staging,
+                                     PartialPayload* stored) {
   SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round.Counted(header.contributor));
   std::shared_ptr<const TensorReducers> reducers;
@@ -55,7 +60,7 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   if (counted.has_value()) {
     // The store knows the contributor, so it compares and answers, and counts nothing: no need to
     // stage.
-    PreparedUpdate resend = Identify(round, header, tensors, plan);
+    PreparedUpdate resend = Identify(round, header, tensors, plan, stored);
     return round.Commit(resend, staging);
   }
   if (staging.bytes() < plan.staged_bytes) {
@@ -63,7 +68,7 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   }
   SPARSEAGG_ASSIGN_OR_RETURN(Reservation growth, reducers->ReserveGrowth(headers, plan));
   SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, reducers->Stage(tensors, plan, header.weight));
-  PreparedUpdate update = Identify(round, header, tensors, plan);
+  PreparedUpdate update = Identify(round, header, tensors, plan, stored);
   update.staged = std::move(staged);
   update.growth = std::move(growth);
   return round.Commit(update, staging);

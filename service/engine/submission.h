@@ -17,10 +17,12 @@ absl::Status CheckUpdateHeader(const UpdateHeader& header);
 
 // Counts an update or answers a resend. `staging` holds the memory for the decoded entries, or
 // nothing: then it is reserved from `admission`. The fold takes it over; on an error it stays.
+// `stored`, unless null, is where the store has the payload already, in the order of `tensors`.
 // Thread-safe.
 absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
                                      std::span<const EncodedTensor> tensors, const Limits& limits,
-                                     Admission& admission, Reservation& staging);
+                                     Admission& admission, Reservation& staging,
+                                     PartialPayload* stored = nullptr);
 
 }  // namespace sparseagg
 

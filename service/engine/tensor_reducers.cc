@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "service/engine/names.h"
 #include "service/engine/round_spec.h"
 #include "sparse/status.h"
 #include "sparse/validate.h"
@@ -10,9 +12,10 @@ namespace sparseagg {
 
 absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
                                                                      Backend& backend,
-                                                                     Admission& aggregation) {
+                                                                     Admission& aggregation,
+                                                                     uint64_t result_nnz_max) {
   std::unique_ptr<TensorReducers> reducers(
-      new TensorReducers(spec, backend.info().name, aggregation));
+      new TensorReducers(spec, backend.info().name, aggregation, result_nnz_max));
   uint64_t fixed_bytes = 0;
   for (const TensorSpec& tensor : spec.tensors) {
     Reducer reducer;
@@ -60,9 +63,21 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
                                                tensor.values, update.entries));
     SPARSEAGG_ASSIGN_OR_RETURN(update.order,
                                ValidateUpdate(reducer.spec, update.entries.view(), weight));
+    // No row twice: the result has at least as many.
+    if (update.order == EntryOrder::kCanonical) {
+      SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducer, update.entries.nnz));
+    }
     staged.push_back(std::move(update));
   }
   return staged;
+}
+
+absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz) const {
+  if (nnz <= result_nnz_max_) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kInvalidArgument, "RESULT_NNZ_EXCEEDED",
+                   absl::StrCat("tensor ", Quoted(reducer.spec.name), ": the result has ", nnz,
+                                " entries or more, above result-nnz-max = ", result_nnz_max_,
+                                "; touch fewer rows, or raise the limit"));
 }
 
 absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
@@ -91,6 +106,7 @@ absl::StatusOr<PublishedResult> TensorReducers::Report() {
   uint64_t bytes = 0;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
+    SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], aggregate.tensor.nnz()));
     result.manifest.infinite_values += aggregate.infinite_values;
     bytes += aggregate.tensor.indices.size() * sizeof(uint64_t) + aggregate.tensor.values.size();
     result.tensors.push_back(std::move(aggregate.tensor));

@@ -23,9 +23,12 @@ class TensorReducers {
  public:
   // Plans every tensor. Errors are those of MakeReduceSpec(), MakePlan(), of `aggregation`, which
   // the memory comes from, and of Backend::NewAggregator().
+  // A result of more than `result_nnz_max` entries in a tensor is an error (INVALID_ARGUMENT,
+  // RESULT_NNZ_EXCEEDED): of Stage(), when the update alone makes it so, else of Report().
   static absl::StatusOr<std::unique_ptr<TensorReducers>> Make(const RoundSpec& spec,
                                                               Backend& backend,
-                                                              Admission& aggregation);
+                                                              Admission& aggregation,
+                                                              uint64_t result_nnz_max);
 
   const RoundSpec& spec() const { return spec_; }
   const std::string& backend() const { return backend_; }
@@ -64,12 +67,18 @@ class TensorReducers {
     std::unique_ptr<Aggregator> aggregator;
   };
 
-  TensorReducers(RoundSpec spec, std::string backend, Admission& aggregation)
-      : spec_(std::move(spec)), backend_(std::move(backend)), aggregation_(aggregation) {}
+  TensorReducers(RoundSpec spec, std::string backend, Admission& aggregation,
+                 uint64_t result_nnz_max)
+      : spec_(std::move(spec)),
+        backend_(std::move(backend)),
+        aggregation_(aggregation),
+        result_nnz_max_(result_nnz_max) {}
+  absl::Status CheckResultNnz(const Reducer& reducer, uint64_t nnz) const;
 
   RoundSpec spec_;
   std::string backend_;
   Admission& aggregation_;
+  const uint64_t result_nnz_max_;
   Reservation memory_;  // what the aggregators hold, or the results
   std::vector<Reducer> reducers_;
 };

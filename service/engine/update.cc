@@ -104,22 +104,30 @@ std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
   return headers;
 }
 
-std::vector<EncodedTensor> CutPayload(std::span<const EncodedHeader> headers,
-                                      std::string_view payload,
-                                      std::vector<std::string_view>& pieces) {
-  pieces.clear();
-  for (const EncodedHeader& header : headers) {
-    for (const uint64_t bytes : {header.indices_bytes, header.values_bytes}) {
-      pieces.push_back(payload.substr(0, bytes));
-      payload.remove_prefix(bytes);
+CutPayload::CutPayload(std::span<const EncodedHeader> headers,
+                       std::span<const std::string_view> bytes) {
+  // Every cut adds a piece at most, so that chains can point into the vector while it is filled.
+  pieces_.reserve(bytes.size() + 2 * headers.size());
+  size_t next = 0;
+  std::string_view rest;
+  const auto cut = [&](uint64_t length) {
+    const size_t begin = pieces_.size();
+    while (length > 0) {
+      if (rest.empty()) {
+        rest = bytes[next++];
+        continue;
+      }
+      pieces_.push_back(rest.substr(0, length));
+      rest.remove_prefix(pieces_.back().size());
+      length -= pieces_.back().size();
     }
+    return ByteChain(pieces_.data() + begin, pieces_.size() - begin);
+  };
+  tensors_.reserve(headers.size());
+  for (const EncodedHeader& header : headers) {
+    const ByteChain indices = cut(header.indices_bytes);
+    tensors_.push_back({header, indices, cut(header.values_bytes)});
   }
-  std::vector<EncodedTensor> tensors;
-  tensors.reserve(headers.size());
-  for (size_t i = 0; i < headers.size(); ++i) {
-    tensors.push_back({headers[i], ByteChain(&pieces[2 * i], 1), ByteChain(&pieces[2 * i + 1], 1)});
-  }
-  return tensors;
 }
 
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors) {

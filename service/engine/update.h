@@ -28,11 +28,19 @@ absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const Enc
 // The headers of `tensors`, in their order.
 std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors);
 
-// An update's payload cut into its tensors: for each, indices, then values. The chains point into
-// `pieces`. REQUIRES: `payload` has as many bytes as the headers say.
-std::vector<EncodedTensor> CutPayload(std::span<const EncodedHeader> headers,
-                                      std::string_view payload,
-                                      std::vector<std::string_view>& pieces);
+// A byte string, in pieces of any length, cut into the tensors of an update: for each, indices,
+// then values.
+class CutPayload {
+ public:
+  // REQUIRES: the pieces have as many bytes as the headers say. They must outlive this.
+  CutPayload(std::span<const EncodedHeader> headers, std::span<const std::string_view> bytes);
+  // As long as this lives.
+  std::span<const EncodedTensor> tensors() const { return tensors_; }
+
+ private:
+  std::vector<std::string_view> pieces_;
+  std::vector<EncodedTensor> tensors_;
+};
 
 // Each chain is as long as its header says (SIZE_MISMATCH).
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors);

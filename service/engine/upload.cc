@@ -1,8 +1,6 @@
 #include "service/engine/upload.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <tuple>
 #include <utility>
 
@@ -34,11 +32,15 @@ class ChunkedUpload::Writer : public Upload {
 
   uint64_t committed_offset() const override { return upload_->committed(); }
   uint64_t total_bytes() const override { return upload_->args_.total_bytes; }
+  bool waits_for_disk() const override { return upload_->on_disk_; }
   absl::Status Append(uint64_t offset, std::string_view data,
                       std::optional<uint32_t> crc32c) override {
     return upload_->Append(writer_, offset, data, crc32c);
   }
   absl::StatusOr<Receipt> Finish() override { return upload_->Finish(writer_); }
+  void Refuse(const absl::Status& why) override {
+    if (upload_->CheckWriter(writer_).ok()) upload_->Close(why);
+  }
 
  private:
   const std::shared_ptr<ChunkedUpload> upload_;
@@ -46,16 +48,20 @@ class ChunkedUpload::Writer : public Upload {
 };
 
 absl::StatusOr<std::shared_ptr<ChunkedUpload>> ChunkedUpload::Make(UploadArgs args) {
-  std::unique_ptr<char[]> bytes(new (std::nothrow) char[args.total_bytes]);
-  if (bytes == nullptr) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL",
-                     absl::StrCat("no memory for an update of ", args.total_bytes, " bytes"));
+  std::shared_ptr<ChunkedUpload> upload(new ChunkedUpload(std::move(args)));
+  UploadArgs& kept = upload->args_;
+  if (kept.stored == nullptr) {
+    upload->bytes_ = MakeMemoryPayload(kept.memory, kept.total_bytes);
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(upload->bytes_,
+                               MakeStoredPayload(kept.disk, std::move(kept.stored)));
+    upload->on_disk_ = true;
   }
-  return std::shared_ptr<ChunkedUpload>(new ChunkedUpload(std::move(args), std::move(bytes)));
+  upload->committed_ = upload->bytes_->bytes();
+  return upload;
 }
 
-ChunkedUpload::ChunkedUpload(UploadArgs args, std::unique_ptr<char[]> bytes)
-    : args_(std::move(args)), bytes_(std::move(bytes)), last_used_(args_.now()) {}
+ChunkedUpload::ChunkedUpload(UploadArgs args) : args_(std::move(args)), last_used_(args_.now()) {}
 
 bool ChunkedUpload::SameAs(const UpdateHeader& header,
                            std::span<const EncodedHeader> tensors) const {
@@ -66,7 +72,8 @@ bool ChunkedUpload::SameAs(const UpdateHeader& header,
 
 absl::StatusOr<std::unique_ptr<Upload>> ChunkedUpload::NewWriter() {
   const auto now = args_.now();
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  appended_.wait(lock, [this] { return !appending_; });
   if (phase_ == Phase::kFinishing) {
     // As long as validating and storing a large update takes, roughly.
     constexpr uint64_t kRetryAfterMs = 500;
@@ -89,9 +96,14 @@ void ChunkedUpload::Close(const absl::Status& why) {
 void ChunkedUpload::CloseLocked(const absl::Status& why) {
   phase_ = Phase::kClosed;
   closed_because_ = why;
+  if (!appending_) FreeLocked();
+}
+
+void ChunkedUpload::FreeLocked() {
+  bytes_->Discard();
   bytes_.reset();
-  args_.memory = Reservation();
-  args_.staging = Reservation();
+  args_.memory = Claim();
+  args_.disk = Claim();
 }
 
 bool ChunkedUpload::closed() const {
@@ -107,6 +119,11 @@ std::chrono::system_clock::time_point ChunkedUpload::last_used() const {
 uint64_t ChunkedUpload::committed() const {
   std::lock_guard lock(mutex_);
   return committed_;
+}
+
+absl::Status ChunkedUpload::CheckWriter(uint64_t writer) const {
+  std::lock_guard lock(mutex_);
+  return CheckWriterLocked(writer);
 }
 
 absl::Status ChunkedUpload::CheckWriterLocked(uint64_t writer) const {
@@ -127,15 +144,25 @@ absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, std::string
                      absl::Hex(*crc32c, absl::kZeroPad8), "; send it again"));
   }
   const auto now = args_.now();
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckWriterLocked(writer));
-  if (offset != committed_) return OffsetMismatch(offset, committed_);
+  if (offset != committed_ || appending_) return OffsetMismatch(offset, committed_);
   if (data.size() > args_.total_bytes - committed_) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_TOO_LONG",
                      absl::StrCat("the chunk ends at byte ", offset + data.size(),
                                   ", the headers state ", args_.total_bytes));
   }
-  if (!data.empty()) std::memcpy(bytes_.get() + offset, data.data(), data.size());
+  appending_ = true;
+  lock.unlock();
+  const absl::Status appended = bytes_->Append(data);
+  lock.lock();
+  appending_ = false;
+  appended_.notify_all();
+  if (phase_ == Phase::kClosed) {
+    FreeLocked();
+    return closed_because_;
+  }
+  SPARSEAGG_RETURN_IF_ERROR(appended);
   committed_ += data.size();
   last_used_ = now;
   return absl::OkStatus();
@@ -145,7 +172,7 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
   {
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(CheckWriterLocked(writer));
-    if (phase_ == Phase::kFinishing || committed_ != args_.total_bytes) {
+    if (phase_ == Phase::kFinishing || appending_ || committed_ != args_.total_bytes) {
       return MakeError(
           absl::StatusCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
           absl::StrCat("the update has ", committed_, " of ", args_.total_bytes, " bytes"));
@@ -166,10 +193,10 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
 }
 
 absl::StatusOr<Receipt> ChunkedUpload::CommitBytes() {
-  std::vector<std::string_view> pieces;
-  const std::vector<EncodedTensor> tensors =
-      CutPayload(args_.tensors, {bytes_.get(), args_.total_bytes}, pieces);
-  return args_.commit(args_.header, tensors, args_.staging);
+  SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, args_.memory.TakeApart(args_.staged_bytes));
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string_view> bytes, bytes_->Pieces());
+  const CutPayload payload(args_.tensors, bytes);
+  return args_.commit(args_.header, payload.tensors(), staging, bytes_->stored());
 }
 
 }  // namespace sparseagg

@@ -2,12 +2,16 @@
 // can take over where the first broke off. One stream writes at a time, the latest.
 //
 //   receiving --Finish--> finishing --counted or refused--> closed         (closed also by Close():
-//   idle, round ended)
+//   idle, too slow, round ended)
 //       ^--------------------'  when the server is busy: the bytes stay
+//
+// Bytes are reserved as they arrive (Claim in admission.h): an upload that has begun costs next to
+// nothing until it sends something.
 #ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_
 #define SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,19 +21,24 @@
 
 #include "service/engine/admission.h"
 #include "service/engine/engine.h"
+#include "service/engine/payload_bytes.h"
 
 namespace sparseagg {
 
-// Counts a complete update. Takes `staging` when it does.
+// Counts a complete update. Takes `staging` when it does, and `stored`, unless that is null.
 using CommitUpload = std::function<absl::StatusOr<Receipt>(
-    const UpdateHeader& header, std::span<const EncodedTensor> tensors, Reservation& staging)>;
+    const UpdateHeader& header, std::span<const EncodedTensor> tensors, Reservation& staging,
+    PartialPayload* stored)>;
 
 struct UploadArgs {
   UpdateHeader header;
   std::vector<EncodedHeader> tensors;
-  uint64_t total_bytes = 0;  // of the byte string
-  Reservation memory;        // for the byte string
-  Reservation staging;       // for the decoded entries
+  uint64_t total_bytes = 0;   // of the byte string
+  uint64_t staged_bytes = 0;  // of the decoded entries
+  Claim memory;               // for both
+  // When the byte string is kept by the store: its place, and the claim on room for it.
+  std::unique_ptr<PartialPayload> stored;
+  Claim disk;
   CommitUpload commit;
   std::function<std::chrono::system_clock::time_point()> now;
 };
@@ -37,7 +46,7 @@ struct UploadArgs {
 // Thread-safe.
 class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
  public:
-  // RESOURCE_EXHAUSTED (STAGING_FULL) when the system has no memory for the byte string.
+  // RESOURCE_EXHAUSTED (UPLOADS_FULL) when there is no room for what the store has of it already.
   static absl::StatusOr<std::shared_ptr<ChunkedUpload>> Make(UploadArgs args);
 
   const UpdateHeader& header() const { return args_.header; }
@@ -46,6 +55,7 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
 
   // A handle that writes from now on; ABORTED (UPLOAD_TAKEN_OVER) for the one before. ABORTED
   // (UPLOAD_BUSY) while the update is being finished: a retry will be answered with the receipt.
+  // Waits for a chunk that is being appended.
   absl::StatusOr<std::unique_ptr<Upload>> NewWriter();
 
   // Frees the bytes; handles answer with `why`. Leaves an update alone that is being finished.
@@ -57,20 +67,26 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
   class Writer;
   enum class Phase { kReceiving, kFinishing, kClosed };
 
-  ChunkedUpload(UploadArgs args, std::unique_ptr<char[]> bytes);
+  explicit ChunkedUpload(UploadArgs args);
 
   uint64_t committed() const;
   absl::Status Append(uint64_t writer, uint64_t offset, std::string_view data,
                       std::optional<uint32_t> crc32c);
   absl::StatusOr<Receipt> Finish(uint64_t writer);
+  absl::Status CheckWriter(uint64_t writer) const;
   absl::Status CheckWriterLocked(uint64_t writer) const;
   absl::StatusOr<Receipt> CommitBytes();
   void CloseLocked(const absl::Status& why);
+  void FreeLocked();
 
-  UploadArgs args_;  // memory and staging belong to whoever the phase says: mutex_, or Finish()
+  bool on_disk_ = false;  // does not change
+  UploadArgs args_;       // the claims belong to whoever has the bytes
   mutable std::mutex mutex_;
+  std::condition_variable appended_;
   Phase phase_ = Phase::kReceiving;
-  std::unique_ptr<char[]> bytes_;
+  // Used outside the lock by the one that appends, or that finishes; null when closed.
+  std::unique_ptr<PayloadBytes> bytes_;
+  bool appending_ = false;
   uint64_t committed_ = 0;
   uint64_t writer_ = 0;
   absl::Status closed_because_;

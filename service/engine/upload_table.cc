@@ -11,50 +11,75 @@ UploadTable::Key UploadTable::KeyOf(const UpdateHeader& header) {
   return {header.round, header.contributor, header.update_id};
 }
 
-absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(Begin begin) {
-  const auto now = begin.args.now();
-  std::lock_guard lock(mutex_);
-  DropIdleLocked(now);
-  const auto found = uploads_.find(KeyOf(begin.args.header));
-  if (found != uploads_.end() && !found->second->closed()) {
-    if (!found->second->SameAs(begin.args.header, begin.args.tensors)) {
-      return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",
-                       absl::StrCat("update \"", begin.args.header.update_id,
-                                    "\" was begun with other headers or another weight; use "
-                                    "another update_id for another update"));
-    }
-    return found->second->NewWriter();
-  }
-  if (found != uploads_.end()) uploads_.erase(found);
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, StartLocked(std::move(begin)));
+absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(
+    UploadArgs args, Admission& memory, const TakePartial& take_partial) {
+  DropIdle(args.now());
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, FindOrStart(std::move(args), memory, take_partial));
   return upload->NewWriter();
 }
 
-absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::StartLocked(Begin begin) {
-  if (uploads_.size() >= uploads_max_) {
-    constexpr uint64_t kRetryAfterMs = 1000;  // an upload takes seconds
-    return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL",
-                                    absl::StrCat("open-uploads-max = ", uploads_max_,
-                                                 " chunked updates are under way; try again")),
-                          kRetryAfterMs);
+absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
+    UploadArgs args, Admission& memory, const TakePartial& take_partial) {
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
+    if (found != nullptr) return found;
+    SPARSEAGG_RETURN_IF_ERROR(CheckNumberLocked());
   }
-  // Both at once: uploads that are complete and wait for staging memory would block each other.
-  const uint64_t total_bytes = begin.args.total_bytes;
-  SPARSEAGG_ASSIGN_OR_RETURN(begin.args.memory,
-                             begin.admission->Reserve(total_bytes + begin.staged_bytes));
-  begin.args.staging = begin.args.memory.Split(begin.staged_bytes);
-  const Key key = KeyOf(begin.args.header);
-  SPARSEAGG_ASSIGN_OR_RETURN(auto upload, ChunkedUpload::Make(std::move(begin.args)));
-  uploads_.emplace(key, upload);
+  // Without the lock: it may wait for the disk.
+  SPARSEAGG_ASSIGN_OR_RETURN(args.stored, take_partial());
+  SPARSEAGG_RETURN_IF_ERROR(Admit(args, memory));
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
+  if (found != nullptr) return found;
+  SPARSEAGG_RETURN_IF_ERROR(CheckNumberLocked());
+  const Key key = KeyOf(args.header);
+  SPARSEAGG_ASSIGN_OR_RETURN(auto upload, ChunkedUpload::Make(std::move(args)));
+  uploads_[key] = upload;
   return upload;
 }
 
-void UploadTable::DropIdleLocked(std::chrono::system_clock::time_point now) {
-  const absl::Status idle = MakeError(
-      absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
-      absl::StrCat("the update received nothing for ", kIdleMax.count(), " minutes; begin again"));
+absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
+    const UploadArgs& args) const {
+  const auto found = uploads_.find(KeyOf(args.header));
+  if (found == uploads_.end() || found->second->closed()) return nullptr;
+  if (found->second->SameAs(args.header, args.tensors)) return found->second;
+  return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",
+                   absl::StrCat("update \"", args.header.update_id,
+                                "\" was begun with other headers or another weight; use another "
+                                "update_id for another update"));
+}
+
+absl::Status UploadTable::CheckNumberLocked() const {
+  if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
+  constexpr uint64_t kRetryAfterMs = 1000;  // an upload takes seconds
+  return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL",
+                                  absl::StrCat("open-uploads-max = ", limits_.open_uploads_max,
+                                               " chunked updates are under way; try again")),
+                        kRetryAfterMs);
+}
+
+absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {
+  uint64_t bytes = args.staged_bytes;
+  if (args.stored == nullptr) {
+    // Both at once: uploads that are complete and wait for staging memory would block each other.
+    bytes += args.total_bytes;
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(args.disk, disk_.Announce(args.total_bytes));
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(args.memory, memory.Announce(bytes));
+  return absl::OkStatus();
+}
+
+void UploadTable::DropIdle(std::chrono::system_clock::time_point now) {
+  const std::chrono::milliseconds idle_max(limits_.upload_idle_ms);
+  std::lock_guard lock(mutex_);
   for (const auto& [key, upload] : uploads_) {
-    if (now - upload->last_used() > kIdleMax) upload->Close(idle);
+    if (now - upload->last_used() <= idle_max) continue;
+    upload->Close(
+        MakeError(absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
+                  absl::StrCat("update \"", upload->header().update_id, "\" received nothing for ",
+                               "upload-idle-ms = ", limits_.upload_idle_ms, "; begin it again")));
   }
   std::erase_if(uploads_, [](const auto& entry) { return entry.second->closed(); });
 }

@@ -1,9 +1,11 @@
 // The chunked uploads under way, by (round, contributor, update_id), so that a new stream can
-// resume what a broken one began. Bounded in number, and each one's memory is admitted before it is
-// taken.
+// resume what a broken one began. Bounded in number, in memory and on disk, and in the time that
+// nothing comes.
 #ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_TABLE_H_
 #define SPARSEAGG_SERVICE_ENGINE_UPLOAD_TABLE_H_
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,33 +19,39 @@ namespace sparseagg {
 // Thread-safe.
 class UploadTable {
  public:
-  explicit UploadTable(uint64_t uploads_max) : uploads_max_(uploads_max) {}
+  explicit UploadTable(const Limits& limits)
+      : limits_(limits), disk_(limits.upload_disk_bytes_max, kUploadDiskBudget) {}
 
-  struct Begin {
-    UploadArgs args;  // without reservations
-    uint64_t staged_bytes = 0;
-    Admission* admission = nullptr;  // where its memory comes from; outlives the upload
-  };
-  // Resumes the upload of the same key, or starts one. INVALID_ARGUMENT (UPLOAD_CONFLICT) when it
-  // was begun with other headers; RESOURCE_EXHAUSTED, with a time to wait: UPLOADS_FULL,
-  // STAGING_FULL. Drops uploads idle for kIdleMax.
-  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(Begin begin);
+  // Where the store keeps the byte string of an upload that starts; null: in memory.
+  using TakePartial = std::function<absl::StatusOr<std::unique_ptr<PartialPayload>>()>;
+  // Resumes the upload of the same key, or starts one; `args` come without claims;
+  // those on `memory` are announced, which outlives the upload. INVALID_ARGUMENT
+  // (UPLOAD_CONFLICT) when it was begun with other headers; RESOURCE_EXHAUSTED, with a time to
+  // wait: UPLOADS_FULL, STAGING_FULL.
+  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, Admission& memory,
+                                                        const TakePartial& take_partial);
+
+  // Closes uploads that nothing came for in upload_idle_ms.
+  void DropIdle(std::chrono::system_clock::time_point now);
 
   // Closes all uploads of a round that takes no more updates.
   void DropRound(const std::string& round, const absl::Status& why);
 
   size_t size() const;
-
-  // A client that comes back later starts again; long enough for a phone that changes networks.
-  static constexpr std::chrono::minutes kIdleMax{10};
+  uint64_t disk_bytes() const { return disk_.bytes_in_use(); }
 
  private:
   using Key = std::tuple<std::string, std::string, std::string>;
   static Key KeyOf(const UpdateHeader& header);
-  absl::StatusOr<std::shared_ptr<ChunkedUpload>> StartLocked(Begin begin);
-  void DropIdleLocked(std::chrono::system_clock::time_point now);
+  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, Admission& memory,
+                                                             const TakePartial& take_partial);
+  // Null when there is none.
+  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;
+  absl::Status CheckNumberLocked() const;
+  absl::Status Admit(UploadArgs& args, Admission& memory);
 
-  const uint64_t uploads_max_;
+  const Limits& limits_;
+  Admission disk_;
   mutable std::mutex mutex_;  // taken before an upload's own
   std::map<Key, std::shared_ptr<ChunkedUpload>> uploads_;
 };

@@ -29,6 +29,13 @@ constexpr int kBackgroundThreads = 2;
 // They wait for the disk most of the time: as many updates can be in one commit.
 constexpr int kCommitThreads = 64;
 
+// Often enough for a stream to be ended about when it should be.
+std::chrono::milliseconds TimeCheckInterval(const Limits& limits) {
+  const uint64_t stream_idle_ms = limits.stream_idle_ms == 0 ? 4000 : limits.stream_idle_ms;
+  const uint64_t shortest_ms = std::min(limits.upload_idle_ms, stream_idle_ms);
+  return std::chrono::milliseconds(std::clamp<uint64_t>(shortest_ms / 4, 10, 1000));
+}
+
 // A call whose answer, or refusal, is there when its handler returns.
 template <typename Reactor>
 class ShortCall : public Reactor {
@@ -117,7 +124,9 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
     : gate_(engine, std::move(security)),
       info_(std::move(info)),
       background_(kBackgroundThreads),
-      commits_(kCommitThreads) {}
+      commits_(kCommitThreads),
+      time_checks_(TimeCheckInterval(engine.limits()),
+                   [this] { drain_list_.CheckTimes(std::chrono::steady_clock::now()); }) {}
 
 grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
                                                           const v1::CreateRoundRequest* request,
@@ -226,7 +235,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   auto call = gate_.AdmitStream(*context, "StreamUpdates");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
-  return StartStreamUpdates(*std::move(call), background_, commits_, drain_list_, calls_);
+  return StartStreamUpdates(*context, *std::move(call), background_, commits_, drain_list_, calls_);
 }
 
 grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggregate(
@@ -255,7 +264,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "Reduce");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
-  return StartReduce(*call->engine, background_, calls_);
+  return StartReduce(*call->engine, background_, drain_list_, calls_);
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
@@ -265,6 +274,10 @@ grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&] {
     *response = info_;
+    if (call->caller.roles.Has(Role::kOperator)) {
+      *response->mutable_load() = ToProto(call->engine->Stats());
+      response->mutable_load()->set_calls(calls_.count());
+    }
     return absl::OkStatus();
   });
 }

@@ -10,6 +10,7 @@
 #include "service/rpc/drain_list.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/service_base.h"
+#include "service/rpc/ticker.h"
 
 namespace sparseagg {
 
@@ -76,6 +77,7 @@ class AggregationService : public ServiceBase {
   DrainList drain_list_;
   Background background_;
   Background commits_;
+  Ticker time_checks_;  // last: uses the others
 };
 
 }  // namespace sparseagg

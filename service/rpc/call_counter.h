@@ -26,6 +26,11 @@ class CallCounter {
     CallCounter& counter_;
   };
 
+  uint64_t count() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<uint64_t>(calls_);
+  }
+
   // Returns when no call is under way, at the latest at `deadline`.
   void WaitUntilIdle(std::chrono::system_clock::time_point deadline) {
     std::unique_lock lock(mutex_);

@@ -32,4 +32,15 @@ void DrainList::DrainAll() {
   }
 }
 
+void DrainList::CheckTimes(std::chrono::steady_clock::time_point now) {
+  std::vector<std::weak_ptr<DrainableCall>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls = calls_;
+  }
+  for (const auto& weak : calls) {
+    if (const auto call = weak.lock()) call->CheckTime(now);
+  }
+}
+
 }  // namespace sparseagg

@@ -1,7 +1,9 @@
 #include "service/rpc/reduce.h"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "service/rpc/result_writer.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
+#include "service/rpc/stream_pace.h"
 #include "service/rpc/stream_uploads.h"
 #include "service/rpc/update_proto.h"
 #include "sparse/status.h"
@@ -22,26 +25,52 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
 }
 
 // One thing at a time: a read, a job in the background or a write, each started by the end of the
-// one before; so no lock. A cancellation makes the operation under way, or the next one, end with
-// ok == false.
-class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+// one before; so no lock, but for who ends a wait. A cancellation makes the operation under way, or
+// the next one, end with ok == false.
+class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                   public DrainableCall,
+                   public std::enable_shared_from_this<ReduceCall> {
  public:
   ReduceCall(Engine& engine, Background& background, CallCounter& calls)
-      : engine_(engine), background_(background), call_entry_(calls) {
-    StartRead(&request_);
+      : engine_(engine), background_(background), call_entry_(calls), pace_(engine.limits()) {}
+
+  void Begin(DrainList& drain_list) {
+    self_ = shared_from_this();
+    drain_list.Add(self_);
+    ReadNext();
+  }
+
+  // A stopping server waits for the reductions under way.
+  void Drain() override {}
+
+  void CheckTime(std::chrono::steady_clock::time_point now) override {
+    const std::lock_guard lock(wait_mutex_);
+    if (!waiting_) return;
+    const absl::Status idle = pace_.CheckIdle(now, !uploads_.empty());
+    if (idle.ok()) return;
+    waiting_ = false;
+    Finish(ToGrpcStatus(idle));
   }
 
   void OnReadDone(bool ok) override {
+    absl::Status pace;
+    {
+      const std::lock_guard lock(wait_mutex_);
+      if (!std::exchange(waiting_, false)) return;  // CheckTime() has ended the call
+      pace = pace_.EndWait(std::chrono::steady_clock::now(), ok ? request_.Length() : 0,
+                           !uploads_.empty());
+    }
     if (!ok) {
       if (cancelled_)
         return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"));
       return ReportInBackground();
     }
+    if (!pace.ok()) return Finish(ToGrpcStatus(pace));
     absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
     request_.Clear();
     if (!complete.ok()) return Finish(ToGrpcStatus(complete.status()));
     if (*complete != nullptr) return FinishInBackground(*std::move(complete));
-    StartRead(&request_);
+    ReadNext();
   }
 
   void OnWriteDone(bool ok) override {
@@ -54,9 +83,21 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   void OnCancel() override { cancelled_ = true; }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    {
+      const std::lock_guard lock(wait_mutex_);  // whoever called Finish() has left
+    }
+    const auto last = std::move(self_);
+  }
 
  private:
+  void ReadNext() {
+    const std::lock_guard lock(wait_mutex_);
+    waiting_ = true;
+    pace_.BeginWait(std::chrono::steady_clock::now());
+    StartRead(&request_);
+  }
+
   // Returns the upload that the message completed, if any.
   absl::StatusOr<std::shared_ptr<Upload>> HandleMessage() {
     const MessageBytes bytes(request_);
@@ -112,7 +153,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       const absl::Status status = upload->Finish().status();
       upload.reset();
       if (!status.ok()) return Finish(ToGrpcStatus(status));
-      StartRead(&request_);
+      ReadNext();
     });
   }
 
@@ -148,6 +189,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   Engine& engine_;
   Background& background_;
   CallCounter::Entry call_entry_;
+  std::shared_ptr<ReduceCall> self_;  // until OnDone
   grpc::ByteBuffer request_;
   v1::GetAggregateRequest answer_;  // what the caller wants to get
   std::unique_ptr<Reduction> reduction_;
@@ -158,14 +200,21 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   grpc::ByteBuffer response_bytes_;
   std::atomic<bool> cancelled_ =
       false;  // tells a cancelled call from one whose client has said all
+
+  std::mutex wait_mutex_;  // between the end of a read and CheckTime()
+  StreamPace pace_;
+  bool waiting_ = false;  // for a message; else the call is about something of its own
 };
 
 }  // namespace
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(Engine& engine,
                                                                          Background& background,
+                                                                         DrainList& drain_list,
                                                                          CallCounter& calls) {
-  return new ReduceCall(engine, background, calls);
+  const auto call = std::make_shared<ReduceCall>(engine, background, calls);
+  call->Begin(drain_list);
+  return call.get();
 }
 
 }  // namespace sparseagg

@@ -1,5 +1,6 @@
 // Reduce: the stateless operator. Reads the specification and the updates, then answers with the
-// aggregate in the form of GetAggregate. Any error ends the call, and nothing of it remains.
+// aggregate in the form of GetAggregate. Any error ends the call, and nothing of it remains; so
+// does keeping the server waiting too long (stream_pace.h).
 #ifndef SPARSEAGG_SERVICE_RPC_REDUCE_H_
 #define SPARSEAGG_SERVICE_RPC_REDUCE_H_
 
@@ -8,6 +9,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
 #include "service/rpc/call_counter.h"
+#include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
@@ -15,6 +17,7 @@ namespace sparseagg {
 // The reactor frees itself. The arguments must outlive the call.
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(Engine& engine,
                                                                          Background& background,
+                                                                         DrainList& drain_list,
                                                                          CallCounter& calls);
 
 }  // namespace sparseagg

@@ -158,6 +158,16 @@ v1::Round ToProto(const RoundSnapshot& round) {
   return proto;
 }
 
+v1::ServerLoad ToProto(const EngineStats& stats) {
+  v1::ServerLoad proto;
+  proto.set_staging_bytes(stats.staged_bytes);
+  proto.set_aggregation_bytes(stats.aggregation_bytes);
+  proto.set_upload_disk_bytes(stats.upload_disk_bytes);
+  proto.set_open_uploads(stats.open_uploads);
+  for (const auto& [state, rounds] : stats.rounds) proto.set_rounds(proto.rounds() + rounds);
+  return proto;
+}
+
 v1::Receipt ToProto(const Receipt& receipt) {
   v1::Receipt proto;
   proto.set_round(receipt.round);

@@ -9,6 +9,7 @@
 #include "google/protobuf/duration.pb.h"
 #include "service/engine/engine.h"
 #include "sparseagg/v1/aggregation.pb.h"
+#include "sparseagg/v1/types.pb.h"
 
 namespace sparseagg {
 
@@ -19,6 +20,7 @@ v1::RoundSpec ToProto(const RoundSpec& spec);
 v1::Manifest ToProto(const Manifest& manifest);
 v1::Round ToProto(const RoundSnapshot& round);
 v1::Receipt ToProto(const Receipt& receipt);
+v1::ServerLoad ToProto(const EngineStats& stats);
 
 // INVALID_ARGUMENT for a value that this version does not know. An unset durability is
 // `default_durability`.

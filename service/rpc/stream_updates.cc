@@ -1,5 +1,6 @@
 #include "service/rpc/stream_updates.h"
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "service/rpc/received_update.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
+#include "service/rpc/stream_pace.h"
 #include "service/rpc/stream_uploads.h"
 #include "service/rpc/update_proto.h"
 #include "service/rpc/wire_reader.h"
@@ -34,20 +36,25 @@ constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
 // further errors.
 constexpr size_t kRefusedUpdatesMax = 4096;
 
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
+
 // The flags under the mutex say what is under way; Step() starts what can start. Operations are
 // started under the mutex: gRPC runs reactions on its own threads, never inside a Start call.
 class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public DrainableCall,
                           public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
-  StreamUpdatesCall(AdmittedCall admitted, Background& background, Background& commits,
-                    CallCounter& calls)
-      : caller_(std::move(admitted.caller)),
+  StreamUpdatesCall(grpc::CallbackServerContext& context, AdmittedCall admitted,
+                    Background& background, Background& commits, CallCounter& calls)
+      : context_(context),
+        caller_(std::move(admitted.caller)),
         place_(std::move(admitted.place)),
         engine_(*admitted.engine),
         background_(background),
         commits_(commits),
-        call_entry_(calls) {}
+        call_entry_(calls),
+        pace_(engine_.limits()) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -62,27 +69,48 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Step();
   }
 
+  // Ends a stream that keeps the server waiting: for a message, or for somebody to read the
+  // answers.
+  void CheckTime(Time now) override {
+    const std::lock_guard lock(mutex_);
+    if (finished_) return;
+    const std::chrono::milliseconds idle(engine_.limits().stream_idle_ms);
+    if (writing_) {
+      if (idle.count() > 0 && now - write_begin_ > idle) context_.TryCancel();
+      return;
+    }
+    if (!reading_ || handling_ || jobs_ > 0 || !end_error_.ok()) return;
+    end_error_ = pace_.CheckIdle(now, !uploads_.empty());
+    if (end_error_.ok()) return;
+    for (const std::string& update_id : uploads_.RefuseAll(end_error_)) {
+      AnswerLocked(update_id, end_error_);
+    }
+    Step();
+  }
+
   void OnReadDone(bool ok) override {
+    absl::Status pace;
     {
       const std::lock_guard lock(mutex_);
-      if (finished_) return;  // the call ended while the message was on its way; it is not counted
+      // The call ended while the message was on its way; it is not counted.
+      if (finished_ || !end_error_.ok()) return;
       handling_ = true;
+      pace = pace_.EndWait(Clock::now(), ok ? request_.Length() : 0, !uploads_.empty());
     }
-    if (ok) {
-      HandleMessage();
-    } else {
+    if (!ok) {
       AnswerIncompleteUploads();
+      return MessageHandled(ok);
     }
-    const std::lock_guard lock(mutex_);
-    reading_ = false;
-    handling_ = false;
-    if (!ok) reads_done_ = true;
-    Step();
+    if (!pace.ok()) {
+      for (const std::string& update_id : uploads_.RefuseAll(pace)) Refuse(update_id, pace);
+    }
+    HandleMessage();
   }
 
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
+    pace_.BeginWait(Clock::now());  // the client may have waited for this
     if (!ok) broken_ = true;
     if (broken_) {
       responses_.clear();
@@ -112,14 +140,46 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     MessageBytes bytes(request_);
     request_.Clear();
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
-    if (!message.ok()) return Answer("", message.status());
-    if (auto* update = std::get_if<ReceivedUpdate>(&*message)) {
-      return HandleUpdate(std::move(bytes), std::move(*update));
+    if (!message.ok()) {
+      Answer("", message.status());
+    } else if (auto* update = std::get_if<ReceivedUpdate>(&*message)) {
+      HandleUpdate(std::move(bytes), std::move(*update));
+    } else if (const auto* begin = std::get_if<v1::BeginUpdate>(&*message)) {
+      return HandleInTurn(engine_.WaitsForDisk(begin->header().round()),
+                          [this, begin = *begin] { HandleBegin(begin); });
+    } else if (const auto* chunk = std::get_if<ReceivedChunk>(&*message)) {
+      return HandleInTurn(
+          uploads_.WaitsForDisk(chunk->update_id),
+          [this, chunk = *chunk, bytes = std::make_shared<MessageBytes>(std::move(bytes))] {
+            HandleChunk(chunk);
+          });
+    } else {
+      Answer("", MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
+                           "a message of the stream has no body; set update, begin or chunk"));
     }
-    if (const auto* begin = std::get_if<v1::BeginUpdate>(&*message)) return HandleBegin(*begin);
-    if (const auto* chunk = std::get_if<ReceivedChunk>(&*message)) return HandleChunk(*chunk);
-    Answer("", MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
-                         "a message of the stream has no body; set update, begin or chunk"));
+    MessageHandled(/*ok=*/true);
+  }
+
+  // Handles a message before the next one is read; on another thread when it waits for the disk.
+  void HandleInTurn(bool waits_for_disk, std::function<void()> handle) {
+    if (!waits_for_disk) {
+      handle();
+      return MessageHandled(/*ok=*/true);
+    }
+    commits_.Run([call = shared_from_this(), handle = std::move(handle)]() mutable {
+      handle();
+      handle = nullptr;
+      call->MessageHandled(/*ok=*/true);
+    });
+  }
+
+  // The end of what OnReadDone() began.
+  void MessageHandled(bool ok) {
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    handling_ = false;
+    if (!ok) reads_done_ = true;
+    Step();
   }
 
   void HandleUpdate(MessageBytes bytes, ReceivedUpdate update) {
@@ -146,7 +206,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     v1::StreamUpdatesResponse response;
     response.set_update_id(update_id);
     response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
-    Queue(response);
+    {
+      const std::lock_guard lock(mutex_);
+      QueueLocked(response);
+    }
     // All there already: an update without entries, or one that was counted before.
     if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
       uploads_.Erase(update_id);
@@ -198,6 +261,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       const std::lock_guard lock(call->mutex_);
       --call->jobs_;
       call->job_bytes_ -= bytes;
+      call->pace_.BeginWait(Clock::now());
       call->Step();
     });
   }
@@ -214,6 +278,11 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome) {
+    const std::lock_guard lock(mutex_);
+    AnswerLocked(update_id, outcome);
+  }
+
+  void AnswerLocked(const std::string& update_id, const absl::StatusOr<Receipt>& outcome) {
     v1::StreamUpdatesResponse response;
     response.set_update_id(update_id);
     if (outcome.ok()) {
@@ -221,11 +290,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     } else {
       *response.mutable_error() = ToProto(outcome.status());
     }
-    Queue(response);
+    QueueLocked(response);
   }
 
-  void Queue(const v1::StreamUpdatesResponse& response) {
-    const std::lock_guard lock(mutex_);
+  void QueueLocked(const v1::StreamUpdatesResponse& response) {
     if (broken_) return;
     responses_.push_back(ToBytes(response));
     Step();
@@ -235,32 +303,36 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Step() {
     if (finished_) return;
     const bool idle = !handling_ && !writing_ && jobs_ == 0 && responses_.empty();
-    if (idle && (broken_ || reads_done_ || draining_)) {
+    if (idle && (broken_ || reads_done_ || draining_ || !end_error_.ok())) {
       finished_ = true;
       Finish(EndStatus());
       return;
     }
     if (!writing_ && !responses_.empty() && !broken_) {
       writing_ = true;
+      write_begin_ = Clock::now();
       // More answers wait: let gRPC send them together.
       auto options = grpc::WriteOptions();
       if (responses_.size() > 1) options.set_buffer_hint();
       StartWrite(&responses_.front(), options);
     }
-    const bool may_read =
-        !reads_done_ && !broken_ && !draining_ && responses_.size() < kQueuedResponsesMax;
+    const bool may_read = !reads_done_ && !broken_ && !draining_ && end_error_.ok() &&
+                          responses_.size() < kQueuedResponsesMax;
     const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
     if (!reading_ && may_read && may_wait) {
       reading_ = true;
+      pace_.BeginWait(Clock::now());
       StartRead(&request_);
     }
   }
 
   grpc::Status EndStatus() const {
     if (broken_) return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller");
+    if (!end_error_.ok()) return ToGrpcStatus(end_error_);
     return reads_done_ ? grpc::Status::OK : ToGrpcStatus(DrainingError());
   }
 
+  grpc::CallbackServerContext& context_;
   const Caller caller_;
   std::shared_ptr<void> place_;  // until OnDone
   Engine& engine_;               // of the caller's tenant
@@ -269,7 +341,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
-  // Only the reading side, one message at a time.
+  // Only the reading side, one message at a time; and, while it waits for one, whoever holds
+  // mutex_.
   grpc::ByteBuffer request_;
   StreamUploads uploads_;
   std::set<std::string> refused_;
@@ -279,6 +352,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   bool reading_ = false;                    // from StartRead() until the message has been handled
   bool handling_ = false;                   // the later part of it
   bool writing_ = false;
+  Time write_begin_;
+  StreamPace pace_;
+  absl::Status end_error_;  // why the server ends the call
   size_t jobs_ = 0;
   uint64_t job_bytes_ = 0;   // of their updates
   bool reads_done_ = false;  // the caller closed its side
@@ -290,10 +366,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 }  // namespace
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamUpdates(
-    AdmittedCall admitted, Background& background, Background& commits, DrainList& drain_list,
-    CallCounter& calls) {
+    grpc::CallbackServerContext& context, AdmittedCall admitted, Background& background,
+    Background& commits, DrainList& drain_list, CallCounter& calls) {
   const auto call =
-      std::make_shared<StreamUpdatesCall>(std::move(admitted), background, commits, calls);
+      std::make_shared<StreamUpdatesCall>(context, std::move(admitted), background, commits, calls);
   call->Begin(drain_list);
   return call.get();
 }

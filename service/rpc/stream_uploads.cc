@@ -64,4 +64,18 @@ std::map<std::string, absl::Status> StreamUploads::TakeIncomplete() {
   return incomplete;
 }
 
+std::vector<std::string> StreamUploads::RefuseAll(const absl::Status& why) {
+  std::vector<std::string> ids;
+  for (const auto& [update_id, entry] : std::exchange(uploads_, {})) {
+    entry.upload->Refuse(why);
+    ids.push_back(update_id);
+  }
+  return ids;
+}
+
+bool StreamUploads::WaitsForDisk(const std::string& update_id) const {
+  const auto it = uploads_.find(update_id);
+  return it != uploads_.end() && it->second.upload->waits_for_disk();
+}
+
 }  // namespace sparseagg

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "service/engine/engine.h"
@@ -33,7 +34,13 @@ class StreamUploads {
   // Takes every upload out, with what it lacks: ABORTED (UPLOAD_INCOMPLETE), by update_id.
   std::map<std::string, absl::Status> TakeIncomplete();
 
+  // Takes every upload out and frees what it has. Their ids.
+  std::vector<std::string> RefuseAll(const absl::Status& why);
+
+  bool empty() const { return uploads_.empty(); }
   bool Contains(const std::string& update_id) const { return uploads_.contains(update_id); }
+  // Whether adding a chunk to it waits for the disk.
+  bool WaitsForDisk(const std::string& update_id) const;
   void Erase(const std::string& update_id) { uploads_.erase(update_id); }
 
  private:

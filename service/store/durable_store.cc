@@ -1,17 +1,17 @@
 #include "service/store/durable_store.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/store/books.h"
 #include "service/store/data_directory.h"
 #include "service/store/database.h"
+#include "service/store/eraser.h"
 #include "service/store/group_commit.h"
 #include "service/store/ledger.h"
+#include "service/store/partial_files.h"
 #include "service/store/payload_files.h"
 #include "service/store/put_group.h"
 #include "service/store/schema.h"
@@ -21,9 +21,6 @@
 
 namespace sparseagg {
 namespace {
-
-// What is erased in one transaction: others commit between two of them.
-constexpr size_t kErasedAtOnce = 256;
 
 struct DurableRound {
   int64_t id = 0;
@@ -46,6 +43,12 @@ class DurableStore : public UpdateStore {
   absl::Status OpenRound(const RoundRecord& round) override;
   absl::Status NoteRound(const std::string& round, std::string_view details) override;
   absl::StatusOr<PutResult> Put(const UpdateRecord& record, const UpdateContent& content) override;
+  absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
+      const PartialIdentity& identity) override;
+  void DropPartialsOf(const std::string& round) override { partials_->DropOf(round); }
+  void DropPartialsUnusedSince(std::chrono::system_clock::time_point time) override {
+    partials_->DropUnusedSince(time);
+  }
   std::optional<UpdateRecord> Find(const std::string& round,
                                    const std::string& contributor) const override;
   absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
@@ -68,6 +71,8 @@ class DurableStore : public UpdateStore {
  private:
   absl::Status Load();
   absl::Status FinishErasing(const DurableRound& round);
+  // Deletes those that no row names, but for partial payloads of open rounds.
+  absl::Status DeleteLeftoverFiles();
 
   // Null when the round is not a durable one. The pointer stays valid while the round exists.
   const DurableRound* FindLocked(const std::string& round) const;
@@ -82,20 +87,19 @@ class DurableStore : public UpdateStore {
       const std::function<absl::Status(int64_t id)>& also = [](int64_t) {
         return absl::OkStatus();
       });
-  // Database and files; the books are the caller's.
-  absl::Status EraseContents(int64_t round);
-  absl::Status EraseUpdates(int64_t round);
   absl::Status Erase(const std::string& round, const Tombstone* tombstone);
 
   const DurableStoreOptions options_;
   std::unique_ptr<DataDirectory> directory_;
   std::unique_ptr<PayloadFiles> files_;
+  std::unique_ptr<PartialFiles> partials_;
   std::unique_ptr<UpdateStore> memory_ = MakeMemoryStore();
 
   mutable std::mutex database_mutex_;
   std::unique_ptr<Database> database_;
   std::unique_ptr<Tables> tables_;
   std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<Eraser> eraser_;
 
   // As of the opening.
   StoreEpoch epoch_;
@@ -116,10 +120,13 @@ absl::Status DurableStore::Open() {
   SPARSEAGG_ASSIGN_OR_RETURN(
       files_,
       PayloadFiles::Open(absl::StrCat(options_.directory, "/payloads"), options_.failpoints));
+  partials_ = std::make_unique<PartialFiles>(*files_, options_.checkpoint_bytes,
+                                             [this] { return directory_->CheckRoom(); });
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
   tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints);
   ledger_ = std::make_unique<Ledger>(*database_);
+  eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kDatabaseOpened));
   SPARSEAGG_RETURN_IF_ERROR(PrepareSchema(*database_));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
@@ -156,14 +163,21 @@ absl::Status DurableStore::Load() {
     rounds_.emplace(row.record.name, std::move(round));
     SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kRoundLoaded));
   }
-  SPARSEAGG_RETURN_IF_ERROR(tables_->DeleteLeftoverFiles());
-  return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
+  return DeleteLeftoverFiles();
 }
 
 absl::Status DurableStore::FinishErasing(const DurableRound& round) {
-  if (round.record.phase == RoundPhase::kPublished) return EraseContents(round.id);
-  if (round.record.phase == RoundPhase::kAborted) return EraseUpdates(round.id);
+  if (round.record.phase == RoundPhase::kPublished) return eraser_->EraseContents(round.id);
+  if (round.record.phase == RoundPhase::kAborted) return eraser_->EraseUpdates(round.id);
   return absl::OkStatus();
+}
+
+absl::Status DurableStore::DeleteLeftoverFiles() {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<uint64_t> named, tables_->Files());
+  partials_->DeleteLeftovers(named, [&](const std::string& round) {
+    return rounds_.contains(round) && rounds_.at(round).record.phase == RoundPhase::kOpen;
+  });
+  return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
 }
 
 // --- Looking ---
@@ -312,7 +326,7 @@ absl::Status DurableStore::ErasePayloads(const std::string& round) {
   const auto row = RowOf(round);
   if (!row.has_value()) return memory_->ErasePayloads(round);
   const bool aborted = row->second.phase == RoundPhase::kAborted;
-  return aborted ? EraseUpdates(row->first) : EraseContents(row->first);
+  return aborted ? eraser_->EraseUpdates(row->first) : eraser_->EraseContents(row->first);
 }
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
@@ -322,7 +336,7 @@ absl::Status DurableStore::AbortRound(const std::string& round, std::string_view
   database_lock.unlock();
   if (!row.has_value()) return memory_->AbortRound(round, details);
   // The round is given up, whatever becomes of the rest.
-  const absl::Status erased = EraseUpdates(row->first);
+  const absl::Status erased = eraser_->EraseUpdates(row->first);
   return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;
 }
 
@@ -336,7 +350,7 @@ absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tomb
     std::lock_guard database_lock(database_mutex_);
     SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kPublished, row->second.details));
   }
-  SPARSEAGG_RETURN_IF_ERROR(ended ? EraseUpdates(row->first)
+  SPARSEAGG_RETURN_IF_ERROR(ended ? eraser_->EraseUpdates(row->first)
                                   : AbortRound(round, row->second.details));
   std::lock_guard database_lock(database_mutex_);
   SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t file, tables_->ResultFile(row->first));
@@ -353,33 +367,6 @@ absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tomb
 absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_point erased_before) {
   std::lock_guard database_lock(database_mutex_);
   return tables_->Transact([&] { return ledger_->DeleteTombstones(erased_before); });
-}
-
-absl::Status DurableStore::EraseContents(int64_t round) {
-  std::vector<ContentPlace> places;
-  {
-    std::lock_guard database_lock(database_mutex_);
-    SPARSEAGG_ASSIGN_OR_RETURN(places, tables_->Contents(round));
-  }
-  for (size_t begin = 0; begin < places.size(); begin += kErasedAtOnce) {
-    const auto chunk =
-        std::span(places).subspan(begin, std::min(kErasedAtOnce, places.size() - begin));
-    std::lock_guard database_lock(database_mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] { return tables_->DeleteContents(chunk); }));
-    for (const ContentPlace& place : chunk) {
-      if (place.file != 0) files_->Delete(place.file);
-    }
-  }
-  if (places.empty()) return absl::OkStatus();
-  // The log has copies of what was erased.
-  std::lock_guard database_lock(database_mutex_);
-  return tables_->Checkpoint();
-}
-
-absl::Status DurableStore::EraseUpdates(int64_t round) {
-  SPARSEAGG_RETURN_IF_ERROR(EraseContents(round));
-  std::lock_guard database_lock(database_mutex_);
-  return tables_->Transact([&] { return tables_->DeleteUpdates(round); });
 }
 
 // --- Updates ---
@@ -400,12 +387,22 @@ absl::StatusOr<PutResult> DurableStore::Put(const UpdateRecord& record,
   }
   if (!durable) return memory_->Put(record, content);
   SPARSEAGG_RETURN_IF_ERROR(directory_->CheckRoom());
-  SPARSEAGG_ASSIGN_OR_RETURN(const Placed payload, tables_->Place(content.payload));
+  SPARSEAGG_ASSIGN_OR_RETURN(const Placed payload, content.stored == nullptr
+                                                       ? tables_->Place(content.payload)
+                                                       : partials_->Complete(*content.stored));
   PendingPut put{record, content.headers, content.contributors_max, payload};
   commits_.Run(put);
   const bool kept = put.result.ok() && put.result->outcome == PutOutcome::kAccepted;
-  if (!kept && payload.file != 0) files_->Delete(payload.file);
+  if (kept && content.stored != nullptr) partials_->GiveAway(*content.stored);
+  if (!kept && content.stored == nullptr && payload.file != 0) files_->Delete(payload.file);
   return std::move(put.result);
+}
+
+absl::StatusOr<std::unique_ptr<PartialPayload>> DurableStore::TakePartial(
+    const PartialIdentity& identity) {
+  const auto row = RowOf(identity.round);
+  if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;
+  return partials_->Take(identity);
 }
 
 void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {

@@ -14,60 +14,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/store/fatal.h"
+#include "service/store/file_io.h"
 #include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
-constexpr size_t kWriteBytes = size_t{1} << 20;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-bool IsFull(int error) { return error == ENOSPC || error == EDQUOT; }
-bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
-
-// The answer to an error that is not the disk's, or the end of the process.
-absl::Status Refusal(const std::string& path, int error) {
-  if (IsFull(error)) return StoreFull();
-  if (IsShortage(error)) {
-    return StoreBusy(absl::StrCat("the server cannot open another file: ", std::strerror(error)));
-  }
-  EndProcess(path, std::strerror(error));
-}
-
-// The errno of the first write that failed, or 0.
-int WriteAll(int fd, std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t written = write(fd, data.data(), std::min(data.size(), kWriteBytes));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    data.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
-}
-
 absl::Status Damaged(const std::string& path, std::string_view how) {
   return StoreCorrupt(absl::StrCat(path, " ", std::string(how)));
 }
 
-std::optional<uint64_t> NumberOf(const std::filesystem::path& path) {
+// The number of a name "17" + suffix.
+std::optional<uint64_t> NumberOf(const std::filesystem::path& path, std::string_view suffix) {
   const std::string name = path.filename().string();
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  const std::string_view rest(end, name.data() + name.size() - end);
+  if (error != std::errc() || rest != suffix) return std::nullopt;
   return number;
 }
 
@@ -108,10 +72,10 @@ std::string PayloadFiles::PathOf(uint64_t number) const {
 }
 
 absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> pieces) {
-  const uint64_t number = ++last_;
+  const uint64_t number = NewNumber();
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return Refusal(path, errno);
+  if (fd.get() < 0) return RefusalOf(path, errno);
   const absl::Status written = WriteAndSync(fd.get(), path, pieces);
   if (written.ok()) return number;
   unlink(path.c_str());
@@ -122,10 +86,10 @@ absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
                                         std::span<const std::string_view> pieces) {
   for (const std::string_view piece : pieces) {
     const int error = WriteAll(fd, piece);
-    if (error != 0) return Refusal(path, error);
+    if (error != 0) return RefusalOf(path, error);
   }
   SPARSEAGG_RETURN_IF_ERROR(failpoints_.Check(Failpoint::kPayloadWritten));
-  if (fdatasync(fd) != 0) return Refusal(path, errno);
+  if (fdatasync(fd) != 0) return RefusalOf(path, errno);
   return failpoints_.Check(Failpoint::kPayloadSynced);
 }
 
@@ -153,11 +117,11 @@ void PayloadFiles::Delete(uint64_t number) const {
   failpoints_.Pass(Failpoint::kPayloadDeleted);
 }
 
-std::vector<uint64_t> PayloadFiles::List() const {
+std::vector<uint64_t> PayloadFiles::List(std::string_view suffix) const {
   std::vector<uint64_t> numbers;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
-    if (const auto number = NumberOf(entry.path())) numbers.push_back(*number);
+    if (const auto number = NumberOf(entry.path(), suffix)) numbers.push_back(*number);
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;

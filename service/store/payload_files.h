@@ -40,14 +40,19 @@ class PayloadFiles {
   // DATA_LOSS (STORE_CORRUPT) when the file is not there or not of `bytes` bytes.
   absl::StatusOr<std::string> Read(uint64_t number, uint64_t bytes) const;
   void Delete(uint64_t number) const;
-  std::vector<uint64_t> List() const;
+
+  // For a file that is written by somebody else (partial_files.h).
+  uint64_t NewNumber() { return ++last_; }
+  std::string PathOf(uint64_t number) const;
+  // The numbers of the files, or of those beside them that are called by number and suffix;
+  // ascending.
+  std::vector<uint64_t> List(std::string_view suffix = "") const;
 
  private:
   PayloadFiles(std::string folder, int fd, FailpointHook failpoints)
       : folder_(std::move(folder)), fd_(fd), failpoints_(std::move(failpoints)) {}
   absl::Status WriteAndSync(int fd, const std::string& path,
                             std::span<const std::string_view> pieces);
-  std::string PathOf(uint64_t number) const;
 
   const std::string folder_;
   const int fd_;  // of the folder, kept: a commit must not fail for want of a descriptor

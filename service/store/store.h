@@ -64,12 +64,42 @@ struct UpdateRecord {
   uint64_t sequence = 0;  // set by Put(): order of acceptance within the round, from 1
 };
 
+// A long payload that arrives bit by bit, on stable storage as far as possible. Not an update until
+// Put() has accepted it. One thread at a time; kept for the next TakePartial() when it goes.
+class PartialPayload {
+ public:
+  virtual ~PartialPayload() = default;
+  virtual uint64_t total_bytes() const = 0;
+  virtual uint64_t bytes() const = 0;  // that are there
+  // All of `data` or, on an error, nothing. RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
+  // (STORE_BUSY). REQUIRES: no more than total_bytes() in all.
+  virtual absl::Status Append(std::string_view data) = 0;
+  // What is there, valid until this goes. Reading it may wait for the disk.
+  virtual absl::StatusOr<std::string_view> View() = 0;
+  // Deletes it, unless an accepted update has it.
+  virtual void Discard() = 0;
+};
+
+// What a partial payload is of. Equal in everything: the same bytes are meant.
+struct PartialIdentity {
+  std::string round;
+  std::string contributor;
+  std::string update_id;
+  std::string description;  // headers and weight
+  uint64_t total_bytes = 0;
+
+  bool operator==(const PartialIdentity&) const = default;
+};
+
 // What an update carries, kept until its round is published or aborted.
 struct UpdateContent {
   std::string_view headers;                     // how to read the payload
   std::span<const std::string_view> payload{};  // one byte string, in pieces
   // Accepted only while the round has fewer contributors; 0: however many it has.
   uint64_t contributors_max = 0;
+  // Instead of `payload`: it is here, complete. From this store. Accepted, it belongs to the
+  // update.
+  PartialPayload* stored = nullptr;
 };
 
 enum class PutOutcome : uint8_t {
@@ -114,6 +144,18 @@ class UpdateStore {
   // (ROUND_FULL) at `content.contributors_max`.
   virtual absl::StatusOr<PutResult> Put(const UpdateRecord& record,
                                         const UpdateContent& content) = 0;
+
+  // Where the payload of an update that arrives bit by bit is kept, with what is there of it from
+  // before: a stream that broke, or a process that ended. Null when it had better be kept in
+  // memory: short ones, and all of rounds that are not durable. May wait for the disk.
+  virtual absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
+      const PartialIdentity& /*identity*/) {
+    return nullptr;
+  }
+  // Deletes partial payloads that nobody has taken: all of a round, and those that were left before
+  // `time`.
+  virtual void DropPartialsOf(const std::string& /*round*/) {}
+  virtual void DropPartialsUnusedSince(std::chrono::system_clock::time_point /*time*/) {}
 
   // The stored update of a contributor, if any.
   virtual std::optional<UpdateRecord> Find(const std::string& round,

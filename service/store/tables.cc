@@ -1,6 +1,5 @@
 #include "service/store/tables.h"
 
-#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -12,10 +11,6 @@
 
 namespace sparseagg {
 namespace {
-
-// Longer byte strings go to files: above this the database writes everything twice (log and page)
-// for nothing, below it a file of its own costs more than it saves.
-constexpr uint64_t kInlineBytesMax = uint64_t{128} << 10;
 
 int64_t ChecksumOf(int64_t id, const RoundRecord& round) {
   return RowChecksum()
@@ -323,14 +318,6 @@ absl::StatusOr<std::vector<uint64_t>> Tables::Files() {
     if (!found) return files;
     files.push_back(static_cast<uint64_t>(row.integer(0)));
   }
-}
-
-absl::Status Tables::DeleteLeftoverFiles() {
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<uint64_t> named, Files());
-  for (const uint64_t file : files_.List()) {
-    if (!std::binary_search(named.begin(), named.end(), file)) files_.Delete(file);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace sparseagg

@@ -26,6 +26,10 @@
 
 namespace sparseagg {
 
+// Longer byte strings go to files: above this the database writes everything twice (log and page)
+// for nothing, below it a file of its own costs more than it saves.
+inline constexpr uint64_t kInlineBytesMax = uint64_t{128} << 10;
+
 // A byte string on its way into a table: in one piece, or in a file that is written already.
 struct Placed {
   uint64_t bytes = 0;
@@ -103,8 +107,6 @@ class Tables {
 
   // Files that rows name, ascending.
   absl::StatusOr<std::vector<uint64_t>> Files();
-  // Deletes those that no row names.
-  absl::Status DeleteLeftoverFiles();
 
  private:
   absl::StatusOr<std::string> Fetch(std::string_view data, uint64_t file, uint64_t bytes) const;

@@ -109,6 +109,61 @@ TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
   check(reader);
 }
 
+// The last byte of an update in chunks is sent to another process than the first.
+TEST(CrashTest, AnUpdateInChunksGoesOnAfterAKill) {
+  testing::TemporaryFolder folder;
+  std::vector<int64_t> indices(1'500'000);
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+  const std::vector<float> ones(indices.size(), 1.0f);
+  const auto update =
+      testing::Chunked(VectorUpdate("rounds/r", "a", VectorEntries("t", 2 * kSize, indices, ones)));
+  // Sends chunks up to `end`; the offset that the server had.
+  const auto send = [&](const std::string& address, uint64_t end, v1::StreamUpdatesResponse& last) {
+    TestClient client(testing::NewChannel(address));
+    const auto context = testing::NewContext();
+    const auto stream = client.stub().StreamUpdates(context.get());
+    v1::StreamUpdatesRequest message;
+    *message.mutable_begin() = update.begin;
+    EXPECT_TRUE(stream->Write(message) && stream->Read(&last));
+    const uint64_t resumed_at = last.progress().committed_offset();
+    constexpr uint64_t kChunk = uint64_t{1} << 20;
+    for (uint64_t at = resumed_at; at < end; at += kChunk) {
+      *message.mutable_chunk() = testing::ChunkOf(update, at, std::min(kChunk, end - at));
+      EXPECT_TRUE(stream->Write(message));
+    }
+    if (end == update.bytes.size()) {
+      EXPECT_TRUE(stream->Read(&last));
+      return resumed_at;
+    }
+    // To begin again on the same stream is answered behind the chunks.
+    *message.mutable_begin() = update.begin;
+    EXPECT_TRUE(stream->Write(message) && stream->Read(&last));
+    return resumed_at;
+  };
+
+  v1::StreamUpdatesResponse last;
+  {
+    ServerProcess server(Arguments(folder.path()));
+    TestClient client(testing::NewChannel(server.address()));
+    ASSERT_TRUE(client.Create(testing::VectorRound("t", 2 * kSize), "r").ok());
+    EXPECT_EQ(send(server.address(), 12 << 20, last), 0u);
+    EXPECT_EQ(last.progress().committed_offset(), 12u << 20);
+    server.Signal(SIGKILL);
+    server.Wait();
+  }
+  ServerProcess server(Arguments(folder.path()));
+  const uint64_t resumed_at = send(server.address(), update.bytes.size(), last);
+  EXPECT_GE(resumed_at, 8u << 20);
+  EXPECT_LE(resumed_at, 12u << 20);
+  EXPECT_TRUE(last.has_receipt()) << last.DebugString();
+  EXPECT_EQ(last.receipt().durability(), v1::DURABILITY_DURABLE);
+  TestClient client(testing::NewChannel(server.address()));
+  ASSERT_TRUE(client.Publish("rounds/r").ok());
+  const auto answer = client.Aggregate("rounds/r");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->bytes, update.bytes);
+}
+
 TEST(CrashTest, WhatIsLeftOfAKilledServerIsSoundAndDamageIsFound) {
   testing::TemporaryFolder folder;
   {

@@ -108,9 +108,10 @@ void ServerProcess::ReadLog() {
   }
 }
 
-ProgramRun RunProgram(const std::string& arguments) {
+ProgramRun RunProgram(const std::string& arguments, const std::string& before) {
   ProgramRun run = {-1, ""};
-  std::FILE* program = popen(absl::StrCat(SPARSEAGG_PROGRAM, " ", arguments, " 2>&1").c_str(), "r");
+  std::FILE* program =
+      popen(absl::StrCat(before, SPARSEAGG_PROGRAM, " ", arguments, " 2>&1").c_str(), "r");
   if (program == nullptr) return run;
   char piece[4096];
   for (size_t bytes = 0; (bytes = std::fread(piece, 1, sizeof(piece), program)) > 0;) {

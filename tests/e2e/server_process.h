@@ -24,6 +24,7 @@ class ServerProcess {
 
   const std::string& address() const { return address_; }  // empty when it could not serve
   const std::string& port_file() const { return port_file_; }
+  pid_t pid() const { return pid_; }
   void Signal(int number) const;
   // Waits for a line of the log that holds `text`; false when the log ended without one.
   bool WaitForLog(const std::string& text);
@@ -46,12 +47,13 @@ class ServerProcess {
   std::thread log_reader_;
 };
 
-// Runs the program to its end. Its exit code, and what it wrote to standard output and error.
+// Runs the program to its end, in a shell and after `before`. Its exit code, and what it wrote to
+// standard output and error.
 struct ProgramRun {
   int exit_code;
   std::string output;
 };
-ProgramRun RunProgram(const std::string& arguments);
+ProgramRun RunProgram(const std::string& arguments, const std::string& before = "");
 
 }  // namespace sparseagg::testing
 

@@ -71,7 +71,7 @@ MUTATIONS = (
     ),
     Mutation(
         "payloads are not synced",
-        ((FILES, "if (fdatasync(fd) != 0) return Refusal(path, errno);", ""),),
+        ((FILES, "if (fdatasync(fd) != 0) return RefusalOf(path, errno);", ""),),
         POWER_CUT,
     ),
     Mutation(
@@ -174,8 +174,8 @@ MUTATIONS = (
         "files that no row names stay",
         (
             (
-                TABLES,
-                "if (!std::binary_search(named.begin(), named.end(), file)) files_.Delete(file);",
+                "service/store/partial_files.cc",
+                "for (const uint64_t number : unnamed) files_.Delete(number);",
                 "",
             ),
         ),
@@ -250,8 +250,8 @@ MUTATIONS = (
         (
             (
                 "service/engine/upload.cc",
-                "if (offset != committed_) return",
-                "if (offset > committed_ + 1) return",
+                "if (offset != committed_ || appending_) return",
+                "if (offset > committed_ + 1 || appending_) return",
             ),
         ),
         SIMULATION,

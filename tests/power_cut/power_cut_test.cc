@@ -40,15 +40,19 @@ struct Findings {
   int doubled = 0;
   int corrupt = 0;
   int unreadable = 0;
+  int left = 0;  // files that nobody wants
   int states = 0;
   size_t acknowledged = 0;
+  uint64_t resumed_bytes = 0;
 
-  int all() const { return lost + doubled + corrupt + unreadable; }
+  int all() const { return lost + doubled + corrupt + unreadable + left; }
   void operator+=(const Findings& more) {
     lost += more.lost;
     doubled += more.doubled;
     corrupt += more.corrupt;
     unreadable += more.unreadable;
+    left += more.left;
+    resumed_bytes += more.resumed_bytes;
     states += more.states;
     acknowledged += more.acknowledged;
   }
@@ -57,7 +61,8 @@ struct Findings {
 std::ostream& operator<<(std::ostream& out, const Findings& found) {
   return out << found.states << " disks, " << found.acknowledged
              << " acknowledgements: " << found.lost << " lost, " << found.doubled << " doubled, "
-             << found.corrupt << " corrupt, " << found.unreadable << " unreadable";
+             << found.corrupt << " corrupt, " << found.unreadable << " unreadable, " << found.left
+             << " files left; " << found.resumed_bytes << " bytes of partial updates resumed";
 }
 
 // A folder in memory: the disk's own syncs are not what is tested.
@@ -136,6 +141,27 @@ void CheckEpoch(const UpdateStore& store, const CrashState& state, Findings& fou
   }
 }
 
+// What is there of an update that came in pieces is what was sent of it, and goes when it is not
+// wanted.
+void CheckPartials(UpdateStore& store, const std::string& folder, Findings& found) {
+  for (int number = 0; number < kPartials; ++number) {
+    const PartialIdentity identity = PartialOf(number);
+    auto partial = store.TakePartial(identity);
+    if (!partial.ok() || *partial == nullptr) {
+      ++found.unreadable;
+      continue;
+    }
+    const auto content = (*partial)->View();
+    const std::string sent = PayloadOf(identity.contributor).substr(0, (*partial)->bytes());
+    if (!content.ok() || *content != sent) ++found.corrupt;
+    found.resumed_bytes += (*partial)->bytes();
+    (*partial)->Discard();
+  }
+  for (const auto& entry : fs::directory_iterator(folder + "/payloads")) {
+    if (entry.path().extension() == ".part") ++found.left;
+  }
+}
+
 void Check(const CrashState& state, Findings& found) {
   const MemoryFolder folder;
   WriteFolder(folder.path(), state.files);
@@ -150,6 +176,7 @@ void Check(const CrashState& state, Findings& found) {
   CheckResult(**store, state, found);
   CheckRetired(**store, state, found);
   CheckEpoch(**store, state, found);
+  CheckPartials(**store, folder.path(), found);
 }
 
 class PowerCutTest : public ::testing::Test {
@@ -241,6 +268,7 @@ TEST_F(PowerCutTest, EverythingAcknowledgedIsThereOnce) {
   const Findings found = Look(events, 0, events.size(), StatesWanted(), 1);
   EXPECT_EQ(found.all(), 0) << found << "; first: " << first_;
   EXPECT_GT(found.acknowledged, 0u);
+  EXPECT_GT(found.resumed_bytes, 0u);
   std::cout << found << "\n";
 }
 

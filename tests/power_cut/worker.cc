@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <thread>
@@ -18,9 +19,11 @@ namespace {
 constexpr int kPairs = 3;          // of threads that send the same updates
 constexpr int kUpdatesEach = 40;   // of a pair
 constexpr size_t kLong = 140'000;  // goes into a file
+constexpr uint64_t kCheckpointBytes = 30'000;
 
 std::unique_ptr<UpdateStore> Open(const std::string& folder) {
-  auto store = OpenDurableStore({.directory = folder, .free_bytes_min = 0});
+  auto store = OpenDurableStore(
+      {.directory = folder, .free_bytes_min = 0, .checkpoint_bytes = kCheckpointBytes});
   return store.ok() ? *std::move(store) : nullptr;
 }
 
@@ -35,6 +38,33 @@ bool Put(UpdateStore& store, const std::string& round, const std::string& id) {
 
 bool Acknowledge(int fd, std::string_view what) {
   return write(fd, what.data(), what.size()) == static_cast<ssize_t>(what.size());
+}
+
+// Updates that arrive bit by bit; every other one breaks off.
+bool PutInPieces(UpdateStore& store, int acks) {
+  for (int number = 0; number < kPartials; ++number) {
+    const PartialIdentity identity = PartialOf(number);
+    const std::string payload = PayloadOf(identity.contributor);
+    auto partial = store.TakePartial(identity);
+    if (!partial.ok() || *partial == nullptr) return false;
+    const size_t end = number % 2 == 0 ? payload.size() : payload.size() * 3 / 4;
+    while ((*partial)->bytes() < end) {
+      const size_t at = (*partial)->bytes();
+      const auto piece = std::string_view(payload).substr(at, std::min<size_t>(9'999, end - at));
+      if (!(*partial)->Append(piece).ok()) return false;
+    }
+    if (end < payload.size()) continue;
+    const UpdateRecord record = {.round = kUpdatesRound,
+                                 .contributor = identity.contributor,
+                                 .update_id = "u",
+                                 .digest = std::string(32, 'd')};
+    if (!store.Put(record, {.headers = identity.contributor, .stored = partial->get()}).ok() ||
+        !Acknowledge(acks, identity.contributor)) {
+      return false;
+    }
+    (*partial)->Discard();  // as the engine does with every update that has its answer
+  }
+  return true;
 }
 
 bool LiveARound(UpdateStore& store, int acks) {
@@ -67,6 +97,9 @@ int PutAll(UpdateStore& store, int acks) {
       }
     });
   }
+  threads.emplace_back([&] {
+    if (!PutInPieces(store, acks)) _exit(7);
+  });
   const bool lived = LiveARound(store, acks) && RetireARound(store, acks);
   for (std::thread& thread : threads) thread.join();
   return lived ? 0 : 4;
@@ -94,6 +127,15 @@ std::string PayloadOf(const std::string& id) {
   while (payload.size() < bytes) absl::StrAppend(&payload, id, ".");
   payload.resize(bytes);
   return payload;
+}
+
+PartialIdentity PartialOf(int number) {
+  const std::string id = absl::StrCat(900'000 + 6 * number);
+  return {.round = kUpdatesRound,
+          .contributor = id,
+          .update_id = "u",
+          .description = "partial",
+          .total_bytes = PayloadOf(id).size()};
 }
 
 std::string ResultOfRound() { return PayloadOf("600006"); }

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "service/store/store.h"
+
 namespace sparseagg::testing {
 
 inline constexpr char kUpdatesRound[] = "rounds/updates";
@@ -20,12 +22,16 @@ inline constexpr char kEpochAck[] = "epoch ";  // and its number
 std::string PayloadOf(const std::string& id);
 std::string ResultOfRound();
 
+// Updates whose payload comes in pieces.
+inline constexpr int kPartials = 6;
+PartialIdentity PartialOf(int number);
+
 // Opens the rounds; not recorded.
 bool PrepareStore(const std::string& folder);
 
-// "put": several threads put updates of kUpdatesRound, each twice over, and one goes through the
-// lives of kResultRound and kRetiredRound. "resend": every update that is there is sent again.
-// Returns the exit code.
+// "put": several threads put updates of kUpdatesRound, each twice over, one puts some in pieces,
+// and one goes through the lives of kResultRound and kRetiredRound. "resend": every update that is
+// there is sent again. Returns the exit code.
 int RunWorker(const std::string& folder, const std::string& mode);
 
 }  // namespace sparseagg::testing

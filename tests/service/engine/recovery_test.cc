@@ -211,5 +211,71 @@ TEST_F(RecoveryTest, ALimitThatIsTooLowForWhatIsStoredSaysSo) {
   EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("rounds/r"));
 }
 
+// Client and server lose each other in the middle of a large update, and the server restarts.
+TEST_F(RecoveryTest, ALargeUpdateInChunksGoesOnAfterARestart) {
+  const TensorSpec spec = Sparse("t", 1'000'000);
+  Create({spec}, "r");
+  std::vector<int64_t> rows(50'000);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
+  TestUpdate update("rounds/r", "a", 2.0f);
+  update.Add<float>(spec, rows, std::vector<float>(rows.size(), 1.5f));
+  const std::string bytes = update.byte_string();
+  const auto begin = [&] {
+    auto upload = engine_->BeginUpload(update.header, update.headers());
+    EXPECT_TRUE(upload.ok()) << upload.status();
+    return *std::move(upload);
+  };
+  ASSERT_TRUE(begin()->Append(0, bytes.substr(0, 300'000), std::nullopt).ok());
+  EXPECT_LT(engine_->Stats().staged_bytes, 300'000u) << "the bytes are on disk";
+  EXPECT_GE(engine_->Stats().upload_disk_bytes, 300'000u);
+  Restart();
+  EXPECT_EQ(Round().contributors, 0u) << "half an update counts for nothing";
+  auto resumed = begin();
+  EXPECT_EQ(resumed->committed_offset(), 300'000u);
+  ASSERT_TRUE(resumed->Append(300'000, bytes.substr(300'000), std::nullopt).ok());
+  const auto receipt = resumed->Finish();
+  ASSERT_TRUE(receipt.ok()) << receipt.status();
+  EXPECT_EQ(receipt->durability, Durability::kDurable);
+  EXPECT_EQ(engine_->Stats().upload_disk_bytes, 0u);
+  const auto whole = engine_.Submit(update);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(whole->duplicate);
+  EXPECT_EQ(whole->digest, receipt->digest);
+  Restart();
+  const auto result = engine_.SealAndWait("rounds/r");
+  EXPECT_EQ(Values<float>(result->tensors[0]), std::vector<float>(rows.size(), 3.0f));
+}
+
+TEST_F(RecoveryTest, AnUploadThatNobodyResumesLeavesNothingBehind) {
+  const TensorSpec spec = Sparse("t", 1'000'000);
+  Create({spec}, "r");
+  std::vector<int64_t> rows(50'000, 3);
+  TestUpdate update("rounds/r", "a");
+  update.Add<float>(spec, rows, std::vector<float>(rows.size(), 1.0f));
+  const auto begin = [&] { return *engine_->BeginUpload(update.header, update.headers()); };
+  const auto files = [this] {
+    const auto list = std::filesystem::directory_iterator(folder_.path() + "/payloads");
+    return std::distance(std::filesystem::begin(list), std::filesystem::end(list));
+  };
+  auto upload = begin();
+  ASSERT_TRUE(upload->Append(0, update.byte_string().substr(0, 300'000), std::nullopt).ok());
+  EXPECT_EQ(files(), 2);
+  engine_.clock.Advance(std::chrono::minutes(11));
+  upload = begin();
+  EXPECT_EQ(upload->committed_offset(), 0u);
+  EXPECT_EQ(files(), 0);
+  ASSERT_TRUE(upload->Append(0, update.byte_string().substr(0, 300'000), std::nullopt).ok());
+  upload->Refuse(absl::AbortedError("too slow"));
+  EXPECT_EQ(files(), 0);
+  EXPECT_EQ(upload->Append(300'000, "x", std::nullopt), absl::AbortedError("too slow"));
+  upload = begin();
+  ASSERT_TRUE(upload->Append(0, update.byte_string().substr(0, 300'000), std::nullopt).ok());
+  engine_.SealAndWait("rounds/r");
+  EXPECT_EQ(files(), 0);
+  EXPECT_EQ(engine_->Stats().upload_disk_bytes, 0u);
+  EXPECT_EQ(engine_->Stats().open_uploads, 0u);
+  EXPECT_EQ(engine_->Stats().staged_bytes, 0u);
+}
+
 }  // namespace
 }  // namespace sparseagg

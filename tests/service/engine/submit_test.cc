@@ -289,22 +289,35 @@ TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
               FailsWith(absl::StatusCode::kResourceExhausted, "UPDATE_TOO_LARGE"))
       << "bytes and entries together are beyond the whole budget";
 
+  // To begin costs nothing; bytes do.
   std::vector<std::shared_ptr<Upload>> uploads;
-  absl::Status status;
-  for (int i = 0; status.ok(); ++i) {
-    ASSERT_LT(i, 1000);
+  for (int i = 0; i < 1000; ++i) {
     upload.header.contributor = "slow" + std::to_string(i);
     auto begun = engine->BeginUpload(upload.header, upload.headers());
-    status = begun.status();
-    if (begun.ok()) uploads.push_back(*begun);
+    ASSERT_TRUE(begun.ok()) << begun.status();
+    uploads.push_back(*begun);
+  }
+  EXPECT_EQ(engine->Stats().staged_bytes, 0u);
+  EXPECT_EQ(engine->Stats().open_uploads, 1000u);
+  absl::Status status;
+  for (size_t i = uploads.size(); status.ok();) {
+    ASSERT_GT(--i, 0u);
+    status = uploads[i]->Append(0, upload.byte_string(), std::nullopt);
   }
   EXPECT_THAT(status, FailsWith(absl::StatusCode::kResourceExhausted, "STAGING_FULL"));
   EXPECT_GT(RetryAfterMs(status), 0u);
   EXPECT_THAT(engine.Submit(large).status(),
               FailsWith(absl::StatusCode::kResourceExhausted, "STAGING_FULL"));
+  // The oldest has the room it needs, and then the next.
   for (auto& begun : uploads) {
-    ASSERT_TRUE(begun->Append(0, upload.byte_string(), std::nullopt).ok());
-    ASSERT_TRUE(begun->Finish().ok());
+    const uint64_t at = begun->committed_offset();
+    do {
+      status = begun->Append(at, upload.byte_string().substr(at), std::nullopt);
+    } while (RetryAfterMs(status) > 0);  // a fold gives its memory back
+    ASSERT_TRUE(status.ok()) << status;
+    absl::StatusOr<Receipt> receipt = begun->Finish();
+    while (RetryAfterMs(receipt.status()) > 0) receipt = begun->Finish();
+    ASSERT_TRUE(receipt.ok()) << receipt.status();
   }
   engine.WaitFor(round, [&](const auto& r) { return r.contributors == uploads.size(); });
   // Folds give their memory back; then the large one fits.
@@ -315,6 +328,37 @@ TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
   EXPECT_EQ(result->manifest.contributors, uploads.size() + 1);
   EXPECT_FALSE(result->manifest.rejected.contains("STAGING_FULL"))
       << "what may be tried again is not rejected";
+}
+
+TEST(SubmitLimitsTest, AnUpdateThatAloneMakesTheResultTooLargeIsRefused) {
+  TestEngine engine;
+  engine.options.limits.result_nnz_max = 3;
+  const TensorSpec spec = Sparse("emb", 100);
+  const std::string round = engine.Create({spec}).name;
+  const absl::Status refused =
+      engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1, 2, 3, 4}, {1, 1, 1, 1})).status();
+  EXPECT_THAT(refused, FailsWith(absl::StatusCode::kInvalidArgument, "RESULT_NNZ_EXCEEDED"));
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("\"emb\""));
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("result-nnz-max = 3"));
+  ASSERT_TRUE(
+      engine.Submit(TestUpdate(round, "b").Add<float>(spec, {4, 4, 4, 4}, {1, 1, 1, 1})).ok())
+      << "one row, however often";
+  ASSERT_TRUE(engine.Submit(TestUpdate(round, "c").Add<float>(spec, {4, 5, 6}, {1, 1, 1})).ok());
+  EXPECT_EQ(engine.SealAndWait(round)->tensors[0].nnz(), 3u);
+}
+
+TEST(SubmitLimitsTest, ARoundWhoseUnionIsTooLargeIsAborted) {
+  TestEngine engine;
+  engine.options.limits.result_nnz_max = 3;
+  const TensorSpec spec = Sparse("emb", 100);
+  const std::string round = engine.Create({spec}).name;
+  ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1, 2}, {1, 1})).ok());
+  ASSERT_TRUE(engine.Submit(TestUpdate(round, "b").Add<float>(spec, {3, 4}, {1, 1})).ok());
+  ASSERT_TRUE(engine->SealRound(round).ok());
+  const RoundSnapshot ended = engine.WaitUntilFinal(round);
+  EXPECT_EQ(ended.state, RoundState::kAborted);
+  EXPECT_THAT(ended.failure, ::testing::HasSubstr("\"emb\""));
+  EXPECT_THAT(ended.failure, ::testing::HasSubstr("result-nnz-max = 3"));
 }
 
 // --- Several tensors ---

@@ -44,6 +44,7 @@ class UpdateStream {
   }
   void SendEmptyMessage() { EXPECT_TRUE(stream_->Write(v1::StreamUpdatesRequest())); }
 
+  bool Read(v1::StreamUpdatesResponse& response) { return stream_->Read(&response); }
   v1::StreamUpdatesResponse Receive() {
     v1::StreamUpdatesResponse response;
     EXPECT_TRUE(stream_->Read(&response));
@@ -266,6 +267,89 @@ TEST_F(StreamUpdatesTest, CancelledStreamsLeaveTheServerServing) {
     stream.Cancel();
   }
   EXPECT_TRUE(client_.Submit(Update("last", {1})).ok());
+}
+
+// --- Clients that keep the server waiting ---
+
+class SlowStreamTest : public ::testing::Test {
+ protected:
+  void Start(const Limits& limits) {
+    server_ = std::make_unique<testing::TestServer>(limits);
+    client_ = std::make_unique<testing::TestClient>(testing::NewChannel(server_->address()));
+    ASSERT_TRUE(client_->Create(testing::VectorRound("t", 1000), "r").ok());
+  }
+  ChunkedUpdate Update() {
+    return testing::Chunked(VectorUpdate(
+        "rounds/r", "a", VectorEntries("t", 1000, {1, 2, 3}, std::vector<float>{1, 1, 1})));
+  }
+
+  std::unique_ptr<testing::TestServer> server_;
+  std::unique_ptr<testing::TestClient> client_;
+};
+
+TEST_F(SlowStreamTest, ASlowUploadIsRefusedAndTheStreamGoesOn) {
+  // A rate that nobody reaches: the window is used up by the first messages.
+  Start({.upload_rate_min = uint64_t{1} << 40, .upload_rate_window_ms = 1});
+  UpdateStream stream(*client_);
+  ChunkedUpdate update = Update();
+  v1::StreamUpdatesResponse answer;
+  // Each try waits for the server in between, which does not count.
+  for (int tries = 0; !answer.has_error() && tries < 10'000; ++tries) {
+    stream.Send(update.begin);
+    answer = stream.Receive();
+  }
+  EXPECT_EQ(answer.error().reason(), "UPLOAD_TOO_SLOW") << answer.DebugString();
+  EXPECT_EQ(answer.update_id(), update.begin.header().update_id());
+  EXPECT_THAT(answer.error().message(), HasSubstr("upload-rate-min"));
+}
+
+TEST_F(SlowStreamTest, AnAbandonedUploadIsDroppedAndItsStreamEnds) {
+  Start({.upload_idle_ms = 50});
+  UpdateStream stream(*client_);
+  const ChunkedUpdate update = Update();
+  stream.Send(update.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  stream.Send(testing::ChunkOf(update, 0, 10));
+  const v1::StreamUpdatesResponse answer = stream.Receive();
+  EXPECT_EQ(answer.error().reason(), "UPLOAD_EXPIRED") << answer.DebugString();
+  EXPECT_EQ(answer.update_id(), update.begin.header().update_id());
+  EXPECT_THAT(stream.CloseAndReceiveRest(), ::testing::IsEmpty());
+  EXPECT_EQ(ErrorReason(stream.status()), "UPLOAD_EXPIRED");
+  EXPECT_EQ(client_->Info()->load().staging_bytes(), 0u);
+}
+
+TEST_F(SlowStreamTest, AStreamWithNothingUnderWayIsSentHome) {
+  Start({.stream_idle_ms = 50});
+  UpdateStream stream(*client_);
+  v1::StreamUpdatesResponse nothing;
+  EXPECT_FALSE(stream.Read(nothing));
+  EXPECT_THAT(stream.CloseAndReceiveRest(), ::testing::IsEmpty());
+  EXPECT_EQ(ErrorReason(stream.status()), "STREAM_IDLE");
+}
+
+TEST_F(SlowStreamTest, AnIdleReductionIsSentHome) {
+  Start({.stream_idle_ms = 50});
+  const auto context = testing::NewContext();
+  const auto stream = client_->stub().Reduce(context.get());
+  v1::ReduceRequest message;
+  *message.mutable_start()->mutable_spec() = testing::VectorRound("t", 1000);
+  EXPECT_TRUE(stream->Write(message));
+  v1::ReduceResponse nothing;
+  EXPECT_FALSE(stream->Read(&nothing));
+  EXPECT_EQ(ErrorReason(testing::FromGrpc(stream->Finish())), "STREAM_IDLE");
+}
+
+TEST_F(SlowStreamTest, OperatorsSeeWhatIsTakenOfTheLimits) {
+  Start({});
+  UpdateStream stream(*client_);
+  const ChunkedUpdate update = Update();
+  stream.Send(update.begin);
+  EXPECT_TRUE(stream.Receive().has_progress());
+  const v1::ServerLoad load = client_->Info()->load();
+  EXPECT_EQ(load.open_uploads(), 1u);
+  EXPECT_EQ(load.rounds(), 1u);
+  EXPECT_GE(load.calls(), 2u) << "the stream and the question itself";
+  stream.Cancel();
 }
 
 }  // namespace

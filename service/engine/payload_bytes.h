@@ -1,0 +1,44 @@
+// Where the bytes of an update that arrives in chunks are until the update is complete: in memory
+// that grows with them, or in a file of the store.
+#ifndef SPARSEAGG_SERVICE_ENGINE_PAYLOAD_BYTES_H_
+#define SPARSEAGG_SERVICE_ENGINE_PAYLOAD_BYTES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "service/engine/admission.h"
+#include "service/store/store.h"
+
+namespace sparseagg {
+
+// Thread-compatible.
+class PayloadBytes {
+ public:
+  virtual ~PayloadBytes() = default;
+
+  // How many are there.
+  virtual uint64_t bytes() const = 0;
+  // All of `data` or, on an error with a time to wait, nothing.
+  virtual absl::Status Append(std::string_view data) = 0;
+  // The byte string in pieces, valid until this goes.
+  virtual absl::StatusOr<std::vector<std::string_view>> Pieces() = 0;
+  // The file of the store; null when the bytes are in memory.
+  virtual PartialPayload* stored() { return nullptr; }
+  // They are not wanted any more. A file would otherwise be kept for whoever resumes the update.
+  virtual void Discard() {}
+};
+
+// In memory that is taken from `claim` as bytes arrive: at most twice as much as arrived, and never
+// more than `total_bytes`. `claim` must outlive it.
+std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes);
+
+// In a file of the store, with room taken from `claim`, which must outlive it.
+absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(
+    Claim& claim, std::unique_ptr<PartialPayload> stored);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_PAYLOAD_BYTES_H_

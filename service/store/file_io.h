@@ -1,0 +1,39 @@
+// Reading and writing files as the store needs it: errors that a caller can wait out are statuses,
+// others end the process (fatal.h).
+#ifndef SPARSEAGG_SERVICE_STORE_FILE_IO_H_
+#define SPARSEAGG_SERVICE_STORE_FILE_IO_H_
+
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace sparseagg {
+
+// Closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// The answer to an errno that is not the disk's: RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
+// (STORE_BUSY); or the end of the process.
+absl::Status RefusalOf(const std::string& path, int error);
+
+// The errno of the first write that failed, or 0.
+int WriteAll(int fd, std::string_view data);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_FILE_IO_H_

@@ -1,0 +1,94 @@
+#include "service/rpc/self_probe.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Runs the probe on `results`, one after the other; what it said.
+std::string EventsOf(const std::vector<ProbeResult>& results) {
+  std::string said;
+  size_t next = 0;
+  std::promise<void> done;
+  {
+    SelfProbe probe(milliseconds(1),
+                    [&] {
+                      if (next == results.size()) done.set_value();
+                      return next < results.size() ? results[next++] : (++next, results.back());
+                    },
+                    {.first_answer = [&] { said += "answer "; },
+                     .no_descriptors = [&] { said += "none "; },
+                     .deaf = [&](int tries) { said += "deaf" + std::to_string(tries) + " "; }});
+    done.get_future().wait();
+  }
+  return said;
+}
+
+TEST(SelfProbeTest, ThreeSilencesInARowAreDeafness) {
+  constexpr auto kYes = ProbeResult::kAnswers;
+  constexpr auto kNo = ProbeResult::kDeaf;
+  constexpr auto kNone = ProbeResult::kNoDescriptors;
+  EXPECT_EQ(EventsOf({kYes, kNo, kNo, kYes, kNo, kNo, kYes}), "answer ");
+  EXPECT_EQ(EventsOf({kYes, kNo, kNo, kNo, kYes}), "answer deaf3 ");
+  EXPECT_EQ(EventsOf({kYes, kNone, kNone, kNone, kNone, kYes}), "answer none ");
+  EXPECT_EQ(EventsOf({kYes, kNo, kNone, kNo, kNone, kNo, kYes}), "answer none none deaf3 ")
+      << "not to know is no answer";
+}
+
+TEST(SelfProbeTest, HearsAServerAndNoticesItsEnd) {
+  std::string address;
+  {
+    testing::TestServer server;
+    address = server.address();
+    EXPECT_EQ(Probe(address, seconds(60)), ProbeResult::kAnswers);
+  }
+  EXPECT_EQ(Probe(address, seconds(60)), ProbeResult::kDeaf);
+}
+
+TEST(SelfProbeTest, HearsAServerOnAUnixSocket) {
+  const std::string listen = "unix:" + ::testing::TempDir() + "sparseagg_probe.sock";
+  {
+    testing::TestServer server({}, listen);
+    EXPECT_EQ(Probe(listen, seconds(60)), ProbeResult::kAnswers);
+  }
+  EXPECT_EQ(Probe(listen, seconds(60)), ProbeResult::kDeaf);
+}
+
+TEST(SelfProbeTest, AListenerThatAcceptsNobodyIsDeaf) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 10), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string target = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  EXPECT_EQ(Probe(target, milliseconds(50)), ProbeResult::kDeaf) << "the system has connected";
+  close(listener);
+}
+
+TEST(SelfProbeTest, DialsWhereTheServerListens) {
+  EXPECT_EQ(AddressToDial("127.0.0.1:0", 17), "127.0.0.1:17");
+  EXPECT_EQ(AddressToDial("0.0.0.0:5", 5), "127.0.0.1:5");
+  EXPECT_EQ(AddressToDial("[::]:5", 5), "[::1]:5");
+  EXPECT_EQ(AddressToDial("example.org:5", 5), "example.org:5");
+  EXPECT_EQ(AddressToDial("unix:/run/s.sock", 0), "unix:/run/s.sock");
+}
+
+}  // namespace
+}  // namespace sparseagg
