@@ -109,6 +109,7 @@ TEST_F(MetricsTest, TheEngineTellsHowFullItIs) {
   update.Add(spec_, {1, 2}, std::vector<float>{1, 2});
   const auto upload = engine->BeginUpload(update.header, update.headers());
   ASSERT_TRUE(upload.ok()) << upload.status();
+  ASSERT_TRUE((*upload)->Append(0, update.byte_string().substr(0, 4), {}).ok());
   const EngineStats stats = engine->Stats();
   EXPECT_EQ(stats.rounds.at(RoundState::kOpen), 1);
   EXPECT_EQ(stats.rounds.at(RoundState::kAborted), 1);

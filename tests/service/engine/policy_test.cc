@@ -254,20 +254,20 @@ TEST_F(PolicyTest, UpdatesAfterTheDeadlineAreLateEvenBeforeTheRoundIsSealed) {
 }
 
 TEST_F(PolicyTest, AChunkedUpdateThatIsNotCompleteAtTheDeadlineIsLate) {
-  Create({.open_for = minutes(10)});
+  Create({.open_for = minutes(5)});
   TestUpdate update = UpdateOf(1);
   const auto upload = engine_->BeginUpload(update.header, update.headers());
   ASSERT_TRUE(upload.ok()) << upload.status();
   const std::string bytes = update.byte_string();
   ASSERT_TRUE((*upload)->Append(0, std::string_view(bytes).substr(0, 4), {}).ok());
-  engine_.clock.Advance(minutes(10));
+  engine_.clock.Advance(minutes(5));
   End();
   EXPECT_THAT((*upload)->Append(4, std::string_view(bytes).substr(4), {}),
               FailsWith(kPrecondition, "ROUND_NOT_OPEN"));
 }
 
 TEST_F(PolicyTest, TheServersLimitIsADeadlineForAllRounds) {
-  engine_.options.limits.round_open_ms_max = milliseconds(minutes(10)).count();
+  engine_.options.limits.round_open_ms_max = milliseconds(minutes(5)).count();
   const RoundSnapshot round = Create({});
   EXPECT_EQ(*round.close_time - round.create_time < minutes(11), true);
   EXPECT_THAT(engine_
