@@ -102,6 +102,10 @@ std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, con
       Gauge("sparseagg_open_uploads", "Chunked updates under way", number(stats.open_uploads)),
       Gauge("sparseagg_open_uploads_max", "Limit open-uploads-max",
             number(limits.open_uploads_max)),
+      Gauge("sparseagg_upload_disk_bytes", "Bytes of chunked updates under way on disk",
+            number(stats.upload_disk_bytes)),
+      Gauge("sparseagg_upload_disk_bytes_max", "Limit upload-disk-bytes-max",
+            number(limits.upload_disk_bytes_max)),
       Gauge("sparseagg_waiting_tasks", "Folds and publications that no thread has begun",
             number(stats.waiting_tasks)),
   };

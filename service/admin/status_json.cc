@@ -48,6 +48,7 @@ Json EngineJson(const Engine& engine) {
           {"staging", UseOf(stats.staged_bytes, limits.staging_bytes_max)},
           {"aggregation", UseOf(stats.aggregation_bytes, stats.aggregation_bytes_max)},
           {"uploads", UseOf(stats.open_uploads, limits.open_uploads_max)},
+          {"upload_disk", UseOf(stats.upload_disk_bytes, limits.upload_disk_bytes_max)},
           {"waiting_tasks", stats.waiting_tasks},
           {"disk_free_min", limits.store_free_bytes_min}};
 }
@@ -111,8 +112,22 @@ Json RoundHead(const RoundSnapshot& round) {
           {"seal_time", Ms(round.seal_time)},
           {"publish_time", Ms(round.publish_time)},
           {"contributors", round.contributors},
+          {"goal", round.spec.policy.goal_contributors},
+          {"close_time", Ms(round.close_time)},
           {"bytes", round.bytes_received},
           {"nnz", NnzReceived(round)}};
+}
+
+// How the round ends, beyond its goal. 0 and null: no such limit.
+Json PolicyJson(const RoundSnapshot& round) {
+  const RoundPolicy& policy = round.spec.policy;
+  return {{"min_contributors", policy.min_contributors},
+          {"max_contributors", policy.max_contributors},
+          {"grace_ms", policy.grace.count()},
+          {"goal_reached", round.goal_reached},
+          {"seal_reason", round.seal_reason.has_value()
+                              ? Json(std::string(SealReasonName(*round.seal_reason)))
+                              : Json(nullptr)}};
 }
 
 Json TensorJson(const TensorSpec& spec, const TensorStatus& status, uint64_t contributors) {
@@ -143,6 +158,7 @@ Json ManifestJson(const Manifest& manifest) {
   return {{"contributors", manifest.contributors},
           {"total_weight", manifest.total_weight},
           {"rejected", manifest.rejected},
+          {"late", manifest.late},
           {"duplicates", manifest.duplicates},
           {"infinite_values", manifest.infinite_values},
           {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
@@ -217,6 +233,7 @@ Json RoundJson(const RoundSnapshot& round) {
     tensors.push_back(TensorJson(round.spec.tensors[i], round.tensors[i], round.contributors));
   }
   json["tensors"] = tensors;
+  json["policy"] = PolicyJson(round);
   json["manifest"] = round.manifest.has_value() ? ManifestJson(*round.manifest) : Json(nullptr);
   return json;
 }

@@ -117,6 +117,27 @@ TEST_F(AdminTest, StatusAndRoundsSayWhatThePageShows) {
   EXPECT_EQ(config["settings"][0]["source"], "flag --listen");
 }
 
+TEST_F(AdminTest, ARoundShowsHowFarItIsAndHowItEnds) {
+  v1::RoundSpec spec = VectorRound("t", 10);
+  spec.mutable_policy()->set_goal_contributors(2);
+  spec.mutable_policy()->set_min_contributors(1);
+  spec.mutable_policy()->mutable_open_for()->set_seconds(600);
+  const std::string name = client_.Create(spec, "step-2")->name();
+  const auto send = [&](const char* who) {
+    return client_.Submit(VectorUpdate(name, who, VectorEntries("t", 10, {3}, {7}))).ok();
+  };
+  ASSERT_TRUE(send("a"));
+  auto row = nlohmann::json::parse(Get("/api/rounds"))["rounds"][0];
+  EXPECT_EQ(row["contributors"], 1);
+  EXPECT_EQ(row["goal"], 2);
+  EXPECT_EQ(row["close_time"].get<int64_t>() - row["create_time"].get<int64_t>(), 600'000);
+  ASSERT_TRUE(send("b"));
+  const auto round = nlohmann::json::parse(Get("/api/round?name=" + name));
+  EXPECT_EQ(round["policy"]["min_contributors"], 1);
+  EXPECT_EQ(round["policy"]["goal_reached"], true);
+  EXPECT_EQ(round["policy"]["seal_reason"], "GOAL");
+}
+
 // Error messages quote them; they stay between the server and the sender.
 TEST_F(AdminTest, NothingOnThePortOrInTheLogQuotesAnIndex) {
   ASSERT_EQ(Post("/api/log-level?level=debug"), 200);

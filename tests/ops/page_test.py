@@ -87,7 +87,7 @@ class PageTest(unittest.TestCase):
             done.submit(update(cls.rng), contributor=f"phone-{i}", weight=32)
         done.seal()
         done.result()
-        cls.round = cls.client.create_round([spec], round_id="step-42")
+        cls.round = cls.client.create_round([spec], round_id="step-42", goal=40, deadline=3600)
         for i in range(5):
             cls.refuse(f"phone-{i}")
         cls.driver = browser(1280, 900)
@@ -121,11 +121,12 @@ class PageTest(unittest.TestCase):
     def wait_until(self, condition, message: str) -> None:
         WebDriverWait(self.driver, WAIT_SECONDS).until(lambda _: condition(), message)
 
-    def contributors_of(self, name: str) -> str:
+    def contributors_of(self, name: str) -> int:
+        """The number before "of 40", as the page shows it."""
         for row in self.driver.find_elements(By.CSS_SELECTOR, "#rounds tbody tr")[:5]:
             if row.find_element(By.TAG_NAME, "button").text == name:
-                return row.find_elements(By.TAG_NAME, "td")[2].text
-        return ""
+                return int(row.find_elements(By.TAG_NAME, "td")[2].text.split()[0])
+        return -1
 
     def filter(self, text: str, state: str = "All states") -> None:
         box = self.find("#find")
@@ -165,9 +166,12 @@ class PageTest(unittest.TestCase):
                 update(self.rng), contributor=f"live-{i}-{time.monotonic_ns()}", weight=8
             )
             self.wait_until(
-                lambda before=before: self.contributors_of("step-42") == str(int(before) + 1),
+                lambda before=before: self.contributors_of("step-42") == before + 1,
                 "the page does not show the new contributor",
             )
+        bar = self.find("#rounds [role=progressbar]")
+        self.assertEqual(float(bar.get_attribute("aria-valuenow")), 100 * (before + 1) / 40)
+        self.assertRegex(self.find("#rounds tbody tr").text, r"\b(59|60) min\b")
         self.wait_until(
             lambda: self.driver.find_elements(By.CSS_SELECTOR, "#charts polyline"),
             "no chart has a line",
