@@ -61,6 +61,8 @@ struct ClientOptions {
   uint64_t chunk_bytes = uint64_t{1} << 20;        // best of 64 KiB to 4 MiB by measurement
   uint64_t result_bytes_max = uint64_t{64} << 30;  // largest aggregate that is accepted
   std::function<void(uint64_t ms)> sleep;          // unset: the thread sleeps
+  // Told why an attempt failed that will be repeated, before the wait, from the calling thread.
+  std::function<void(const absl::Status& why)> on_retry;
 };
 
 // Called with what is done of a transfer, in bytes of payload, from the calling thread. After a

@@ -26,6 +26,7 @@ uint64_t RetryDelayMs(const RetryPolicy& policy, uint32_t attempt, uint64_t hint
 bool RetryLoop::Again(const absl::Status& status) {
   ++attempts_;
   if (!IsRetryable(status) || attempts_ >= options_.retry.attempts_max) return false;
+  if (options_.on_retry) options_.on_retry(status);
   static thread_local std::minstd_rand generator{std::random_device{}()};
   const double random = std::uniform_real_distribution<double>(0, 1)(generator);
   const uint64_t delay_ms = RetryDelayMs(options_.retry, attempts_, RetryAfterMs(status), random);

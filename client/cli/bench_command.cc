@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/load.h"
@@ -49,6 +50,7 @@ nlohmann::json ToJson(const Level& level) {
             {"p95", result.Percentile(0.95)},
             {"p99", result.Percentile(0.99)},
             {"max", result.Percentile(1)}}},
+          {"retries", result.retries},
           {"seal_seconds", result.seal_seconds},
           {"sum_is_exact", result.right}};
 }
@@ -67,6 +69,15 @@ std::string Table(const std::vector<Level>& levels) {
                           result.Percentile(1), 1000 * result.seal_seconds,
                           result.right ? "exact" : "WRONG");
   }
+  for (const Level& level : levels) {
+    if (level.result.retries.empty()) continue;
+    absl::StrAppend(&text, "concurrency ", level.concurrency, ": repeated after",
+                    absl::StrJoin(level.result.retries, ",",
+                                  [](std::string* out, const auto& row) {
+                                    absl::StrAppend(out, " ", row.second, " x ", row.first);
+                                  }),
+                    "\n");
+  }
   return text;
 }
 
@@ -76,7 +87,7 @@ absl::Status Bench(BenchFlags& flags) {
   if (flags.durability == "durable") flags.load.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, SyntheticUpdates::Make(flags.shape, kPoolSize));
   LoadOptions options = flags.load;
-  options.connect = [&flags] { return Connect(flags.common); };
+  options.connect = [&flags](auto on_retry) { return Connect(flags.common, std::move(on_retry)); };
   std::vector<Level> levels;
   for (const uint32_t concurrency : flags.concurrency) {
     ProgressBar bar(absl::StrCat("concurrency ", concurrency));

@@ -80,8 +80,10 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
   AddCredentialFlags(command, flags);
 }
 
-absl::StatusOr<std::unique_ptr<client::Client>> Connect(const CommonFlags& flags) {
+absl::StatusOr<std::unique_ptr<client::Client>> Connect(
+    const CommonFlags& flags, std::function<void(const absl::Status& why)> on_retry) {
   client::ClientOptions options;
+  options.on_retry = std::move(on_retry);
   const client::TlsOptions& files = flags.tls_files;
   if (flags.tls || !files.authority_file.empty() || !files.certificate_file.empty() ||
       !files.key_file.empty()) {

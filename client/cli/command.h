@@ -40,7 +40,9 @@ void AddRepeated(CLI::App& command, const std::string& name, std::vector<std::st
 // --json only, for what needs no server.
 void AddJsonFlag(CLI::App& command, CommonFlags& flags);
 
-absl::StatusOr<std::unique_ptr<client::Client>> Connect(const CommonFlags& flags);
+// `on_retry` as in client::ClientOptions.
+absl::StatusOr<std::unique_ptr<client::Client>> Connect(
+    const CommonFlags& flags, std::function<void(const absl::Status& why)> on_retry = {});
 
 // Makes `body` what `command` does: an error goes to stderr and into the exit code. `flags` must
 // outlive the command; `body` keeps what it needs.

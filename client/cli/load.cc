@@ -98,11 +98,29 @@ class Load {
   uint64_t done_ = 0;
 };
 
+// Counts retries of all threads.
+class Retries {
+ public:
+  std::function<void(const absl::Status& why)> Counter() {
+    return [this](const absl::Status& why) {
+      const std::string reason = ErrorReason(why);
+      const std::lock_guard lock(mutex_);
+      ++by_reason_[reason.empty() ? absl::StatusCodeToString(why.code()) : reason];
+    };
+  }
+  // REQUIRES: no client uses a counter any more.
+  std::map<std::string, uint64_t> Take() { return std::move(by_reason_); }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, uint64_t> by_reason_;
+};
+
 absl::Status Measure(const SyntheticUpdates& updates, const LoadOptions& options,
-                     const std::string& round, LoadResult& result) {
+                     const std::string& round, Retries& retries, LoadResult& result) {
   std::vector<std::unique_ptr<client::Client>> clients;
   for (uint32_t t = 0; t < options.concurrency; ++t) {
-    SPARSEAGG_ASSIGN_OR_RETURN(auto client, options.connect());
+    SPARSEAGG_ASSIGN_OR_RETURN(auto client, options.connect(retries.Counter()));
     clients.push_back(std::move(client));
   }
   Load load(updates, options, round);
@@ -132,17 +150,19 @@ double LoadResult::Percentile(double share) const {
 }
 
 absl::StatusOr<LoadResult> RunLoad(const SyntheticUpdates& updates, const LoadOptions& options) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, options.connect());
+  Retries retries;
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, options.connect(retries.Counter()));
   client::NewRound round;
   round.tensors = {updates.spec()};
   round.durability = options.durability;
   SPARSEAGG_ASSIGN_OR_RETURN(const client::RoundInfo info, client->CreateRound(round));
   LoadResult result;
-  const absl::Status status = Measure(updates, options, info.name, result);
+  const absl::Status status = Measure(updates, options, info.name, retries, result);
   // What is left of the round is of no use to anyone, whatever became of it.
   client->Abort(info.name).IgnoreError();
   client->Delete(info.name).IgnoreError();
   if (!status.ok()) return status;
+  result.retries = retries.Take();
   return result;
 }
 

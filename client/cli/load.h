@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,14 +24,19 @@ struct LoadOptions {
   client::Durability durability = client::Durability::kServerDefault;
   std::string encoding = "auto";
   std::string values = "auto";
-  std::function<absl::StatusOr<std::unique_ptr<client::Client>>()> connect;
+  // Makes a client that tells of repeated attempts.
+  std::function<absl::StatusOr<std::unique_ptr<client::Client>>(
+      std::function<void(const absl::Status& why)> on_retry)>
+      connect;
   std::function<void(uint64_t done)> progress;  // called by one thread at a time
 };
 
 struct LoadResult {
   uint64_t updates = 0;
-  uint64_t refused = 0;  // errors; the first one ends the load
-  double seconds = 0;    // from the first measured update to the last receipt
+  double seconds = 0;  // from the first measured update to the last receipt
+  // Attempts of calls that failed and were repeated, warm-up included, by reason: a server that is
+  // full or goes away. Any other error ends the load.
+  std::map<std::string, uint64_t> retries;
   uint64_t payload_bytes = 0;
   uint64_t entries = 0;
   // Milliseconds from the call (with a rate: from the moment that the update was due) to the

@@ -40,6 +40,17 @@ TEST(RetryLoopTest, StopsAfterTheLastAttempt) {
   EXPECT_TRUE(retry.repeated());
 }
 
+TEST(RetryLoopTest, TellsWhyEachRepeatedAttemptFailed) {
+  std::vector<uint64_t> waits;
+  ClientOptions options = Recording(waits, {2, 10, 10});
+  std::vector<absl::Status> told;
+  options.on_retry = [&told](const absl::Status& why) { told.push_back(why); };
+  RetryLoop retry(options);
+  EXPECT_TRUE(retry.Again(kUnavailable));
+  EXPECT_FALSE(retry.Again(absl::UnavailableError("the last attempt: an answer, no repetition")));
+  EXPECT_EQ(told, std::vector{kUnavailable});
+}
+
 TEST(RetryLoopTest, CountsAnewAfterProgress) {
   std::vector<uint64_t> waits;
   const ClientOptions options = Recording(waits, {2, 10, 10});

@@ -1,11 +1,14 @@
-"""Rolling restarts under load: a server that is stopped and started again, over and over, while clients send updates.
+"""Rolling restarts under load: a server that is stopped and started again, over and over, while `sparseagg bench` and clients
+in Python send updates.
 
 Usage: restart_test.py SPARSEAGG       no receipt may be lost, none counted twice, errors only those that say "try again"
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -21,78 +24,117 @@ from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableE
 
 BINARY = sys.argv[1]
 RESTARTS = int(os.environ.get("SPARSEAGG_RESTARTS", "5"))
-SENDERS = 8
+SENDERS = 4
 ROWS = 1000
 SPEC = TensorSpec("t", [ROWS], "i64", sparse_dim=1)
+BENCH_UPDATES_PER_S = 500
+SECONDS_A_RESTART = 3  # of load
+# What a stopping server, a broken connection and an absent server are called.
+RETRYABLE = {"SERVER_DRAINING", "CONNECTION_LOST", "CANNOT_CONNECT"}
+
+
+def start_bench(target: str) -> subprocess.Popen:
+    """A load that takes a while whatever the server does, and checks the sum at its end."""
+    updates = BENCH_UPDATES_PER_S * SECONDS_A_RESTART * RESTARTS
+    return subprocess.Popen(
+        [
+            *[BINARY, "bench", "--server", target, "--json", "--durability=durable"],
+            *["--concurrency=8", "--nnz=200", "--warm-up=0", "--attempts=30"],
+            *[f"--rate={BENCH_UPDATES_PER_S}", f"--updates={updates}"],
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Sender(threading.Thread):
+    """One client that sends updates of one entry, and remembers its receipts."""
+
+    def __init__(self, target: str, number: int, done: threading.Event) -> None:
+        super().__init__()
+        self.rows: list[int] = []  # of the receipts
+        self.problem = ""
+        self._target = target
+        self._number = number
+        self._done = done
+
+    def run(self) -> None:
+        with Client(self._target) as client:
+            handle = client.round("rounds/load")
+            while not self._done.is_set():
+                row = (self._number * 7919 + len(self.rows)) % ROWS
+                contributor = f"c{self._number}-{len(self.rows)}"
+                tensor = SparseTensor([row], np.int64([1]), [ROWS])
+                try:
+                    handle.submit({"t": tensor}, contributor=contributor, update_id="u")
+                except (UnavailableError, DeadlineExceededError):
+                    continue  # after the client's own attempts; the same update again
+                except SparseAggError as error:
+                    self.problem = f"{contributor}: {error!r}"
+                    return
+                self.rows.append(row)
 
 
 class RestartTest(unittest.TestCase):
-    def test_loses_and_repeats_nothing(self) -> None:
-        server = Server(BINARY)
-        done = threading.Event()
-        sent: list[list[tuple[str, int]]] = [
-            [] for _ in range(SENDERS)
-        ]  # contributor and row of each receipt
-        problems: list[str] = []
-
-        def send(number: int) -> None:
-            client = Client(server.target)
-            handle = client.round("rounds/load")
-            for i in range(1_000_000):
-                if done.is_set():
-                    return
-                row = (number * 7919 + i) % ROWS
-                contributor = f"c{number}-{i}"
-                tensor = SparseTensor([row], np.int64([1]), [ROWS])
-                while True:
-                    try:
-                        handle.submit({"t": tensor}, contributor=contributor, update_id="u")
-                        break
-                    except (UnavailableError, DeadlineExceededError):
-                        continue  # after the client's own attempts; the same update again
-                    except SparseAggError as error:
-                        problems.append(f"{contributor}: {error!r}")
-                        return
-                sent[number].append((contributor, row))
-
-        with Client(server.target) as client:
+    def setUp(self) -> None:
+        self.server = Server(BINARY)
+        self.addCleanup(self.server.kill)
+        with Client(self.server.target) as client:
             client.create_round([SPEC], round_id="load")
-        senders = [threading.Thread(target=send, args=(i,)) for i in range(SENDERS)]
-        for thread in senders:
-            thread.start()
-        codes, times = [], []
-        for _ in range(RESTARTS):
+        done = threading.Event()
+        self.senders = [Sender(self.server.target, i, done) for i in range(SENDERS)]
+        for sender in self.senders:
+            sender.start()
+        bench = start_bench(self.server.target)
+        self.addCleanup(bench.kill)
+        self.codes, self.seconds = [], []
+        while bench.poll() is None:
             time.sleep(1)
             begin = time.monotonic()
-            codes.append(server.restart())
-            times.append(time.monotonic() - begin)
-        time.sleep(1)
+            self.codes.append(self.server.restart())
+            self.seconds.append(time.monotonic() - begin)
+        self.bench_out, self.bench_errors = bench.communicate()
+        self.bench_code = bench.returncode
         done.set()
-        for thread in senders:
-            thread.join()
-        self.assertEqual(problems, [])
-        self.assertEqual(codes, [0] * RESTARTS)
+        for sender in self.senders:
+            sender.join()
 
-        with Client(server.target) as client:
+    def test_loses_and_repeats_nothing(self) -> None:
+        self.assertEqual(self.codes, [0] * len(self.codes))
+        self.assertGreaterEqual(len(self.codes), RESTARTS)
+        self.check_bench()
+        self.check_senders()
+        print(f"{len(self.codes)} restarts, {max(self.seconds):.1f} s at most", flush=True)
+        self.assertEqual(self.server.stop(), 0)
+
+    def check_bench(self) -> None:
+        self.assertEqual(self.bench_code, 0, self.bench_errors)
+        [level] = json.loads(self.bench_out)["levels"]
+        # The exact sum of all its updates, and as many contributors as it has receipts.
+        self.assertTrue(level["sum_is_exact"])
+        self.assertTrue(level["retries"], "the load did not notice the restarts")
+        self.assertLessEqual(set(level["retries"]), RETRYABLE)
+        print(
+            f"sparseagg bench: {level['updates']} receipts, retries {level['retries']}", flush=True
+        )
+
+    def check_senders(self) -> None:
+        self.assertEqual([sender.problem for sender in self.senders if sender.problem], [])
+        rows = np.concatenate([sender.rows for sender in self.senders])
+        with Client(self.server.target) as client:
             handle = client.round("rounds/load")
             handle.seal()
             result = handle.result()["t"]
-            expected = np.zeros(ROWS, np.int64)
-            count = 0
-            for receipts in sent:
-                for _, row in receipts:
-                    expected[row] += 1
-                    count += 1
             got = np.zeros(ROWS, np.int64)
             got[result.indices.ravel()] = result.values.ravel()
-            self.assertTrue((got == expected).all(), "the result is not what the receipts say")
-            self.assertEqual(handle.info().contributors, count)
-        self.assertGreater(count, RESTARTS * 100)
-        print(
-            f"{RESTARTS} restarts, {count} receipts, unreachable for {max(times):.1f} s at most",
-            flush=True,
-        )
-        self.assertEqual(server.stop(), 0)
+            self.assertTrue(
+                (got == np.bincount(rows, minlength=ROWS)).all(),
+                "the result is not what the receipts say",
+            )
+            self.assertEqual(handle.info().contributors, len(rows))
+        self.assertGreater(len(rows), RESTARTS * 50)
+        print(f"Python: {len(rows)} receipts", flush=True)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,11 @@ LoadOptions OptionsFor(const TestServer& server) {
   LoadOptions options;
   options.updates = 60;
   options.warm_up = 7;
-  options.connect = [&server] { return client::Client::Connect(server.address()); };
+  options.connect = [&server](auto on_retry) {
+    client::ClientOptions client;
+    client.on_retry = std::move(on_retry);
+    return client::Client::Connect(server.address(), std::move(client));
+  };
   return options;
 }
 
@@ -103,6 +107,7 @@ TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_TRUE(result->right);
       EXPECT_EQ(result->updates, 60u);
+      EXPECT_TRUE(result->retries.empty());
       EXPECT_EQ(result->latencies_ms.size(), 60u);
       EXPECT_GT(result->payload_bytes, 0u);
       EXPECT_GT(result->seconds, rate == 0 ? 0 : 59 / rate);
