@@ -180,6 +180,14 @@ ROWS = {
                 (gauge("sparseagg_open_uploads"), "uploads"),
             ],
         ),
+        (
+            "Unfinished uploads on the disk",
+            "bytes",
+            [
+                (gauge("sparseagg_upload_disk_bytes"), "used"),
+                (gauge("sparseagg_upload_disk_bytes_max"), "limit"),
+            ],
+        ),
     ],
 }
 

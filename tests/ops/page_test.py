@@ -330,7 +330,7 @@ class ScreenshotTest(unittest.TestCase):
         updates = [update(rng) for _ in range(20)]
         bad = SparseTensor([ROWS + 1], np.ones((1, 16), np.float32), [ROWS + 2, 16])
         for step in range(1, 15):
-            current = client.create_round([spec], round_id=f"step-{step}")
+            current = client.create_round([spec], round_id=f"step-{step}", goal=60, deadline=600)
             for i in range(int(rng.integers(20, 60))):
                 current.submit(updates[i % 20], contributor=f"phone-{i}", weight=32)
                 time.sleep(0.03)
