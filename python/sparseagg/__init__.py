@@ -9,14 +9,16 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     security           TLS and tokens
     client, round, result, functions   the API
     aio                the same for asyncio; imported on its own
+    _handles           what both clients share
     _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
                        error details
     _encodings, _packed_indices, _value_coding   what tensors travel as (docs/wire_format.md)
 """
 
+from sparseagg._handles import DEFAULT_TARGET
 from sparseagg._requests import Update
 from sparseagg._transport import RetryPolicy
-from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import (
     AlreadyCountedError,

@@ -117,8 +117,10 @@ def was_done_before(method: str, error: SparseAggError) -> bool:
     return method == "DeleteRound" and isinstance(error, NotFoundError)
 
 
-class Transport:
-    """One channel and what every call over it shares. Thread-safe."""
+class Channel:
+    """One channel of `grpc`, or of `grpc.aio`, and what every call over it shares."""
+
+    _library: Any = grpc
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class Transport:
         retry: RetryPolicy,
     ) -> None:
         all_options = [*CHANNEL_OPTIONS, *options]
-        self._channel = access.open_channel(grpc, target, all_options)
+        self._channel = access.open_channel(self._library, target, all_options)
         self._target = target
         self._access = access
         self.timeout = timeout
@@ -138,11 +140,25 @@ class Transport:
         self._methods = {
             name: getattr(self._channel, kind)(
                 SERVICE + name,
-                request_serializer=serialize,
+                request_serializer=_serialize,
                 response_deserializer=answer.FromString,
             )
             for name, (kind, answer) in METHODS.items()
         }
+
+    def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
+        """What a failed unary call raises."""
+        error = from_rpc_error(failure, for_update=for_update)
+        # The server gives its errors a reason; one without comes from the connection, and should say to whom.
+        if isinstance(error, UnavailableError) and not error.reason:
+            return UnavailableError(
+                f"no answer from {self._target} ({error.message}); is the server running there?"
+            )
+        return error
+
+
+class Transport(Channel):
+    """The channel of the client for threads. Thread-safe."""
 
     def close(self) -> None:
         """Ends the channel and every call on it."""
@@ -165,7 +181,7 @@ class Transport:
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
             except grpc.RpcError as failure:
-                error = with_target(from_rpc_error(failure, for_update=for_update), self._target)
+                error = self._error_of(failure, for_update=for_update)
             if repeated and was_done_before(method, error):
                 return empty_pb2.Empty()
             backoff.wait(error)
@@ -325,15 +341,6 @@ class StreamCall:
         return self._answers_max is not None and len(self._answers) >= self._answers_max
 
 
-def with_target(error: SparseAggError, target: str) -> SparseAggError:
-    """The server gives its errors a reason; one without comes from the connection, and should say to whom."""
-    if isinstance(error, UnavailableError) and not error.reason:
-        return UnavailableError(
-            f"no answer from {target} ({error.message}); is the server running there?"
-        )
-    return error
-
-
-def serialize(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     """The bytes of a message."""
     return bytes(message.SerializeToString())

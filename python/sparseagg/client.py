@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import grpc
-
 from sparseagg import _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
+from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
-from sparseagg._transport import RetryPolicy, Transport
+from sparseagg._transport import Transport
 from sparseagg._uploads import reduce_messages
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.round import Round
-from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
 
-DEFAULT_TARGET = "127.0.0.1:50061"
 
-
-class Client:
+class Client(ClientBase):
     """A connection to one server. Thread-safe; a context manager, which closes it.
 
     target: "host:port", "unix:/path", or any gRPC target.
@@ -46,28 +41,8 @@ class Client:
             aggregate = round.result()["emb"]
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float = 60.0,
-        retry: RetryPolicy | None = None,
-        tls: Tls | bool | None = None,
-        token: Token | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-        metadata: Sequence[tuple[str, str]] = (),
-        channel_options: Sequence[tuple[str, Any]] = (),
-    ) -> None:
-        self.target = target
-        self._transport = Transport(
-            target,
-            access=Access(target, tls=tls, token=token, credentials=credentials, metadata=metadata),
-            options=channel_options,
-            timeout=timeout,
-            retry=retry or RetryPolicy(),
-        )
-        self._lock = threading.Lock()
-        self._known_server: _requests.Server | None = None
+    _transport_type = Transport
+    _transport: Transport
 
     def close(self) -> None:
         """Closes the connection; calls under way fail."""
@@ -78,9 +53,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"Client({self.target!r})"
 
     def info(self) -> ServerInfo:
         """Version, back ends, operators, encodings and limits of the server."""
@@ -183,7 +155,6 @@ class Client:
         return self._transport.repeat(call)
 
     def _server(self) -> _requests.Server:
-        with self._lock:
-            if self._known_server is None:
-                self._known_server = _requests.Server.of(self.info())
-            return self._known_server
+        if self._known_server is None:  # two threads may ask; the answer is the same
+            self._known_server = _requests.Server.of(self.info())
+        return self._known_server

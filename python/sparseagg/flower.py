@@ -28,8 +28,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
+from sparseagg._handles import DEFAULT_TARGET
 from sparseagg._requests import Update
-from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
 from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.round import Round

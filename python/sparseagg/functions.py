@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg._handles import DEFAULT_TARGET
+from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import InvalidArgumentError
 

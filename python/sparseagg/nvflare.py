@@ -22,7 +22,8 @@ from nvflare.apis.dxo import MetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 
-from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg._handles import DEFAULT_TARGET
+from sparseagg.client import Client
 from sparseagg.convert import as_tensor, specs_of
 from sparseagg.errors import InvalidUpdateError
 from sparseagg.round import Round

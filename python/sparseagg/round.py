@@ -8,9 +8,10 @@ from typing import Any, Callable
 
 from sparseagg import _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
+from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Birth, Update, why_not_found
+from sparseagg._requests import Update, why_not_found
 from sparseagg._transport import Transport
 from sparseagg._uploads import Outcome, UpdateStream
 from sparseagg._wire import EncodedUpdate
@@ -28,34 +29,21 @@ from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.tensors import TensorSpec
 
 
-class Round:
+class Round(RoundBase):
     """A handle of one round; made by `Client.create_round` and `Client.round`. Thread-safe.
 
     Every method raises a SparseAggError: NotFoundError when there is no such round, UnavailableError when the server
     stays unreachable through all retries, DeadlineExceededError when `timeout` is over.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        server: Callable[[], _requests.Server],
-        name: str,
-        info: RoundInfo | None = None,
-    ) -> None:
-        self._transport = transport
-        self._server = server  # asked when first needed
-        self.name = name
-        self._specs: dict[str, TensorSpec] | None = None
-        self._birth: Birth | None = None
-        if info is not None:
-            self._specs = {spec.name: spec for spec in info.tensors}
-            self._birth = Birth(info.durability, info.epoch)
+    _transport: Transport
+    _server: Callable[[], _requests.Server]
 
     def info(self) -> RoundInfo:
         """The round as it is now."""
         request = aggregation_pb2.GetRoundRequest(name=self.name)
         info = round_from_proto(self._call("GetRound", request))
-        self._birth = self._birth or Birth(info.durability, info.epoch)
+        self._was_born(info.durability, info.epoch)
         return info
 
     @property
@@ -109,7 +97,7 @@ class Round:
         if update.message_bytes <= self._server().message_bytes_max:
             answer = self._call("SubmitUpdate", update.whole(), timeout=timeout, for_update=True)
             receipt = receipt_from_proto(answer, update.encodings)
-            self._birth = self._birth or Birth(receipt.durability, receipt.epoch)
+            self._was_born(receipt.durability, receipt.epoch)
             return receipt
         with Meter(progress, update.payload.size, "sending") as meter:
             outcome = self._submit_stream([update], timeout, meter)[0]
@@ -260,9 +248,6 @@ class Round:
             if error is missing:
                 raise
             raise error from None
-
-    def __repr__(self) -> str:
-        return f"Round({self.name!r})"
 
     def _encode(self, update: Update, options: EncodeOptions) -> EncodedUpdate:
         options = options.for_server(self._server().encodings)

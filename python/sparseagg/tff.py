@@ -24,7 +24,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from sparseagg.client import DEFAULT_TARGET, Client
+from sparseagg._handles import DEFAULT_TARGET
+from sparseagg.client import Client
 from sparseagg.convert import as_tensor
 from sparseagg.records import Receipt
 from sparseagg.result import Result

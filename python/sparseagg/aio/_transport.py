@@ -3,55 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from typing import Any, Callable, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
-from sparseagg._transport import (
-    CHANNEL_OPTIONS,
-    METHODS,
-    SERVICE,
-    Backoff,
-    RetryPolicy,
-    serialize,
-    was_done_before,
-    with_target,
-)
+from sparseagg._transport import METHODS, Backoff, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError, from_rpc_error
-from sparseagg.security import Access
 
 _T = TypeVar("_T")
 
 
-class Transport:
-    """One channel and what every call over it shares. For one event loop."""
+class Transport(Channel):
+    """The channel of the asyncio client. For one event loop."""
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        access: Access,
-        options: Sequence[tuple[str, Any]],
-        timeout: float,
-        retry: RetryPolicy,
-    ) -> None:
-        all_options = [*CHANNEL_OPTIONS, *options]
-        self._channel = access.open_channel(grpc.aio, target, all_options)
-        self._target = target
-        self._access = access
-        self.timeout = timeout
-        self.retry = retry
-        self._methods = {
-            name: getattr(self._channel, kind)(
-                SERVICE + name,
-                request_serializer=serialize,
-                response_deserializer=answer.FromString,
-            )
-            for name, (kind, answer) in METHODS.items()
-        }
+    _library = grpc.aio
 
     async def close(self) -> None:
         """Ends the channel and every call on it."""
@@ -74,7 +42,7 @@ class Transport:
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
             except grpc.RpcError as failure:
-                error = with_target(from_rpc_error(failure, for_update=for_update), self._target)
+                error = self._error_of(failure, for_update=for_update)
             if repeated and was_done_before(method, error):
                 return empty_pb2.Empty()
             await asyncio.sleep(backoff.pause(error))

@@ -6,49 +6,26 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import grpc
-
 from sparseagg import _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
+from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
-from sparseagg._transport import RetryPolicy
 from sparseagg._uploads import reduce_messages
 from sparseagg.aio._transport import Transport
 from sparseagg.aio.round import Round
-from sparseagg.client import DEFAULT_TARGET
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
-from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
 
 
-class Client:
+class Client(ClientBase):
     """A connection to one server, for one event loop; an async context manager, which closes it.
 
     The parameters are those of `sparseagg.Client`.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float = 60.0,
-        retry: RetryPolicy | None = None,
-        tls: Tls | bool | None = None,
-        token: Token | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-        metadata: Sequence[tuple[str, str]] = (),
-        channel_options: Sequence[tuple[str, Any]] = (),
-    ) -> None:
-        self.target = target
-        self._transport = Transport(
-            target,
-            access=Access(target, tls=tls, token=token, credentials=credentials, metadata=metadata),
-            options=channel_options,
-            timeout=timeout,
-            retry=retry or RetryPolicy(),
-        )
-        self._known_server: _requests.Server | None = None
+    _transport_type = Transport
+    _transport: Transport
 
     async def close(self) -> None:
         """Closes the connection; calls under way fail."""
@@ -59,9 +36,6 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"Client({self.target!r})"
 
     async def info(self) -> ServerInfo:
         """Version, back ends, operators, encodings and limits of the server."""

@@ -9,9 +9,10 @@ from typing import Any, Callable
 
 from sparseagg import _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
+from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Birth, Update, why_not_found
+from sparseagg._requests import Update, why_not_found
 from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg.aio._transport import Transport
@@ -33,31 +34,18 @@ from sparseagg.tensors import TensorSpec
 _CONCURRENCY = 64
 
 
-class Round:
+class Round(RoundBase):
     """A handle of one round; made by `Client.create_round` and `Client.round`. The errors are those of
     `sparseagg.Round`."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        server: Callable[[], Awaitable[_requests.Server]],
-        name: str,
-        info: RoundInfo | None = None,
-    ) -> None:
-        self._transport = transport
-        self._server = server
-        self.name = name
-        self._specs: dict[str, TensorSpec] | None = None
-        self._birth: Birth | None = None
-        if info is not None:
-            self._specs = {spec.name: spec for spec in info.tensors}
-            self._birth = Birth(info.durability, info.epoch)
+    _transport: Transport
+    _server: Callable[[], Awaitable[_requests.Server]]
 
     async def info(self) -> RoundInfo:
         """The round as it is now."""
         request = aggregation_pb2.GetRoundRequest(name=self.name)
         info = round_from_proto(await self._call("GetRound", request))
-        self._birth = self._birth or Birth(info.durability, info.epoch)
+        self._was_born(info.durability, info.epoch)
         return info
 
     async def specs(self) -> Mapping[str, TensorSpec]:
@@ -90,7 +78,7 @@ class Round:
                 "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
             )
             receipt = receipt_from_proto(answer, update.encodings)
-            self._birth = self._birth or Birth(receipt.durability, receipt.epoch)
+            self._was_born(receipt.durability, receipt.epoch)
             return receipt
         with Meter(progress, update.payload.size, "sending") as meter:
             upload = ChunkedUpload(
@@ -231,6 +219,3 @@ class Round:
             if error is missing:
                 raise
             raise error from None
-
-    def __repr__(self) -> str:
-        return f"Round({self.name!r})"

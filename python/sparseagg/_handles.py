@@ -1,0 +1,74 @@
+"""What the clients for threads and for asyncio have in common: how they are made, and what a round's handle knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from sparseagg import _requests
+from sparseagg._requests import Birth
+from sparseagg._transport import RetryPolicy
+from sparseagg.records import RoundInfo, StoreEpoch
+from sparseagg.security import Access, Tls, Token
+from sparseagg.tensors import TensorSpec
+
+DEFAULT_TARGET = "127.0.0.1:50061"
+
+
+class ClientBase:
+    """The connection of a `Client`; its parameters are described at `sparseagg.Client`."""
+
+    _transport_type: Any
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout: float = 60.0,
+        retry: RetryPolicy | None = None,
+        tls: Tls | bool | None = None,
+        token: Token | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
+        channel_options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self.target = target
+        self._transport = self._transport_type(
+            target,
+            access=Access(target, tls=tls, token=token, credentials=credentials, metadata=metadata),
+            options=channel_options,
+            timeout=timeout,
+            retry=retry or RetryPolicy(),
+        )
+        self._known_server: _requests.Server | None = None
+
+    def __repr__(self) -> str:
+        return f"Client({self.target!r})"
+
+
+class RoundBase:
+    """A round's name, and what is known of it without asking: its tensors, and the start of the server that holds it.
+
+    server: gives the server's limits and encodings; asked when first needed.
+    """
+
+    def __init__(
+        self, transport: Any, server: Any, name: str, info: RoundInfo | None = None
+    ) -> None:
+        self._transport = transport
+        self._server = server
+        self.name = name
+        self._specs: dict[str, TensorSpec] | None = None
+        self._birth: Birth | None = None
+        if info is not None:
+            self._specs = {spec.name: spec for spec in info.tensors}
+            self._was_born(info.durability, info.epoch)
+
+    def _was_born(self, durability: str, epoch: StoreEpoch) -> None:
+        """Keeps the first that is told."""
+        self._birth = self._birth or Birth(durability, epoch)
+
+    def __repr__(self) -> str:
+        return f"Round({self.name!r})"
