@@ -11,17 +11,24 @@ weighted mean of the changed tables.
 
     configure_train   opens a round; a ConfigRecord "sparseagg" tells clients which and what is sparse
     SparseUpload      trains, uploads, replies with metrics and a receipt
+    start             collects the replies until all are there, or the round's policy has closed it
     aggregate_train   seals the round, fetches the aggregate, adds the changes to the arrays of the round
 
 With `direct=False` the arrays travel in Flower's messages (indices, values and dense_shape of each table as three
-arrays) and the strategy submits them: for clients that cannot reach the sparseagg server.
+arrays) and the strategy submits them as they arrive: for clients that cannot reach the sparseagg server.
+
+Flower waits for every client, an hour by default. `round_options={"goal": 40, "grace": 10, "deadline": 600}` ends a round
+10 s after 40 updates, or after 600 s, whatever became of the other clients; an update that comes later is refused, which
+Flower reports as the failure of its client.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
@@ -32,13 +39,17 @@ from sparseagg._handles import DEFAULT_TARGET
 from sparseagg._requests import Update
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
-from sparseagg.errors import InvalidUpdateError, SparseAggError
+from sparseagg.errors import SparseAggError
+from sparseagg.records import Receipt, RoundState
+from sparseagg.result import Result
 from sparseagg.round import Round
 from sparseagg.sparsify import changed_rows
 from sparseagg.tensors import SparseTensor, TensorSpec, value_type_of
 
 _LOG = logging.getLogger("flwr")
 _KEY = "sparseagg"  # of our ConfigRecord in messages and replies
+_PULL_SECONDS = 1.0  # between two looks for replies, where the grid does not say
+_REPLY_SECONDS = 10.0  # that a reply may take after the update that it tells of
 _PARTS = ("indices", "values", "dense_shape")
 
 
@@ -51,7 +62,8 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         changed it. Dense arrays are always averaged over all.
     direct: clients upload straight to the server (they need the mod SparseUpload); otherwise the arrays come with the
         replies, as sparse records or whole.
-    durability: of the rounds, see `Client.create_round`.
+    round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
+        durability, keep_updates. A round that its deadline finds below the minimum leaves the arrays as they are.
     client_options: for `sparseagg.Client`: timeout, credentials, ...
     Everything else is FedAvg's. `weighted_by_key` gives the weight; metrics are aggregated by FedAvg.
     """
@@ -64,7 +76,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         op: str = "weighted_mean",
         direct: bool = True,
         client_target: str | None = None,
-        durability: str | None = None,
+        round_options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
         **fedavg: Any,
     ) -> None:
@@ -74,10 +86,15 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         self._sparse = tuple(sparse)
         self._op = op
         self._direct = direct
-        self._durability = durability
+        self._round_options = dict(round_options or {})
         self._arrays = ArrayRecord()
         self._round: Round | None = None
+        self._taken: dict[str, bool] = {}  # by what a reply answers: whether it counts
         self.bytes_received: dict[int, int] = {}  # by the sparseagg server, for each round
+
+    def start(self, grid: Any, *arguments: Any, **options: Any) -> Any:
+        """FedAvg's rounds; in each, training is over when every client has replied or the round is closed."""
+        return super().start(_ClosingGrid(grid, self._collect), *arguments, **options)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any
@@ -87,7 +104,8 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         if not messages:
             return messages
         self._arrays = arrays
-        self._round = self._client.create_round(self._specs(arrays), durability=self._durability)
+        self._taken = {}
+        self._round = self._client.create_round(self._specs(arrays), **self._round_options)
         order = ConfigRecord(
             {
                 "target": self._client_target,
@@ -110,20 +128,62 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         round, self._round = self._round, None
         if round is None:
             return None, None
-        if not valid:
-            round.abort()
-            return None, None
-        contents = [message.content for message in valid]
-        validate_message_reply_consistency(contents, self.weighted_by_key, check_arrayrecord=False)
-        self._submit(round, valid)
+        contents = [message.content for message in self._submit(round, valid)]
+        if contents:
+            validate_message_reply_consistency(contents, self.weighted_by_key, False)
         self.bytes_received[server_round] = round.info().bytes_received
-        round.seal()
-        result = round.result()
-        counted = result.manifest.contributors
-        if counted != len(valid):
-            _LOG.warning("%s counts %d updates, %d replies came", round.name, counted, len(valid))
+        result = self._finish(round, len(contents))
         round.delete()
-        return self._apply(result), self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        if result is None:
+            return None, None
+        metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key) if contents else None
+        return self._apply(result), metrics
+
+    def _finish(self, round: Round, replies: int) -> Result | None:
+        """The aggregate; None where nobody, or too few, contributed."""
+        try:
+            round.seal()
+            result = round.result()
+        except SparseAggError as refusal:
+            if refusal.reason == "INSUFFICIENT_CONTRIBUTORS":
+                round.abort()
+            elif round.info().state is not RoundState.ABORTED:
+                raise
+            _LOG.warning("%s has no aggregate: %s", round.name, refusal)
+            return None
+        counted = result.manifest.contributors
+        if counted != replies:
+            _LOG.warning("%s counts %d updates, %d replies came", round.name, counted, replies)
+        return result if counted else None
+
+    def _collect(
+        self, grid: Any, messages: Sequence[Message], timeout: float | None
+    ) -> list[Message]:
+        """Sends the messages; the replies of those clients that are in time."""
+        round = self._round
+        assert round is not None  # opened by configure_train
+        missing = set(grid.push_messages(messages))
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        replies: list[Message] = []
+        while missing and time.monotonic() < end:
+            new = list(grid.pull_messages(missing))
+            replies += new
+            missing.difference_update(message.metadata.reply_to_message_id for message in new)
+            if not missing:
+                break
+            counting = self._submit(round, [m for m in replies if not m.has_error()])
+            info = round.info()
+            if info.state is not RoundState.OPEN:
+                # A client replies after its upload: so many replies are still on their way.
+                if len(counting) >= info.contributors:
+                    break
+                end = min(end, time.monotonic() + _REPLY_SECONDS)
+            time.sleep(getattr(grid, "pull_interval", _PULL_SECONDS))
+        if missing:
+            _LOG.warning(
+                "%s: %d of %d clients did not reply", round.name, len(missing), len(messages)
+            )
+        return replies
 
     def _specs(self, arrays: ArrayRecord) -> list[TensorSpec]:
         missing = set(self._sparse) - set(arrays)
@@ -140,24 +200,28 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             for name, array in arrays.items()
         ]
 
-    def _submit(self, round: Round, replies: Sequence[Message]) -> None:
-        """Submits what came with the replies; receipts of direct uploads are checked."""
-        updates = []
-        for reply in replies:
+    def _submit(self, round: Round, replies: Sequence[Message]) -> list[Message]:
+        """Those of the replies whose updates count: uploaded by the clients, or submitted here, each once."""
+        new = [reply for reply in replies if _answered(reply) not in self._taken]
+        carried = []
+        for reply in new:
             receipt = reply.content.config_records.get(_KEY, {})
             if "update-id" in receipt:
-                if receipt["round"] != round.name:
-                    raise InvalidUpdateError(
-                        f"node {reply.metadata.src_node_id} uploaded to {receipt['round']}, this is {round.name}"
-                    )
-                continue
-            record = _only(reply.content.array_records, "ArrayRecord")
-            weight = _only(reply.content.metric_records, "MetricRecord")[self.weighted_by_key]
-            tensors = _update_of(record, self._arrays, self._sparse)
-            updates.append(
-                Update(tensors, str(reply.metadata.src_node_id), weight, _id_of(reply.metadata))
-            )
-        round.submit_many(updates)
+                self._taken[_answered(reply)] = receipt["round"] == round.name
+            else:
+                carried.append(reply)
+        outcomes = round.submit_many(map(self._update_in, carried), return_exceptions=True)
+        for reply, outcome in zip(carried, outcomes):
+            self._taken[_answered(reply)] = isinstance(outcome, Receipt)
+            if not isinstance(outcome, Receipt):
+                _LOG.warning("node %d does not count: %s", reply.metadata.src_node_id, outcome)
+        return [reply for reply in replies if self._taken[_answered(reply)]]
+
+    def _update_in(self, reply: Message) -> Update:
+        record = _only(reply.content.array_records, "ArrayRecord")
+        weight = _weight_in(reply.content, self.weighted_by_key)
+        tensors = _update_of(record, self._arrays, self._sparse)
+        return Update(tensors, str(reply.metadata.src_node_id), weight, _id_of(reply.metadata))
 
     def _apply(self, result: Mapping[str, Any]) -> ArrayRecord:
         averaged = {}
@@ -170,6 +234,24 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             else:
                 averaged[name] = Array(tensor.reshape(array.shape))
         return ArrayRecord(averaged)
+
+
+class _ClosingGrid:
+    """Flower's grid, whose training messages are collected by `collect`."""
+
+    def __init__(self, grid: Any, collect: Callable[[Any, Sequence[Message], float | None], Any]):
+        self._grid = grid
+        self._collect = collect
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Any:
+        """The replies."""
+        messages = list(messages)
+        if not any(m.metadata.message_type == MessageType.TRAIN for m in messages):
+            return self._grid.send_and_receive(messages, timeout=timeout)
+        return self._collect(self._grid, messages, timeout)
 
 
 class SparseUpload:
@@ -196,7 +278,7 @@ class SparseUpload:
         if reply.has_error():
             return reply
         key = _only_key(reply.content.array_records, "ArrayRecord")
-        weight = _only(reply.content.metric_records, "MetricRecord")[order["weight-key"]]
+        weight = _weight_in(reply.content, order["weight-key"])
         tensors = _update_of(reply.content[key], before, order["sparse"])
         if not order["direct"]:
             reply.content[key] = sparse_record(tensors)
@@ -269,6 +351,18 @@ def _averaged_type(array: Array) -> str:
     """The value type of an array's average: numbers that are counted, too, are averaged as FedAvg does, in float64."""
     dtype = np.dtype(array.dtype)
     return "f64" if dtype.kind in "iub" else value_type_of(dtype)
+
+
+def _weight_in(content: Any, key: str) -> float:
+    metrics = _only(content.metric_records, "MetricRecord")
+    if key not in metrics:
+        raise SparseAggError(f'a reply has no metric "{key}", which is its weight')
+    return float(metrics[key])
+
+
+def _answered(reply: Message) -> str:
+    """The id of the message that it answers."""
+    return str(reply.metadata.reply_to_message_id)
 
 
 def _id_of(metadata: Any) -> str:

@@ -25,7 +25,7 @@ from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 from sparseagg._handles import DEFAULT_TARGET
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, specs_of
-from sparseagg.errors import InvalidUpdateError
+from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.round import Round
 from sparseagg.tensors import SparseTensor
 
@@ -36,7 +36,9 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
     target: address of the sparseagg server.
     op: for sparse tensors: "weighted_mean" (absent rows count as unchanged), or "mean_of_contributors". Dense ones are
         always averaged over all.
-    durability: of the rounds, see `Client.create_round`.
+    round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
+        durability, keep_updates. How long NVFlare waits for its clients is its controller's business; a result that comes
+        after the round was closed raises RoundNotOpenError, which the controller logs, and is not accepted.
     client_options: for `sparseagg.Client`: timeout, credentials, ...
 
     The first result of a round tells which tensors there are. The memory of the server process does not grow with the
@@ -47,7 +49,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         self,
         target: str = DEFAULT_TARGET,
         op: str = "weighted_mean",
-        durability: str | None = None,
+        round_options: dict[str, Any] | None = None,
         client_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -55,7 +57,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         self._running: _State | None = None
         self.target = target
         self.op = op
-        self.durability = durability
+        self.round_options = round_options
         self.client_options = client_options
 
     def accept_model(self, model: FLModel) -> None:
@@ -64,7 +66,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         params = {name: _materialized(value) for name, value in model.params.items()}
         weight = _weight_of(model)
         with state.lock:
-            round = state.round or state.open(self._specs(params), self.durability, model)
+            round = state.round or state.open(self._specs(params), self.round_options or {}, model)
         if model.params_type != state.params_type:
             raise InvalidUpdateError(
                 f"params_type is {model.params_type}, the first result's is {state.params_type}"
@@ -87,7 +89,11 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             metrics, params_type, current_round = state.metrics, state.params_type, state.number
         if round is None:
             raise InvalidUpdateError("no result was accepted in this round")
-        round.seal()
+        try:
+            round.seal()
+        except SparseAggError:  # fewer than its minimum have contributed
+            round.abort()
+            raise
         result = round.result("dense")
         round.delete()
         params = {
@@ -138,12 +144,12 @@ class _State:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.metrics: list[tuple[float, dict[str, Any]]] = []
 
-    def open(self, specs: list[Any], durability: str | None, model: FLModel) -> Round:
+    def open(self, specs: list[Any], round_options: dict[str, Any], model: FLModel) -> Round:
         if model.params_type != ParamsType.DIFF and any(spec.sparse_dim for spec in specs):
             raise InvalidUpdateError(
                 "sparse params are changes: return them with params_type=ParamsType.DIFF"
             )
-        self.round = self.client.create_round(specs, durability=durability)
+        self.round = self.client.create_round(specs, **round_options)
         self.params_type = model.params_type
         self.number = model.current_round
         self.shapes = {

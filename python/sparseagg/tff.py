@@ -121,7 +121,9 @@ class SparseRound:
         structure of an update.
     dense_shapes: the shape of each sparse tensor by name (keys on the way to it, joined by "/").
     op: "weighted_mean" or "mean_of_contributors" for the sparse tensors; dense ones are averaged over all. "sum" for all.
-    target, client_options: of the sparseagg server, see `sparseagg.Client`. durability: see `Client.create_round`.
+    target, client_options: of the sparseagg server, see `sparseagg.Client`.
+    round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
+        durability, keep_updates.
 
     Where clients run elsewhere, the parts are: `broadcast(state)`, `run_client(...)` in each worker, `open` and `finish`
     on the server. A worker needs this object (or one made alike), what was broadcast, and the name of the round.
@@ -135,7 +137,7 @@ class SparseRound:
         *,
         op: str = "weighted_mean",
         target: str = DEFAULT_TARGET,
-        durability: str | None = None,
+        round_options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
     ) -> None:
         form = client_work
@@ -145,7 +147,7 @@ class SparseRound:
         self._server_update = server_update
         self._shapes = {name: tuple(shape) for name, shape in dense_shapes.items()}
         self._op = op
-        self._durability = durability
+        self._round_options = dict(round_options or {})
         self._client = Client(target, **(client_options or {}))
         result_type = form.client_processing.type_signature.result
         if len(result_type) != 2:
@@ -178,7 +180,7 @@ class SparseRound:
                 shape, sparse_dim = tuple(tensor.shape) or (1,), 0
                 op = "sum" if self._op == "sum" else "weighted_mean"
             specs.append(TensorSpec(name, shape, _numpy_dtype(tensor), sparse_dim, op))
-        return self._client.create_round(specs, durability=self._durability).name
+        return self._client.create_round(specs, **self._round_options).name
 
     def run_client(self, round_name: str, context: Any, data: Any, *, contributor: str) -> Receipt:
         """Does one client's work on what was broadcast and uploads its update."""
@@ -193,10 +195,11 @@ class SparseRound:
             tensors, contributor=contributor, weight=float(weight)
         )
 
-    def finish(self, round_name: str) -> Any:
-        """Seals the round; the aggregate in the structure of an update."""
+    def finish(self, round_name: str, *, seal: bool = True) -> Any:
+        """Seals the round, or waits until its policy has (seal=False); the aggregate in the structure of an update."""
         round = self._client.round(round_name)
-        round.seal()
+        if seal:
+            round.seal()
         result: Result = round.result()
         aggregate: Any = OrderedDict()
         for path, leaf in self._leaves.items():

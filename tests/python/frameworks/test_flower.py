@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp import ServerApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
 from flwr.simulation import run_simulation  # noqa: E402
-from sparseagg import SparseTensor, as_tensor  # noqa: E402
+from sparseagg import Client, SparseTensor, as_tensor  # noqa: E402
 from sparseagg.flower import SparseFedAvg, SparseUpload, sparse_record, tensors_of  # noqa: E402
 
 CLIENTS, ROUNDS, ROWS, WIDTH = 50, 2, 5000, 16
@@ -125,6 +125,30 @@ def test_the_parameters_are_those_of_fedavg(server, stock, sparse, direct):
     if sparse:
         print(f"bytes: FedAvg {dense_bytes}, replies {reply_bytes}, to the server {sent}")
         assert max(sent, reply_bytes) <= dense_bytes / 20
+
+
+def test_a_round_ends_at_its_goal(server):
+    strategy = SparseFedAvg(
+        server.target, sparse=["emb.weight"], direct=False, round_options={"goal": 30}, **OPTIONS
+    )
+    average, counted = strategy.train_metrics_aggr_fn, []
+    strategy.train_metrics_aggr_fn = lambda replies, key: (
+        counted.append(len(replies)) or average(replies, key)
+    )
+    result, _ = simulate(strategy, [SparseUpload()])
+    assert counted == [30] * ROUNDS
+    assert list(result.train_metrics_clientapp) == list(range(1, ROUNDS + 1))
+    with Client(server.target) as client:
+        assert not list(client.rounds())  # all are deleted
+
+
+def test_too_few_contributors_leave_the_arrays_as_they_are(server):
+    strategy = SparseFedAvg(
+        server.target, round_options={"min_contributors": CLIENTS + 1}, **OPTIONS
+    )
+    result, _ = simulate(strategy, [SparseUpload()])
+    assert result.train_metrics_clientapp == {}
+    assert len(result.arrays) == 0
 
 
 def test_records_carry_sparse_tensors():

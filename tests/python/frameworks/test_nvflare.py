@@ -12,7 +12,7 @@ from nvflare.apis.dxo import DataKind, MetaKey  # noqa: E402
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType  # noqa: E402
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe  # noqa: E402
 from nvflare.recipe.sim_env import SimEnv  # noqa: E402
-from sparseagg import InvalidUpdateError  # noqa: E402
+from sparseagg import InvalidUpdateError, RoundNotOpenError, SparseAggError  # noqa: E402
 from sparseagg.nvflare import SparseAggregator  # noqa: E402
 
 CLIENTS, ROUNDS, SHAPE = 4, 2, (500, 8)
@@ -80,6 +80,20 @@ def test_sparse_dense_and_counted_params_in_one_model(server):
     assert result.params["w"].tolist() == [[5]]
     assert (result.params["n"].shape, float(result.params["n"])) == ((), 6)
     assert result.metrics == {"loss": 1.75}
+
+
+def test_a_result_after_the_goal_is_refused_and_too_few_give_nothing(server):
+    aggregator = SparseAggregator(server.target, round_options={"goal": 2})
+    for contributor, value in (("a", 1.0), ("b", 3.0)):
+        aggregator.accept_model(model(contributor, {"w": np.float32([value])}, 1))
+    with pytest.raises(RoundNotOpenError):
+        aggregator.accept_model(model("late", {"w": np.float32([8.0])}, 1, metrics={"loss": 1.0}))
+    assert aggregator.aggregate_model().params["w"].tolist() == [2]
+
+    aggregator = SparseAggregator(server.target, round_options={"min_contributors": 2})
+    aggregator.accept_model(model("a", {"w": np.float32([1.0])}, 1))
+    with pytest.raises(SparseAggError, match="1 of at least 2 contributors"):
+        aggregator.aggregate_model()
 
 
 def test_a_new_round_starts_empty_and_sparse_values_must_be_changes(server):

@@ -10,7 +10,12 @@ from random_updates import dense_sum, triples
 
 tf = pytest.importorskip("tensorflow")
 tff = pytest.importorskip("tensorflow_federated")
-from sparseagg import sparse_mean_of_contributors, sparse_sum, sparse_weighted_mean  # noqa: E402
+from sparseagg import (  # noqa: E402
+    RoundNotOpenError,
+    sparse_mean_of_contributors,
+    sparse_sum,
+    sparse_weighted_mean,
+)
 from sparseagg.tff import (  # noqa: E402
     SparseMeanOfContributorsFactory,
     SparseRound,
@@ -214,6 +219,24 @@ def test_the_parts_of_a_round_run_apart(server):
     aggregate = coordinator.finish(name)
     assert aggregate["emb"]["indices"].tolist() == [5]
     assert aggregate["emb"]["values"].tolist() == [[4, 4, 4]]
+
+
+def test_a_round_that_its_goal_ends(server):
+    rounds = SparseRound(
+        client_work(),
+        server_update,
+        {"emb": [ROWS, WIDTH]},
+        op="sum",
+        target=server.target,
+        round_options={"goal": 2},
+    )
+    state = OrderedDict(table=np.zeros([ROWS, WIDTH], np.float32), bias=np.zeros(2, np.float32))
+    name, context = rounds.open(), rounds.broadcast(state)
+    for contributor in ("a", "b"):
+        rounds.run_client(name, context, [np.int64([5])], contributor=contributor)
+    with pytest.raises(RoundNotOpenError):
+        rounds.run_client(name, context, [np.int64([7])], contributor="late")
+    assert rounds.finish(name, seal=False)["emb"]["indices"].tolist() == [5]
 
 
 def test_tff_and_the_server_agree(client):
