@@ -51,16 +51,14 @@ class ProbesTest(HostileTest):
         bomb += packed.flush()
         before = server.memory_bytes("VmHWM")
         connection = http2.Connection(server.target)
-        headers = http2.request_headers(
-            http2.SERVICE + "SubmitUpdate", [("grpc-encoding", "gzip")]
-        )
+        headers = http2.request_headers(http2.SERVICE + "SubmitUpdate", [("grpc-encoding", "gzip")])
         connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, headers))
         body = http2.message(bytes(bomb[:60_000]), compressed=True)
         connection.send(uploads.data_frames(1, body, last=True))
         answered = False
         trailers = b""
         for _ in range(100):
-            for kind, flags, stream, payload in connection.receive():
+            for kind, _flags, stream, payload in connection.receive():
                 if stream == 1 and kind in (http2.HEADERS, http2.RST_STREAM):
                     answered = True
                     trailers += payload
@@ -181,7 +179,9 @@ class SwarmTest(HostileTest):
         entries = 2_500
         swarm = Swarm(server.target, "slow", ROWS, entries, number)
         self.addCleanup(swarm.close)
-        self.assertTrue(swarm.wait_for("progress"), [c.errors for c in swarm.clients if c.errors][:3])
+        self.assertTrue(
+            swarm.wait_for("progress"), [c.errors for c in swarm.clients if c.errors][:3]
+        )
         beside = self.latency(server, "beside", seconds)
         reached = swarm.send_slowly(seconds + 2, 2_000)
         crowded = self.result(beside)
@@ -190,7 +190,9 @@ class SwarmTest(HostileTest):
             swarm.wait_for("receipts"), [c.errors for c in swarm.clients if c.errors][:3]
         )
         self.assertEqual(server.round("slow").contributors, number)
-        print(f"receipts of another client, alone: {alone}; beside {number} slow uploads: {crowded}")
+        print(
+            f"receipts of another client, alone: {alone}; beside {number} slow uploads: {crowded}"
+        )
 
 
 class CutStreamsTest(HostileTest):
@@ -240,7 +242,12 @@ class CutStreamsTest(HostileTest):
 
             def nothing_left() -> bool:
                 load = server.load()
-                return (load.calls, load.open_uploads, load.staging_bytes, load.upload_disk_bytes) == (
+                return (
+                    load.calls,
+                    load.open_uploads,
+                    load.staging_bytes,
+                    load.upload_disk_bytes,
+                ) == (
                     1,
                     0,
                     0,

@@ -4,7 +4,16 @@ import socket
 import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    0,
+    1,
+    3,
+    4,
+    6,
+    7,
+    8,
+    9,
+)
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 SERVICE = "/sparseagg.v1.AggregationService/"
 TIMEOUT_S = 120

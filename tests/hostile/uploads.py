@@ -15,19 +15,21 @@ def payload(entries: int) -> bytes:
     return struct.pack(f"<{entries}q", *range(entries)) + struct.pack("<f", 1.0) * entries
 
 
-def begin(round_name: str, contributor: str, rows: int, entries: int) -> bytes:
-    header = types.TensorHeader(
-        name="t",
-        value_type=types.VALUE_TYPE_F32,
-        dense_shape=[rows],
-        sparse_dim=1,
-        nnz=entries,
-        indices_bytes=8 * entries,
-        values_bytes=4 * entries,
+def update_header(round_name: str, contributor: str) -> types.UpdateHeader:
+    return types.UpdateHeader(round=f"rounds/{round_name}", contributor=contributor, update_id="u")
+
+
+def tensor_header(rows: int, entries: int) -> types.TensorHeader:
+    return types.TensorHeader(
+        name="t", value_type=types.VALUE_TYPE_F32, dense_shape=[rows], sparse_dim=1, nnz=entries
     )
-    update = types.UpdateHeader(round=f"rounds/{round_name}", contributor=contributor, update_id="u")
-    request = api.StreamUpdatesRequest(begin=api.BeginUpdate(header=update, tensors=[header]))
-    return http2.message(request.SerializeToString())
+
+
+def begin(round_name: str, contributor: str, rows: int, entries: int) -> bytes:
+    tensor = tensor_header(rows, entries)
+    tensor.indices_bytes, tensor.values_bytes = 8 * entries, 4 * entries
+    update = api.BeginUpdate(header=update_header(round_name, contributor), tensors=[tensor])
+    return http2.message(api.StreamUpdatesRequest(begin=update).SerializeToString())
 
 
 def chunk(data: bytes, offset: int) -> bytes:
@@ -37,16 +39,15 @@ def chunk(data: bytes, offset: int) -> bytes:
 
 def whole(round_name: str, contributor: str, rows: int, entries: int, data: bytes) -> bytes:
     """A SubmitUpdateRequest."""
-    header = types.TensorHeader(
-        name="t",
-        value_type=types.VALUE_TYPE_F32,
-        dense_shape=[rows],
-        sparse_dim=1,
-        nnz=entries,
+    tensor = types.Tensor(
+        header=tensor_header(rows, entries),
+        indices=data[: 8 * entries],
+        values=data[8 * entries :],
     )
-    tensor = types.Tensor(header=header, indices=data[: 8 * entries], values=data[8 * entries :])
-    update = types.UpdateHeader(round=f"rounds/{round_name}", contributor=contributor, update_id="u")
-    return api.SubmitUpdateRequest(header=update, tensors=[tensor]).SerializeToString()
+    update = api.SubmitUpdateRequest(
+        header=update_header(round_name, contributor), tensors=[tensor]
+    )
+    return update.SerializeToString()
 
 
 def data_frames(stream: int, data: bytes, last: bool = False) -> bytes:
