@@ -175,6 +175,8 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   books_.abort_time = when;
   ++books_.revision;
   freed = std::move(reducers_);
+  // What the disk kept, if it was full.
+  strand_.Post([self = shared_from_this()] { self->ErasePayloads(); });
 }
 
 void Round::Fail(const absl::Status& status) {

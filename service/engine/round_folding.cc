@@ -110,8 +110,8 @@ void Round::ErasePayloads() {
   }
   {
     std::lock_guard lock(mutex_);
-    books_.failure = absl::StrCat("published, but raw updates could not be erased: ",
-                                  std::string(erased.message()));
+    absl::StrAppend(&books_.failure, books_.failure.empty() ? "" : "; ",
+                    "raw updates could not be erased: ", std::string(erased.message()));
   }
   NotifyChange();
 }

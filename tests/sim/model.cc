@@ -38,14 +38,25 @@ Entries Round::Result() const {
   return sums;
 }
 
+bool Round::PastDeadline(Time now) const {
+  return policy.open_for.count() != 0 && now >= created + policy.open_for;
+}
+
+bool Round::Closing(Time now) const {
+  if (PastDeadline(now)) return true;
+  if (policy.goal == 0 || counted.size() < policy.goal) return false;
+  const bool full = policy.max != 0 && counted.size() >= policy.max;
+  return full || policy.grace.count() == 0 || now >= *goal_reached + policy.grace;
+}
+
 std::string Model::Create(const std::string& name, const Round& round) {
   const auto same_request = [&](const auto& entry) {
     return !round.request_id.empty() && entry.second.request_id == round.request_id;
   };
   for (const auto& entry : rounds) {
     if (!same_request(entry)) continue;
-    const bool same =
-        entry.first == name && entry.second.durable == round.durable && entry.second.op == round.op;
+    const bool same = entry.first == name && entry.second.durable == round.durable &&
+                      entry.second.op == round.op && entry.second.policy == round.policy;
     return same ? "" : "REQUEST_ID_CONFLICT";
   }
   return rounds.emplace(name, round).second ? "" : "ROUND_EXISTS";
@@ -56,7 +67,9 @@ std::string Model::Seal(const std::string& name) {
   if (found == rounds.end()) return "ROUND_NOT_FOUND";
   RoundState& state = found->second.state;
   if (state == RoundState::kAborted) return "ROUND_NOT_OPEN";
-  if (state == RoundState::kOpen) state = RoundState::kSealed;
+  if (state != RoundState::kOpen) return "";
+  if (found->second.counted.size() < found->second.policy.min) return "INSUFFICIENT_CONTRIBUTORS";
+  state = RoundState::kSealed;
   return "";
 }
 
@@ -77,7 +90,7 @@ std::string Model::Delete(const std::string& name) {
   return "";
 }
 
-std::optional<Answer> Model::JudgeHeader(const Update& update) const {
+std::optional<Answer> Model::JudgeHeader(const Update& update, Time now) const {
   const auto found = rounds.find(update.round);
   if (found == rounds.end()) return Answer{"ROUND_NOT_FOUND"};
   const Round& round = found->second;
@@ -85,7 +98,11 @@ std::optional<Answer> Model::JudgeHeader(const Update& update) const {
   if (round.state == RoundState::kAborted) return Answer{"ROUND_NOT_OPEN"};
   const auto counted = round.counted.find(update.contributor);
   const bool is_counted = counted != round.counted.end();
-  if (!is_counted && round.state != RoundState::kOpen) return Answer{"ROUND_NOT_OPEN"};
+  if (!is_counted && (round.state != RoundState::kOpen || round.Closing(now))) {
+    return Answer{"ROUND_NOT_OPEN"};
+  }
+  const bool full = round.policy.max != 0 && round.counted.size() >= round.policy.max;
+  if (!is_counted && full) return Answer{"ROUND_FULL"};
   if (update.flaw == "UNKNOWN_TENSOR") return Answer{update.flaw};
   if (!is_counted) return std::nullopt;
   if (counted->second.update_id != update.update_id) return Answer{"CONTRIBUTOR_ALREADY_COUNTED"};
@@ -93,15 +110,15 @@ std::optional<Answer> Model::JudgeHeader(const Update& update) const {
   return Answer{"", true, round.sequences.at(update.contributor)};
 }
 
-Answer Model::JudgeUpload(const Update& update) const {
-  const auto answer = JudgeHeader(update);
+Answer Model::JudgeUpload(const Update& update, Time now) const {
+  const auto answer = JudgeHeader(update, now);
   if (answer.has_value()) return *answer;
   if (!update.flaw.empty()) return {update.flaw};
   return {"", false, rounds.at(update.round).counted.size() + 1};
 }
 
-Answer Model::Judge(const Update& update) const {
-  const Answer answer = JudgeUpload(update);
+Answer Model::Judge(const Update& update, Time now) const {
+  const Answer answer = JudgeUpload(update, now);
   if (!answer.duplicate) return answer;
   const Update& counted = rounds.at(update.round).counted.at(update.contributor);
   const bool same = counted.flaw == update.flaw && EntriesOf(counted) == EntriesOf(update) &&
@@ -109,14 +126,18 @@ Answer Model::Judge(const Update& update) const {
   return same ? answer : Answer{"DIGEST_CONFLICT"};
 }
 
-void Model::Count(const Update& update) {
+void Model::Count(const Update& update, Time now) {
   Round& round = rounds.at(update.round);
   round.counted.emplace(update.contributor, update);
   round.sequences.emplace(update.contributor, round.counted.size());
+  if (round.counted.size() == round.policy.goal) round.goal_reached = now;
 }
 
 void Model::Crash() {
   std::erase_if(rounds, [](const auto& entry) { return !entry.second.durable; });
+  for (auto& [name, round] : rounds) {
+    round.grace_unsure |= round.goal_reached.has_value() && round.policy.grace.count() != 0;
+  }
 }
 
 }  // namespace sparseagg::sim

@@ -37,18 +37,39 @@ struct Answer {
   uint64_t sequence = 0;
 };
 
+// When a round ends by itself; 0: no such limit.
+struct Policy {
+  uint64_t goal = 0;
+  std::chrono::milliseconds grace{0};
+  uint64_t min = 0;
+  uint64_t max = 0;
+  std::chrono::milliseconds open_for{0};
+
+  bool operator==(const Policy&) const = default;
+};
+
+using Time = std::chrono::system_clock::time_point;
+
 struct Round {
   RoundState state = RoundState::kOpen;
   bool durable = true;
   std::string op;
   std::string request_id;
+  Policy policy;
+  Time created;
+  std::optional<Time> goal_reached;
+  // A crash came between reaching the goal and noting when: the grace may have begun again.
+  bool grace_unsure = false;
   std::map<std::string, Update> counted;  // by contributor
   std::map<std::string, uint64_t> sequences;
   // A deletion of it was begun, so that its books may be gone already.
   bool crumbling = false;
   // What its retention is counted from, once it has ended.
-  std::chrono::system_clock::time_point since;
+  Time since;
 
+  // Whether it accepts no more updates, and is closed as soon as somebody looks.
+  bool Closing(Time now) const;
+  bool PastDeadline(Time now) const;
   Entries Result() const;
   double TotalWeight() const;
 };
@@ -63,16 +84,16 @@ class Model {
   std::string Abort(const std::string& name);
   std::string Delete(const std::string& name);
   // What is due for an update, without taking effect; and its effect.
-  Answer Judge(const Update& update) const;
+  Answer Judge(const Update& update, Time now) const;
   // The same for one in chunks, which is recognised without its bytes.
-  Answer JudgeUpload(const Update& update) const;
-  void Count(const Update& update);
+  Answer JudgeUpload(const Update& update, Time now) const;
+  void Count(const Update& update, Time now);
   // The process ended: rounds in memory are gone.
   void Crash();
 
  private:
   // What is due before the bytes are looked at; nullopt: they decide.
-  std::optional<Answer> JudgeHeader(const Update& update) const;
+  std::optional<Answer> JudgeHeader(const Update& update, Time now) const;
 };
 
 }  // namespace sparseagg::sim

@@ -44,6 +44,9 @@ absl::Status Simulation::Start() {
   options.limits.retry_horizon_ms = 0;  // names are few here, and given again
   options.executor = &executor_;
   options.now = [this] { return now_; };
+  options.steady_now = [this] {
+    return std::chrono::steady_clock::time_point(now_.time_since_epoch());
+  };
   engine_ = MakeEngine(options, backend_, *store_);
   return engine_->Recover();
 }
@@ -145,7 +148,7 @@ std::string Simulation::CheckReceipt(const Update& update, const Answer& due,
                    absl::StrCat(due.duplicate, " ", due.sequence));
   }
   ++(due.duplicate ? counts_.duplicates : counts_.accepted);
-  if (!due.duplicate) model_.Count(update);
+  if (!due.duplicate) model_.Count(update, now_);
   return "";
 }
 
@@ -186,6 +189,15 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
     if (seen.failure.empty()) return "lost its device and says nothing of it";
     round.state = RoundState::kAborted;
   }
+  // Closed by its policy, when something looked.
+  const bool closing = round.Closing(now_) || round.grace_unsure;
+  if (round.state == RoundState::kOpen && seen.state != RoundState::kOpen && closing) {
+    const bool enough = round.counted.size() >= round.policy.min;
+    if (!enough && seen.failure.find("INSUFFICIENT_CONTRIBUTORS") == std::string::npos) {
+      return "ended below its minimum: " + seen.failure;
+    }
+    round.state = enough ? RoundState::kSealed : RoundState::kAborted;
+  }
   if (round.state == RoundState::kSealed && seen.state == RoundState::kPublished) {
     round.state = RoundState::kPublished;
     ++counts_.published;
@@ -202,7 +214,9 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
   }
   const bool has_result = engine_->Result(seen.name).ok();
   if (has_result != (round.state == RoundState::kPublished)) return "a result without publication";
-  if (IsFinal(round.state)) round.since = seen.publish_time.value_or(seen.create_time);
+  if (IsFinal(round.state)) {
+    round.since = seen.publish_time.value_or(seen.abort_time.value_or(seen.create_time));
+  }
   // Whatever looks for rounds whose time is over may have begun with this one.
   if (IsFinal(round.state) && now_ - round.since >= kRetention) round.crumbling = true;
   return "";
@@ -248,7 +262,7 @@ std::string Simulation::CompareReceipts() {
     }
     if (round.crumbling || round.state == RoundState::kAborted) continue;
     for (const auto& [contributor, update] : round.counted) {
-      const Answer due = model_.Judge(update);
+      const Answer due = model_.Judge(update, now_);
       if (!due.duplicate) return "the model has lost an update";
       const std::string differs = CheckReceipt(update, due, Send(update));
       if (!differs.empty()) return absl::StrCat(name, " ", contributor, ": ", differs);
@@ -270,12 +284,18 @@ std::string Simulation::Run(int steps) {
     if (round.state != RoundState::kOpen) continue;
     before_ = model_;
     disk_ = {};
-    const std::string differs = CheckReason(model_.Seal(name), engine_->SealRound(name).status());
+    std::string differs = CheckReason(model_.Seal(name), engine_->SealRound(name).status());
+    if (round.state == RoundState::kOpen && differs.empty()) {  // below its minimum
+      differs = CheckReason(model_.Abort(name), engine_->AbortRound(name).status());
+    }
     if (!differs.empty()) return "at the end: " + differs;
   }
   std::string differs = Settle();
   if (differs.empty()) differs = Compare();
   if (differs.empty()) differs = CompareReceipts();
+  if (differs.empty() && !fs::is_empty(Folder(lives_) + "/payloads")) {
+    differs = "all rounds have ended, and raw updates are left";
+  }
   if (differs.empty()) {
     before_ = model_;
     CopyDisk();

@@ -64,7 +64,14 @@ class Simulation {
   size_t Below(size_t bound) { return random_() % bound; }
   bool Chance(size_t percent) { return Below(100) < percent; }
   std::string RoundName() { return "rounds/r" + std::to_string(Below(3)); }
+  Policy RandomPolicy();
   Update RandomUpdate();
+  // Whether nobody knows if the round still takes updates.
+  bool Unsure(const std::string& round) const {
+    const auto found = model_.rounds.find(round);
+    return found != model_.rounds.end() && found->second.state == RoundState::kOpen &&
+           found->second.grace_unsure;
+  }
   absl::StatusOr<Receipt> Send(const Update& update);
 
   // The server.

@@ -40,7 +40,28 @@ testing::TestUpdate Encode(const Update& update, const std::string& op) {
   return encoded;
 }
 
+RoundPolicy ToEngine(const Policy& policy) {
+  RoundPolicy engine;
+  engine.goal_contributors = policy.goal;
+  engine.grace = policy.grace;
+  engine.min_contributors = policy.min;
+  engine.max_contributors = policy.max;
+  if (policy.open_for.count() != 0) engine.open_for = policy.open_for;
+  return engine;
+}
+
 }  // namespace
+
+Policy Simulation::RandomPolicy() {
+  Policy policy;
+  if (Chance(50)) return policy;
+  if (Chance(50)) policy.goal = 2 + Below(4);
+  if (policy.goal != 0 && Chance(50)) policy.grace = std::chrono::seconds(1 + Below(600));
+  if (Chance(30)) policy.min = policy.goal == 0 ? 1 + Below(4) : 1 + Below(policy.goal);
+  if (Chance(30)) policy.max = std::max(policy.goal, policy.min) + Below(3);
+  if (Chance(40)) policy.open_for = std::chrono::minutes(1 + Below(60));
+  return policy;
+}
 
 Update Simulation::RandomUpdate() {
   constexpr float kWeights[] = {0.5f, 1, 2, 3};
@@ -95,15 +116,20 @@ std::string Simulation::Create() {
   round.durable = Chance(80);
   round.op = Chance(50) ? "sum" : "weighted_mean";
   if (Chance(30)) round.request_id = "q" + std::to_string(Below(4));
+  round.policy = RandomPolicy();
+  round.created = now_;
   log_(absl::StrCat("create ", name, round.durable ? " durable " : " ", round.op, " ",
-                    round.request_id));
+                    round.request_id, " goal ", round.policy.goal, " grace ",
+                    round.policy.grace.count(), " min ", round.policy.min, " max ",
+                    round.policy.max, " open for ", round.policy.open_for.count()));
   const bool is_new = !model_.rounds.contains(name);
   const std::string due = model_.Create(name, round);
   const auto created = engine_->CreateRound(
       {.round_id = name.substr(name.find('/') + 1),
        .request_id = round.request_id,
        .spec = {.tensors = {SpecOf(name, round.op)},
-                .durability = round.durable ? Durability::kDurable : Durability::kMemory}});
+                .durability = round.durable ? Durability::kDurable : Durability::kMemory,
+                .policy = ToEngine(round.policy)}});
   if (created.ok() && is_new) {
     backend_.lost.erase(created->spec.tensors[0].name);
     WatchRound(name);
@@ -115,7 +141,8 @@ std::string Simulation::Submit() {
   const Update update = RandomUpdate();
   log_(absl::StrCat("submit ", update.round, " ", update.contributor, " ", update.update_id, " ",
                     update.variant, " ", update.weight, " ", update.flaw));
-  Answer due = model_.Judge(update);
+  if (Unsure(update.round)) return "";
+  Answer due = model_.Judge(update, now_);
   backend_.stage_fails = Chance(3);
   // Memory is taken for what was not counted before, if its headers are right.
   const bool stages =
@@ -170,7 +197,8 @@ std::string Simulation::SubmitInChunks() {
   const uint64_t bytes_max = Chance(30) ? Below(60) : 1'000'000;
   log_(absl::StrCat("upload ", key, " ", update.variant, " ", update.weight, " ", update.flaw, " ",
                     bytes_max));
-  const Answer due = model_.JudgeUpload(update);
+  if (Unsure(update.round)) return "";
+  const Answer due = model_.JudgeUpload(update, now_);
   const auto receipt = Upload(update, bytes_max);
   if (absl::IsCancelled(receipt.status())) return "";
   return CheckReceipt(update, due, receipt);
@@ -233,7 +261,7 @@ std::string Simulation::Settle() {
   log_("everything is done");
   full_ = false;
   disk_ = {};
-  for (int turn = 0; turn < 8; ++turn) {
+  for (int turn = 0; turn < 12; ++turn) {
     executor_.WaitUntilIdle();
     now_ += std::chrono::seconds(1);
     executor_.Advance(std::chrono::seconds(1));
@@ -243,6 +271,8 @@ std::string Simulation::Settle() {
   if (!differs.empty()) return differs;
   for (const auto& [name, round] : model_.rounds) {
     if (round.state == RoundState::kSealed) return name + " is sealed and not published";
+    const bool due = round.Closing(now_) && !round.grace_unsure;
+    if (round.state == RoundState::kOpen && due) return name + " is open, its time is over";
   }
   return "";
 }
