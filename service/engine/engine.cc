@@ -270,7 +270,7 @@ void EngineImpl::Forget() {
 }
 
 void EngineImpl::DropIdleUploads() {
-  const auto now = options_.now();
+  const auto now = options_.steady_now();
   uploads_.DropIdle(now);
   store_.DropPartialsUnusedSince(now - std::chrono::milliseconds(options_.limits.upload_idle_ms));
 }
@@ -346,7 +346,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   args.tensors = std::move(tensors);
   args.total_bytes = plan.payload_bytes;
   args.staged_bytes = plan.staged_bytes;
-  args.now = options_.now;
+  args.now = options_.steady_now;
   args.commit = [this, round](const UpdateHeader& h, std::span<const EncodedTensor> t,
                               Reservation& staging, PartialPayload* stored) {
     return SubmitTo(*round, h, t, staging, stored);

@@ -123,7 +123,7 @@ class ReductionImpl : public Reduction {
                                    Reservation& staging, PartialPayload* /*stored*/) {
       return state->Add(h, t, staging);
     };
-    args.now = state_->options().now;
+    args.now = state_->options().steady_now;
     SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, ChunkedUpload::Make(std::move(args)));
     return upload->NewWriter();
   }

@@ -111,7 +111,7 @@ bool ChunkedUpload::closed() const {
   return phase_ == Phase::kClosed;
 }
 
-std::chrono::system_clock::time_point ChunkedUpload::last_used() const {
+std::chrono::steady_clock::time_point ChunkedUpload::last_used() const {
   std::lock_guard lock(mutex_);
   return last_used_;
 }

@@ -40,7 +40,7 @@ struct UploadArgs {
   std::unique_ptr<PartialPayload> stored;
   Claim disk;
   CommitUpload commit;
-  std::function<std::chrono::system_clock::time_point()> now;
+  std::function<std::chrono::steady_clock::time_point()> now;
 };
 
 // Thread-safe.
@@ -61,7 +61,7 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
   // Frees the bytes; handles answer with `why`. Leaves an update alone that is being finished.
   void Close(const absl::Status& why);
   bool closed() const;
-  std::chrono::system_clock::time_point last_used() const;
+  std::chrono::steady_clock::time_point last_used() const;
 
  private:
   class Writer;
@@ -90,7 +90,7 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
   uint64_t committed_ = 0;
   uint64_t writer_ = 0;
   absl::Status closed_because_;
-  std::chrono::system_clock::time_point last_used_;
+  std::chrono::steady_clock::time_point last_used_;
 };
 
 }  // namespace sparseagg

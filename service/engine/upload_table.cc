@@ -71,7 +71,7 @@ absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {
   return absl::OkStatus();
 }
 
-void UploadTable::DropIdle(std::chrono::system_clock::time_point now) {
+void UploadTable::DropIdle(std::chrono::steady_clock::time_point now) {
   const std::chrono::milliseconds idle_max(limits_.upload_idle_ms);
   std::lock_guard lock(mutex_);
   for (const auto& [key, upload] : uploads_) {

@@ -32,7 +32,7 @@ class UploadTable {
                                                         const TakePartial& take_partial);
 
   // Closes uploads that nothing came for in upload_idle_ms.
-  void DropIdle(std::chrono::system_clock::time_point now);
+  void DropIdle(std::chrono::steady_clock::time_point now);
 
   // Closes all uploads of a round that takes no more updates.
   void DropRound(const std::string& round, const absl::Status& why);

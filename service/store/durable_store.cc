@@ -46,7 +46,7 @@ class DurableStore : public UpdateStore {
   absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
       const PartialIdentity& identity) override;
   void DropPartialsOf(const std::string& round) override { partials_->DropOf(round); }
-  void DropPartialsUnusedSince(std::chrono::system_clock::time_point time) override {
+  void DropPartialsUnusedSince(std::chrono::steady_clock::time_point time) override {
     partials_->DropUnusedSince(time);
   }
   std::optional<UpdateRecord> Find(const std::string& round,
@@ -120,8 +120,9 @@ absl::Status DurableStore::Open() {
   SPARSEAGG_ASSIGN_OR_RETURN(
       files_,
       PayloadFiles::Open(absl::StrCat(options_.directory, "/payloads"), options_.failpoints));
-  partials_ = std::make_unique<PartialFiles>(*files_, options_.checkpoint_bytes,
-                                             [this] { return directory_->CheckRoom(); });
+  partials_ = std::make_unique<PartialFiles>(
+      *files_, options_.checkpoint_bytes, [this] { return directory_->CheckRoom(); },
+      options_.failpoints);
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
   tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints);

@@ -27,6 +27,10 @@ enum class Failpoint : uint8_t {
   kCommitted,         // and not answered; the books are as before
   kBooksChanged,      // in memory; not answered
   kPayloadDeleted,    // the row that named it is gone already
+  kPartMade,          // the files of a payload that arrives bit by bit, still empty
+  kPartWritten,       // a piece of it, not yet acknowledged
+  kCheckpointSynced,  // the bytes that it is about; not yet the checkpoint
+  kPartGivenAway,     // a row names its file; no longer N.part beside it
   kLogEmptied,        // into the database
   kDatabaseOpened,    // at the start; the log of the last process is not emptied
   kFoldersSynced,     // at the start
@@ -40,11 +44,12 @@ struct FailpointInfo {
   bool may_fail;
 };
 inline constexpr FailpointInfo kFailpoints[] = {
-    {"payload written", true}, {"payload synced", true},    {"names synced", false},
-    {"group taken", false},    {"transaction begun", true}, {"rows written", true},
-    {"committed", false},      {"books changed", false},    {"payload deleted", false},
-    {"log emptied", false},    {"database opened", true},   {"folders synced", true},
-    {"round loaded", true},    {"leftovers deleted", true},
+    {"payload written", true},  {"payload synced", true},    {"names synced", false},
+    {"group taken", false},     {"transaction begun", true}, {"rows written", true},
+    {"committed", false},       {"books changed", false},    {"payload deleted", false},
+    {"part made", true},        {"part written", true},      {"checkpoint synced", true},
+    {"part given away", false}, {"log emptied", false},      {"database opened", true},
+    {"folders synced", true},   {"round loaded", true},      {"leftovers deleted", true},
 };
 static_assert(std::size(kFailpoints) == static_cast<size_t>(Failpoint::kLeftoversDeleted) + 1);
 

@@ -111,6 +111,7 @@ class PartialFiles::File : public PartialPayload {
     SPARSEAGG_RETURN_IF_ERROR(owner_.check_room_());
     if (number_ == 0) SPARSEAGG_RETURN_IF_ERROR(Create());
     SPARSEAGG_RETURN_IF_ERROR(WriteAt(Path(), bytes_, data));
+    SPARSEAGG_RETURN_IF_ERROR(owner_.failpoints_.Check(Failpoint::kPartWritten));
     bytes_ += data.size();
     crc32c_ = Crc32c(data, crc32c_);
     // The bytes are there, whether or not this makes them last.
@@ -143,6 +144,7 @@ class PartialFiles::File : public PartialPayload {
   void GiveAway() {
     gone_ = true;
     unlink(PartPath().c_str());
+    owner_.failpoints_.Pass(Failpoint::kPartGivenAway);
     owner_.Forget(*this);
   }
 
@@ -175,15 +177,20 @@ class PartialFiles::File : public PartialPayload {
     absl::Status made = MakeFile(PartPath(), record);
     if (made.ok()) {
       made = MakeFile(Path(), "");
-      if (!made.ok()) unlink(PartPath().c_str());
+      if (made.ok()) made = owner_.failpoints_.Check(Failpoint::kPartMade);
     }
     part_bytes_ = record.size();
-    if (!made.ok()) number_ = 0;
+    if (!made.ok()) {
+      unlink(PartPath().c_str());
+      unlink(Path().c_str());
+      number_ = 0;
+    }
     return made;
   }
 
   absl::Status MakeCheckpoint() {
     SPARSEAGG_RETURN_IF_ERROR(SyncFile(Path()));
+    SPARSEAGG_RETURN_IF_ERROR(owner_.failpoints_.Check(Failpoint::kCheckpointSynced));
     SPARSEAGG_RETURN_IF_ERROR(NoteCheckpoint());
     SPARSEAGG_RETURN_IF_ERROR(SyncFile(PartPath()));
     owner_.files_.Sync();
@@ -238,7 +245,7 @@ void PartialFiles::DeleteLeftovers(const std::vector<uint64_t>& named,
       Left& left = left_[KeyOf(*record.identity)];
       left.identity = *std::move(record.identity);
       left.file = number;
-      left.since = std::chrono::system_clock::now();
+      left.since = std::chrono::steady_clock::now();
     } else {
       unlink(part.c_str());
     }
@@ -276,7 +283,7 @@ void PartialFiles::Return(const File& file) {
   Left& left = left_[KeyOf(file.identity())];
   left.file = file.number();
   left.taken = false;
-  left.since = std::chrono::system_clock::now();
+  left.since = std::chrono::steady_clock::now();
 }
 
 void PartialFiles::Forget(const File& file) {
@@ -294,7 +301,7 @@ void PartialFiles::DropOf(const std::string& round) {
   DropIf([&](const Left& left) { return left.identity.round == round; });
 }
 
-void PartialFiles::DropUnusedSince(std::chrono::system_clock::time_point time) {
+void PartialFiles::DropUnusedSince(std::chrono::steady_clock::time_point time) {
   DropIf([&](const Left& left) { return left.since < time; });
 }
 

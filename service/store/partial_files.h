@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "service/store/failpoints.h"
 #include "service/store/payload_files.h"
 #include "service/store/store.h"
 #include "service/store/tables.h"
@@ -32,8 +33,12 @@ class PartialFiles {
  public:
   using CheckRoom = std::function<absl::Status()>;
   // A checkpoint is made every `checkpoint_bytes`. `check_room` is asked before a payload grows.
-  PartialFiles(PayloadFiles& files, uint64_t checkpoint_bytes, CheckRoom check_room)
-      : files_(files), checkpoint_bytes_(checkpoint_bytes), check_room_(std::move(check_room)) {}
+  PartialFiles(PayloadFiles& files, uint64_t checkpoint_bytes, CheckRoom check_room,
+               FailpointHook failpoints = {})
+      : files_(files),
+        checkpoint_bytes_(checkpoint_bytes),
+        check_room_(std::move(check_room)),
+        failpoints_(std::move(failpoints)) {}
 
   // At the start: of the files that no row names (`named`, ascending), keeps the payloads that can
   // be resumed, since their round `is_open`, and deletes the rest.
@@ -51,7 +56,7 @@ class PartialFiles {
 
   // Deletes those that nobody has taken.
   void DropOf(const std::string& round);
-  void DropUnusedSince(std::chrono::system_clock::time_point time);
+  void DropUnusedSince(std::chrono::steady_clock::time_point time);
 
  private:
   class File;
@@ -60,7 +65,7 @@ class PartialFiles {
     PartialIdentity identity;
     uint64_t file = 0;
     bool taken = false;
-    std::chrono::system_clock::time_point since;
+    std::chrono::steady_clock::time_point since;
   };
   static Key KeyOf(const PartialIdentity& identity);
   void DropIf(const std::function<bool(const Left&)>& condition);
@@ -70,6 +75,7 @@ class PartialFiles {
   PayloadFiles& files_;
   const uint64_t checkpoint_bytes_;
   const CheckRoom check_room_;
+  const FailpointHook failpoints_;
   std::mutex mutex_;
   std::map<Key, Left> left_;
 };

@@ -155,7 +155,7 @@ class UpdateStore {
   // Deletes partial payloads that nobody has taken: all of a round, and those that were left before
   // `time`.
   virtual void DropPartialsOf(const std::string& /*round*/) {}
-  virtual void DropPartialsUnusedSince(std::chrono::system_clock::time_point /*time*/) {}
+  virtual void DropPartialsUnusedSince(std::chrono::steady_clock::time_point /*time*/) {}
 
   // The stored update of a contributor, if any.
   virtual std::optional<UpdateRecord> Find(const std::string& round,

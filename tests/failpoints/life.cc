@@ -14,14 +14,19 @@ namespace {
 
 constexpr int64_t kRows = 100'000;
 constexpr const char* kRounds[] = {"published", "retired", "aborted", "deleted", "open"};
-// Its payload, and so the result, gets a file.
-constexpr const char* kLargeContributor = "large";
-constexpr const char* kContributors[] = {"a", kLargeContributor};
+// Their payloads, and so the results, get files.
+constexpr std::string_view kLargeContributor = "large";
+constexpr std::string_view kStreamedContributor = "streamed";
+constexpr std::string_view kContributors[] = {"a", kLargeContributor};
+// Of a payload in chunks, so that one large enough for a file has several.
+constexpr uint64_t kCheckpointBytes = 64 << 10;
+constexpr uint64_t kChunkBytes = 100'000;
 
 std::string NameOf(std::string_view round) { return absl::StrCat("rounds/", std::string(round)); }
 
 TestUpdate UpdateOf(std::string_view round, std::string_view contributor) {
-  std::vector<int64_t> rows(contributor == kLargeContributor ? 20'000 : 3);
+  const bool large = contributor == kLargeContributor || contributor == kStreamedContributor;
+  std::vector<int64_t> rows(large ? 20'000 : 3);
   std::vector<float> values(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = static_cast<int64_t>(i * 3 + contributor.size());
@@ -54,11 +59,12 @@ class LifeScript {
   absl::Status Run() {
     for (const char* round : kRounds) SPARSEAGG_RETURN_IF_ERROR(Create(round));
     for (const char* round : kRounds) {
-      for (const char* contributor : kContributors) {
+      for (const std::string_view contributor : kContributors) {
         SPARSEAGG_RETURN_IF_ERROR(Submit(round, contributor));
         SPARSEAGG_RETURN_IF_ERROR(Submit(round, contributor));  // a resend
       }
-      SPARSEAGG_RETURN_IF_ERROR(SubmitInChunks(round));
+      SPARSEAGG_RETURN_IF_ERROR(SubmitInChunks(round, "chunked"));
+      SPARSEAGG_RETURN_IF_ERROR(SubmitInChunks(round, kStreamedContributor));
     }
     for (const char* round : {"published", "retired"}) SPARSEAGG_RETURN_IF_ERROR(Publish(round));
     for (const char* round : {"aborted", "deleted"}) SPARSEAGG_RETURN_IF_ERROR(Abort(round));
@@ -104,17 +110,20 @@ class LifeScript {
                    }));
   }
 
-  absl::Status SubmitInChunks(std::string_view round) {
-    TestUpdate update = UpdateOf(round, "chunked");
+  absl::Status SubmitInChunks(std::string_view round, std::string_view contributor) {
+    TestUpdate update = UpdateOf(round, contributor);
     const std::string bytes = update.byte_string();
-    return Counted(
-        round, Patiently<absl::StatusOr<Receipt>>(server_, [&]() -> absl::StatusOr<Receipt> {
-          SPARSEAGG_ASSIGN_OR_RETURN(const auto upload,
-                                     engine().BeginUpload(update.header, update.headers()));
-          const uint64_t from = upload->committed_offset();
-          SPARSEAGG_RETURN_IF_ERROR(upload->Append(from, bytes.substr(from), std::nullopt));
-          return upload->Finish();
-        }));
+    return Counted(round,
+                   Patiently<absl::StatusOr<Receipt>>(server_, [&]() -> absl::StatusOr<Receipt> {
+                     SPARSEAGG_ASSIGN_OR_RETURN(
+                         const auto upload, engine().BeginUpload(update.header, update.headers()));
+                     for (uint64_t from = upload->committed_offset(); from < bytes.size();
+                          from += kChunkBytes) {
+                       SPARSEAGG_RETURN_IF_ERROR(
+                           upload->Append(from, bytes.substr(from, kChunkBytes), std::nullopt));
+                     }
+                     return upload->Finish();
+                   }));
   }
 
   absl::Status Publish(std::string_view round) {
@@ -167,9 +176,11 @@ std::map<std::string, Noted> Read(const Notes& notes) {
   for (const std::string& line : notes) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     Noted& round = rounds[words[1]];
-    // From here on a round that was deleted may be there again.
-    if (words[0] == "creating" && round.deleting) round = Noted();
+    // From here on a round that was deleted may be there again; until it is, the one before may be
+    // there still, aborted or published.
+    if (words[0] == "creating" && round.deleting) round = Noted{.deleting = true};
     if (words[0] == "created") round.created = true;
+    if (words[0] == "created") round.deleting = false;
     if (words[0] == "counted") round.counted[words[2]] = {std::stoull(words[3]), words[4]};
     if (words[0] == "sealed") round.sealed = true;
     if (words[0] == "published") round.result_digest = words[2];
@@ -220,9 +231,10 @@ std::string Broken(Engine& engine, const std::string& round, const Noted& noted)
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::string& folder,
                                                                 FailpointHook hook) {
   std::unique_ptr<LocalServer> server(new LocalServer);
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      server->store_,
-      OpenDurableStore({.directory = folder, .free_bytes_min = 0, .failpoints = std::move(hook)}));
+  SPARSEAGG_ASSIGN_OR_RETURN(server->store_, OpenDurableStore({.directory = folder,
+                                                               .free_bytes_min = 0,
+                                                               .checkpoint_bytes = kCheckpointBytes,
+                                                               .failpoints = std::move(hook)}));
   server->backend_ = MakeBackend("cpu");
   server->engine_ =
       MakeEngine({.limits = {.retry_horizon_ms = 0},  // a life begins again with the same names

@@ -191,7 +191,7 @@ TEST_F(PartialFilesTest, OneHasItAtATime) {
 }
 
 TEST_F(PartialFilesTest, NothingStaysOfWhatNobodyWants) {
-  using std::chrono::system_clock;
+  using std::chrono::steady_clock;
   const auto fill = [this] {
     auto payload = Take();
     Fill(*payload, 2 * kMiB);
@@ -200,9 +200,9 @@ TEST_F(PartialFilesTest, NothingStaysOfWhatNobodyWants) {
   fill()->Discard();
   EXPECT_TRUE(FilesOf(folder_.path()).empty()) << "discarded";
   fill();
-  store_->DropPartialsUnusedSince(system_clock::now() - std::chrono::hours(1));
+  store_->DropPartialsUnusedSince(steady_clock::now() - std::chrono::hours(1));
   EXPECT_EQ(FilesOf(folder_.path()).size(), 2u) << "used a moment ago";
-  store_->DropPartialsUnusedSince(system_clock::now() + std::chrono::hours(1));
+  store_->DropPartialsUnusedSince(steady_clock::now() + std::chrono::hours(1));
   EXPECT_TRUE(FilesOf(folder_.path()).empty()) << "unused";
   fill();
   store_->DropPartialsOf("rounds/other");
