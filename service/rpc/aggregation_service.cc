@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/auth/authorisation.h"
 #include "service/rpc/get_aggregate.h"
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/received_update.h"
@@ -218,7 +217,7 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
   auto read = ReadSubmitUpdate(bytes->chain());
   if (!read.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, read.status());
   const auto update = std::make_shared<ReceivedUpdate>(*std::move(read));
-  const absl::Status theirs = AuthoriseContributor(call->caller, update->header.contributor());
+  const absl::Status theirs = call->CheckContributor(update->header.contributor());
   if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
   return RunAbout(update->header.round(), *call->engine, commits_, calls_,
                   [engine = call->engine, bytes, update, response]() -> absl::Status {

@@ -40,6 +40,12 @@ std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
 
 }  // namespace
 
+absl::Status AdmittedCall::CheckContributor(std::string_view contributor) const {
+  absl::Status status = AuthoriseContributor(caller, contributor);
+  if (!status.ok()) on_refused(status);
+  return status;
+}
+
 Gate::Gate(Engine& engine, ServerSecurity security)
     : security_(std::move(security)), engines_(engine) {}
 
@@ -64,7 +70,12 @@ absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& cont
     return status;
   }
   Engine& engine = engines_.Of(caller->tenant);
-  return AdmittedCall{.caller = *std::move(caller), .engine = &engine};
+  return AdmittedCall{.caller = *std::move(caller),
+                      .engine = &engine,
+                      .place = nullptr,
+                      .on_refused = [this, rpc, &context](const absl::Status& why) {
+                        security_.on_refused(rpc, context.peer(), why);
+                      }};
 }
 
 absl::StatusOr<AdmittedCall> Gate::AdmitStream(const grpc::CallbackServerContext& context,

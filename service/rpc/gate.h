@@ -6,6 +6,7 @@
 #include <grpcpp/server_context.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,11 @@ struct AdmittedCall {
   Caller caller;
   Engine* engine = nullptr;     // of the caller's tenant
   std::shared_ptr<void> place;  // of a stream among those of its tenant, until it is gone
+  std::function<void(const absl::Status& why)> on_refused;
+
+  // Whether the caller may send an update as `contributor`: PERMISSION_DENIED
+  // (CONTRIBUTOR_NOT_YOURS).
+  absl::Status CheckContributor(std::string_view contributor) const;
 };
 
 // Thread-safe.
@@ -33,7 +39,8 @@ class Gate {
   // `engine` must outlive the gate, and the gate its calls.
   Gate(Engine& engine, ServerSecurity security);
 
-  // `rpc` is a row of RpcRules(). UNAUTHENTICATED, PERMISSION_DENIED.
+  // `rpc` is a row of RpcRules(); it and `context` outlive the admitted call. UNAUTHENTICATED,
+  // PERMISSION_DENIED.
   absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
                                      std::string_view rpc);
 

@@ -28,7 +28,8 @@ struct ServerSecurity {
   std::function<std::shared_ptr<void>(const Caller&)> acting_for = [](const Caller&) {
     return nullptr;
   };
-  // A call that was refused for lack of a credential or a role. Any thread; must not block.
+  // A call that was refused for lack of a credential or a role, or an update in another's name. Any
+  // thread; must not block.
   std::function<void(std::string_view rpc, const std::string& peer, const absl::Status& why)>
       on_refused = [](std::string_view, const std::string&, const absl::Status&) {};
 };

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "proto/error_details.h"
-#include "service/auth/authorisation.h"
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/received_update.h"
 #include "service/rpc/round_proto.h"
@@ -48,9 +47,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   StreamUpdatesCall(grpc::CallbackServerContext& context, AdmittedCall admitted,
                     Background& background, Background& commits, CallCounter& calls)
       : context_(context),
-        caller_(std::move(admitted.caller)),
-        place_(std::move(admitted.place)),
-        engine_(*admitted.engine),
+        admitted_(std::move(admitted)),
+        engine_(*admitted_.engine),
         background_(background),
         commits_(commits),
         call_entry_(calls),
@@ -130,7 +128,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     {
       const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
     }
-    place_.reset();
+    admitted_.place.reset();
     call_entry_.reset();
     const auto last = std::move(self_);
   }
@@ -194,7 +192,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   absl::StatusOr<Receipt> Submit(const ReceivedUpdate& update) {
-    SPARSEAGG_RETURN_IF_ERROR(AuthoriseContributor(caller_, update.header.contributor()));
+    SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(update.header.contributor()));
     SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
     return engine_.Submit(FromProto(update.header), tensors);
   }
@@ -219,7 +217,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const v1::BeginUpdate& message) {
     const UpdateHeader header = FromProto(message.header());
-    SPARSEAGG_RETURN_IF_ERROR(AuthoriseContributor(caller_, header.contributor));
+    SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(header.contributor));
     SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
     SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
@@ -333,9 +331,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   grpc::CallbackServerContext& context_;
-  const Caller caller_;
-  std::shared_ptr<void> place_;  // until OnDone
-  Engine& engine_;               // of the caller's tenant
+  AdmittedCall admitted_;
+  Engine& engine_;  // of the caller's tenant
   Background& background_;
   Background& commits_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -220,6 +222,11 @@ class AuthorisationMatrixTest : public ::testing::Test {
     security.limits_of = [](std::string_view tenant) {
       return TenantLimits{.streams_max = tenant == "umbrella" ? 1u : 0u};
     };
+    security.on_refused = [this](std::string_view rpc, const std::string&,
+                                 const absl::Status& why) {
+      const std::lock_guard lock(mutex_);
+      refused_calls_.push_back(absl::StrCat(std::string(rpc), " ", ErrorReason(why)));
+    };
     server_ = std::make_unique<TestServer>(Limits(), "127.0.0.1:0", std::move(security));
     channel_ = NewChannel(server_->address());
     stub_ = v1::AggregationService::NewStub(channel_);
@@ -243,6 +250,13 @@ class AuthorisationMatrixTest : public ::testing::Test {
     return round.name();
   }
 
+  std::vector<std::string> RefusedCalls() {
+    const std::lock_guard lock(mutex_);
+    return refused_calls_;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> refused_calls_;  // RPC and reason
   TemporaryFolder folder_;
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<TestServer> server_;
@@ -375,13 +389,18 @@ TEST_F(AuthorisationMatrixTest, ATenantsStreamsAreLimitedAndCountedApart) {
 }
 
 TEST_F(AuthorisationMatrixTest, ContributorsSendInTheirOwnNameAndOwnersForEverybody) {
+  size_t refusals = 0;
   for (const auto& call : {CallSubmitUpdate, CallStreamUpdates, CallStreamUpdatesInChunks}) {
     const std::string round = Round("acme");
     for (const std::string other : {"contributor-2", "contributor-10", "owner-1"}) {
       const absl::Status refused = call(*stub_, "acmecontributor", {round, other});
       EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
       EXPECT_EQ(ErrorReason(refused), "CONTRIBUTOR_NOT_YOURS");
+      EXPECT_EQ(RefusedCalls().size(), ++refusals);
+      EXPECT_THAT(RefusedCalls().back(), ::testing::AnyOf("SubmitUpdate CONTRIBUTOR_NOT_YOURS",
+                                                          "StreamUpdates CONTRIBUTOR_NOT_YOURS"));
       const absl::Status nowhere = call(*stub_, "acmecontributor", {"rounds/nowhere", other});
+      ++refusals;
       EXPECT_EQ(nowhere, refused) << "it does not tell which rounds there are";
       EXPECT_TRUE(call(*stub_, "acmeowner", {round, other}).ok());
     }
