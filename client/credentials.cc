@@ -24,10 +24,15 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
 
 bool IsThisMachine(std::string_view target) {
   for (const std::string_view local :
-       {"127.", "localhost:", "[::1]:", "unix:", "unix-abstract:", "ipv4:127.", "ipv6:[::1]:"}) {
+       {"localhost:", "[::1]:", "unix:", "unix-abstract:", "ipv6:[::1]:"}) {
     if (target.starts_with(local)) return true;
   }
-  return false;
+  // An address, not a name that begins like one.
+  constexpr std::string_view kIpv4 = "ipv4:";
+  std::string_view host = target.substr(0, target.rfind(':'));
+  if (host.starts_with(kIpv4)) host.remove_prefix(kIpv4.size());
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ name files for TLS, SPARSEAGG_TOKEN_FILE one with the token, SPARSEAGG_TOKEN is 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ import grpc
 
 __all__ = ["Tls", "Token", "TokenFile"]
 
-_LOCAL = ("127.", "localhost:", "[::1]:", "unix:", "unix-abstract:", "ipv4:127.", "ipv6:[::1]:")
+# Addresses, not names that begin like one.
+_LOCAL = re.compile(r"(ipv4:)?127\.[0-9.]+:|localhost:|(ipv6:)?\[::1\]:|unix(-abstract)?:")
 _Path = Union[str, "os.PathLike[str]"]
 
 
@@ -77,7 +79,7 @@ class Access:
         self.credentials = credentials
         self._token = _token_from_environment() if token is None else token
         self._metadata = tuple(metadata)
-        if self._token is not None and credentials is None and not target.startswith(_LOCAL):
+        if self._token is not None and credentials is None and not _LOCAL.match(target):
             raise ValueError(f"whoever sees the traffic to {target} would have the token; use tls")
 
     def metadata(self) -> tuple[tuple[str, str], ...]:

@@ -163,9 +163,11 @@ def test_tokens_are_renewed_while_client_and_server_run(connect, secured, pki, t
 
 
 def test_a_token_does_not_travel_in_the_clear_to_other_machines():
-    with pytest.raises(ValueError, match="use tls"):
-        Client("agg.example:50061", token="secret")
-    Client("127.0.0.1:1", token="secret").close()
+    for target in ("agg.example:50061", "127.agg.example:50061", "localhost.agg.example:50061"):
+        with pytest.raises(ValueError, match="use tls"):
+            Client(target, token="secret")
+    for target in ("127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/sparseagg.sock"):
+        Client(target, token="secret").close()
 
 
 def test_the_environment_names_credentials(secured, pki, monkeypatch):
