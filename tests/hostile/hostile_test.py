@@ -23,6 +23,9 @@ from swarm import Swarm
 
 MIB = 1 << 20
 ROWS = 10_000
+# As slow as upload-rate-min lets a client be.
+SLOW_BYTES_PER_S = 1_100
+SLOW_PERIOD_S = 2.0
 
 
 def effort(variable: str, usual: int) -> int:
@@ -135,9 +138,9 @@ class ProbesTest(HostileTest):
 
 
 class SwarmTest(HostileTest):
-    def latency(self, server: Server, prefix: str, seconds: float) -> dict:
+    def latency(self, server: Server, prefix: str, seconds: float) -> subprocess.Popen:
         script = os.path.join(os.path.dirname(__file__), "latency.py")
-        arguments = [server.target, "good", prefix, str(seconds)]
+        arguments = [server.target, prefix, str(seconds), "memory", "durable"]
         client = subprocess.Popen(
             [sys.executable, script, *arguments], stdout=subprocess.PIPE, text=True
         )
@@ -155,9 +158,11 @@ class SwarmTest(HostileTest):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        server = self.start()
-        for name in ("good", "idle", "slow"):
-            server.create_round(name, 1_000_000 if name == "idle" else ROWS)
+        folder = tempfile.TemporaryDirectory(prefix="sparseagg_swarm_")
+        self.addCleanup(folder.cleanup)
+        server = self.start(f"--data-dir={folder.name}", "--store-free-bytes-min=0")
+        for name in ("memory", "durable", "idle", "slow"):
+            server.create_round(name, 1_000_000 if name == "idle" else ROWS, name == "durable")
         alone = self.result(self.latency(server, "alone", seconds))
 
         # Uploads of 1 MB that have begun and send nothing.
@@ -183,7 +188,7 @@ class SwarmTest(HostileTest):
             swarm.wait_for("progress"), [c.errors for c in swarm.clients if c.errors][:3]
         )
         beside = self.latency(server, "beside", seconds)
-        reached = swarm.send_slowly(seconds + 2, 2_000)
+        reached, rate = swarm.send_slowly(seconds + 2, SLOW_BYTES_PER_S, SLOW_PERIOD_S)
         crowded = self.result(beside)
         swarm.finish(reached)
         self.assertTrue(
@@ -191,7 +196,7 @@ class SwarmTest(HostileTest):
         )
         self.assertEqual(server.round("slow").contributors, number)
         print(
-            f"receipts of another client, alone: {alone}; beside {number} slow uploads: {crowded}"
+            f"{number} uploads at {rate:.0f} B/s each. Receipts of another client\n  alone: {alone}\n  beside: {crowded}"
         )
 
 

@@ -78,23 +78,21 @@ class Swarm:
             self._read(0.1)
         return False
 
-    def send_slowly(self, seconds: float, bytes_each_second: int) -> int:
-        """All clients in turn, a chunk a second each. Returns the offset that they reached."""
-        offset = 0
+    def send_slowly(self, seconds: float, rate: int, period_s: float) -> tuple[int, float]:
+        """Each client sends a chunk of rate * period_s bytes once in a period, one after the other. Returns the offset that
+        all reached, and the rate of each that came of it."""
+        offset, step = 0, int(rate * period_s)
         start = time.monotonic()
-        while time.monotonic() - start < seconds and offset + bytes_each_second < len(self._data):
-            step = uploads.data_frames(
-                1, uploads.chunk(self._data[offset : offset + bytes_each_second], offset)
-            )
+        while time.monotonic() - start < seconds and offset + step < len(self._data):
+            sent = uploads.data_frames(1, uploads.chunk(self._data[offset : offset + step], offset))
             begin = time.monotonic()
             for number, client in enumerate(self.clients):
-                client.socket.send(step)
-                # Spread over the second.
-                due = begin + number / len(self.clients)
+                client.socket.send(sent)
+                due = begin + (number + 1) * period_s / len(self.clients)
                 while time.monotonic() < due:
                     self._read(due - time.monotonic())
-            offset += bytes_each_second
-        return offset
+            offset += step
+        return offset, offset / (time.monotonic() - start)
 
     def finish(self, offset: int) -> None:
         rest = uploads.data_frames(1, uploads.chunk(self._data[offset:], offset), last=True)
