@@ -244,6 +244,52 @@ MUTATIONS = (
         ((ENGINE, "round->NotifyDeleted();", ""),),
         SIMULATION,
     ),
+    # --- When a round ends ---
+    Mutation(
+        "a round below its minimum is published when its time is over",
+        (
+            (
+                "service/engine/round_policy.cc",
+                "if (contributors >= policy.min_contributors) return Closing::kSeal;",
+                "if (contributors >= policy.min_contributors || reason == SealReason::kDeadline) "
+                "return Closing::kSeal;",
+            ),
+        ),
+        SIMULATION,
+    ),
+    Mutation(
+        "a full round waits for its grace",
+        (
+            (
+                "service/engine/round_policy.cc",
+                "policy.max_contributors != 0 && progress.contributors >= policy.max_contributors;",
+                "false;",
+            ),
+        ),
+        SIMULATION,
+    ),
+    Mutation(
+        "raw updates that a full disk kept from being erased stay after an abort",
+        (
+            (
+                "service/engine/round_ending.cc",
+                "  strand_.Post([self = shared_from_this()] { self->ErasePayloads(); });\n}\n\nvoid Round::Fail",
+                "}\n\nvoid Round::Fail",
+            ),
+        ),
+        SIMULATION,
+    ),
+    Mutation(
+        "bytes of a partial payload are believed without their checksum",
+        (
+            (
+                "service/store/partial_files.cc",
+                "if (crc32c != checkpoint.crc32c) return good;",
+                "",
+            ),
+        ),
+        POWER_CUT,
+    ),
     # --- What comes from outside ---
     Mutation(
         "a chunk may leave a gap of one byte",
