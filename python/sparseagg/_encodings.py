@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from sparseagg._value_coding import (
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.tensors import AnyTensor, SparseTensor
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from sparseagg.tensors import Array
 
 RAW = "coo.raw"
 PACKED = "coo.packed"

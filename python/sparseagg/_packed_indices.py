@@ -8,13 +8,14 @@ Blocks of one form are done at a time, as a matrix [blocks, rows of a block].
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparseagg.errors import SparseAggError
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from sparseagg.tensors import Array
 
 BLOCK_ENTRIES = 256
 _REPEATS_FORM = 64

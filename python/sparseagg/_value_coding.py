@@ -5,7 +5,7 @@ Every operation on numbers is one of IEEE arithmetic, rounded to nearest, in the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from sparseagg._packed_indices import block_key
 from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.tensors import VALUE_DTYPES
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from sparseagg.tensors import Array
 
 VALUE_CODINGS = (
     "raw",

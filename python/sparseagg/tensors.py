@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from sparseagg.errors import InvalidUpdateError
+
+if TYPE_CHECKING:  # numpy 1.21 knows no parameters of arrays when the program runs
+    Array = np.ndarray[Any, Any]
 
 # Names of the value types, and the numpy type their values travel in. numpy has no bfloat16: its bit pattern is held in
 # uint16, and the name "bf16" says what the bits mean.
