@@ -22,6 +22,22 @@ def triples(shape, sparse_dim, count=100, *, dtype=np.float32, repeats=True, see
     return updates
 
 
+def dense_arrays(shape, count=100, *, seed=0):
+    """`count` dense float32 arrays as updates: triples that hold every row, so that `dense_sum` takes them, too."""
+    generator = np.random.default_rng(seed)
+    rows = np.arange(shape[0])[:, None]
+    return [
+        (rows, generator.normal(size=shape).astype(np.float32), tuple(shape)) for _ in range(count)
+    ]
+
+
+def check_sum(found, updates, own):
+    """`found`, an array, is the exact sum of the updates within float32, and `own`, what the framework makes of them."""
+    exact, bound = dense_sum(updates)
+    assert (np.abs(found - exact) <= bound).all()
+    assert (np.abs(found - own) <= 2 * bound).all()
+
+
 def dense_sum(updates):
     """The sum as a float64 array, and a bound of what float32 sums may differ from it."""
     total = np.zeros(updates[0][2])

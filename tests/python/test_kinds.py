@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from random_updates import dense_sum, triples
+from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
     InvalidArgumentError,
     Result,
@@ -46,10 +46,41 @@ def test_a_hundred_scipy_matrices_give_their_dense_sum(client, layout, style):
     updates = triples([30, 20], 2)
     matrices = [kind(coo((v, tuple(i.T)), shape=shape)) for i, v, shape in updates]
     total = sparse_sum(matrices, client=client)
-    expected, bound = dense_sum(updates)
     assert type(total) is kind
-    assert (np.abs(total.toarray() - expected) <= bound).all()
+    check_sum(total.toarray(), updates, sum(matrix.toarray() for matrix in matrices))
     assert np.array_equal(sparse_sum(matrices, client=client, layout="dense"), total.toarray())
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+def test_scipy_slices_of_both_index_types_and_none(client, layout, index_dtype):
+    sparse = pytest.importorskip("scipy.sparse")
+    whole = sparse.random(40, 30, density=0.2, dtype=np.float32, random_state=1, format="csc")
+    part = whole[::2, ::3].asformat(layout)
+    for name in ("row", "col", "indices", "indptr"):
+        if hasattr(part, name):
+            setattr(part, name, getattr(part, name).astype(index_dtype))
+    total = sparse_sum([part, part], client=client)
+    assert np.array_equal(total.toarray(), 2 * part.toarray())
+    empty = sparse.coo_matrix((3, 4), dtype=np.float32).asformat(layout)
+    assert sparse_sum([empty, empty], client=client).nnz == 0
+
+
+def test_a_hundred_dense_arrays_give_their_sum(client):
+    updates = dense_arrays([20, 3])
+    total = sparse_sum([values for _, values, _ in updates], client=client)
+    assert type(total) is np.ndarray
+    check_sum(total, updates, sum(values for _, values, _ in updates))
+
+
+def test_a_hundred_dictionaries_give_their_sum(client):
+    updates = triples([40, 3], 1)
+    names = ("indices", "values", "dense_shape")
+    total = sparse_sum([dict(zip(names, update)) for update in updates], client=client)
+    assert set(total) == set(names)
+    found = np.zeros((40, 3), np.float32)
+    found[total["indices"].ravel()] = total["values"]
+    check_sum(found, updates, dense_sum(updates)[0])
 
 
 def test_arrays_that_are_not_contiguous(client):

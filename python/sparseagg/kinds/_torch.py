@@ -60,6 +60,10 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
 def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
     """The tensor as an array, of the same memory when it is on the CPU; bfloat16 as uint16 bits."""
     torch = sys.modules["torch"]
+    if value.is_meta:
+        raise InvalidUpdateError(
+            "a tensor on the device meta has no values", reason="VALUE_TYPE_UNSUPPORTED"
+        )
     value = value.cpu()
     if value.dtype == torch.bfloat16:
         return np.asarray(value.view(torch.int16).numpy()).view(np.uint16)
