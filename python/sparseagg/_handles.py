@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ class ClientBase:
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         *,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
@@ -34,10 +35,13 @@ class ClientBase:
         metadata: Sequence[tuple[str, str]] = (),
         channel_options: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        self.target = target
+        self.target = target or os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET
+        access = Access(
+            self.target, tls=tls, token=token, credentials=credentials, metadata=metadata
+        )
         self._transport = self._transport_type(
-            target,
-            access=Access(target, tls=tls, token=token, credentials=credentials, metadata=metadata),
+            self.target,
+            access=access,
             options=channel_options,
             timeout=timeout,
             retry=retry or RetryPolicy(),

@@ -21,7 +21,8 @@ from sparseagg.tensors import TensorSpec
 class Client(ClientBase):
     """A connection to one server. Thread-safe; a context manager, which closes it.
 
-    target: "host:port", "unix:/path", or any gRPC target.
+    target: "host:port", "unix:/path", or any gRPC target; when left out, what the environment variable SPARSEAGG_SERVER says,
+        or this machine's default port.
     timeout: seconds for one call with its retries; for streams, seconds without any progress.
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
     tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment

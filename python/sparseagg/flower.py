@@ -35,7 +35,6 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
-from sparseagg._handles import DEFAULT_TARGET
 from sparseagg._requests import Update
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
@@ -70,7 +69,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         *,
         sparse: Sequence[str] = (),
         op: str = "weighted_mean",
@@ -82,7 +81,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
     ) -> None:
         super().__init__(**fedavg)
         self._client = Client(target, **(client_options or {}))
-        self._client_target = client_target or target
+        self._client_target = client_target or self._client.target
         self._sparse = tuple(sparse)
         self._op = op
         self._direct = direct

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sparseagg._handles import DEFAULT_TARGET
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import InvalidArgumentError
@@ -16,7 +15,7 @@ def sparse_sum(
     op: str = "sum",
     weights: Sequence[float] | None = None,
     *,
-    target: str = DEFAULT_TARGET,
+    target: str | None = None,
     client: Client | None = None,
     layout: str = "sparse",
     value_type: str | None = None,

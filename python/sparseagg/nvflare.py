@@ -22,7 +22,6 @@ from nvflare.apis.dxo import MetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 
-from sparseagg._handles import DEFAULT_TARGET
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, specs_of
 from sparseagg.errors import InvalidUpdateError, SparseAggError
@@ -47,7 +46,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         op: str = "weighted_mean",
         round_options: dict[str, Any] | None = None,
         client_options: dict[str, Any] | None = None,

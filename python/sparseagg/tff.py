@@ -24,7 +24,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from sparseagg._handles import DEFAULT_TARGET
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor
 from sparseagg.records import Receipt
@@ -136,7 +135,7 @@ class SparseRound:
         dense_shapes: Mapping[str, Sequence[int]],
         *,
         op: str = "weighted_mean",
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         round_options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
     ) -> None:

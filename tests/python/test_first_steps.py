@@ -1,0 +1,58 @@
+"""What a new user types: the five lines of README.md and docs/python.md, as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import BINARY, ROOT
+
+SECONDS_MAX = 60
+
+
+def first_steps(page):
+    """The shell block of a page that starts a server and installs the package."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    (block,) = (text for text in blocks if "pip install ./python" in text)
+    return block.splitlines()
+
+
+def test_the_pages_agree():
+    assert len(first_steps("README.md")) == 5
+    assert first_steps("docs/python.md") == first_steps("README.md")
+
+
+def test_five_lines_lead_from_pip_install_to_an_aggregate_within_a_minute(tmp_path):
+    (tmp_path / "build/dev/bin").mkdir(parents=True)
+    (tmp_path / "build/dev/bin/sparseagg").symlink_to(BINARY)
+    shutil.copytree(ROOT / "python", tmp_path / "python")
+    # As they stand there, but for the addresses: the usual ones may be taken.
+    socket = f"unix:{tmp_path}/socket"
+    environment = {
+        **os.environ,
+        "SPARSEAGG_LISTEN": socket,
+        "SPARSEAGG_ADMIN_LISTEN": "none",
+        "SPARSEAGG_SERVER": socket,
+    }
+    begin = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-e", "-c", "trap 'kill $(jobs -p)' EXIT\n" + "\n".join(first_steps("README.md"))],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    seconds = time.monotonic() - begin
+    if "No matching distribution found" in done.stderr:
+        pytest.skip("pip reaches no package index here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "[1. 0. 0. 0. 0. 2. 0. 0. 0. 1.]"
+    # On a machine that others keep busy it takes as much longer.
+    share = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    print(f"the five lines took {seconds:.1f} s; {share:.1f} processes for each core")
+    assert seconds < SECONDS_MAX * share
