@@ -1,7 +1,9 @@
 #include "cuda/aggregator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "sparse/status.h"
@@ -27,25 +29,64 @@ Workload WorkloadOf(const Batch& batch) {
 
 }  // namespace
 
-CudaAggregator::CudaAggregator(Gpu& gpu, const BackendInfo& info, const Tuning& tuning,
-                               const Plan& plan)
-    : gpu_(gpu),
-      info_(info),
-      tuning_(tuning),
-      spec_(plan.spec),
-      reduction_(plan.spec, plan.name, gpu.context),
-      batch_(std::make_unique<Batch>(gpu.context.uploads)),
-      report_{.plan = plan.name, .reason = plan.reason} {}
+struct CudaAggregator::Work {
+  Work(Gpu& gpu, const BackendInfo& info, const Plan& plan)
+      : gpu(gpu),
+        info(info),
+        spec(plan.spec),
+        reduction(plan.spec, plan.name, gpu.context()),
+        report{.plan = plan.name, .reason = plan.reason} {}
 
-CudaAggregator::~CudaAggregator() { FinishFold().IgnoreError(); }
+  void Fold(Batch& batch) {
+    const auto start = std::chrono::steady_clock::now();
+    const Workload workload = WorkloadOf(batch);
+    reduction.Fold(batch);
+    Note(info.cost(info, plan_report().plan, spec, workload).seconds, SecondsSince(start));
+  }
+  void Note(double predicted_seconds, double seconds) {
+    const std::lock_guard lock(report_mutex);
+    report.predicted_seconds += predicted_seconds;
+    report.seconds += seconds;
+  }
+  PlanReport plan_report() const {
+    const std::lock_guard lock(report_mutex);
+    return report;
+  }
+
+  Gpu& gpu;
+  const BackendInfo info;
+  const ReduceSpec spec;
+  Reduction reduction;
+  std::atomic<uint64_t> state_bytes{0};
+  mutable std::mutex report_mutex;
+  PlanReport report;
+};
+
+CudaAggregator::CudaAggregator(Gpu& gpu, const BackendInfo& info, const Plan& plan)
+    : gpu_(gpu),
+      spec_(plan.spec),
+      work_(std::make_shared<Work>(gpu, info, plan)),
+      batch_(std::make_unique<Batch>(gpu.context().uploads)) {}
+
+CudaAggregator::~CudaAggregator() {
+  FinishFold().IgnoreError();
+  // The device may still read what has been uploaded.
+  if (batch_->on_device()) {
+    const std::shared_ptr<Batch> batch = std::move(batch_);
+    OnDevice([batch](Work&) { batch->Take(); }).IgnoreError();
+  }
+}
 
 absl::StatusOr<StagedUpdate> CudaAggregator::Stage(uint64_t nnz) const {
-  return gpu_.context.staging.Stage(spec_.layout, nnz);
+  // Nobody can say how long a lost device takes to lock pages.
+  if (!gpu_.device().health().ok()) return StageOnHeap(spec_.layout, nnz);
+  return gpu_.context().staging.Stage(spec_.layout, nnz);
 }
 
 uint64_t CudaAggregator::BatchBytes() const {
-  const uint64_t most = gpu_.device.pool().budget_bytes() / tuning_.batch_share_of_memory;
-  return std::min(most, std::max(tuning_.batch_bytes_min, state_bytes_.load()));
+  const Tuning& tuning = gpu_.tuning();
+  const uint64_t most = gpu_.device().pool().budget_bytes() / tuning.batch_share_of_memory;
+  return std::min(most, std::max(tuning.batch_bytes_min, work_->state_bytes.load()));
 }
 
 absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
@@ -61,33 +102,39 @@ absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
   ++contributors_;
   addends_ += nnz;
   total_weight_.Add(weight);
-  if (batch_->bytes_to_upload() >= tuning_.upload_bytes) {
+  if (batch_->bytes_to_upload() >= gpu_.tuning().upload_bytes) {
     // What does not fit now is uploaded when the batch is reduced.
-    gpu_.device.Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
+    gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
   }
   return absl::OkStatus();
+}
+
+std::future<absl::Status> CudaAggregator::Post(std::function<void(Work&)> f) {
+  return gpu_.thread().Post(DeviceThread::Task([work = work_, f = std::move(f)] {
+    const absl::Status status = work->gpu.device().Run(work->spec.name, [&] { f(*work); });
+    work->state_bytes = work->reduction.device_bytes() + work->reduction.host_bytes();
+    return status;
+  }));
+}
+
+absl::Status CudaAggregator::OnDevice(std::function<void(Work&)> f) {
+  failed_.Update(gpu_.Await(Post(std::move(f))));
+  return failed_;
 }
 
 absl::Status CudaAggregator::StartFold() {
   SPARSEAGG_RETURN_IF_ERROR(FinishFold());
   if (batch_->updates().empty()) return absl::OkStatus();
-  gpu_.device.Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
+  gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
   folding_bytes_ = batch_->bytes();
-  std::shared_ptr<Batch> batch =
-      std::exchange(batch_, std::make_unique<Batch>(gpu_.context.uploads));
-  fold_ = gpu_.thread.Post(DeviceThread::Task([this, batch] {
-    const auto start = std::chrono::steady_clock::now();
-    const Workload workload = WorkloadOf(*batch);
-    const absl::Status status = gpu_.device.Run(spec_.name, [&] { reduction_.Fold(*batch); });
-    state_bytes_ = reduction_.device_bytes() + reduction_.host_bytes();
-    Note(info_.cost(info_, report_.plan, spec_, workload).seconds, SecondsSince(start));
-    return status;
-  }));
+  const std::shared_ptr<Batch> batch =
+      std::exchange(batch_, std::make_unique<Batch>(gpu_.context().uploads));
+  fold_ = Post([batch](Work& work) { work.Fold(*batch); });
   return absl::OkStatus();
 }
 
 absl::Status CudaAggregator::FinishFold() {
-  if (fold_.valid()) failed_.Update(fold_.get());
+  if (fold_.valid()) failed_.Update(gpu_.Await(std::move(fold_)));
   folding_bytes_ = 0;
   return failed_;
 }
@@ -97,24 +144,15 @@ absl::Status CudaAggregator::FoldAll() {
   return FinishFold();
 }
 
-absl::Status CudaAggregator::OnDevice(std::function<void()> f) {
-  failed_.Update(gpu_.thread
-                     .Post(DeviceThread::Task([this, f = std::move(f)] {
-                       const absl::Status status = gpu_.device.Run(spec_.name, f);
-                       state_bytes_ = reduction_.device_bytes() + reduction_.host_bytes();
-                       return status;
-                     }))
-                     .get());
-  return failed_;
-}
-
 absl::Status CudaAggregator::Merge(const Partial& partial) {
   Partial own;
   own.spec = spec_;
   own.addends = addends_;
   SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
   SPARSEAGG_RETURN_IF_ERROR(FinishFold());
-  SPARSEAGG_RETURN_IF_ERROR(OnDevice([&] { reduction_.Join(partial); }));
+  const auto copy = std::make_shared<Partial>(partial);
+  SPARSEAGG_RETURN_IF_ERROR(
+      OnDevice([copy](Work& work) { work.reduction.Join(std::move(*copy)); }));
   contributors_ += partial.contributors;
   addends_ += partial.addends;
   total_weight_.Add(partial.total_weight);
@@ -123,39 +161,31 @@ absl::Status CudaAggregator::Merge(const Partial& partial) {
 
 absl::StatusOr<Partial> CudaAggregator::Snapshot() {
   SPARSEAGG_RETURN_IF_ERROR(FoldAll());
-  Partial state;
-  SPARSEAGG_RETURN_IF_ERROR(OnDevice([&] { state = reduction_.State(); }));
-  state.spec = spec_;
-  state.contributors = contributors_;
-  state.total_weight = total_weight_;
-  state.addends = addends_;
-  return state;
+  const auto state = std::make_shared<Partial>();
+  SPARSEAGG_RETURN_IF_ERROR(OnDevice([state](Work& work) { *state = work.reduction.State(); }));
+  state->spec = spec_;
+  state->contributors = contributors_;
+  state->total_weight = total_weight_;
+  state->addends = addends_;
+  return std::move(*state);
 }
 
 absl::StatusOr<Aggregate> CudaAggregator::Report() && {
   SPARSEAGG_RETURN_IF_ERROR(FoldAll());
-  absl::StatusOr<Aggregate> result;
-  SPARSEAGG_RETURN_IF_ERROR(OnDevice([&] {
+  const auto result = std::make_shared<absl::StatusOr<Aggregate>>();
+  const double total_weight = total_weight_.ToDouble();
+  SPARSEAGG_RETURN_IF_ERROR(OnDevice([result, total_weight](Work& work) {
     const auto start = std::chrono::steady_clock::now();
-    result = reduction_.Finish(total_weight_.ToDouble());
-    Note(0, SecondsSince(start));
+    *result = work.reduction.Finish(total_weight);
+    work.Note(0, SecondsSince(start));
   }));
-  return result;
+  return std::move(*result);
 }
 
 uint64_t CudaAggregator::memory_bytes() const {
-  return batch_->bytes() + folding_bytes_ + state_bytes_.load();
+  return batch_->bytes() + folding_bytes_ + work_->state_bytes.load();
 }
 
-PlanReport CudaAggregator::plan_report() const {
-  const std::lock_guard lock(report_mutex_);
-  return report_;
-}
-
-void CudaAggregator::Note(double predicted_seconds, double seconds) {
-  const std::lock_guard lock(report_mutex_);
-  report_.predicted_seconds += predicted_seconds;
-  report_.seconds += seconds;
-}
+PlanReport CudaAggregator::plan_report() const { return work_->plan_report(); }
 
 }  // namespace sparseagg::gpu

@@ -37,7 +37,12 @@ double HottestShare(const std::vector<PendingUpdate>& updates, uint64_t nnz) {
 
 }  // namespace
 
-Batch::~Batch() { Take(); }
+Batch::~Batch() {
+  try {
+    Take();
+  } catch (const CudaError&) {  // the device is lost: it reads nothing any more that matters
+  }
+}
 
 void Batch::Add(PendingUpdate update) {
   bytes_ += update.staged.bytes;
@@ -48,6 +53,7 @@ void Batch::Add(PendingUpdate update) {
 void Batch::Upload() {
   if (refs_.size() == updates_.size()) return;
   const std::lock_guard lock(uploads_.mutex);
+  if (!uploaded_.has_value()) uploaded_.emplace();
   // One transfer for updates that lie one behind another.
   for (size_t begin = refs_.size(); begin < updates_.size();) {
     size_t end = begin + 1;
@@ -67,6 +73,7 @@ void Batch::CopyRange(size_t begin, size_t end) {
   const auto size = static_cast<size_t>(last + updates_[end - 1].staged.bytes - from);
   DeviceArray<std::byte> slab(uploads_.queue, size);
   uploads_.queue.Upload(slab.data(), from, size);
+  uploaded_->Record(uploads_.queue.cuda_stream());
   for (size_t u = begin; u < end; ++u) {
     const PendingUpdate& update = updates_[u];
     const uint64_t nnz = update.staged.entries.nnz;
@@ -80,14 +87,13 @@ void Batch::CopyRange(size_t begin, size_t end) {
 
 BatchView Batch::View(Queue& queue) {
   Upload();
-  Event uploaded;
   {
     const std::lock_guard lock(uploads_.mutex);
     table_ = DeviceArray<UpdateRef>(uploads_.queue, refs_.size());
     uploads_.queue.Upload(table_.data(), refs_.data(), refs_.size());
-    uploaded.Record(uploads_.queue.cuda_stream());
+    uploaded_->Record(uploads_.queue.cuda_stream());
   }
-  queue.stream().WaitFor(uploaded);
+  queue.stream().WaitFor(*uploaded_);
   const TensorLayout& layout = updates_[0].staged.entries.layout;
   EntryOrder order = EntryOrder::kCanonical;
   for (const UpdateRef& ref : refs_) order = std::min(order, ref.order);
@@ -101,10 +107,13 @@ BatchView Batch::View(Queue& queue) {
 }
 
 std::vector<PendingUpdate> Batch::Take() {
-  if (!slabs_.empty()) {
+  if (uploaded_.has_value()) {
+    // Not for what others have queued behind it: their batches stay on the bus meanwhile.
+    uploads_.queue.Wait(*uploaded_);
+    uploaded_.reset();
+  }
+  {
     const std::lock_guard lock(uploads_.mutex);
-    // After an error, too: the device must not read what is about to be freed.
-    cudaStreamSynchronize(uploads_.queue.cuda_stream());
     slabs_.clear();
     table_.Reset();
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cuda/kernels/batch.h"
@@ -28,10 +29,11 @@ struct Uploads {
 };
 
 // For one thread at a time. Keeps the staged updates until it goes: a batch can be uploaded again.
+// View(), Take() and the end of a batch that has been uploaded wait for the device, so they are for
+// the device thread.
 class Batch {
  public:
   explicit Batch(Uploads& uploads) : uploads_(uploads) {}
-  // Waits until the device has read what was staged.
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -41,6 +43,7 @@ class Batch {
   uint64_t bytes() const { return bytes_; }  // of the entries
   uint64_t nnz() const { return nnz_; }
   uint64_t bytes_to_upload() const { return bytes_ - uploaded_bytes_; }
+  bool on_device() const { return uploaded_.has_value(); }  // some of it
 
   // Starts the transfer of what has been added since the last call. Does not wait for it. Throws
   // CudaError.
@@ -49,7 +52,8 @@ class Batch {
   // the batch. REQUIRES: at least one update.
   BatchView View(Queue& queue);
 
-  // Forgets what is on the device, and gives the updates back.
+  // Waits until the device has read what was staged, forgets what is there, and gives the updates
+  // back. REQUIRES: no kernel that reads it is queued. Throws CudaError.
   std::vector<PendingUpdate> Take();
 
  private:
@@ -63,6 +67,7 @@ class Batch {
   std::vector<UpdateRef> refs_;                // of the updates uploaded so far
   std::vector<DeviceArray<std::byte>> slabs_;  // that they lie in
   DeviceArray<UpdateRef> table_;
+  std::optional<Event> uploaded_;  // the end of the last transfer
 };
 
 }  // namespace sparseagg::gpu

@@ -154,6 +154,11 @@ double PlanSeconds(const DeviceRates& rates, std::string_view plan, const Load& 
 
 }  // namespace
 
+double ReduceSeconds(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
+                     const Workload& workload) {
+  return PlanSeconds(rates, plan, LoadOf(spec, workload));
+}
+
 PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
                   const Workload& workload) {
   const Load load = LoadOf(spec, workload);
@@ -170,7 +175,7 @@ PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceS
         2 * sizeof(uint64_t) + spec.layout.row_bytes() + SlotsPerRow(spec) * sizeof(Int128);
   }
   const double in = load.entries * (8 + load.row_bytes) / rates.bus_bytes;
-  const double out = load.held * (8 + load.row_bytes) / rates.bus_bytes;
+  const double out = load.held * (8 + load.row_bytes) / rates.bus_back_bytes;
   cost.seconds = std::max(in, reduce) + reduce / kBatches + out;
   return cost;
 }

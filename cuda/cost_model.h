@@ -13,6 +13,7 @@ namespace sparseagg::gpu {
 struct DeviceRates {
   double copy_bytes = 4.3e12;    // bytes a second, read and written
   double bus_bytes = 55e9;       // to the device, from page-locked memory
+  double bus_back_bytes = 55e9;  // to the host
   double sort_words = 121e9;     // words of 64 bits a second and pass of 8 bits
   double sort_pairs = 38e9;      // pairs of 64 and 32 bits
   double pass_seconds = 15e-6;   // the least that a pass takes
@@ -23,6 +24,11 @@ struct DeviceRates {
   double cache_bytes = 48e6;     // of the second cache, what can be used
 };
 
+// From entries on the device to slots there, without the bus: what bench/gpu measures.
+double ReduceSeconds(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
+                     const Workload& workload);
+
+// From the first entry in page-locked memory to the result on the host.
 PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
                   const Workload& workload);
 

@@ -1,5 +1,7 @@
 #include "cuda/device.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "sparse/status.h"
 
@@ -12,10 +14,10 @@ absl::Status Device::health() const {
                    absl::StrCat("the GPU failed and is not used any more: ", lost_));
 }
 
-absl::Status Device::Lose(const char* what) {
+absl::Status Device::Lose(std::string what) {
   {
     const std::lock_guard lock(mutex_);
-    if (lost_.empty()) lost_ = what;
+    if (lost_.empty()) lost_ = std::move(what);
   }
   return health();
 }

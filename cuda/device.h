@@ -25,6 +25,8 @@ class Device {
 
   // OK, or UNAVAILABLE (GPU_LOST) with the error that was the end of the device.
   absl::Status health() const;
+  // The device is lost; gives health(). `what` is kept from the first call.
+  absl::Status Lose(std::string what);
 
   // Runs f on this device and turns what it throws into a status: RESOURCE_EXHAUSTED
   // (GPU_OUT_OF_MEMORY), after which the device works on; UNAVAILABLE (GPU_LOST), after which it is
@@ -48,7 +50,6 @@ class Device {
  private:
   static absl::Status OutOfMemory(const std::string& name, const char* what);
   static absl::Status HostOutOfMemory(const std::string& name);
-  absl::Status Lose(const char* what);
 
   const int ordinal_;
   MemoryPool pool_;

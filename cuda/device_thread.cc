@@ -1,5 +1,6 @@
 #include "cuda/device_thread.h"
 
+#include <optional>
 #include <utility>
 
 namespace sparseagg::gpu {
@@ -30,10 +31,11 @@ void DeviceThread::Loop() {
   for (;;) {
     wake_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    Task task = std::move(tasks_.front());
+    std::optional<Task> task(std::move(tasks_.front()));
     tasks_.pop_front();
     lock.unlock();
-    task();
+    (*task)();
+    task.reset();  // what it owns may wait for the device
     lock.lock();
   }
 }

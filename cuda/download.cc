@@ -15,7 +15,7 @@ constexpr size_t kDirectBytes = size_t{64} << 10;
 void Downloads::CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes) {
   if (bytes <= kDirectBytes) {
     queue.Download(to, from, bytes);
-    queue.stream().Synchronize();
+    queue.Synchronize();
     return;
   }
   Event done[2];
@@ -30,7 +30,7 @@ void Downloads::CopyBytes(Queue& queue, const std::byte* from, std::byte* to, si
       done[p % 2].Record(queue.cuda_stream());
     }
     if (p > 0) {
-      done[(p - 1) % 2].Wait();
+      queue.Wait(done[(p - 1) % 2]);
       std::memcpy(to + (p - 1) * kPieceBytes, pieces_[(p - 1) % 2].data(), size_of(p - 1));
     }
   }

@@ -8,10 +8,15 @@
 namespace sparseagg {
 namespace {
 
+// The oldest generation that kernels are compiled for; a tile of tile_merge.cu takes 66 KB of
+// shared memory, which older ones do not have.
+constexpr int kComputeMajorMin = 8;
+
+absl::Status NoGpu(const std::string& why) {
+  return MakeError(absl::StatusCode::kUnavailable, "NO_GPU", absl::StrCat("no usable GPU: ", why));
+}
 absl::Status NoGpu(cudaError_t error) {
-  return MakeError(absl::StatusCode::kUnavailable, "NO_GPU",
-                   absl::StrCat("no usable GPU: ", cudaGetErrorString(error), " (",
-                                cudaGetErrorName(error), ")"));
+  return NoGpu(absl::StrCat(cudaGetErrorString(error), " (", cudaGetErrorName(error), ")"));
 }
 
 }  // namespace
@@ -28,8 +33,16 @@ absl::StatusOr<std::vector<GpuInfo>> ProbeGpus() {
         error != cudaSuccess) {
       return NoGpu(error);
     }
-    gpus.push_back(
-        {properties.name, properties.major, properties.minor, properties.totalGlobalMem});
+    if (properties.major < kComputeMajorMin) {
+      return NoGpu(absl::StrCat(properties.name, " has compute capability ", properties.major, ".",
+                                properties.minor, ", this build needs ", kComputeMajorMin, ".0"));
+    }
+    gpus.push_back({.name = properties.name,
+                    .compute_major = properties.major,
+                    .compute_minor = properties.minor,
+                    .memory_bytes = properties.totalGlobalMem,
+                    .multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
+                    .cache_bytes = static_cast<uint64_t>(properties.l2CacheSize)});
   }
   return gpus;
 }

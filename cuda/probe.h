@@ -16,10 +16,13 @@ struct GpuInfo {
   int compute_major = 0;
   int compute_minor = 0;
   uint64_t memory_bytes = 0;
+  uint32_t multiprocessors = 0;
+  uint64_t cache_bytes = 0;  // of the second cache
 };
 
 // The GPUs, in the runtime's order; at least one. UNAVAILABLE (NO_GPU) says why there is none: no
-// device, no driver, or a driver too old for this build's runtime.
+// device, no driver, a driver too old for this build's runtime, or devices before compute
+// capability 8.0, which this build has no code for.
 absl::StatusOr<std::vector<GpuInfo>> ProbeGpus();
 
 }  // namespace sparseagg

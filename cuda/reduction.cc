@@ -14,8 +14,8 @@
 namespace sparseagg::gpu {
 namespace {
 
-// Entries of a batch are numbered in 32 bits.
-constexpr uint64_t kBatchEntriesMax = ~uint32_t{0};
+// Entries of a batch are numbered in 32 bits, and kernels step beyond the last one.
+constexpr uint64_t kBatchEntriesMax = uint64_t{1} << 31;
 constexpr uint64_t kSideCapacity = uint64_t{1} << 14;
 
 }  // namespace
@@ -39,6 +39,7 @@ void Reduction::Fold(Batch& batch) {
     FoldOnce(batch);
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
+    context_.queue.Synchronize();  // kernels may still read the batch
     if (plan_->bytes() == 0) return FoldInHalves(batch);
     Spill();
     Fold(batch);
@@ -51,7 +52,7 @@ void Reduction::FoldOnce(Batch& batch) {
   std::vector<SideEntry> side = ExtractSideOf(view);
   AppendRowSide(rule_, batch.updates(), side);
   plan_->Fold(context_.queue, view);
-  context_.queue.stream().Synchronize();  // the batch is about to go
+  context_.queue.Synchronize();  // the batch is about to go
   AddSide(std::move(side));
   batch.Take();
 }
@@ -125,10 +126,10 @@ void Reduction::Join(Partial partial) {
     queue.Upload(run.rows.data(), partial.rows.data(), partial.rows.size());
     queue.Upload(run.slots.data(), partial.slots.data(), partial.slots.size());
     plan_->Join(queue, std::move(run));
-    queue.stream().Synchronize();
+    queue.Synchronize();
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
-    queue.stream().Synchronize();
+    queue.Synchronize();
     spilled_.push_back(
         {{partial.rows.begin(), partial.rows.end()}, {partial.slots.begin(), partial.slots.end()}});
   }

@@ -1,13 +1,19 @@
-// Every size that decides speed and nothing else. None has been measured on a GPU yet: they are the
-// model's (docs/decisions/0009-gpu-plans.md).
+// Every size that decides speed and nothing else, and when the device counts as lost. None has been
+// measured on a GPU yet: they are the model's (docs/decisions/0009-gpu-plans.md).
 #ifndef SPARSEAGG_CUDA_TUNING_H_
 #define SPARSEAGG_CUDA_TUNING_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace sparseagg::gpu {
 
+using Clock = std::function<std::chrono::steady_clock::time_point()>;
+
 struct Tuning {
+  // Measure the device's rates at the start; otherwise they are the usual ones.
+  bool calibrate = true;
   // A transfer starts when so much has been staged: long enough to reach the rate of the bus.
   uint64_t upload_bytes = uint64_t{4} << 20;
   // A batch is reduced when it has as many bytes as the state, so that no entry is merged more than
@@ -15,6 +21,11 @@ struct Tuning {
   uint64_t batch_bytes_min = uint64_t{64} << 20;
   // A reduction takes up to 16 times the bytes of its entries.
   uint64_t batch_share_of_memory = 32;
+  // A device that lets its thread wait for so long hangs: what is queued at a time takes seconds at
+  // most, also beside other users of the device.
+  std::chrono::seconds wait_max{60};
+  std::chrono::milliseconds watch_period{100};  // how often who waits for that thread looks
+  Clock clock = &std::chrono::steady_clock::now;
 };
 
 }  // namespace sparseagg::gpu

@@ -112,6 +112,12 @@ void LogUnavailable(const BackendChoice& choice, const Log& log) {
   }
 }
 
+void LogNotes(const BackendInfo& backend, const Log& log) {
+  for (const std::string& note : backend.notes) {
+    log.Info("back end", {{"backend", backend.name}, {"message", note}});
+  }
+}
+
 struct Server {
   size_t rounds = 0;  // taken up from the data directory
   std::shared_ptr<GpuLoss> gpu_loss;
@@ -181,6 +187,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
       ChooseBackend(backends, config.backend, backend_options,
                     [loss = server.gpu_loss](const absl::Status& fault) { loss->Tell(fault); }));
   if (config.backend == "auto") LogUnavailable(server.backend, log);
+  LogNotes(server.backend.backend->info(), log);
   SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));
   EngineOptions engine_options;
   engine_options.limits = config.limits;

@@ -44,7 +44,8 @@ struct BackendInfo {
   uint64_t memory_bytes = 0;       // what the back end may use
   std::vector<std::string> plans;  // algorithms it has, one for any workload last
   CostModel cost = nullptr;
-  bool may_be_lost = false;  // its processor can fail while the process lives: a GPU
+  bool may_be_lost = false;             // its processor can fail while the process lives: a GPU
+  std::vector<std::string> notes = {};  // for the log: what was found out when it was made
 };
 
 struct Plan {

@@ -89,7 +89,7 @@ DeviceBatch MakeBatch(Queue& queue, const BatchCase& batch_case, uint64_t seed) 
   }
   batch.table = {queue, batch.refs.size()};
   queue.Upload(batch.table.data(), batch.refs.data(), batch.refs.size());
-  queue.stream().Synchronize();
+  queue.Synchronize();
   batch.view = {.updates = batch.table.data(),
                 .num_updates = batch_case.contributors,
                 .nnz = nnz * batch_case.contributors,

@@ -107,15 +107,15 @@ class Bench {
     PinnedBuffer pinned(kBytes / 4);
     const Times copy = Measure([&] {
       CopyBytes(queue_, from.data(), to.data(), kBytes);
-      queue_.stream().Synchronize();
+      queue_.Synchronize();
     });
     const Times up = Measure([&] {
       queue_.Upload(to.data(), pinned.data(), pinned.bytes());
-      queue_.stream().Synchronize();
+      queue_.Synchronize();
     });
     const Times down = Measure([&] {
       queue_.Download(pinned.data(), to.data(), pinned.bytes());
-      queue_.stream().Synchronize();
+      queue_.Synchronize();
     });
     copy_rate_ = 2.0 * kBytes / copy.median;
     bus_rate_ = static_cast<double>(pinned.bytes()) / up.median;
@@ -145,7 +145,7 @@ class Bench {
           const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
           plan->Fold(queue_, batch.view);
           plan->State(queue_);
-          queue_.stream().Synchronize();
+          queue_.Synchronize();
         });
         const Workload workload{c.contributors, c.entries / c.contributors,
                                 c.sorted ? EntryOrder::kCanonical : EntryOrder::kUnsorted, true};
@@ -173,7 +173,7 @@ class Bench {
     queue_.Fill(updates.data(), 1, updates.size());
     const Times times = Measure([&] {
       AddDense(queue_, updates.data(), rows, contributors, sums.data());
-      queue_.stream().Synchronize();
+      queue_.Synchronize();
     });
     report_.Line(absl::StrCat("\"kind\":\"dense_addition\",\"rows\":", rows,
                               ",\"contributors\":", contributors, ",", Members(times)));
@@ -196,7 +196,7 @@ class Bench {
           queue_.Download(reinterpret_cast<std::byte*>(staged.back().entries.indices),
                           reinterpret_cast<const std::byte*>(ref.rows), staged.back().bytes);
         }
-        queue_.stream().Synchronize();
+        queue_.Synchronize();
         const auto start = Clock::now();
         for (size_t u = 0; u < staged.size(); ++u) {
           if (!aggregator->Accumulate(std::move(staged[u]), batch.refs[u].weight).ok())

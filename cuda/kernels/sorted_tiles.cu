@@ -3,12 +3,11 @@
 // A block of 256 threads takes a tile of 2048 positions, a thread 8 of them in a row. It adds what
 // it has before its first run's end ("lead") and after its last run's begin ("tail"); a segmented
 // scan over the threads joins tails to leads; runs inside the tile are written by whoever ends
-// them. What reaches over the tile's edges goes to lead[tile] and tail[tile], and JoinEdges, one
-// thread for each run that reaches over an edge, walks the tiles that it covers: a row that all of
-// 10^8 entries have is 50,000 steps there. No atomics; min and max work like sums.
-// Bytes: 8 to 12 a position for the words (twice: once to count), a gathered sector of 32 for the
-// value, 16 a slot written. Shared memory 6 KB a block. Source: CUB's AgentReduceByKey has the same
-// tiles, with a look-back instead of JoinEdges.
+// them. What reaches over the tile's edges becomes two edges of it, its lead and its tail, which a
+// scan by run joins: a row that all of 10^8 entries have is 100,000 edges of one run. No atomics;
+// min and max work like sums. Bytes: 8 to 12 a position for the words (twice: once to count), a
+// gathered sector of 32 for the value, 16 a slot written. Shared memory 6 KB a block. Source: CUB's
+// AgentReduceByKey has the same tiles, with a look-back instead of the edges.
 #include "cuda/kernels/block_scan.cuh"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/scan.h"
@@ -129,8 +128,7 @@ struct ReduceTile {
   SortedBatch<V> batch;
   const uint64_t* first;  // [tiles + 1]
   Int128* slots;          // [runs, slots()]
-  Int128* leads;          // [tiles, slots()]
-  Int128* tails;          // [tiles, slots()]
+  Int128* edges;          // [2 * tiles, slots()]: a lead and a tail for each tile
 
   template <class Block>
   SPARSEAGG_DEVICE void Run(Block& block) const {
@@ -194,36 +192,45 @@ struct ReduceTile {
         if (begins_here) {
           slots[(FirstRun(shared, tile, t) - 1) * width + c] = sum;
         } else {
-          leads[tile * width + c] = sum;
+          edges[2 * tile * width + c] = sum;
         }
       }
       if (t + 1 == kThreads) {
-        (shared.closed[t] != 0 ? tails : leads)[tile * width + c] = shared.carry[t];
+        // Without a begin of a run the whole tile is its lead.
+        const bool closed = shared.closed[t] != 0;
+        if (!closed) edges[2 * tile * width + c] = shared.carry[t];
+        edges[(2 * tile + 1) * width + c] = closed ? shared.carry[t] : rule.Empty(c);
       }
     });
   }
 };
 
-// Joins the parts of the runs that are the last of a tile.
-struct JoinEdges {
-  SlotRule rule;
-  uint64_t tiles;
-  const uint64_t* first;
-  const Int128* leads;
-  const Int128* tails;
+constexpr uint64_t kNoRun = ~uint64_t{0};
+
+// The runs that the edges of each tile are of: the last one that begins before it, and the last one
+// that begins before its end. kNoRun for what is before the first.
+struct RunsOfEdges {
+  const uint64_t* first;  // [tiles + 1]
+  uint64_t* runs;         // [2 * tiles]
+  SPARSEAGG_DEVICE void operator()(uint64_t edge) const {
+    runs[edge] = first[(edge + 1) / 2] - 1;
+    static_assert(kNoRun == uint64_t{0} - 1);
+  }
+};
+
+// The last edge of a run has its sum.
+struct WriteEdges {
+  uint32_t width;
+  uint64_t size;
+  const uint64_t* runs;
+  const Int128* edges;
   Int128* slots;
 
   SPARSEAGG_DEVICE void operator()(uint64_t i) const {
-    const uint32_t width = rule.slots();
-    const uint64_t tile = i / width;
-    const auto c = static_cast<uint32_t>(i % width);
-    if (first[tile + 1] == first[tile]) return;  // no run begins here
-    Int128 slot = tails[i];
-    for (uint64_t next = tile + 1; next < tiles; ++next) {
-      slot = rule.Join(c, slot, leads[next * width + c]);
-      if (first[next + 1] != first[next]) break;
-    }
-    slots[(first[tile + 1] - 1) * width + c] = slot;
+    const uint64_t edge = i / width;
+    const uint64_t run = runs[edge];
+    if (run == kNoRun || (edge + 1 < size && runs[edge + 1] == run)) return;
+    slots[run * width + i % width] = edges[i];
   }
 };
 
@@ -246,16 +253,18 @@ void ListRuns(Queue& queue, const SortedEntries& sorted, const TiledRuns& runs, 
 
 void ReduceTiles(Queue& queue, const BatchView& batch, const SlotRule& rule,
                  const SortedEntries& sorted, const TiledRuns& runs, Int128* slots) {
-  DeviceArray<Int128> leads(queue, runs.tiles * rule.slots());
-  DeviceArray<Int128> tails(queue, runs.tiles * rule.slots());
+  const uint64_t size = 2 * runs.tiles;
+  DeviceArray<Int128> edges(queue, size * rule.slots());
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    ForEachBlock(
-        queue, runs.tiles,
-        ReduceTile<V>{{batch, rule, sorted}, runs.first.data(), slots, leads.data(), tails.data()});
+    ForEachBlock(queue, runs.tiles,
+                 ReduceTile<V>{{batch, rule, sorted}, runs.first.data(), slots, edges.data()});
   });
-  ForEach(queue, runs.tiles * rule.slots(),
-          JoinEdges{rule, runs.tiles, runs.first.data(), leads.data(), tails.data(), slots});
+  DeviceArray<uint64_t> runs_of_edges(queue, size);
+  ForEach(queue, size, RunsOfEdges{runs.first.data(), runs_of_edges.data()});
+  JoinByKey(queue, rule, runs_of_edges.data(), edges.data(), size);
+  ForEach(queue, size * rule.slots(),
+          WriteEdges{rule.slots(), size, runs_of_edges.data(), edges.data(), slots});
 }
 
 }  // namespace sparseagg::gpu

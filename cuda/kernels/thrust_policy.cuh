@@ -26,11 +26,12 @@ struct PoolAllocator {
   }
 };
 
-// Calls f(policy).
+// Calls f(policy). Thrust waits for the device inside its algorithms.
 template <class F>
 auto WithThrust(Queue& queue, const F& f) {
   PoolAllocator allocator{&queue};
-  return f(thrust::cuda::par(allocator).on(queue.cuda_stream()));
+  return queue.waits().During(
+      [&] { return f(thrust::cuda::par(allocator).on(queue.cuda_stream())); });
 }
 
 }  // namespace sparseagg::gpu

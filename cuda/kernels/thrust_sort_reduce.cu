@@ -14,29 +14,13 @@
 #include <thrust/sort.h>
 #include <thrust/unique.h>
 
+#include "cuda/kernels/row_of_slots.h"
 #include "cuda/kernels/sorted_slots.h"
 #include "cuda/kernels/thrust_policy.cuh"
 #include "cuda/kernels/thrust_sort_reduce.h"
 
 namespace sparseagg::gpu {
 namespace {
-
-// The one or two slots of a row of one value, in the layout of Run::slots.
-template <uint32_t kSlots>
-struct RowOfSlots {
-  Int128 slot[kSlots];
-};
-
-template <uint32_t kSlots>
-struct JoinRows {
-  SlotRule rule;
-  SPARSEAGG_HOST_DEVICE RowOfSlots<kSlots> operator()(const RowOfSlots<kSlots>& a,
-                                                      const RowOfSlots<kSlots>& b) const {
-    RowOfSlots<kSlots> joined;
-    for (uint32_t c = 0; c < kSlots; ++c) joined.slot[c] = rule.Join(c, a.slot[c], b.slot[c]);
-    return joined;
-  }
-};
 
 template <uint32_t kSlots>
 Run ReduceScalars(Queue& queue, const BatchView& batch, const SlotRule& rule,

@@ -12,6 +12,7 @@
 #include "cuda/error.h"
 #include "cuda/raii/memory_pool.h"
 #include "cuda/raii/stream.h"
+#include "cuda/raii/waits.h"
 
 namespace sparseagg::gpu {
 
@@ -43,7 +44,7 @@ class DeviceArray {
   size_t size_ = 0;
 };
 
-// For one thread at a time.
+// For one thread at a time, which is the only one that waits; but for waits().
 class Queue {
  public:
   explicit Queue(MemoryPool& pool) : pool_(pool) {}
@@ -51,6 +52,20 @@ class Queue {
   MemoryPool& pool() { return pool_; }
   const Stream& stream() const { return stream_; }
   cudaStream_t cuda_stream() const { return stream_.get(); }
+  // Thread-safe. Everything that waits for the device goes through it, so that a device that hangs
+  // is noticed (watchdog.h).
+  Waits& waits() { return waits_; }
+
+  // Blocks until everything queued is done.
+  void Synchronize() {
+    CheckCuda(waits_.During([&] { return cudaStreamSynchronize(cuda_stream()); }),
+              "cudaStreamSynchronize");
+  }
+  // Blocks until `event`, of any queue, is reached.
+  void Wait(const Event& event) {
+    CheckCuda(waits_.During([&] { return cudaEventSynchronize(event.get()); }),
+              "cudaEventSynchronize");
+  }
 
   // Copies do not synchronise when the host memory is pinned.
   template <class T>
@@ -76,7 +91,7 @@ class Queue {
   T Read(const T* from) {
     T value;
     Download(&value, from, 1);
-    stream_.Synchronize();
+    Synchronize();
     return value;
   }
 
@@ -88,6 +103,7 @@ class Queue {
 
   MemoryPool& pool_;
   Stream stream_;
+  Waits waits_;
 };
 
 template <class T>

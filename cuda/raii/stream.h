@@ -11,7 +11,7 @@
 
 namespace sparseagg::gpu {
 
-// A point in a stream that others can wait for. Does not time.
+// A point in a stream that others can wait for (Queue::Wait). Does not time.
 class Event {
  public:
   Event() {
@@ -30,8 +30,6 @@ class Event {
   void Record(cudaStream_t cuda_stream) {
     CheckCuda(cudaEventRecord(event_, cuda_stream), "cudaEventRecord");
   }
-  // Blocks the calling thread.
-  void Wait() const { CheckCuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -52,8 +50,6 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  // Blocks the calling thread until everything queued is done.
-  void Synchronize() const { CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
   // What is queued from now on runs after `event`. Does not block.
   void WaitFor(const Event& event) const {
     CheckCuda(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");

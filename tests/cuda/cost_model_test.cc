@@ -77,6 +77,7 @@ TEST(CudaCost, IsThatOfTheBusWhereReductionsAreFaster) {
   EXPECT_GT(seconds, bus);  // and the result comes back
   DeviceRates twice;
   twice.bus_bytes *= 2;
+  twice.bus_back_bytes *= 2;
   EXPECT_LT(CudaCost(twice, "tile_merge", Scalars(1'000'000'000), workload).seconds, 0.6 * seconds);
 }
 

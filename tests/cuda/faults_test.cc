@@ -21,7 +21,9 @@ using testing::MakeSpec;
 using testing::TheFakeGpu;
 
 // Updates of one row each and of many, small batches: every kind of call is made many times.
-const gpu::Tuning kSmallBatches{.upload_bytes = 4096, .batch_bytes_min = 16384};
+const gpu::Tuning kSmallBatches{.calibrate = false, .upload_bytes = 4096, .batch_bytes_min = 16384};
+
+const gpu::Tuning kUsualBatches{.calibrate = false};
 
 class FaultsTest : public ::testing::Test {
  protected:
@@ -111,7 +113,7 @@ TEST_F(FaultsTest, WithLittleMemoryBatchesShrinkAndTheStateMovesToTheHost) {
     const auto expected = Expected(spec_);
     uint64_t needed = 0;
     {
-      const auto backend = *MakeCudaBackend({});
+      const auto backend = *MakeCudaBackend({}, kUsualBatches);
       testing::ResetFakeGpu();
       ASSERT_EQ(Difference(expected, testing::Reduce(*backend, spec_, Updates(spec_), plan)), "");
       needed = TheFakeGpu().memory_peak;
@@ -120,7 +122,7 @@ TEST_F(FaultsTest, WithLittleMemoryBatchesShrinkAndTheStateMovesToTheHost) {
     bool refused = false;
     int smaller = 0;
     for (uint64_t memory = needed; memory > 64 && !refused; memory = memory * 3 / 4) {
-      const auto backend = *MakeCudaBackend({.memory_bytes = memory});
+      const auto backend = *MakeCudaBackend({.memory_bytes = memory}, kUsualBatches);
       const auto result = testing::Reduce(*backend, spec_, Updates(spec_), plan);
       refused = !result.ok();
       if (refused) {
@@ -137,8 +139,8 @@ TEST_F(FaultsTest, WithLittleMemoryBatchesShrinkAndTheStateMovesToTheHost) {
 }
 
 TEST_F(FaultsTest, WithoutMemoryForOneRowTheSecondBackEndTakesOverAndTheDeviceStaysHealthy) {
-  const auto backend =
-      MakeFailoverBackend(*MakeCudaBackend({.memory_bytes = 256}), *MakeReferenceBackend({}), {});
+  const auto backend = MakeFailoverBackend(*MakeCudaBackend({.memory_bytes = 256}, kUsualBatches),
+                                           *MakeReferenceBackend({}), {});
   EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*backend, spec_, Updates(spec_))), "");
   EXPECT_TRUE(backend->health().ok());
 }

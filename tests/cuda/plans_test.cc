@@ -2,6 +2,7 @@
 // fake GPU.
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,7 @@ class PlansTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
-  const std::unique_ptr<Backend> cuda_ = *MakeCudaBackend({});
+  const std::unique_ptr<Backend> cuda_ = *MakeCudaBackend({}, {.calibrate = false});
 };
 
 TEST_F(PlansTest, WhereTilesOfSortedPositionsEnd) {
@@ -58,6 +59,26 @@ TEST_F(PlansTest, ARowInManyPieces) {
     for (const uint64_t nnz : {gpu::kPiecePositions - 1, gpu::kPiecePositions,
                                gpu::kPiecePositions + 1, 5 * gpu::kPiecePositions}) {
       ExpectReference(spec, {nnz, 2, Distribution::kAllEqual, Values::kNormal}, nnz);
+    }
+  }
+}
+
+// More than are joined in one pass, and in two.
+TEST_F(PlansTest, ARowInThousandsOfPieces) {
+  for (const auto& [op, width, pieces] : {std::tuple{"sum", 4u, uint64_t{65}},
+                                          {"sum", 2u, uint64_t{64 * 64 + 2}},
+                                          {"max", 3u, uint64_t{129}}}) {
+    const ReduceSpec spec = MakeSpec(op, ValueType::kF32, 3, width);
+    ExpectReference(
+        spec, {pieces * gpu::kPiecePositions + 7, 1, Distribution::kAllEqual, Values::kNormal});
+  }
+}
+
+TEST_F(PlansTest, ARowInHundredsOfTiles) {
+  for (const char* op : {"sum", "mean_of_contributors", "min"}) {
+    for (const Distribution distribution : {Distribution::kAllEqual, Distribution::kZipf}) {
+      ExpectReference(MakeSpec(op, ValueType::kF32, 5, 1),
+                      {200 * gpu::kTilePositions + 3, 1, distribution, Values::kNormal});
     }
   }
 }

@@ -1,7 +1,9 @@
 #include "tests/cuda/emulator/runtime.h"
 
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -13,6 +15,10 @@ struct State {
   FakeGpu gpu;
   std::map<void*, size_t> device_memory;
   std::map<void*, size_t> pinned_memory;
+  std::condition_variable changed;
+  int hanging = 0;  // threads in a wait that does not end
+
+  bool hangs() const { return gpu.hangs_at_call != 0 && gpu.calls >= gpu.hangs_at_call; }
 };
 
 State& TheState() {
@@ -34,6 +40,20 @@ cudaError_t Call(const F& f) {
 
 cudaError_t Ok() {
   return Call([](State&) { return cudaSuccess; });
+}
+
+cudaError_t WaitForDevice() {
+  State& state = TheState();
+  std::unique_lock lock(state.mutex);
+  ++state.gpu.calls;
+  ++state.hanging;
+  state.changed.notify_all();
+  state.changed.wait(lock, [&] { return !state.hangs(); });
+  --state.hanging;
+  if (state.gpu.fails_at_call != 0 && state.gpu.calls >= state.gpu.fails_at_call) {
+    return state.gpu.error;
+  }
+  return cudaSuccess;
 }
 
 cudaError_t Allocate(void** memory, size_t bytes, uint64_t limit, uint64_t& used,
@@ -59,7 +79,37 @@ cudaError_t Free(void* memory, uint64_t& used, std::map<void*, size_t>& owners) 
 
 FakeGpu& TheFakeGpu() { return TheState().gpu; }
 
+uint64_t Transfers() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  return state.gpu.transfers;
+}
+
+bool IsPinned(const void* memory) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto above = state.pinned_memory.upper_bound(const_cast<void*>(memory));
+  if (above == state.pinned_memory.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(above);
+  return static_cast<const char*>(memory) < static_cast<const char*>(begin) + bytes;
+}
+
+void AwaitHang() {
+  State& state = TheState();
+  std::unique_lock lock(state.mutex);
+  state.changed.wait(lock, [&] { return state.hangs() && state.hanging > 0; });
+}
+
+void EndHang() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  state.gpu.hangs_at_call = 0;
+  state.changed.notify_all();
+}
+
 void ResetFakeGpu() {
+  EndHang();
+  const std::lock_guard lock(TheState().mutex);
   FakeGpu& gpu = TheFakeGpu();
   FakeGpu fresh;
   fresh.memory_used = gpu.memory_used;
@@ -75,6 +125,7 @@ using sparseagg::testing::Call;
 using sparseagg::testing::Free;
 using sparseagg::testing::Ok;
 using sparseagg::testing::State;
+using sparseagg::testing::WaitForDevice;
 
 extern "C" {
 
@@ -89,7 +140,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return Call([&](State& state) {
     *properties = {};
     std::strcpy(properties->name, "an emulated GPU");
-    properties->major = 9;
+    properties->major = state.gpu.compute_major;
     properties->multiProcessorCount = 2;
     properties->l2CacheSize = 1 << 20;
     properties->totalGlobalMem = state.gpu.memory_bytes;
@@ -112,7 +163,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return Ok();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return Ok(); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return Ok(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return WaitForDevice(); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return Ok(); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = nullptr;
@@ -124,7 +175,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return Ok(); }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return Ok(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return Ok(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return WaitForDevice(); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1;
   return Ok();

@@ -13,12 +13,16 @@ namespace sparseagg::testing {
 
 struct FakeGpu {
   int devices = 1;
+  int compute_major = 9;
   uint64_t memory_bytes = uint64_t{8} << 30;
   uint64_t pinned_bytes = uint64_t{8} << 30;  // what the system locks at most
   // From the call with this number on (1 is the next one), every call fails with `error`, as after
   // a sticky error. 0: never.
   uint64_t fails_at_call = 0;
   cudaError_t error = cudaErrorIllegalAddress;
+  // From the call with this number on, waits for the device do not end, as on a device that hangs;
+  // they end with ResetFakeGpu(). 0: never.
+  uint64_t hangs_at_call = 0;
 
   // Since Reset().
   uint64_t calls = 0;
@@ -30,8 +34,16 @@ struct FakeGpu {
 
 // The one fake GPU of the process. Not while calls run in other threads.
 FakeGpu& TheFakeGpu();
-// Forgets failures and counts; keeps what is allocated.
+// Forgets failures and counts; keeps what is allocated. Thread-safe.
 void ResetFakeGpu();
+// Of the fake GPU, while others use it.
+uint64_t Transfers();
+// Whether `memory` lies in page-locked memory.
+bool IsPinned(const void* memory);
+// Blocks until a wait for the device does not end. Thread-safe.
+void AwaitHang();
+// The device answers again: waits that did not end do. Thread-safe.
+void EndHang();
 
 }  // namespace sparseagg::testing
 

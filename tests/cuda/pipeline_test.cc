@@ -1,0 +1,131 @@
+// From the decoder's memory to the result: what runs beside what. On the fake GPU, whose waits can
+// be made to last.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "cuda/cuda_backend.h"
+#include "cuda/download.h"
+#include "cuda/raii/memory_pool.h"
+#include "sparse/reference_backend.h"
+#include "tests/cuda/emulator/runtime.h"
+#include "tests/support/workload.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::Difference;
+using testing::MakeSpec;
+using testing::TheFakeGpu;
+
+constexpr uint64_t kUpdateBytes = 100 * (sizeof(uint64_t) + sizeof(float));
+
+class PipelineTest : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::ResetFakeGpu(); }
+  void TearDown() override { testing::ResetFakeGpu(); }
+
+  static std::unique_ptr<Backend> MakeBackend(gpu::Tuning tuning) {
+    tuning.calibrate = false;
+    tuning.wait_max = std::chrono::hours(1);
+    auto backend = *MakeCudaBackend({}, tuning);
+    testing::ResetFakeGpu();
+    return backend;
+  }
+  absl::Status Add(Aggregator& aggregator, size_t u) const {
+    return aggregator.Accumulate(testing::StageCopy(aggregator, updates_[u]), updates_[u].weight);
+  }
+  absl::StatusOr<Aggregate> Expected() const {
+    return testing::Reduce(**MakeReferenceBackend({}), spec_, updates_);
+  }
+
+  const ReduceSpec spec_ = MakeSpec("sum", ValueType::kF32, 1000, 1);
+  const std::vector<testing::Update> updates_ =
+      testing::MakeUpdates(spec_, {.nnz = 100, .contributors = 12}, 5);
+};
+
+TEST_F(PipelineTest, TheDecoderWritesIntoPageLockedMemory) {
+  const auto backend = MakeBackend({});
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  const StagedUpdate staged = aggregator->Stage(100).value();
+  EXPECT_TRUE(testing::IsPinned(staged.entries.indices));
+  EXPECT_TRUE(testing::IsPinned(staged.entries.values));
+}
+
+TEST_F(PipelineTest, UpdatesAreUploadedBeforeTheBatchIsFull) {
+  const auto backend = MakeBackend({.upload_bytes = 2 * kUpdateBytes});
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  ASSERT_TRUE(Add(*aggregator, 0).ok());
+  EXPECT_EQ(TheFakeGpu().transfers, 0u);
+  ASSERT_TRUE(Add(*aggregator, 1).ok());
+  EXPECT_EQ(TheFakeGpu().transfers, 1u) << "two small updates, one behind another";
+  ASSERT_TRUE(Add(*aggregator, 2).ok());
+  ASSERT_TRUE(Add(*aggregator, 3).ok());
+  EXPECT_EQ(TheFakeGpu().transfers, 2u);
+}
+
+TEST_F(PipelineTest, WhileABatchIsReducedTheNextIsStagedAndUploaded) {
+  const auto backend =
+      MakeBackend({.upload_bytes = kUpdateBytes, .batch_bytes_min = 4 * kUpdateBytes});
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  TheFakeGpu().hangs_at_call = 1;
+  size_t u = 0;
+  for (; u < 5; ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
+  testing::AwaitHang();  // in the reduction of the first four
+  const uint64_t before = testing::Transfers();
+  for (; u < 8; ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
+  EXPECT_EQ(testing::Transfers(), before + 3);
+  testing::EndHang();
+  for (; u < updates_.size(); ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
+  EXPECT_EQ(Difference(Expected(), std::move(*aggregator).Report()), "");
+}
+
+TEST_F(PipelineTest, AThirdBatchWaitsForTheFirst) {
+  const auto backend =
+      MakeBackend({.upload_bytes = kUpdateBytes, .batch_bytes_min = 2 * kUpdateBytes});
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  TheFakeGpu().hangs_at_call = 1;
+  for (size_t u = 0; u < 4; ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
+  auto fifth = std::async(std::launch::async, [&] { return Add(*aggregator, 4); });
+  EXPECT_EQ(fifth.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  testing::EndHang();
+  EXPECT_TRUE(fifth.get().ok());
+  for (size_t u = 5; u < updates_.size(); ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
+  EXPECT_EQ(Difference(Expected(), std::move(*aggregator).Report()), "");
+}
+
+TEST_F(PipelineTest, ARoundThatIsGivenUpLeavesWhatItHasUploaded) {
+  const auto backend = MakeBackend({.upload_bytes = kUpdateBytes});
+  {
+    const auto aggregator = testing::NewAggregator(*backend, spec_);
+    for (size_t u = 0; u < 4; ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
+    EXPECT_GE(TheFakeGpu().memory_used, 4 * kUpdateBytes);
+  }
+  EXPECT_EQ(TheFakeGpu().memory_used, 0u);
+}
+
+TEST_F(PipelineTest, ResultsComeBackInPiecesThroughTwoPageLockedBuffers) {
+  gpu::MemoryPool pool(0, uint64_t{1} << 30);
+  gpu::Queue queue(pool);
+  gpu::Downloads downloads;
+  for (const size_t size : {size_t{1}, size_t{1} << 13, (size_t{1} << 20) - 1, size_t{1} << 20,
+                            (size_t{3} << 20) + 17}) {
+    gpu::DeviceArray<uint64_t> numbers(queue, size);
+    std::iota(numbers.data(), numbers.data() + size, uint64_t{3});
+    testing::ResetFakeGpu();
+    std::vector<uint64_t> fetched(size);
+    downloads.Copy(queue, numbers.data(), fetched.data(), size);
+    EXPECT_TRUE(std::equal(fetched.begin(), fetched.end(), numbers.data())) << size;
+    EXPECT_EQ(TheFakeGpu().transfers, (size * sizeof(uint64_t) + (8 << 20) - 1) / (8 << 20));
+  }
+  EXPECT_EQ(TheFakeGpu().pinned_used, uint64_t{16} << 20);
+}
+
+}  // namespace
+}  // namespace sparseagg
