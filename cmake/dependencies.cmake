@@ -2,6 +2,9 @@
 include_guard()
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
+if(NOT SPARSEAGG_SERVER)
+  return()  # the core needs no more
+endif()
 find_package(TBB REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(Protobuf REQUIRED)

@@ -7,6 +7,7 @@ set_property(CACHE SPARSEAGG_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SPARSEAGG_SANITIZE "" CACHE STRING "Sanitizers: empty, address (with undefined), thread, fuzzer (clang)")
 option(SPARSEAGG_TESTS "Build the tests" ON)
 option(SPARSEAGG_BENCH "Build the benchmarks" ON)
+option(SPARSEAGG_SERVER "Build the server, the client and the CPU back end: not needed to check a GPU (bench/gpu)" ON)
 option(SPARSEAGG_WERROR "Treat warnings as errors" ON)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -58,8 +59,8 @@ if(NOT SPARSEAGG_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Hopper as machine code, everything else through PTX. Release images add 80, 86, 89, 100.
-      set(CMAKE_CUDA_ARCHITECTURES "90-real;75-virtual")
+      # Hopper as machine code, everything else through PTX. The preset "release" has machine code for all of them.
+      set(CMAKE_CUDA_ARCHITECTURES "90-real;80-virtual")
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)

@@ -1,20 +1,13 @@
 // Out: rows [nnz] and values [nnz, width] of each update. One thread an entry; a hash of its number
 // is all the randomness there is, so that every run has the same data.
-#include <algorithm>
+#include <cmath>
 
 #include "bench/gpu/device_batch.h"
+#include "cuda/kernels/hash.h"
 #include "cuda/kernels/launch.cuh"
 
 namespace sparseagg::gpu {
 namespace {
-
-// splitmix64 (Steele, Lea, Flood, 2014).
-SPARSEAGG_HOST_DEVICE inline uint64_t Hash(uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
 
 enum class Indices { kUniform, kZipf, kOverlap };
 
@@ -28,13 +21,13 @@ struct MakeRows {
   bool sorted;
 
   SPARSEAGG_DEVICE void operator()(uint64_t e) const {
-    // Strictly ascending: one row from each of nnz equal parts. In the overlap, even parts have the
-    // same row in every update.
-    const uint64_t part = num_rows / nnz > 0 ? num_rows / nnz : 1;
     const bool common = indices == Indices::kOverlap && e % 2 == 0;
     const uint64_t key = Hash(seed ^ (common ? 0 : uint64_t{update} << 40) ^ e);
     if (sorted) {
-      rows[e] = (e * part + key % part) % num_rows;
+      // Strictly ascending: one row from each of nnz parts of the index space. In the overlap, even
+      // parts have the same row in every update.
+      const uint64_t part = PartBegin(e);
+      rows[e] = part + key % (PartBegin(e + 1) - part);
     } else if (indices == Indices::kZipf) {
       const double u = (static_cast<double>(key >> 11) + 1) * 0x1p-53;
       const double row = pow(u, -20.0) - 1;  // exponent 1.05
@@ -42,6 +35,14 @@ struct MakeRows {
     } else {
       rows[e] = key % num_rows;
     }
+  }
+
+ private:
+  // None is empty; those of "zipf" are short at low rows.
+  SPARSEAGG_DEVICE uint64_t PartBegin(uint64_t e) const {
+    const double at = static_cast<double>(e) / static_cast<double>(nnz);
+    const double share = indices == Indices::kZipf ? at * at * at * at : at;
+    return e + static_cast<uint64_t>(share * static_cast<double>(num_rows - nnz));
   }
 };
 
@@ -71,7 +72,7 @@ struct Digest {
 
 DeviceBatch MakeBatch(Queue& queue, const BatchCase& batch_case, uint64_t seed) {
   DeviceBatch batch;
-  const uint64_t nnz = std::max<uint64_t>(1, batch_case.entries / batch_case.contributors);
+  const uint64_t nnz = batch_case.nnz_per_update();
   const uint64_t update_bytes =
       (nnz * (sizeof(uint64_t) + batch_case.width * sizeof(float)) + 63) / 64 * 64;
   batch.memory = {queue, update_bytes * batch_case.contributors};

@@ -4,22 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "bench/gpu/batch_case.h"
 #include "cuda/kernels/batch.h"
 
 namespace sparseagg::gpu {
-
-struct BatchCase {
-  uint64_t entries = 0;  // of all contributors together
-  uint64_t rows = 0;     // index space
-  uint32_t contributors = 1;
-  std::string
-      indices;  // "uniform", "zipf" (exponent about 1.05), "overlap" (the same half for all)
-  bool sorted = false;
-  uint32_t width = 1;
-};
 
 // f32 values, weights of 1 to 100.
 struct DeviceBatch {

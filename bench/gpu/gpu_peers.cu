@@ -74,8 +74,4 @@ void AddDense(Queue& queue, const float* updates, uint64_t rows, uint32_t contri
   ForEach(queue, rows, SumDense{updates, rows, contributors, sums});
 }
 
-void CopyBytes(Queue& queue, const std::byte* from, std::byte* to, uint64_t bytes) {
-  queue.CopyOnDevice(to, from, bytes);
-}
-
 }  // namespace sparseagg::gpu

@@ -16,9 +16,6 @@ uint64_t SortReduceByCub(Queue& queue, const BatchView& batch);
 void AddDense(Queue& queue, const float* updates, uint64_t rows, uint32_t contributors,
               float* sums);
 
-// Reads and writes `bytes`.
-void CopyBytes(Queue& queue, const std::byte* from, std::byte* to, uint64_t bytes);
-
 }  // namespace sparseagg::gpu
 
 #endif  // SPARSEAGG_BENCH_GPU_GPU_PEERS_H_

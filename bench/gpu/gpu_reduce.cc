@@ -1,7 +1,12 @@
 // Measures the reductions of the CUDA back end on this machine's GPU, beside raw CUB and dense
 // addition on the same data. One line of JSON for each measurement, as they come.
 //
-//   gpu_reduce OUTPUT.jsonl SECONDS      cases are left out when the time is over
+//   gpu_reduce CASES OUTPUT.jsonl SECONDS [FIRST]
+//
+// Cases (grid.py) before number FIRST, from 0, are left out, and lines are appended then; so are
+// those that come when the time is over. A line "begin" stands before each case: who watches this
+// program knows which case it hangs in. An error after which the device is of no more use ends the
+// program with code 4.
 //
 // "reduce": a batch that is on the device becomes a run of exact slots there. "end_to_end": staged
 // updates in page-locked memory become a result on the host, through the back end as the server
@@ -13,14 +18,18 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "bench/gpu/case_list.h"
 #include "bench/gpu/device_batch.h"
 #include "bench/gpu/gpu_peers.h"
+#include "cuda/calibration.h"
 #include "cuda/cost_model.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/plan.h"
@@ -32,10 +41,10 @@
 namespace sparseagg::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double SecondsSince(Steady::time_point start) {
+  return std::chrono::duration<double>(Steady::now() - start).count();
 }
 
 struct Times {
@@ -44,14 +53,14 @@ struct Times {
   int runs = 0;
 };
 
-// Two runs to warm up, then until 15 runs or a second and a half are over, at least 3.
+// Two runs to warm up, then until 15 runs or 0.4 seconds are over, at least 3.
 Times Measure(const std::function<void()>& f) {
   f();
   f();
   std::vector<double> seconds;
-  const auto start = Clock::now();
-  while (seconds.size() < 3 || (seconds.size() < 15 && SecondsSince(start) < 1.5)) {
-    const auto begin = Clock::now();
+  const auto start = Steady::now();
+  while (seconds.size() < 3 || (seconds.size() < 15 && SecondsSince(start) < 0.4)) {
+    const auto begin = Steady::now();
     f();
     seconds.push_back(SecondsSince(begin));
   }
@@ -61,7 +70,7 @@ Times Measure(const std::function<void()>& f) {
 
 class Report {
  public:
-  explicit Report(const char* path) : file_(std::fopen(path, "w")) {
+  Report(const char* path, bool append) : file_(std::fopen(path, append ? "a" : "w")) {
     if (file_ == nullptr) std::exit(2);
   }
   ~Report() { std::fclose(file_); }
@@ -78,207 +87,206 @@ class Report {
   std::FILE* file_;
 };
 
-std::string Members(const BatchCase& c) {
-  return absl::StrCat("\"entries\":", c.entries, ",\"rows\":", c.rows,
-                      ",\"contributors\":", c.contributors, ",\"indices\":\"", c.indices,
-                      "\",\"sorted\":", c.sorted ? "true" : "false", ",\"width\":", c.width);
-}
 std::string Members(const Times& times) {
   return absl::StrCat("\"ms\":", times.median * 1e3, ",\"ms_least\":", times.least * 1e3,
                       ",\"runs\":", times.runs);
 }
 
-ReduceSpec SpecOf(const BatchCase& c) {
-  return {.name = "t", .layout = {c.rows, c.width, ValueType::kF32}, .op = "sum"};
+void Check(const absl::Status& status) {
+  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
+
+constexpr uint64_t kDenseBytesMax = uint64_t{2} << 30;
 
 class Bench {
  public:
-  Bench(Report& report, MemoryPool& pool, double seconds)
-      : report_(report), queue_(pool), start_(Clock::now()), seconds_(seconds) {}
-
-  bool TimeIsOver() const { return SecondsSince(start_) > seconds_; }
+  Bench(Report& report, MemoryPool& pool, const GpuInfo& gpu)
+      : report_(report), gpu_(gpu), queue_(pool) {}
 
   // Also the yardsticks that shares are of.
   void Rates() {
-    constexpr size_t kBytes = size_t{1} << 30;
-    DeviceArray<std::byte> from(queue_, kBytes);
-    DeviceArray<std::byte> to(queue_, kBytes);
-    PinnedBuffer pinned(kBytes / 4);
-    const Times copy = Measure([&] {
-      CopyBytes(queue_, from.data(), to.data(), kBytes);
-      queue_.Synchronize();
-    });
-    const Times up = Measure([&] {
-      queue_.Upload(to.data(), pinned.data(), pinned.bytes());
-      queue_.Synchronize();
-    });
-    const Times down = Measure([&] {
-      queue_.Download(pinned.data(), to.data(), pinned.bytes());
-      queue_.Synchronize();
-    });
-    copy_rate_ = 2.0 * kBytes / copy.median;
-    bus_rate_ = static_cast<double>(pinned.bytes()) / up.median;
-    report_.Line(absl::StrCat("\"kind\":\"rates\",\"copy_gb_s\":", copy_rate_ / 1e9,
-                              ",\"to_device_gb_s\":", bus_rate_ / 1e9, ",\"to_host_gb_s\":",
-                              static_cast<double>(pinned.bytes()) / down.median / 1e9));
+    const auto start = Steady::now();
+    const auto measured = MeasureRates(queue_, gpu_, &Steady::now);
+    rates_ = measured.ok() ? *measured : UsualRates(gpu_);
+    report_.Line(
+        absl::StrCat("\"kind\":\"calibration\",\"seconds\":", SecondsSince(start),
+                     ",\"ok\":", measured.ok() ? "true" : "false", ",\"message\":\"",
+                     measured.ok() ? Describe(rates_) : std::string(measured.status().message()),
+                     "\",\"copy_gb_s\":", rates_.copy_bytes / 1e9, ",\"to_device_gb_s\":",
+                     rates_.bus_bytes / 1e9, ",\"to_host_gb_s\":", rates_.bus_back_bytes / 1e9));
   }
 
-  void Reduce(const BatchCase& c) {
-    const DeviceBatch batch = MakeBatch(queue_, c, 1);
+  void Run(const BatchCase& c) {
+    Attempt("\"plan\":\"making the batch\"", c, [&] {
+      const DeviceBatch batch = MakeBatch(queue_, c, 1);
+      Reduce(c, batch);
+      if (c.end_to_end) EndToEnd(c, batch);
+      return std::string();
+    });
+    const bool dense_fits =
+        c.width == 1 && c.rows * c.contributors * sizeof(float) <= kDenseBytesMax;
+    if (dense_fits) Attempt("\"plan\":\"peer: dense addition\"", c, [&] { return AddDense(c); });
+  }
+
+ private:
+  void Reduce(const BatchCase& c, const DeviceBatch& batch) {
     SlotRule rule = RuleOf(SpecOf(c));
     rule.lsb = -90;
     uint64_t first_digest = 0;
     for (const DevicePlanRow& row : DevicePlans()) {
-      const double slots = static_cast<double>(c.rows) * c.width;
-      if (row.reduce == nullptr && slots > 1.5e9) continue;
-      if (row.name == "thrust_sort_reduce" && c.entries > 200'000'000) continue;
+      const bool dense = row.reduce == nullptr;
+      if (dense && c.rows * c.width > kDenseSlotsMax) continue;
       Attempt(absl::StrCat("\"plan\":\"", std::string(row.name), "\""), c, [&] {
-        const auto reduce = [&] {
+        uint64_t size = 0;
+        uint64_t digest = 0;
+        const auto reduce = [&](bool look) {
           const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
           plan->Fold(queue_, batch.view);
-          return std::pair{plan->State(queue_).size, DigestOf(queue_, rule, plan->State(queue_))};
-        };
-        const auto [size, digest] = reduce();
-        if (first_digest == 0) first_digest = digest;
-        const Times times = Measure([&] {
-          const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
-          plan->Fold(queue_, batch.view);
-          plan->State(queue_);
+          const sparseagg::gpu::Run& run = plan->State(queue_);
           queue_.Synchronize();
-        });
-        const Workload workload{c.contributors, c.entries / c.contributors,
-                                c.sorted ? EntryOrder::kCanonical : EntryOrder::kUnsorted, true};
+          if (!look) return;
+          size = run.size;
+          digest = DigestOf(queue_, rule, run);
+        };
+        reduce(true);
+        if (first_digest == 0) first_digest = digest;
+        const Times times = Measure([&] { reduce(false); });
         // What must be read and written: entries and results.
-        const double least = static_cast<double>(c.entries) * (8 + 4 * c.width) +
-                             static_cast<double>(size) * (8 + 4 * c.width);
-        return absl::StrCat(Members(times), ",\"rows_out\":", size,
-                            ",\"same\":", digest == first_digest ? "true" : "false",
-                            ",\"share_of_copy\":", least / times.median / copy_rate_,
-                            ",\"model_plan_ms\":",
-                            CudaCost({.bus_bytes = 1e30}, row.name, SpecOf(c), workload).seconds /
-                                (1 + 1.0 / 8) * 1e3);
+        const double least = static_cast<double>(c.entries + size) * (8 + 4 * c.width);
+        return absl::StrCat(
+            Members(times), ",\"rows_out\":", size,
+            ",\"same\":", digest == first_digest ? "true" : "false",
+            ",\"share_of_copy\":", least / times.median / rates_.copy_bytes,
+            ",\"calibrated_ms\":", ReduceSeconds(rates_, row.name, SpecOf(c), WorkloadOf(c)) * 1e3);
       });
     }
-    if (c.width == 1 && c.entries <= 500'000'000) {
-      Attempt("\"plan\":\"peer: CUB SortPairs 64 bits + ReduceByKey f32\"", c,
-              [&] { return Members(Measure([&] { SortReduceByCub(queue_, batch.view); })); });
-    }
+    if (c.width != 1) return;
+    Attempt("\"plan\":\"peer: CUB SortPairs 64 bits + ReduceByKey f32\"", c,
+            [&] { return Members(Measure([&] { SortReduceByCub(queue_, batch.view); })); });
   }
 
-  // Dense updates of the same contributors, for the density at which sparse ones stop to pay.
-  void DenseAddition(uint64_t rows, uint32_t contributors) {
-    DeviceArray<float> updates(queue_, rows * contributors);
-    DeviceArray<float> sums(queue_, rows);
+  // Dense updates of as many contributors, for the density at which sparse ones stop to pay.
+  std::string AddDense(const BatchCase& c) {
+    DeviceArray<float> updates(queue_, c.rows * c.contributors);
+    DeviceArray<float> sums(queue_, c.rows);
     queue_.Fill(updates.data(), 1, updates.size());
+    const auto add = [&] {
+      gpu::AddDense(queue_, updates.data(), c.rows, c.contributors, sums.data());
+    };
+    std::string result = Members(Measure([&] {
+      add();
+      queue_.Synchronize();
+    }));
+    if (!c.end_to_end) return result;
+    const PinnedBuffer host(updates.bytes());
     const Times times = Measure([&] {
-      AddDense(queue_, updates.data(), rows, contributors, sums.data());
+      queue_.Upload(reinterpret_cast<std::byte*>(updates.data()), host.data(), host.bytes());
+      add();
+      queue_.Download(reinterpret_cast<float*>(host.data()), sums.data(), sums.size());
       queue_.Synchronize();
     });
-    report_.Line(absl::StrCat("\"kind\":\"dense_addition\",\"rows\":", rows,
-                              ",\"contributors\":", contributors, ",", Members(times)));
+    return absl::StrCat(result, ",\"end_to_end_ms\":", times.median * 1e3);
   }
 
-  void EndToEnd(Backend& backend, const BatchCase& c) {
-    const DeviceBatch batch = MakeBatch(queue_, c, 2);
-    const ReduceSpec spec = SpecOf(c);
-    const Workload workload{c.contributors, batch.view.nnz / c.contributors,
-                            c.sorted ? EntryOrder::kCanonical : EntryOrder::kUnsorted, true};
-    const auto plan = MakePlan(spec, workload, backend.info());
-    Attempt(absl::StrCat("\"end_to_end\":true,\"plan\":\"", plan->name, "\""), c, [&] {
+  void EndToEnd(const BatchCase& c, const DeviceBatch& batch) {
+    Attempt("\"end_to_end\":true,\"plan\":\"server's\"", c, [&] {
+      if (backend_ == nullptr) {
+        auto backend = MakeCudaBackend({.memory_bytes = gpu_.memory_bytes / 3});
+        Check(backend.status());
+        backend_ = *std::move(backend);
+      }
+      const auto plan = MakePlan(SpecOf(c), WorkloadOf(c), backend_->info());
+      Check(plan.status());
       std::vector<double> seconds;
+      uint64_t rows_out = 0;
       for (int run = 0; run < 4; ++run) {
-        const auto aggregator = *backend.NewAggregator(*plan);
-        std::vector<StagedUpdate> staged;
-        for (const UpdateRef& ref : batch.refs) {
-          staged.push_back(aggregator->Stage(ref.nnz).value());
-          staged.back().order = ref.order;
-          queue_.Download(reinterpret_cast<std::byte*>(staged.back().entries.indices),
-                          reinterpret_cast<const std::byte*>(ref.rows), staged.back().bytes);
-        }
-        queue_.Synchronize();
-        const auto start = Clock::now();
-        for (size_t u = 0; u < staged.size(); ++u) {
-          if (!aggregator->Accumulate(std::move(staged[u]), batch.refs[u].weight).ok())
-            std::abort();
-        }
-        if (!std::move(*aggregator).Report().ok()) std::abort();
-        seconds.push_back(SecondsSince(start));
+        seconds.push_back(OneRound(*plan, batch, rows_out));
       }
       std::sort(seconds.begin(), seconds.end());
-      const double bus = static_cast<double>(batch.memory.bytes()) / bus_rate_;
-      return absl::StrCat("\"ms\":", seconds[1] * 1e3, ",\"bus_ms\":", bus * 1e3,
-                          ",\"times_of_bus\":", seconds[1] / bus);
+      const double row_bytes = 8 + 4 * c.width;
+      const double in = static_cast<double>(c.entries) * row_bytes / rates_.bus_bytes;
+      const double out = static_cast<double>(rows_out) * row_bytes / rates_.bus_back_bytes;
+      return absl::StrCat("\"chosen\":\"", plan->name, "\",\"ms\":", seconds[1] * 1e3,
+                          ",\"bus_ms\":", in * 1e3, ",\"bus_back_ms\":", out * 1e3,
+                          ",\"times_of_bus\":", seconds[1] / (in + out));
     });
   }
 
- private:
+  // Seconds from the first update that is handed over to the result.
+  double OneRound(const Plan& plan, const DeviceBatch& batch, uint64_t& rows_out) {
+    auto aggregator = backend_->NewAggregator(plan);
+    Check(aggregator.status());
+    std::vector<StagedUpdate> staged;
+    for (const UpdateRef& ref : batch.refs) {
+      auto update = (*aggregator)->Stage(ref.nnz);
+      Check(update.status());
+      staged.push_back(*std::move(update));
+      staged.back().order = ref.order;
+      queue_.Download(reinterpret_cast<std::byte*>(staged.back().entries.indices),
+                      reinterpret_cast<const std::byte*>(ref.rows), staged.back().bytes);
+    }
+    queue_.Synchronize();
+    const auto start = Steady::now();
+    for (size_t u = 0; u < staged.size(); ++u) {
+      Check((*aggregator)->Accumulate(std::move(staged[u]), batch.refs[u].weight));
+    }
+    const auto result = std::move(**aggregator).Report();
+    const double seconds = SecondsSince(start);
+    Check(result.status());
+    rows_out = result->tensor.indices.size();
+    return seconds;
+  }
+
+  // Writes what `measure` gives, or why it gave nothing. Ends the program when the device is lost.
   void Attempt(const std::string& what, const BatchCase& c,
                const std::function<std::string()>& measure) {
     std::string result;
+    bool lost = false;
     try {
       result = measure();
-    } catch (const std::exception& error) {
+      if (result.empty()) return;
+    } catch (const CudaError& error) {
+      lost = !error.out_of_memory();
       result = absl::StrCat("\"error\":\"", error.what(), "\"");
+    } catch (const std::exception& error) {
+      result = absl::StrCat("\"error\":\"", absl::StrReplaceAll(error.what(), {{"\"", "'"}}), "\"");
     }
     report_.Line(absl::StrCat("\"kind\":\"reduce\",", what, ",", Members(c), ",", result));
+    if (lost) std::_Exit(kExitDeviceLost);
   }
+
+  static constexpr uint64_t kDenseSlotsMax = 1'500'000'000;
+  static constexpr int kExitDeviceLost = 4;
 
   Report& report_;
+  const GpuInfo gpu_;
   Queue queue_;
-  const Clock::time_point start_;
-  const double seconds_;
-  double copy_rate_ = 1;
-  double bus_rate_ = 1;
+  DeviceRates rates_;
+  std::unique_ptr<Backend> backend_;  // made when first needed
 };
 
-std::vector<BatchCase> Cases() {
-  constexpr uint64_t kMillion = 1'000'000;
-  std::vector<BatchCase> cases;
-  for (const uint64_t rows : {1000 * kMillion, 100 * kMillion, kMillion, kMillion * kMillion}) {
-    cases.push_back({100 * kMillion, rows, 100, "uniform", true});
-    cases.push_back({100 * kMillion, rows, 100, "uniform", false});
-  }
-  for (const uint32_t width : {64u, 16u, 128u, 512u}) {
-    cases.push_back({400 * kMillion / width, 10 * kMillion, 64, "uniform", false, width});
-  }
-  cases.push_back({100 * kMillion, 1000 * kMillion, 8, "uniform", true});
-  cases.push_back({100 * kMillion, 1000 * kMillion, 1000, "uniform", true});
-  cases.push_back({100 * kMillion, 1000 * kMillion, 100, "overlap", true});
-  cases.push_back({100 * kMillion, 1000 * kMillion, 100, "zipf", false});
-  for (const uint64_t rows : {kMillion, 1000 * kMillion}) {
-    cases.push_back({kMillion, rows, 64, "uniform", true});
-    cases.push_back({kMillion, rows, 64, "uniform", false});
-  }
-  cases.push_back({500 * kMillion, 1000 * kMillion, 100, "uniform", true});
-  cases.push_back({500 * kMillion, 1000 * kMillion, 100, "uniform", false});
-  return cases;
-}
-
-int Main(const char* path, double seconds) {
+int Main(const char* cases_path, const char* path, double seconds, size_t first) {
+  const auto start = Steady::now();
+  const std::vector<BatchCase> cases = ReadCases(cases_path);
   const auto gpus = ProbeGpus();
   if (!gpus.ok()) {
     std::fprintf(stderr, "%s\n", std::string(gpus.status().message()).c_str());
     return 3;
   }
-  Report report(path);
-  report.Line(absl::StrCat("\"kind\":\"device\",\"name\":\"", (*gpus)[0].name,
-                           "\",\"memory_bytes\":", (*gpus)[0].memory_bytes));
-  MemoryPool pool(0, (*gpus)[0].memory_bytes / 2);
-  Bench bench(report, pool, seconds);
+  const GpuInfo& gpu = (*gpus)[0];
+  Report report(path, first > 0);
+  report.Line(absl::StrCat("\"kind\":\"device\",\"name\":\"", gpu.name, "\",\"memory_bytes\":",
+                           gpu.memory_bytes, ",\"multiprocessors\":", gpu.multiprocessors));
+  MemoryPool pool(0, gpu.memory_bytes / 8 * 5);
+  Bench bench(report, pool, gpu);
   bench.Rates();
-  std::vector<BatchCase> cases = Cases();
-  // What the server does, between the first cases, should time run out.
-  const auto backend = MakeCudaBackend({.memory_bytes = (*gpus)[0].memory_bytes / 3});
-  for (size_t i = 0; i < cases.size() && !bench.TimeIsOver(); ++i) {
-    bench.Reduce(cases[i]);
-    if (i < 2 && backend.ok()) bench.EndToEnd(**backend, cases[i]);
-  }
-  constexpr uint64_t kDenseRows = 10'000'000;
-  if (!bench.TimeIsOver()) bench.DenseAddition(kDenseRows, 8);
-  for (const double density : {1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.25, 0.5, 1.0}) {
-    if (bench.TimeIsOver()) break;
-    bench.Reduce({static_cast<uint64_t>(density * kDenseRows) * 8, kDenseRows, 8, "uniform", true});
+  for (size_t i = first; i < cases.size(); ++i) {
+    if (SecondsSince(start) > seconds) {
+      report.Line(absl::StrCat("\"kind\":\"time_over\",\"case\":", i));
+      return 0;
+    }
+    report.Line(absl::StrCat("\"kind\":\"begin\",\"case\":", i));
+    bench.Run(cases[i]);
   }
   return 0;
 }
@@ -287,9 +295,10 @@ int Main(const char* path, double seconds) {
 }  // namespace sparseagg::gpu
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: gpu_reduce OUTPUT.jsonl SECONDS\n");
+  if (argc != 4 && argc != 5) {
+    std::fprintf(stderr, "usage: gpu_reduce CASES OUTPUT.jsonl SECONDS [FIRST]\n");
     return 2;
   }
-  return sparseagg::gpu::Main(argv[1], std::atof(argv[2]));
+  return sparseagg::gpu::Main(argv[1], argv[2], std::atof(argv[3]),
+                              argc == 5 ? std::strtoull(argv[4], nullptr, 10) : 0);
 }

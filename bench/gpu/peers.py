@@ -1,146 +1,247 @@
-"""What torch, CuPy and JAX take for the same job on this machine's GPU. One line of JSON for each measurement.
+#!/usr/bin/env python3
+"""What torch, CuPy or JAX take for the same job on this machine's GPU. One line of JSON for each measurement.
 
-usage: peers.py OUTPUT.jsonl SECONDS
+usage: peers.py CASES OUTPUT.jsonl SECONDS PEER [FIRST]
+
+PEER is torch, cupy or jax, or numpy: the same on the CPU, which shows that this file works. CASES is written by grid.py;
+cases before number FIRST are left out, and lines are appended then. A line "begin" stands before each case: who watches
+this program knows which case it hangs in. The data are of the same distributions as gpu_reduce's, not the same numbers,
+and have no weights; all of it is on the device before the time begins.
 """
+
+from __future__ import annotations
 
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+# Jobs of a peer for a case: name and call.
+Jobs = Iterator[tuple[str, Callable[[], object]]]
 
 
-class Report:
-    """Writes lines as they come."""
-
-    def __init__(self, path: str, seconds: float) -> None:
-        self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115: open while the report lives
-        self.end = time.monotonic() + seconds
-
-    def line(self, **fields: object) -> None:
-        text = json.dumps(fields)
-        print(text, flush=True)
-        self.file.write(text + "\n")
-        self.file.flush()
-
-    def measure(self, name: str, case: dict, function, synchronize) -> None:
-        """Median of up to ten calls after two; an error is a result, too."""
-        if time.monotonic() > self.end:
-            return
-        try:
-            for _ in range(2):
-                function()
-            synchronize()
-            times = []
-            begin = time.monotonic()
-            while len(times) < 3 or (len(times) < 10 and time.monotonic() - begin < 3):
-                start = time.monotonic()
-                function()
-                synchronize()
-                times.append(time.monotonic() - start)
-            self.line(kind="peer", plan=name, **case, ms=sorted(times)[len(times) // 2] * 1e3)
-        except Exception as error:  # pylint: disable=broad-except
-            self.line(kind="peer", plan=name, **case, error=str(error).splitlines()[0][:200])
+class Refusal(Exception):
+    """What a peer cannot do."""
 
 
-CASES = [
-    {"entries": 100_000_000, "rows": 1_000_000_000, "width": 1},
-    {"entries": 100_000_000, "rows": 1_000_000, "width": 1},
-    {"entries": 1_000_000, "rows": 1_000_000_000, "width": 1},
-    {"entries": 6_250_000, "rows": 10_000_000, "width": 64},
-]
+def read_cases(path: str) -> list[dict]:
+    cases = []
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        entries, rows, contributors, indices, in_order, width, _ = line.split()
+        cases.append(
+            {
+                "entries": int(entries),
+                "rows": int(rows),
+                "contributors": int(contributors),
+                "indices": indices,
+                "sorted": in_order == "1",
+                "width": int(width),
+            }
+        )
+    return cases
 
 
-def torch_peers(report: Report) -> None:
+def rows_of(xp, case: dict):
+    """The rows of all updates, one behind another; xp has numpy's names. Zipf has exponent 1.05, as in gpu_reduce."""
+    nnz = case["entries"] // case["contributors"]
+    common = xp.random.random(nnz)
+    parts = []
+    for _ in range(case["contributors"]):
+        uniform = xp.random.random(nnz)
+        if case["indices"] == "overlap":
+            uniform[::2] = common[::2]
+        if case["sorted"]:
+            at = xp.arange(nnz + 1) / nnz
+            at = at**4 if case["indices"] == "zipf" else at
+            begin = xp.arange(nnz + 1) + (at * (case["rows"] - nnz)).astype(xp.int64)
+            rows = begin[:-1] + (uniform * (begin[1:] - begin[:-1])).astype(xp.int64)
+        elif case["indices"] == "zipf":
+            # Beyond the last row: anywhere.
+            rows = xp.minimum((1 - uniform) ** -20.0 - 1, 1e18)
+            rows = xp.where(rows < case["rows"], rows, uniform * case["rows"]).astype(xp.int64)
+        else:
+            rows = (uniform * case["rows"]).astype(xp.int64)
+        parts.append(xp.minimum(rows, case["rows"] - 1))
+    return xp.concatenate(parts)
+
+
+def shape_of(case: dict, count: int) -> tuple:
+    return (count,) if case["width"] == 1 else (count, case["width"])
+
+
+def numpy_jobs(case: dict) -> Jobs:
+    rows = rows_of(np, case)
+    values = np.ones(shape_of(case, len(rows)), np.float32)
+
+    def unique() -> None:
+        out, inverse = np.unique(rows, return_inverse=True)
+        np.add.at(np.zeros(shape_of(case, len(out)), np.float32), inverse, values)
+
+    yield "numpy unique + add.at", unique
+
+
+def torch_jobs(case: dict) -> Jobs:
+    import cupy
     import torch
 
-    for case in CASES:
-        shape = (case["entries"],) if case["width"] == 1 else (case["entries"], case["width"])
-        indices = torch.randint(case["rows"], (case["entries"],), device="cuda")
-        values = torch.randn(shape, device="cuda")
-        size = (case["rows"],) if case["width"] == 1 else (case["rows"], case["width"])
+    indices = torch.from_dlpack(rows_of(cupy, case))
+    values = torch.randn(shape_of(case, len(indices)), device="cuda")
+    size = shape_of(case, case["rows"])
 
-        def coalesce(indices=indices, values=values, size=size):
-            # A new tensor each time: a coalesced one remembers that it is.
-            return torch.sparse_coo_tensor(
-                indices[None], values, size, check_invariants=False
-            ).coalesce()
+    def coalesce():
+        # A new tensor each time: a coalesced one remembers that it is.
+        return torch.sparse_coo_tensor(
+            indices[None], values, size, check_invariants=False
+        ).coalesce()
 
-        def sort_unique(indices=indices, values=values):
-            order = indices.sort()
-            rows, inverse = torch.unique_consecutive(order.values, return_inverse=True)
-            sums = torch.zeros((len(rows), *values.shape[1:]), device="cuda")
-            return rows, sums.index_add_(0, inverse, values[order.indices])
+    def sort_unique():
+        order = indices.sort()
+        rows, inverse = torch.unique_consecutive(order.values, return_inverse=True)
+        sums = torch.zeros((len(rows), *values.shape[1:]), device="cuda")
+        return rows, sums.index_add_(0, inverse, values[order.indices])
 
-        report.measure("torch coalesce", case, coalesce, torch.cuda.synchronize)
-        report.measure(
-            "torch sort + unique_consecutive + index_add_",
-            case,
-            sort_unique,
-            torch.cuda.synchronize,
-        )
-        if case["rows"] * case["width"] <= 2_000_000_000:
-            dense = torch.zeros(size, device="cuda")
-
-            def index_add(dense=dense, indices=indices, values=values):
-                dense.index_add_(0, indices, values)
-
-            report.measure("torch index_add_ (dense)", case, index_add, torch.cuda.synchronize)
-            del dense
-        del indices, values
-        torch.cuda.empty_cache()
+    yield "torch coalesce", coalesce
+    yield "torch sort + unique_consecutive + index_add_", sort_unique
+    if case["rows"] * case["width"] <= 2_000_000_000:
+        dense = torch.zeros(size, device="cuda")
+        yield "torch index_add_ (dense)", lambda: dense.index_add_(0, indices, values)
 
 
-def cupy_peers(report: Report) -> None:
+def cupy_jobs(case: dict) -> Jobs:
     import cupy
     import cupyx.scipy.sparse
 
-    for case in CASES:
-        if case["width"] != 1:
-            continue
+    if case["width"] != 1:
+        raise Refusal("its sparse matrices have one value an entry")
+    if case["rows"] >= 2**31:
+        raise Refusal("its coordinates have 32 bits")
+    rows = rows_of(cupy, case).astype(cupy.int32)
+    zeros = cupy.zeros_like(rows)
+    values = cupy.ones(len(rows), cupy.float32)
 
-        def sum_duplicates(case=case):
-            if case["rows"] >= 2**31:
-                raise ValueError("CuPy's coordinates are 32 bits")
-            rows = cupy.random.randint(0, case["rows"], case["entries"], dtype=cupy.int32)
-            matrix = cupyx.scipy.sparse.coo_matrix(
-                (cupy.ones(case["entries"], dtype=cupy.float32), (cupy.zeros_like(rows), rows)),
-                shape=(1, case["rows"]),
-            )
-            matrix.sum_duplicates()
-
-        report.measure(
-            "cupy coo sum_duplicates (making it included)",
-            case,
-            sum_duplicates,
-            cupy.cuda.Device().synchronize,
+    def sum_duplicates():
+        # Works in place, so on a copy; the copy is a small part of the time.
+        matrix = cupyx.scipy.sparse.coo_matrix(
+            (values, (zeros, rows)), shape=(1, case["rows"]), copy=True
         )
+        matrix.sum_duplicates()
+
+    yield "cupy coo sum_duplicates", sum_duplicates
 
 
-def jax_peers(report: Report) -> None:
+def jax_jobs(case: dict) -> Jobs:
+    import cupy
     import jax
-    import jax.numpy as jnp
     from jax.experimental import sparse
 
-    for case in CASES:
-        if case["width"] != 1 or case["rows"] >= 2**31:
-            continue
-        key = jax.random.PRNGKey(0)
-        indices = jax.random.randint(key, (case["entries"], 1), 0, case["rows"], dtype=jnp.int32)
-        values = jax.random.normal(key, (case["entries"],), dtype=jnp.float32)
-        matrix = sparse.BCOO((values, indices), shape=(case["rows"],))
+    if case["rows"] >= 2**31:
+        raise Refusal(
+            "its indices have 32 bits unless x64 is on, and then the sort is 100 times as slow"
+        )
+    if case["entries"] * case["width"] > 400_000_000:
+        raise Refusal("left out: its temporaries exceed the memory")
+    indices = jax.dlpack.from_dlpack(rows_of(cupy, case).astype(cupy.int32))[:, None]
+    values = jax.numpy.ones(shape_of(case, len(indices)), dtype=jax.numpy.float32)
+    matrix = sparse.BCOO((values, indices), shape=shape_of(case, case["rows"]))
+    jitted = jax.jit(lambda m: m.sum_duplicates(nse=case["entries"]).data)
+    yield "jax BCOO sum_duplicates", lambda: jitted(matrix).block_until_ready()
 
-        def sum_duplicates(matrix=matrix, case=case):
-            matrix.sum_duplicates(nse=case["entries"]).data.block_until_ready()
 
-        report.measure("jax BCOO sum_duplicates", case, sum_duplicates, lambda: None)
+def torch_synchronize() -> None:
+    import torch
+
+    torch.cuda.synchronize()
+
+
+def torch_free() -> None:
+    import cupy
+    import torch
+
+    torch.cuda.empty_cache()
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def cupy_synchronize() -> None:
+    import cupy
+
+    cupy.cuda.Device().synchronize()
+
+
+def cupy_free() -> None:
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+# Jobs, what waits for the device, what gives its memory back.
+PEERS = {
+    "torch": (torch_jobs, torch_synchronize, torch_free),
+    "cupy": (cupy_jobs, cupy_synchronize, cupy_free),
+    "jax": (jax_jobs, lambda: None, cupy_free),
+    "numpy": (numpy_jobs, lambda: None, lambda: None),
+}
+
+
+def measure(call: Callable[[], object], synchronize: Callable[[], None]) -> dict:
+    """Median of up to ten calls after two, at least three."""
+    for _ in range(2):
+        call()
+    synchronize()
+    times = []
+    begin = time.monotonic()
+    while len(times) < 3 or (len(times) < 10 and time.monotonic() - begin < 0.5):
+        start = time.monotonic()
+        call()
+        synchronize()
+        times.append(time.monotonic() - start)
+    return {"ms": sorted(times)[len(times) // 2] * 1e3, "runs": len(times)}
+
+
+def run(case: dict, peer: str, line: Callable[..., None]) -> None:
+    jobs, synchronize, free = PEERS[peer]
+    name = peer
+    try:
+        for name, call in jobs(case):
+            try:
+                line(kind="reduce", plan="peer: " + name, **case, **measure(call, synchronize))
+            except Exception as error:  # an error of a peer is a result, too
+                line(
+                    kind="reduce",
+                    plan="peer: " + name,
+                    **case,
+                    error=str(error).splitlines()[0][:200],
+                )
+        del call
+    except ImportError as error:
+        line(kind="missing", peer=peer, error=str(error))
+        sys.exit(0)
+    except Exception as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        line(kind="reduce", plan="peer: " + peer, **case, error=text)
+    free()
 
 
 def main() -> None:
-    report = Report(sys.argv[1], float(sys.argv[2]))
-    for peers in (torch_peers, cupy_peers, jax_peers):
-        try:
-            peers(report)
-        except Exception as error:  # pylint: disable=broad-except
-            report.line(kind="peer", plan=peers.__name__, error=str(error).splitlines()[0][:200])
+    cases = read_cases(sys.argv[1])
+    end = time.monotonic() + float(sys.argv[3])
+    first = int(sys.argv[5]) if len(sys.argv) > 5 else 0
+    with open(sys.argv[2], "a" if first else "w", encoding="utf-8") as file:
+
+        def line(**fields: object) -> None:
+            text = json.dumps(fields)
+            print(text, flush=True)
+            file.write(text + "\n")
+            file.flush()
+
+        for number in range(first, len(cases)):
+            if time.monotonic() > end:
+                line(kind="time_over", case=number)
+                return
+            line(kind="begin", case=number)
+            run(cases[number], sys.argv[4], line)
 
 
 if __name__ == "__main__":

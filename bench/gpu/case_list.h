@@ -1,0 +1,27 @@
+// The cases that the programs in this folder read (grid.py writes them), and how they are named in
+// results.
+#ifndef SPARSEAGG_BENCH_GPU_CASE_LIST_H_
+#define SPARSEAGG_BENCH_GPU_CASE_LIST_H_
+
+#include <string>
+#include <vector>
+
+#include "bench/gpu/batch_case.h"
+#include "sparse/planner.h"
+#include "sparse/types.h"
+
+namespace sparseagg::gpu {
+
+// Ends the program when `path` cannot be read.
+std::vector<BatchCase> ReadCases(const char* path);
+
+// Members of a JSON object.
+std::string Members(const BatchCase& batch_case);
+
+// What the planner is told of a case.
+ReduceSpec SpecOf(const BatchCase& batch_case);
+Workload WorkloadOf(const BatchCase& batch_case);
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_BENCH_GPU_CASE_LIST_H_
