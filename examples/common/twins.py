@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
-import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from local_server import Server, server_at
 from optimizers import OPTIMIZERS, Parameters
 from sparseagg import Client, Round, SparseTensor, as_tensor, specs_of
-
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Task:
@@ -77,11 +74,11 @@ class Way:
     The model is a round itself: the federated server submits it, contributors read its result.
     """
 
-    def __init__(self, task: Task, server: LocalServer | str, *, sparse: bool) -> None:
+    def __init__(self, task: Task, server: Server, *, sparse: bool) -> None:
         self._task = task
         self._server = server
-        self._client = Client(server if isinstance(server, str) else server.target)
-        self._memory_before = self._server_memory()
+        self._client = Client(server.target)
+        self._memory_before = server.memory_max()
         self._sparse_dim = {name: 1 for name in task.tables} if sparse else {}
         self.report = Report("sparse" if sparse else "dense")
 
@@ -112,7 +109,7 @@ class Way:
 
     def memory_of_server(self) -> int:
         """Bytes by which the server's process has grown at most; 0 when it is not ours."""
-        return self._server_memory() - self._memory_before
+        return self._server.memory_max() - self._memory_before
 
     def _download(self, model: Round, rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What a contributor needs: the rows of the tables, and the rest as it is."""
@@ -143,24 +140,6 @@ class Way:
         yield
         self.report.seconds += time.perf_counter() - begin
 
-    def _server_memory(self) -> int:
-        return 0 if isinstance(self._server, str) else self._server.memory_max()
-
-
-@dataclass(frozen=True)
-class LocalServer:
-    """A server process of our own."""
-
-    target: str
-    pid: int
-
-    def memory_max(self) -> int:
-        """The most bytes that the process has held."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-        return 0
-
 
 def add_options(parser: argparse.ArgumentParser, rounds: int, learning_rate: float) -> None:
     """The options that all these programs have."""
@@ -178,7 +157,9 @@ def compare(task: Task, arguments: argparse.Namespace, title: str) -> int:
     initial = task.loss(task.initial_parameters())
     reports = []
     for sparse in (True, False):
-        with _server(arguments.server) as server:  # a fresh one, so that its memory can be compared
+        with server_at(
+            arguments.server
+        ) as server:  # a fresh one, so that its memory can be compared
             way = Way(task, server, sparse=sparse)
             _train(task, way, arguments)
             reports.append(way.report)
@@ -236,44 +217,18 @@ def _draw(path: Path, title: str, initial: float, reports: Sequence[Report]) -> 
         )
     left.set(xlabel="round", ylabel="held-out loss", title=title)
     left.legend()
-    quantities = ["sent up, MB", "sent down, MB", "memory, MB"]
+    left.xaxis.get_major_locator().set_params(integer=True)
+    quantities = ["sent up, MB", "sent down, MB", "memory, MB", "time, s"]
     places = np.arange(len(quantities))
     for shift, report in zip((-0.2, 0.2), reports):
-        sizes = np.array([report.bytes_up, report.bytes_down, report.memory_bytes]) / 1e6
-        right.bar(places + shift, sizes, 0.4, label=report.name)
+        sizes = [report.bytes_up / 1e6, report.bytes_down / 1e6, report.memory_bytes / 1e6]
+        right.bar(places + shift, [*sizes, report.seconds], 0.4, label=report.name)
     right.set_yscale("log")
     right.set_xticks(places, quantities)
     right.legend()
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=80)
     return True
-
-
-@contextmanager
-def _server(target: str | None) -> Iterator[LocalServer | str]:
-    """The server at `target`, or one of our own for as long as it is needed."""
-    if target:
-        yield target
-        return
-    binary = os.environ.get("SPARSEAGG_BINARY") or _ROOT / "build/dev/bin/sparseagg"
-    if not Path(binary).exists():
-        raise OSError(f"{binary} does not exist: build it with ./dev build, or give --server")
-    with tempfile.TemporaryDirectory() as folder:
-        port = Path(folder, "port")
-        command = [binary, "serve", "--listen", "127.0.0.1:0", "--port-file", port]
-        command.append("--admin-listen=none")
-        with Path(folder, "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 30
-            while not (port.exists() and port.read_text().strip()):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise OSError(f"the server did not start: {Path(folder, 'log').read_text()}")
-                time.sleep(0.05)
-            yield LocalServer(f"127.0.0.1:{port.read_text().strip()}", process.pid)
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def main(program: Callable[[], int], name: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from documents import HASH_SPACE, Document, Vocabulary, hash_counts
@@ -32,6 +33,7 @@ class TrainingTask:
     learning_rate: float
     seed: int
     kept_updates: Path | None = None  # folder for a copy of the update, for the check at the end
+    dense: bool = False  # sends arrays of the full shape
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,13 @@ class Contributors:
         update = train_locally(
             parameters, ids, self._vocabulary.counts, task.passes, task.learning_rate, random
         )
-        tensors = {
-            name: SparseTensor(update.rows[name], update.deltas[name], parameters[name].shape)
-            for name in SPARSE_TABLES
-        }
+        tensors: dict[str, Any] = {}
+        for name in SPARSE_TABLES:
+            rows, deltas, shape = update.rows[name], update.deltas[name], parameters[name].shape
+            if task.dense:
+                tensors[name], tensors[held(name)] = dense_update(rows, deltas, shape)
+            else:
+                tensors[name] = SparseTensor(rows, deltas, shape)
         tensors.update({name: update.deltas[name] for name in DENSE_TABLES})
         self._client.round(task.round_name).submit(
             tensors, contributor=document.name, weight=update.examples
@@ -91,6 +96,20 @@ class Contributors:
             examples=update.examples,
             payload_bytes=sum(tensor.nbytes for tensor in tensors.values()),
         )
+
+
+def held(table: str) -> str:
+    """The name of the tensor that tells, in a dense round, which rows of the table a contributor holds."""
+    return f"{table}.held"
+
+
+def dense_update(
+    rows: np.ndarray, deltas: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The update of the full shape, and 1 for each row that it holds: what a mean over its holders needs."""
+    whole, holds = np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
+    whole[rows], holds[rows] = deltas, 1
+    return whole, holds
 
 
 # One for each worker process. Functions that a process pool calls must be found by name in a module.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import contributor
 import numpy as np
@@ -26,7 +26,8 @@ WORD_DOCUMENTS_MIN = 2  # a word must be in this many documents to enter the voc
 class Outcome:
     """One training round: the aggregate, and what it took."""
 
-    aggregate: Result
+    aggregate: Mapping[str, Any]  # the mean change of each table, sparse or of the full shape
+    contributors: int
     sent: list[Sent]
     train_seconds: float
     aggregation_seconds: float
@@ -36,9 +37,9 @@ class Outcome:
         model_bytes = sum(table.nbytes for table in parameters.values())
         return report.RoundReport(
             round=number,
-            contributors=self.aggregate.manifest.contributors,
+            contributors=self.contributors,
             nnz=sum(sent.nnz for sent in self.sent),
-            sparse_bytes=sum(sent.payload_bytes for sent in self.sent),
+            sent_bytes=sum(sent.payload_bytes for sent in self.sent),
             dense_bytes=model_bytes * len(self.sent),
             train_seconds=self.train_seconds,
             aggregation_seconds=self.aggregation_seconds,
@@ -57,7 +58,9 @@ class Federation:
         documents: list[Document],
         arguments: argparse.Namespace,
         random: np.random.Generator,
+        dense: bool,
     ) -> None:
+        self._dense = dense
         self._client = client
         self._pool = pool
         self._documents = documents
@@ -105,20 +108,8 @@ class Federation:
 
     def train_round(self, number: int, parameters: Parameters) -> Outcome:
         """One round of training from `parameters`, with a random choice of contributors."""
-        round = self._client.create_round(
-            [
-                # A row is known only to those whose text has the word; they alone decide about it.
-                *(
-                    TensorSpec(n, parameters[n].shape, "f32", 1, "mean_of_contributors")
-                    for n in SPARSE_TABLES
-                ),
-                *(
-                    TensorSpec(n, parameters[n].shape, "f32", 0, "weighted_mean")
-                    for n in DENSE_TABLES
-                ),
-            ],
-            round_id=f"{self._run}-{number}",
-        )
+        specs = self._specs({name: table.shape for name, table in parameters.items()})
+        round = self._client.create_round(specs, round_id=f"{self._run}-{number}")
         for name, table in parameters.items():
             np.save(self._model_folder / f"{name}.npy", table)
         for old in self._kept_folder.iterdir():
@@ -129,8 +120,21 @@ class Federation:
         begin = time.perf_counter()
         sent = self._gather(f"round {number}", contributor.train, tasks)
         train_seconds = time.perf_counter() - begin
-        aggregate, aggregation_seconds = _finish(round)
-        return Outcome(aggregate, sent, train_seconds, aggregation_seconds)
+        result, aggregation_seconds = _finish(round)
+        aggregate = _mean_of_holders(result) if self._dense else result
+        contributors = result.manifest.contributors
+        return Outcome(aggregate, contributors, sent, train_seconds, aggregation_seconds)
+
+    def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
+        specs = [TensorSpec(n, shapes[n], "f32", 0, "weighted_mean") for n in DENSE_TABLES]
+        for name in SPARSE_TABLES:
+            # A row is known only to those whose text has the word; they alone decide about it.
+            if self._dense:
+                specs.append(TensorSpec(name, shapes[name], "f32", 0, "sum"))
+                specs.append(TensorSpec(contributor.held(name), shapes[name][:1], "f32", 0, "sum"))
+            else:
+                specs.append(TensorSpec(name, shapes[name], "f32", 1, "mean_of_contributors"))
+        return specs
 
     def kept_updates(self) -> list[LocalUpdate]:
         """Copies of the updates of the last round, for the check. Only a demo has them: a server sees no update."""
@@ -153,7 +157,8 @@ class Federation:
             passes=self._arguments.passes,
             learning_rate=learning_rate((number - 1) / max(1, rounds - 1)),
             seed=self._arguments.seed * 1_000_003 + number,
-            kept_updates=self._kept_folder if number == rounds else None,
+            kept_updates=self._kept_folder if number == rounds and not self._dense else None,
+            dense=self._dense,
         )
 
     def _gather(self, what: str, function: Callable, tasks: Iterable) -> list:
@@ -164,6 +169,15 @@ class Federation:
             report.show_progress(what, len(results), len(tasks))
         report.clear_progress()
         return results
+
+
+def _mean_of_holders(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A dense round's sums of weight times change, divided by the weight of those that hold the row."""
+    means = {name: sums[name] for name in DENSE_TABLES}
+    for name in SPARSE_TABLES:
+        weights = np.maximum(sums[contributor.held(name)], 1)  # 0 / 1 where nobody holds it
+        means[name] = sums[name] / weights.reshape(-1, *[1] * (sums[name].ndim - 1))
+    return means
 
 
 def _finish(round: Round) -> tuple[Result, float]:

@@ -34,17 +34,65 @@ class RoundReport:
     round: int
     contributors: int
     nnz: int
-    sparse_bytes: int  # payload that the contributors sent
+    sent_bytes: int  # payload that the contributors sent
     dense_bytes: int  # payload if every contributor sent the whole model
     train_seconds: float
     aggregation_seconds: float  # from seal to published
     held_out_loss: float
 
 
+@dataclass
+class Run:
+    """One training: its rounds, the loss before them, by how many bytes the server's process grew (0: not known), and what the
+    check of the last round found (of the sparse one)."""
+
+    rows: list[RoundReport]
+    initial_loss: float
+    memory_bytes: int
+    verdict: Verdict | None = None
+    neighbours: dict[str, dict[str, list[str]]] | None = None
+
+    @property
+    def loss(self) -> float:
+        """At the end."""
+        return self.rows[-1].held_out_loss
+
+    @property
+    def fell(self) -> bool:
+        """True where the training was of use."""
+        return self.loss < self.initial_loss
+
+    @property
+    def bytes_sent(self) -> int:
+        """By all contributors."""
+        return sum(row.sent_bytes for row in self.rows)
+
+    @property
+    def seconds(self) -> float:
+        """Of all rounds: local training, transfer, aggregation."""
+        return sum(row.train_seconds + row.aggregation_seconds for row in self.rows)
+
+
+def same_loss(sparse: Run, dense: Run) -> bool:
+    """Both trainings end alike; the dense one rounds its sums before it divides them."""
+    return abs(sparse.loss - dense.loss) <= 1e-3 * dense.loss
+
+
+def print_twins(sparse: Run, dense: Run) -> None:
+    """The two trainings side by side."""
+    print(f"\n{'':8}{'sent up':>14}{'time':>11}{'server memory':>16}{'held-out loss':>16}")
+    for name, run in (("sparse", sparse), ("dense", dense)):
+        memory = megabytes(run.memory_bytes) if run.memory_bytes else "-"
+        print(
+            f"{name:8}{megabytes(run.bytes_sent):>14}{run.seconds:>9.1f} s{memory:>16}{run.loss:>16.4f}"
+        )
+    print(f"  VERDICT: {'PASSED' if same_loss(sparse, dense) else 'FAILED'}")
+
+
 def print_header(initial_loss: float) -> None:
     """The head of the table, and the loss before the first round."""
     print(
-        "\nround  contributors       nnz  sent sparse   sent dense  ratio  training  aggregation  held-out loss"
+        "\nround  contributors       nnz         sent     if dense  ratio  training  aggregation  held-out loss"
     )
     print(f"{'-':>5}{'':>81}{initial_loss:>14.4f}")
 
@@ -53,8 +101,8 @@ def print_round(row: RoundReport) -> None:
     """One row of the table."""
     clear_progress()
     print(
-        f"{row.round:>5}{row.contributors:>14}{row.nnz:>10}{megabytes(row.sparse_bytes):>13}"
-        f"{megabytes(row.dense_bytes):>13}{row.dense_bytes / row.sparse_bytes:>6.1f}x{row.train_seconds:>8.1f} s"
+        f"{row.round:>5}{row.contributors:>14}{row.nnz:>10}{megabytes(row.sent_bytes):>13}"
+        f"{megabytes(row.dense_bytes):>13}{row.dense_bytes / row.sent_bytes:>6.1f}x{row.train_seconds:>8.1f} s"
         f"{row.aggregation_seconds * 1000:>10.1f} ms{row.held_out_loss:>15.4f}",
         flush=True,
     )
@@ -101,10 +149,10 @@ def print_neighbours(
     return found
 
 
-def print_verdict(
-    verdict: Verdict, aggregation_seconds: float, loss: float, dense_loss: float
-) -> None:
-    """What the check of the last round found; the held-out losses after it, as it was and with dense means."""
+def print_verdict(run: Run, dense_loss: float) -> None:
+    """What the check of the last round found; dense_loss: the held-out loss with dense means in this round."""
+    verdict = run.verdict
+    assert verdict is not None
     print("\nCheck of the last round against other ways to aggregate the same updates:")
     print(
         f"  dense numpy, float64: {verdict.values} values, largest difference "
@@ -112,11 +160,11 @@ def print_verdict(
     )
     print(
         f"    ({verdict.dense_seconds * 1000:.0f} ms, {megabytes(verdict.dense_bytes)} of dense updates and "
-        f"{megabytes(verdict.dense_memory_bytes)} of memory; the server: {aggregation_seconds * 1000:.1f} ms from seal to "
+        f"{megabytes(verdict.dense_memory_bytes)} of memory; the server: {run.rows[-1].aggregation_seconds * 1000:.1f} ms from seal to "
         f"published)"
     )
     print(
-        f"    (held-out loss {dense_loss:.4f} with the dense means, {loss:.4f} with the server's)"
+        f"    (held-out loss {dense_loss:.4f} with the dense means, {run.loss:.4f} with the server's)"
     )
     print(
         f"  exact, rounded once:  {verdict.exact_values} values, different bits: {verdict.exact_differences}"
@@ -124,7 +172,21 @@ def print_verdict(
     print(f"  VERDICT: {'PASSED' if verdict.passed else 'FAILED'}")
 
 
-def draw(path: Path, rows: Sequence[RoundReport], initial_loss: float) -> bool:
+def write(out: Path, settings: dict[str, object], sparse: Run, dense: Run | None) -> None:
+    """The picture and the numbers, and where they are."""
+    _write_json(out / "word_embeddings.json", settings, sparse, dense)
+    drawn = _draw(out / "word_embeddings.png", sparse, dense)
+    computed = sum(row.dense_bytes for row in sparse.rows)
+    print(
+        f"\nHeld-out loss {sparse.initial_loss:.4f} -> {sparse.loss:.4f} in {len(sparse.rows)} rounds; "
+        f"{megabytes(sparse.bytes_sent)} sent, {megabytes(computed)} if it were dense"
+    )
+    picture = out / "word_embeddings.png"
+    print(f"Picture: {picture}" if drawn else "No picture: python3-matplotlib is missing")
+    print(f"Numbers: {out / 'word_embeddings.json'}")
+
+
+def _draw(path: Path, sparse: Run, dense: Run | None) -> bool:
     """The picture: loss and traffic by round. False where matplotlib is missing."""
     try:
         import matplotlib
@@ -134,46 +196,48 @@ def draw(path: Path, rows: Sequence[RoundReport], initial_loss: float) -> bool:
     from matplotlib import pyplot
 
     figure, (loss, traffic) = pyplot.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
-    rounds = [row.round for row in rows]
-    loss.plot(
-        [0, *rounds],
-        [initial_loss, *(row.held_out_loss for row in rows)],
-        marker="o",
-        color="#1f5fa8",
-    )
+    rounds = [row.round for row in sparse.rows]
+    curves = [(sparse, {"marker": "o", "color": "#1f5fa8", "label": "sparse"})]
+    if dense:
+        curves.append((dense, {"linestyle": "--", "color": "#d0702c", "label": "dense"}))
+    for run, style in curves:
+        losses = [run.initial_loss, *(row.held_out_loss for row in run.rows)]
+        loss.plot([0, *rounds], losses, **style)
     loss.set(title="Held-out loss", xlabel="round", ylabel="loss per word", ylim=(0, None))
     loss.grid(alpha=0.3)
-    dense = np.array([row.dense_bytes for row in rows]) / 1e6
-    sparse = np.array([row.sparse_bytes for row in rows]) / 1e6
-    traffic.bar(rounds, dense, color="#c9c9c9", label="if they were dense (computed)")
-    traffic.bar(rounds, sparse, color="#1f5fa8", label="sparse (sent)")
-    factor = dense.sum() / sparse.sum()
+    loss.legend(frameon=False)
+    # What the dense twin sent, or what it would have.
+    rows, label = (dense.rows, "dense") if dense else (sparse.rows, "dense (computed)")
+    large = np.array([row.sent_bytes if dense else row.dense_bytes for row in rows]) / 1e6
+    small = np.array([row.sent_bytes for row in sparse.rows]) / 1e6
+    traffic.bar(rounds, large, color="#c9c9c9", label=label)
+    traffic.bar(rounds, small, color="#1f5fa8", label="sparse")
+    factor = large.sum() / small.sum()
     traffic.set(
         title=f"Updates of a round: {factor:.0f} times smaller", xlabel="round", ylabel="MB"
     )
-    traffic.set_ylim(0, 1.25 * dense.max())
+    traffic.set_ylim(0, 1.25 * large.max())
     traffic.legend(loc="upper right", ncol=2, frameon=False)
     for axes in (loss, traffic):
         axes.xaxis.get_major_locator().set_params(integer=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=80)
     pyplot.close(figure)
     return True
 
 
-def write_json(
-    path: Path,
-    settings: dict[str, object],
-    initial_loss: float,
-    rows: Sequence[RoundReport],
-    verdict: Verdict,
-    neighbours: dict[str, dict[str, list[str]]],
-) -> None:
+def _write_json(path: Path, settings: dict[str, object], sparse: Run, dense: Run | None) -> None:
     """All numbers, for programs."""
+    verdict = sparse.verdict
+    assert verdict is not None
     document = {
         "settings": settings,
-        "initial_loss": initial_loss,
-        "rounds": [dataclasses.asdict(row) for row in rows],
+        "initial_loss": sparse.initial_loss,
+        "rounds": [dataclasses.asdict(row) for row in sparse.rows],
+        "memory_bytes": sparse.memory_bytes,
         "verdict": {**dataclasses.asdict(verdict), "passed": verdict.passed},
-        "neighbours": neighbours,
+        "neighbours": sparse.neighbours,
     }
+    if dense is not None:
+        rounds = [dataclasses.asdict(row) for row in dense.rows]
+        document["dense_twin"] = {"rounds": rounds, "memory_bytes": dense.memory_bytes}
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

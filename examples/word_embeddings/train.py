@@ -12,16 +12,21 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
 
 import contributor
 import model
 import numpy as np
 import report
-from check import Verdict, check, dense_twin
+from check import check, dense_twin
 from documents import Document, TooFewDocumentsError, Vocabulary, read_documents
 from federation import Federation
-from sparseagg import Client, Result, SparseAggError, SparseTensor
+from local_server import Server, server_at
+from sparseagg import Client, SparseAggError, SparseTensor
 from sparseagg.tensors import ResultTensor
 
 WORDS_MAX = 8_000  # of one document; a few very long ones would keep everyone waiting
@@ -34,7 +39,7 @@ def main() -> int:
     """Runs the demo; 0 when the loss went down and the check passed."""
     arguments = parse_arguments()
     try:
-        return Training(arguments).run()
+        return train(arguments)
     except (TooFewDocumentsError, SparseAggError, OSError) as error:
         report.clear_progress()
         print(f"train.py: {error}", file=sys.stderr)
@@ -48,8 +53,9 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     """The options; `--help` shows them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", help="address of a running server; default: starts its own")
     parser.add_argument(
-        "--server", default="127.0.0.1:50061", help="address of the sparseagg server (%(default)s)"
+        "--dense-twin", action="store_true", help="trains a second time, with dense updates"
     )
     parser.add_argument(
         "--data", type=Path, help="folder of text files (the copyright files of this machine)"
@@ -82,23 +88,47 @@ def _positive(text: str) -> int:
     return value
 
 
-class Training:
-    """One run of the demo."""
+def train(arguments: argparse.Namespace) -> int:
+    """Trains, checks, and writes what was found; the exit code."""
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    # Each worker is one core's worth of contributors; more BLAS threads would only compete.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    with server_at(arguments.server) as server:
+        sparse = Training(arguments, server).run()
+    dense = None
+    if arguments.dense_twin:
+        print("\nThe same training with dense updates:")
+        with server_at(
+            arguments.server
+        ) as server:  # a fresh one, so that its memory can be compared
+            dense = Training(arguments, server, dense=True).run()
+        report.print_twins(sparse, dense)
+    settings = {name: str(value) for name, value in vars(arguments).items()}
+    report.write(arguments.out, settings, sparse, dense)
+    if not sparse.fell:
+        print("The held-out loss did not fall: more rounds, contributors or text are needed.")
+    same = dense is None or report.same_loss(sparse, dense)
+    return 0 if sparse.fell and sparse.verdict.passed and same else 1
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+
+class Training:
+    """One training. The choices of chance are the same in each."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, server: Server, *, dense: bool = False
+    ) -> None:
         self._arguments = arguments
+        self._server = server
+        self._dense = dense
         self._random = np.random.default_rng(arguments.seed)
 
-    def run(self) -> int:
-        """Everything, in order; the exit code."""
+    def run(self) -> report.Run:
+        """Everything, in order."""
         documents = read_documents(self._arguments.data, self._arguments.documents, WORDS_MAX)
         training, held_out = self._split(documents)
-        self._arguments.out.mkdir(parents=True, exist_ok=True)
-        # Each worker is one core's worth of contributors; more BLAS threads would only compete.
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
         # spawn: gRPC connections do not survive a fork.
         processes = multiprocessing.get_context("spawn")
-        server = self._arguments.server
+        server = self._server.target
         with (
             Client(server) as client,
             tempfile.TemporaryDirectory(prefix="word_embeddings_") as folder,
@@ -111,7 +141,13 @@ class Training:
             )
             with workers as pool:
                 federation = Federation(
-                    client, pool, Path(folder), training, self._arguments, self._random
+                    client,
+                    pool,
+                    Path(folder),
+                    training,
+                    self._arguments,
+                    self._random,
+                    self._dense,
                 )
                 return self._train(federation, held_out)
 
@@ -127,15 +163,15 @@ class Training:
         )
         return [documents[i] for i in order[held_out:]], [documents[i] for i in order[:held_out]]
 
-    def _train(self, federation: Federation, held_out: list[Document]) -> int:
+    def _train(self, federation: Federation, held_out: list[Document]) -> report.Run:
+        memory_before = self._server.memory_max()
         vocabulary = federation.count_words()
         parameters = model.initial_parameters(
             vocabulary.size, self._arguments.dimensions, self._arguments.seed
         )
-        before = parameters["input"].copy()
+        initial = {name: table.copy() for name, table in parameters.items()}
         judge = HeldOut(held_out, vocabulary, self._random)
-        initial_loss = judge.loss(parameters)
-        report.print_header(initial_loss)
+        report.print_header(judge.loss(initial))
         rows = []
         for number in range(1, self._arguments.rounds + 1):
             outcome = federation.train_round(number, parameters)
@@ -143,45 +179,28 @@ class Training:
             apply(outcome.aggregate, parameters)
             rows.append(outcome.row(number, parameters, judge.loss(parameters)))
             report.print_round(rows[-1])
-        shapes = {name: table.shape for name, table in parameters.items()}
-        served = {name: full_array(outcome.aggregate[name]) for name in parameters}
-        updates = federation.kept_updates()
-        verdict = check(updates, shapes, served)
-        report.print_verdict(
-            verdict,
-            rows[-1].aggregation_seconds,
-            rows[-1].held_out_loss,
-            judge.loss(dense_twin(updates, previous)),
-        )
-        neighbours = report.print_neighbours(
-            federation.words_of(vocabulary), before, parameters["input"]
-        )
-        self._write(rows, initial_loss, verdict, neighbours)
-        fell = rows[-1].held_out_loss < initial_loss
-        if not fell:
-            print("The held-out loss did not fall: more rounds, contributors or text are needed.")
-        return 0 if fell and verdict.passed else 1
+        run = report.Run(rows, judge.loss(initial), self._server.memory_max() - memory_before)
+        if not self._dense:
+            self._check(run, federation, outcome.aggregate, previous, judge)
+            words = federation.words_of(vocabulary)
+            run.neighbours = report.print_neighbours(words, initial["input"], parameters["input"])
+        return run
 
-    def _write(self, rows: list, initial_loss: float, verdict: Verdict, neighbours: dict) -> None:
-        out = self._arguments.out
-        settings = {name: str(value) for name, value in vars(self._arguments).items()}
-        report.write_json(
-            out / "word_embeddings.json", settings, initial_loss, rows, verdict, neighbours
-        )
-        drawn = report.draw(out / "word_embeddings.png", rows, initial_loss)
-        sparse, dense = (
-            sum(getattr(row, name) for row in rows) for name in ("sparse_bytes", "dense_bytes")
-        )
-        print(
-            f"\nHeld-out loss {initial_loss:.4f} -> {rows[-1].held_out_loss:.4f} in {len(rows)} rounds; "
-            f"{report.megabytes(sparse)} sent, {report.megabytes(dense)} if it were dense"
-        )
-        print(
-            f"Picture: {out / 'word_embeddings.png'}"
-            if drawn
-            else "No picture: python3-matplotlib is missing"
-        )
-        print(f"Numbers: {out / 'word_embeddings.json'}")
+    def _check(
+        self,
+        run: report.Run,
+        federation: Federation,
+        aggregate: Mapping[str, Any],
+        before: model.Parameters,
+        judge: HeldOut,
+    ) -> None:
+        """The last round against other ways to aggregate the same updates."""
+        shapes = {name: table.shape for name, table in before.items()}
+        served = {name: full_array(aggregate[name]) for name in before}
+        updates = federation.kept_updates()
+        run.verdict = check(updates, shapes, served)
+        dense_loss = judge.loss(dense_twin(updates, before))
+        report.print_verdict(run, dense_loss)
 
 
 class HeldOut:
@@ -209,7 +228,7 @@ class HeldOut:
         return model.loss_of(parameters, self._examples, self._negatives) / self._examples.count
 
 
-def apply(aggregate: Result, parameters: model.Parameters) -> None:
+def apply(aggregate: Mapping[str, Any], parameters: model.Parameters) -> None:
     """The federated server's step: adds the mean change to the global model, only where there is one."""
     for name, table in parameters.items():
         change = aggregate[name]

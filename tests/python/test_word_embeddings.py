@@ -50,7 +50,16 @@ def text_folder(tmp_path):
 def test_the_demo_learns_and_passes_its_check(server, text_folder, tmp_path):
     out = tmp_path / "out"
     finished = run_demo(
-        server, text_folder, out, "--rounds", "3", "--contributors", "8", "--dimensions", "8"
+        server,
+        text_folder,
+        out,
+        "--rounds",
+        "3",
+        "--contributors",
+        "8",
+        "--dimensions",
+        "8",
+        "--dense-twin",
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "VERDICT: PASSED" in finished.stdout
@@ -58,6 +67,9 @@ def test_the_demo_learns_and_passes_its_check(server, text_folder, tmp_path):
     assert len(numbers["rounds"]) == 3
     assert numbers["rounds"][-1]["held_out_loss"] < numbers["initial_loss"]
     assert numbers["verdict"]["exact_differences"] == 0
+    losses = [row["held_out_loss"] for row in numbers["rounds"]]
+    twin = [row["held_out_loss"] for row in numbers["dense_twin"]["rounds"]]
+    assert twin == pytest.approx(losses, rel=1e-3)
     if importlib.util.find_spec("matplotlib"):
         assert (out / "word_embeddings.png").read_bytes().startswith(b"\x89PNG")
 

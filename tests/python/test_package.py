@@ -1,0 +1,53 @@
+"""What pip makes of the folder python/: a wheel for every machine, with every module in it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from conftest import ROOT
+
+_DISTRIBUTION = ["setuptools", "wheel"]  # what building without a package index needs
+
+
+def test_pip_builds_a_pure_wheel_of_every_module(tmp_path):
+    for name in _DISTRIBUTION:
+        pytest.importorskip(name)
+    shutil.copytree(ROOT / "python", tmp_path / "python")
+    options = ["--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, tmp_path / "python"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    package = ROOT / "python/sparseagg"
+    sources = {
+        f"sparseagg/{path.relative_to(package).as_posix()}"
+        for path in [*package.rglob("*.py"), package / "py.typed"]
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert packed == sources
+
+
+def test_no_other_package_is_imported_before_it_is_used():
+    frameworks = "torch tensorflow tensorflow_federated jax flwr nvflare scipy pandas tqdm".split()
+    program = (
+        "import sys, numpy, sparseagg, sparseagg.aio, sparseagg.sparsify\n"
+        "sparseagg.flatten({'a': numpy.ones(3)}), sparseagg.as_tensor(([1], [1.0], [5]))\n"
+        f"print([name for name in {frameworks} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "python")},
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
