@@ -14,6 +14,7 @@ from sparseagg._transport import METHODS, Backoff, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError, from_rpc_error
 
 _T = TypeVar("_T")
+_CANNOT_WRITE = "Internal error from Core"  # set_internal_error() of grpc.aio
 
 
 class Transport(Channel):
@@ -95,8 +96,8 @@ class Transport(Channel):
                     return
                 yield answer
         except grpc.RpcError as failure:
-            # Only grpc.aio itself cancels a call that is being read: when it cannot write to a broken connection.
-            if failure.code() is grpc.StatusCode.CANCELLED:
+            # grpc.aio itself ends a call that is being read when it cannot write to a broken connection, with one of these.
+            if failure.code() is grpc.StatusCode.CANCELLED or failure.details() == _CANNOT_WRITE:
                 raise UnavailableError("the connection broke during the call") from None
             raise from_rpc_error(failure, for_update=for_update) from None
         finally:
