@@ -141,13 +141,17 @@ class Way:
         self.report.seconds += time.perf_counter() - begin
 
 
-def add_options(parser: argparse.ArgumentParser, rounds: int, learning_rate: float) -> None:
-    """The options that all these programs have."""
+def add_options(
+    parser: argparse.ArgumentParser, rounds: int, learning_rates: Mapping[str, float]
+) -> None:
+    """The options that all these programs have. learning_rates: a good one for each optimiser."""
     parser.add_argument("--server", help="address of a running server; default: starts its own")
     parser.add_argument("--out", type=Path, default=Path("out"), help="for picture and numbers")
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
-    parser.add_argument("--learning-rate", type=float, default=learning_rate)
+    defaults = ", ".join(f"{name} {rate:g}" for name, rate in learning_rates.items())
+    parser.add_argument("--learning-rate", type=float, help=f"default: {defaults}")
+    parser.set_defaults(learning_rates=learning_rates)
 
 
 def compare(task: Task, arguments: argparse.Namespace, title: str) -> int:
@@ -178,7 +182,8 @@ def compare(task: Task, arguments: argparse.Namespace, title: str) -> int:
 
 def _train(task: Task, way: Way, arguments: argparse.Namespace) -> None:
     parameters = task.initial_parameters()
-    optimizer = OPTIMIZERS[arguments.optimizer](arguments.learning_rate)
+    rate = arguments.learning_rate or arguments.learning_rates[arguments.optimizer]
+    optimizer = OPTIMIZERS[arguments.optimizer](rate)
     peak = 0
     for number in range(1, arguments.rounds + 1):
         tracemalloc.start()
@@ -218,7 +223,7 @@ def _draw(path: Path, title: str, initial: float, reports: Sequence[Report]) -> 
     left.set(xlabel="round", ylabel="held-out loss", title=title)
     left.legend()
     left.xaxis.get_major_locator().set_params(integer=True)
-    quantities = ["sent up, MB", "sent down, MB", "memory, MB", "time, s"]
+    quantities = ["sent up\nMB", "sent down\nMB", "memory\nMB", "time\ns"]
     places = np.arange(len(quantities))
     for shift, report in zip((-0.2, 0.2), reports):
         sizes = [report.bytes_up / 1e6, report.bytes_down / 1e6, report.memory_bytes / 1e6]

@@ -120,7 +120,9 @@ def user_vector(items: np.ndarray, ratings: np.ndarray) -> np.ndarray:
 def program() -> int:
     """Reads the options and trains."""
     parser = argparse.ArgumentParser(description=__doc__)
-    twins.add_options(parser, rounds=40, learning_rate=0.1)
+    twins.add_options(
+        parser, rounds=40, learning_rates={"adagrad": 0.1, "sgd": 0.03, "fedadam": 0.01}
+    )
     parser.add_argument("--ratings", type=Path, help="lines of user,item,rating")
     parser.add_argument("--packages", type=int, default=20_000, help="at most (%(default)s)")
     parser.add_argument("--contributors", type=int, default=100, help="of a round (%(default)s)")

@@ -66,7 +66,9 @@ def sigmoid(scores: np.ndarray) -> np.ndarray:
 def program() -> int:
     """Reads the options and trains."""
     parser = argparse.ArgumentParser(description=__doc__)
-    twins.add_options(parser, rounds=40, learning_rate=0.3)
+    twins.add_options(
+        parser, rounds=40, learning_rates={"adagrad": 0.3, "sgd": 0.003, "fedadam": 0.03}
+    )
     parser.add_argument("--packages", type=int, default=20_000, help="at most (%(default)s)")
     parser.add_argument("--tags", type=int, default=100, help="most frequent ones (%(default)s)")
     parser.add_argument("--contributors", type=int, default=40, help="of a round (%(default)s)")

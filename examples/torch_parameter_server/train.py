@@ -99,7 +99,9 @@ def _loss_of(model: TagModel, contributor: tagged.Contributor) -> torch.Tensor:
 def program() -> int:
     """Reads the options and trains."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    twins.add_options(parser, rounds=40, learning_rate=0.1)
+    twins.add_options(
+        parser, rounds=40, learning_rates={"adagrad": 0.1, "sgd": 0.001, "fedadam": 0.01}
+    )
     parser.add_argument("--packages", type=int, default=20_000, help="at most (%(default)s)")
     parser.add_argument("--tags", type=int, default=100, help="most frequent ones (%(default)s)")
     parser.add_argument("--contributors", type=int, default=40, help="of a round (%(default)s)")

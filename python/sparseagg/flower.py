@@ -1,5 +1,5 @@
 """Flower: federated averaging through a sparseagg server. Import it where flwr is installed (tested
-with 1.41; 1.23 and 1.30 have what it uses).
+with 1.41 and 1.23).
 
     ServerApp:  strategy = SparseFedAvg("host:50061", sparse=["emb.weight"], fraction_train=0.5)    instead of FedAvg(...)
     ClientApp:  app = ClientApp(mods=[SparseUpload()])
