@@ -32,9 +32,9 @@ std::string Normal(std::string_view name) {
   return normal;
 }
 
-bool HasKind(const std::string& name) {
+bool HasKind(std::string_view name) {
   for (const std::string_view kind : kNameKinds) {
-    if (name.size() > kind.size() && name.compare(0, kind.size(), kind) == 0) return true;
+    if (name.size() > kind.size() && name.starts_with(kind)) return true;
   }
   return false;
 }
