@@ -11,6 +11,8 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
       libsqlite3-dev libssl-dev libtbb-dev libzip-dev nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler \
       protobuf-compiler-grpc zlib1g-dev \
     && rm -rf /var/lib/apt/lists/*
+# As on most machines: the compiler's cache, where docker/test mounts one, tells locales apart.
+ENV LANG=C.UTF-8
 WORKDIR /src
 COPY . .
 RUN cmake --preset ${PRESET} -DSPARSEAGG_CUDA=OFF -DSPARSEAGG_TESTS=OFF -DSPARSEAGG_BENCH=OFF \
