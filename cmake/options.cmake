@@ -63,6 +63,8 @@ if(NOT SPARSEAGG_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA_ARCHITECTURES "90-real;80-virtual")
     endif()
     enable_language(CUDA)
+    # Nothing here uses it, but CMake 3.25 marks it as deprecated, and CUDA 13 does not have it any more.
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
     find_package(CUDAToolkit REQUIRED)
     # CMake 3.25 does not know C++20 for nvcc: not required here, passed as an option in cuda/CMakeLists.txt.
     set(CMAKE_CUDA_STANDARD 20)
