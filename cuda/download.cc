@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
+#include <system_error>
 
 namespace sparseagg::gpu {
 namespace {
@@ -9,6 +11,19 @@ namespace {
 constexpr size_t kPieceBytes = size_t{8} << 20;
 // Below this a detour costs more than it saves.
 constexpr size_t kDirectBytes = size_t{64} << 10;
+// On the bus at a time, so that it never waits. The others are being written: one thread writes at
+// 10 GB/s, a fifth of the bus.
+constexpr size_t kOnBus = 2;
+
+// Copies on a thread of its own, or here where there is none to be had.
+std::future<void> StartCopy(std::byte* to, const std::byte* from, size_t bytes) {
+  try {
+    return std::async(std::launch::async, [=] { std::memcpy(to, from, bytes); });
+  } catch (const std::system_error&) {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+}
 
 }  // namespace
 
@@ -18,21 +33,22 @@ void Downloads::CopyBytes(Queue& queue, const std::byte* from, std::byte* to, si
     queue.Synchronize();
     return;
   }
-  Event done[2];
-  for (PinnedBuffer& piece : pieces_) {
-    if (piece.data() == nullptr) piece = PinnedBuffer(kPieceBytes);
-  }
-  const size_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
+  const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
   const auto size_of = [&](size_t p) { return std::min(kPieceBytes, bytes - p * kPieceBytes); };
-  for (size_t p = 0; p <= pieces; ++p) {
-    if (p < pieces) {
-      queue.Download(pieces_[p % 2].data(), from + p * kPieceBytes, size_of(p));
-      done[p % 2].Record(queue.cuda_stream());
+  std::future<void> writing[kPieces];  // wait for their threads, also when this throws
+  for (size_t p = 0; p < count + kOnBus; ++p) {
+    if (p < count) {
+      Piece& piece = pieces_[p % kPieces];
+      if (piece.memory.data() == nullptr) piece.memory = PinnedBuffer(kPieceBytes);
+      writing[p % kPieces] = {};
+      queue.Download(piece.memory.data(), from + p * kPieceBytes, size_of(p));
+      piece.arrived.Record(queue.cuda_stream());
     }
-    if (p > 0) {
-      queue.Wait(done[(p - 1) % 2]);
-      std::memcpy(to + (p - 1) * kPieceBytes, pieces_[(p - 1) % 2].data(), size_of(p - 1));
-    }
+    if (p < kOnBus || p - kOnBus >= count) continue;
+    const size_t q = p - kOnBus;
+    const Piece& piece = pieces_[q % kPieces];
+    queue.Wait(piece.arrived);
+    writing[q % kPieces] = StartCopy(to + q * kPieceBytes, piece.memory.data(), size_of(q));
   }
 }
 

@@ -1,5 +1,5 @@
-// Results on their way to the host, in pieces through page-locked memory: while one piece is on the
-// bus, the one before is written to where it belongs.
+// Results on their way to the host, in pieces through page-locked memory: while two pieces are on
+// the bus, those before are written to where they belong, by a thread each.
 #ifndef SPARSEAGG_CUDA_DOWNLOAD_H_
 #define SPARSEAGG_CUDA_DOWNLOAD_H_
 
@@ -24,7 +24,13 @@ class Downloads {
  private:
   void CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes);
 
-  PinnedBuffer pieces_[2];  // locked when first needed
+  static constexpr size_t kPieces = 6;
+  struct Piece {
+    PinnedBuffer memory;  // locked when first needed
+    Event arrived;
+  };
+
+  Piece pieces_[kPieces];
 };
 
 }  // namespace sparseagg::gpu
