@@ -6,10 +6,11 @@
 // any of its algorithms. out = limb 0 + 2^22 limb 1 + 2^44 limb 2 + 2^66 limb 3.
 // Bytes a value: 8 written and read for each limb, against once 4 in row_reduce.cu, so this plan is
 // not meant to win; it is what the library can do.
+#include <utility>
+
 #include "cuda/kernels/cusparse_spmm.h"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/slots.cuh"
-#include "cuda/kernels/sort_entries.h"
 #include "cuda/kernels/sorted_tiles.h"
 #include "cuda/kernels/spmm.h"
 
@@ -74,21 +75,19 @@ struct AddLimb {
 }  // namespace
 
 Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
-  const SortedArrays sorted = SortEntries(queue, batch);
-  const TiledRuns runs = FindRuns(queue, sorted.view);
-  Run run{{queue, runs.size}, {queue, runs.size * rule.slots()}, runs.size};
-  DeviceArray<uint64_t> starts(queue, runs.size);
-  ListRuns(queue, sorted.view, runs, run.rows.data(), starts.data());
+  SortedRuns all = SortIntoRuns(queue, batch, rule);
+  const SortedEntries& sorted = all.sorted.view;
+  Run& run = all.run;
 
-  DeviceArray<int64_t> offsets(queue, runs.size + 1);
+  DeviceArray<int64_t> offsets(queue, run.size + 1);
   DeviceArray<int64_t> indices(queue, batch.nnz);
   DeviceArray<double> coefficients(queue, batch.nnz);
   ForEach(queue, batch.nnz,
-          Select{sorted.view, starts.data(), runs.size, offsets.data(), indices.data(),
+          Select{sorted, all.starts.data(), run.size, offsets.data(), indices.data(),
                  coefficients.data()});
   DeviceArray<double> limbs(queue, batch.nnz * rule.width);
-  DeviceArray<double> sums(queue, runs.size * rule.width);
-  const Spmm product{static_cast<int64_t>(runs.size),
+  DeviceArray<double> sums(queue, run.size * rule.width);
+  const Spmm product{static_cast<int64_t>(run.size),
                      static_cast<int64_t>(batch.nnz),
                      static_cast<int64_t>(rule.width),
                      static_cast<int64_t>(batch.nnz),
@@ -106,13 +105,13 @@ Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
     ForEach(queue, sums.size(), AddLimb{rule, limb * kLimbBits, sums.data(), run.slots.data()});
   }
   if (rule.row != RowSlot::kNone) {
-    const RowPieces pieces = CutRows(queue, rule, starts.data(), runs.size, batch.nnz);
+    const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.size, batch.nnz);
     // Partials of the value columns stay zero: those are summed already.
     queue.Fill(pieces.partials.data(), 0, pieces.partials.size());
-    WalkPieces(queue, batch, rule, sorted.view, pieces, rule.value_slots(), run.slots.data());
+    WalkPieces(queue, batch, rule, sorted, pieces, rule.value_slots(), run.slots.data());
     JoinPieces(queue, rule, pieces, run.slots.data());
   }
-  return run;
+  return std::move(run);
 }
 
 }  // namespace sparseagg::gpu

@@ -4,24 +4,23 @@
 // 48 to reduce. At 10^8 entries and 10^9 rows the model says 4 to 5 ms on an H200
 // (docs/decisions/0009-gpu-plans.md). Rows of several values have enough slots to keep every thread
 // busy with one of them: sorted_slots.cu.
+#include <utility>
+
 #include "cuda/kernels/radix_segments.h"
-#include "cuda/kernels/sort_entries.h"
 #include "cuda/kernels/sorted_tiles.h"
 
 namespace sparseagg::gpu {
 
 Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule) {
-  const SortedArrays sorted = SortEntries(queue, batch);
-  const TiledRuns runs = FindRuns(queue, sorted.view);
-  Run run{{queue, runs.size}, {queue, runs.size * rule.slots()}, runs.size};
-  DeviceArray<uint64_t> starts(queue, runs.size);
-  ListRuns(queue, sorted.view, runs, run.rows.data(), starts.data());
+  SortedRuns all = SortIntoRuns(queue, batch, rule);
+  const SortedEntries& sorted = all.sorted.view;
+  Run& run = all.run;
   if (rule.slots() <= 2) {
-    ReduceTiles(queue, batch, rule, sorted.view, runs, run.slots.data());
+    ReduceTiles(queue, batch, rule, sorted, all.runs, run.slots.data());
   } else {
-    WalkRows(queue, batch, rule, sorted.view, starts.data(), runs.size, run.slots.data());
+    WalkRows(queue, batch, rule, sorted, all.starts.data(), run.size, run.slots.data());
   }
-  return run;
+  return std::move(run);
 }
 
 }  // namespace sparseagg::gpu

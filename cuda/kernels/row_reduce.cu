@@ -8,10 +8,11 @@
 // for the sorted word; 16 a slot written. Source: the backward kernel of FBGEMM's table batched
 // embeddings (sort, runs, long runs split); the sums are exact here, and long runs are split at
 // fixed places.
+#include <utility>
+
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/row_reduce.h"
 #include "cuda/kernels/slots.cuh"
-#include "cuda/kernels/sort_entries.h"
 #include "cuda/kernels/sorted_tiles.h"
 
 namespace sparseagg::gpu {
@@ -56,27 +57,25 @@ struct SumLanes {
 }  // namespace
 
 Run ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule) {
-  const SortedArrays sorted = SortEntries(queue, batch);
-  const TiledRuns runs = FindRuns(queue, sorted.view);
-  Run run{{queue, runs.size}, {queue, runs.size * rule.slots()}, runs.size};
-  DeviceArray<uint64_t> starts(queue, runs.size);
-  ListRuns(queue, sorted.view, runs, run.rows.data(), starts.data());
-  const RowPieces pieces = CutRows(queue, rule, starts.data(), runs.size, batch.nnz);
+  SortedRuns all = SortIntoRuns(queue, batch, rule);
+  const SortedEntries& sorted = all.sorted.view;
+  Run& run = all.run;
+  const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.size, batch.nnz);
   uint32_t summed = 0;  // columns
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     if (rule.values != ValueSlots::kExactSum || rule.width % Lane<V>::kValues != 0) return;
     summed = rule.width;
-    ForEach(queue, pieces.pieces * (rule.width / Lane<V>::kValues),
-            SumLanes<V>{
-                {batch, rule, sorted.view}, pieces.view, run.slots.data(), pieces.partials.data()});
+    ForEach(
+        queue, pieces.pieces * (rule.width / Lane<V>::kValues),
+        SumLanes<V>{{batch, rule, sorted}, pieces.view, run.slots.data(), pieces.partials.data()});
   });
   // The row slot, and everything of rules and widths that have no lanes.
   if (summed < rule.slots()) {
-    WalkPieces(queue, batch, rule, sorted.view, pieces, summed, run.slots.data());
+    WalkPieces(queue, batch, rule, sorted, pieces, summed, run.slots.data());
   }
   JoinPieces(queue, rule, pieces, run.slots.data());
-  return run;
+  return std::move(run);
 }
 
 }  // namespace sparseagg::gpu

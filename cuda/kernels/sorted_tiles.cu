@@ -234,8 +234,6 @@ struct WriteEdges {
   }
 };
 
-}  // namespace
-
 TiledRuns FindRuns(Queue& queue, const SortedEntries& sorted) {
   TiledRuns runs;
   runs.tiles = (sorted.size + kTilePositions - 1) / kTilePositions;
@@ -246,9 +244,19 @@ TiledRuns FindRuns(Queue& queue, const SortedEntries& sorted) {
   return runs;
 }
 
-void ListRuns(Queue& queue, const SortedEntries& sorted, const TiledRuns& runs, uint64_t* rows,
-              uint64_t* starts) {
-  ForEachBlock(queue, runs.tiles, WriteRuns{sorted, runs.first.data(), rows, starts});
+}  // namespace
+
+SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+  SortedRuns all;
+  all.sorted = SortEntries(queue, batch);
+  all.runs = FindRuns(queue, all.sorted.view);
+  const uint64_t size = all.runs.size;
+  all.run = {{queue, size}, {queue, size * rule.slots()}, size};
+  all.starts = {queue, size};
+  ForEachBlock(
+      queue, all.runs.tiles,
+      WriteRuns{all.sorted.view, all.runs.first.data(), all.run.rows.data(), all.starts.data()});
+  return all;
 }
 
 void ReduceTiles(Queue& queue, const BatchView& batch, const SlotRule& rule,

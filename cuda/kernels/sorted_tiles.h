@@ -1,8 +1,9 @@
-// Sums up the runs of equal rows of sorted entries, tile by tile.
+// Finds the runs of equal rows of a batch, and sums them up, tile by tile.
 #ifndef SPARSEAGG_CUDA_KERNELS_SORTED_TILES_H_
 #define SPARSEAGG_CUDA_KERNELS_SORTED_TILES_H_
 
 #include "cuda/kernels/batch.h"
+#include "cuda/kernels/sort_entries.h"
 #include "cuda/kernels/sorted_slots.h"
 
 namespace sparseagg::gpu {
@@ -18,12 +19,16 @@ struct TiledRuns {
   uint64_t size = 0;  // runs
 };
 
-// Synchronises the queue, to learn the number of runs.
-TiledRuns FindRuns(Queue& queue, const SortedEntries& sorted);
+// A batch, sorted, and the run that it becomes: its rows are there, its slots have their memory.
+struct SortedRuns {
+  SortedArrays sorted;
+  TiledRuns runs;
+  Run run;                       // of runs.size rows
+  DeviceArray<uint64_t> starts;  // [runs.size]: the first position of each
+};
 
-// rows [runs.size], and where each run begins: starts [runs.size].
-void ListRuns(Queue& queue, const SortedEntries& sorted, const TiledRuns& runs, uint64_t* rows,
-              uint64_t* starts);
+// Synchronises the queue, to learn the number of runs. Throws CudaError.
+SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 // slots [runs.size, rule.slots()].
 void ReduceTiles(Queue& queue, const BatchView& batch, const SlotRule& rule,
