@@ -29,8 +29,17 @@ if(NOT SPARSEAGG_SANITIZE)
   target_link_libraries(sparseagg_allocator INTERFACE PkgConfig::tcmalloc)
 endif()
 
+# CPU profiles. Its archive needs libunwind's, which is not compiled for a program whose parts can be anywhere.
+set(SPARSEAGG_PROFILER ON)
+if(SPARSEAGG_SANITIZE OR SPARSEAGG_STATIC_DEPS)
+  set(SPARSEAGG_PROFILER OFF)
+endif()
 add_library(sparseagg_profiler INTERFACE)
-if(NOT SPARSEAGG_SANITIZE)
+if(SPARSEAGG_PROFILER)
   pkg_check_modules(profiler REQUIRED IMPORTED_TARGET GLOBAL libprofiler)
   target_link_libraries(sparseagg_profiler INTERFACE PkgConfig::profiler)
+endif()
+
+if(SPARSEAGG_STATIC_DEPS)
+  include(static_deps)
 endif()
