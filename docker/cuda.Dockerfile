@@ -2,13 +2,13 @@
 #                              docker run --gpus 1 sparseagg:cuda
 # As cpu.Dockerfile; the CUDA runtime is linked statically and the driver comes from the NVIDIA container runtime, so that
 # the runtime base needs no toolkit.
-ARG BUILD_BASE=nvidia/cuda:12.6.3-devel-ubuntu24.04
-ARG BASE=nvidia/cuda:12.6.3-base-ubuntu24.04
+ARG BUILD_BASE=nvidia/cuda:13.0.1-devel-ubuntu24.04
+ARG BASE=nvidia/cuda:13.0.1-base-ubuntu24.04
 
 FROM ${BUILD_BASE} AS build
 ARG PRESET=release
-# What it runs on as machine code; others through PTX. 80 A100, 86 and 89 workstations, 90 H100 and H200.
-ARG ARCHITECTURES=80-real;86-real;89-real;90-real;90-virtual
+# What it runs on as machine code; newer ones through PTX. 80 A100, 86 and 89 workstations, 90 H100 and H200, 100 B200.
+ARG ARCHITECTURES=80-real;86-real;89-real;90-real;100-real;100-virtual
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
       ca-certificates ccache cmake dpkg-dev file g++ gzip ninja-build pkg-config python3 libabsl-dev libcli11-dev \
       libcpp-httplib-dev libgoogle-perftools-dev libgrpc++-dev libhwy-dev libisal-dev libprotobuf-dev libspdlog-dev \
