@@ -277,7 +277,7 @@ int Main(const char* cases_path, const char* path, double seconds, size_t first)
   Report report(path, first > 0);
   report.Line(absl::StrCat("\"kind\":\"device\",\"name\":\"", gpu.name, "\",\"memory_bytes\":",
                            gpu.memory_bytes, ",\"multiprocessors\":", gpu.multiprocessors));
-  MemoryPool pool(0, gpu.memory_bytes / 8 * 5);
+  MemoryPool pool(0, gpu.memory_bytes / 2);
   Bench bench(report, pool, gpu);
   bench.Rates();
   for (size_t i = first; i < cases.size(); ++i) {
