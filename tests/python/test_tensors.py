@@ -33,6 +33,14 @@ def test_int32_and_int64_indices_are_sent_as_they_are(dtype, width):
     assert tensor.indices.itemsize == width
 
 
+def test_nothing_is_copied_that_is_in_order_already():
+    indices, values = np.arange(5), np.ones((5, 8), np.float32)
+    taken = as_tensor((indices, values, [9, 8]))
+    assert np.shares_memory(taken.indices, indices)
+    assert np.shares_memory(taken.values, values)
+    assert np.shares_memory(as_tensor(values).values, values)
+
+
 def test_big_endian_and_strided_arrays_are_brought_in_order():
     indices = np.array([1, 2, 3, 4], ">i4")[::2]
     values = np.asfortranarray(np.arange(8, dtype=">f4").reshape(4, 2))[::2]

@@ -61,7 +61,7 @@ def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
             f"{value!r} has no value yet: hand in eager tensors, outside of tf.function",
             reason="VALUE_TYPE_UNSUPPORTED",
         )
-    return np.asarray(value.numpy())
+    return np.asarray(value)  # of the same memory; its numpy() would copy
 
 
 def _as_bfloat16(array: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:

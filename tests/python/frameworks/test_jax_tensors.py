@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
-from sparseagg import InvalidUpdateError, sparse_sum
+from sparseagg import InvalidUpdateError, as_tensor, sparse_sum
 
 # Two devices on any machine; read when JAX starts.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
@@ -89,6 +89,14 @@ def test_matrices_on_several_devices(client):
     exact, bound = dense_sum(updates)
     assert total.data.devices() == {devices[1]}
     assert (np.abs(np.asarray(total.todense()) - exact) <= bound).all()
+
+
+def test_nothing_is_copied_on_the_way_in():
+    values, indices = jnp.ones((50, 8)), jnp.arange(50)[:, None]
+    taken = as_tensor(sparse.BCOO((values, indices), shape=(90, 8)))
+    assert taken.values.ctypes.data == values.unsafe_buffer_pointer()
+    assert taken.indices.ctypes.data == indices.unsafe_buffer_pointer()
+    assert as_tensor(values).values.ctypes.data == values.unsafe_buffer_pointer()
 
 
 def test_an_empty_matrix(client):

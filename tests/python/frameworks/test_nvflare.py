@@ -12,7 +12,7 @@ from nvflare.apis.dxo import DataKind, MetaKey  # noqa: E402
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType  # noqa: E402
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe  # noqa: E402
 from nvflare.recipe.sim_env import SimEnv  # noqa: E402
-from sparseagg import InvalidUpdateError, RoundNotOpenError, SparseAggError  # noqa: E402
+from sparseagg import Client, InvalidUpdateError, RoundNotOpenError, SparseAggError  # noqa: E402
 from sparseagg.nvflare import SparseAggregator  # noqa: E402
 
 CLIENTS, ROUNDS, SHAPE = 4, 2, (500, 8)
@@ -73,6 +73,8 @@ def test_sparse_dense_and_counted_params_in_one_model(server):
     }
     other = {"emb": untouched, "w": np.float32([[6.0]]), "n": np.array(7)}
     aggregator.accept_model(model("b", other, 3, metrics={"loss": 2.0}))
+    with Client(server.target) as client:  # counted as they arrived
+        assert [info.contributors for info in client.rounds()] == [2]
     result = aggregator.aggregate_model()
     assert result.params_type == ParamsType.DIFF
     assert result.current_round == 3

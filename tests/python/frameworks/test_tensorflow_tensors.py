@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
-from sparseagg import InvalidUpdateError, sparse_sum
+from sparseagg import InvalidUpdateError, as_tensor, sparse_sum
 
 tf = pytest.importorskip("tensorflow")
 try:  # two devices on any machine
@@ -77,6 +77,14 @@ def test_a_model_of_variables_with_bfloat16_and_a_scalar(client):
     assert total["half"].dtype == total["rows"].values.dtype == tf.bfloat16
     assert total["rows"].values.numpy().tolist() == [[5]]
     assert (total["step"].shape, int(total["step"])) == ((), 6)
+
+
+def test_nothing_is_copied_on_the_way_in():
+    values, indices = tf.ones([50, 8]), tf.range(50, dtype=tf.int64)
+    taken = as_tensor(tf.IndexedSlices(values, indices, (90, 8)))
+    assert np.shares_memory(taken.values, np.asarray(values))
+    assert np.shares_memory(taken.indices, np.asarray(indices))
+    assert np.shares_memory(as_tensor(values).values, np.asarray(values))
 
 
 def test_empty_tensors(client):
