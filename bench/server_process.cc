@@ -10,22 +10,45 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace sparseagg::bench {
 
-absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::string& program) {
+namespace {
+
+absl::StatusOr<std::string> MakeFolder() {
   std::string folder = std::filesystem::temp_directory_path() / "sparseagg_bench_XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cannot make the folder ", folder));
-  }
-  std::string port_file = folder + "/port";
-  std::string arguments[] = {program,       "serve",          "--listen",
-                             "127.0.0.1:0", "--port-file",    port_file,
-                             "--data-dir",  folder + "/data", "--admin-listen=none"};
+  if (mkdtemp(folder.data()) != nullptr) return folder;
+  return absl::UnavailableError(absl::StrCat("cannot make the folder ", folder));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::string& program) {
+  const auto folder = MakeFolder();
+  if (!folder.ok()) return folder.status();
+  return Spawn(program, *folder,
+               {"serve", "--listen=127.0.0.1:0", "--data-dir=" + *folder + "/data",
+                "--admin-listen=none", "--port-file", *folder + "/port"});
+}
+
+absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::StartOther(
+    const std::string& program, std::vector<std::string> arguments) {
+  const auto folder = MakeFolder();
+  if (!folder.ok()) return folder.status();
+  arguments.push_back(*folder + "/port");
+  return Spawn(program, *folder, std::move(arguments));
+}
+
+absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Spawn(
+    const std::string& program, const std::string& folder, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), program);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -70,8 +93,38 @@ ServerProcess::~ServerProcess() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+double ServerProcess::CpuSeconds() const {
+  std::ifstream file(absl::StrCat("/proc/", pid_, "/stat"));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  // Behind the name, which may hold anything: utime and stime are the fields 14 and 15, the name is
+  // the second (proc(5)).
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+uint64_t ServerProcess::StatusBytes(const std::string& key) const {
+  std::ifstream file(absl::StrCat("/proc/", pid_, "/status"));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key)) return std::stoull(line.substr(key.size())) << 10;
+  }
+  return 0;
+}
+
+uint64_t ServerProcess::ResidentBytes() const { return StatusBytes("VmRSS:"); }
+uint64_t ServerProcess::PeakBytes() const { return StatusBytes("VmHWM:"); }
+void ServerProcess::ResetPeak() const {
+  std::ofstream(absl::StrCat("/proc/", pid_, "/clear_refs")) << "5";
+}
+
+std::string ThisProgram() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
 std::string ServerBesideThisProgram() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sparseagg";
+  return std::filesystem::path(ThisProgram()).parent_path() / "sparseagg";
 }
 
 }  // namespace sparseagg::bench

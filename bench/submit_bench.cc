@@ -26,13 +26,13 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "bench/report_file.h"
+#include "bench/round_calls.h"
 #include "bench/server_process.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::bench {
 namespace {
 
-using Service = v1::AggregationService;
 using Seconds = std::chrono::duration<double>;
 
 constexpr int64_t kRows = 1'000'000;
@@ -58,21 +58,6 @@ constexpr Case kCases[] = {
     {Way::kChunks, 14'563, 96, 4}, {Way::kFiles, 14'563, 96, 4}, {Way::kChunks, 932'000, 8, 2},
     {Way::kFiles, 932'000, 8, 2},
 };
-
-// Aborts the measurement: a number after an error would mean nothing.
-void Check(const grpc::Status& status, const char* what) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "submit_bench: %s: %s\n", what, status.error_message().c_str());
-  std::exit(1);
-}
-
-std::unique_ptr<Service::Stub> Connect(const std::string& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-  arguments.SetMaxReceiveMessageSize(-1);
-  return Service::NewStub(
-      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
-}
 
 // An update of `nnz` random distinct rows in random order, values in [0, 1).
 v1::SubmitUpdateRequest MakeUpdate(int64_t nnz, uint32_t seed) {
@@ -186,49 +171,6 @@ void WriteFiles(const std::string& folder, const Updates& updates) {
   }
 }
 
-std::string CreateRound(Service::Stub& stub, v1::Durability durability) {
-  v1::CreateRoundRequest request;
-  request.mutable_spec()->set_durability(durability);
-  v1::TensorSpec& tensor = *request.mutable_spec()->add_tensors();
-  tensor.set_name("emb");
-  tensor.set_value_type(v1::VALUE_TYPE_F32);
-  tensor.add_dense_shape(kRows);
-  tensor.add_dense_shape(kRowWidth);
-  tensor.set_sparse_dim(1);
-  tensor.set_op("sum");
-  grpc::ClientContext context;
-  v1::Round round;
-  Check(stub.CreateRound(&context, request, &round), "CreateRound");
-  return round.name();
-}
-
-void DeleteRound(Service::Stub& stub, const std::string& name) {
-  v1::DeleteRoundRequest request;
-  request.set_name(name);
-  google::protobuf::Empty empty;
-  grpc::ClientContext context;
-  Check(stub.DeleteRound(&context, request, &empty), "DeleteRound");
-}
-
-// Seals and waits for the result; checks that every update was counted.
-void Publish(Service::Stub& stub, const std::string& name, uint64_t contributors) {
-  v1::SealRoundRequest seal;
-  seal.set_name(name);
-  v1::Round round;
-  grpc::ClientContext seal_context;
-  Check(stub.SealRound(&seal_context, seal, &round), "SealRound");
-  while (round.state() == v1::ROUND_STATE_SEALED) {
-    v1::WaitRoundRequest wait;
-    wait.set_name(name);
-    grpc::ClientContext wait_context;
-    Check(stub.WaitRound(&wait_context, wait, &round), "WaitRound");
-  }
-  if (round.state() != v1::ROUND_STATE_PUBLISHED || round.contributors() != contributors) {
-    Check(grpc::Status(grpc::StatusCode::DATA_LOSS, round.failure()),
-          "not every update was counted");
-  }
-}
-
 struct Measurement {
   double submit_s;
   double publish_s;
@@ -247,16 +189,10 @@ Measurement MeasureFiles(const std::string& folder, const std::vector<Updates>& 
 Measurement Measure(const std::string& target, v1::Durability durability, const Case& c,
                     std::vector<Updates>& updates) {
   std::vector<std::unique_ptr<Service::Stub>> stubs;
-  for (int s = 0; s < c.senders; ++s) stubs.push_back(Connect(target));
-  const std::string round = CreateRound(*stubs[0], durability);
+  for (int s = 0; s < c.senders; ++s) stubs.push_back(Service::NewStub(Connect(target)));
+  const std::string round = CreateRound(*stubs[0], durability, kRows, kRowWidth);
   for (Updates& mine : updates) {
     for (v1::SubmitUpdateRequest& update : mine) update.mutable_header()->set_round(round);
-  }
-  // Connections are made before the clock starts.
-  for (const auto& stub : stubs) {
-    grpc::ClientContext context;
-    v1::ServerInfo info;
-    Check(stub->GetServerInfo(&context, {}, &info), "GetServerInfo");
   }
   const auto start = Clock::now();
   std::vector<std::thread> senders;

@@ -201,6 +201,7 @@ DEPENDENCIES = [
             "client",
             "json",
             "cli11",
+            "proto",
             "proto/",
             "grpc",
             "posix",

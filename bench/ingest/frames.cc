@@ -1,0 +1,128 @@
+#include "bench/ingest/frames.h"
+
+#include <grpcpp/impl/codegen/client_unary_call.h>
+#include <grpcpp/support/slice.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "bench/round_calls.h"
+#include "proto/convert.h"
+#include "sparseagg/v1/aggregation.pb.h"
+
+namespace sparseagg::bench {
+namespace {
+
+void AppendVarint(uint64_t value, std::string& out) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+}
+
+void AppendDelimiter(uint32_t field, uint64_t length, std::string& out) {
+  AppendVarint(field << 3 | 2, out);
+  AppendVarint(length, out);
+}
+
+// A StreamUpdatesRequest with a chunk whose data stays where it is.
+grpc::ByteBuffer ChunkFrame(const std::string& update_id, uint64_t offset,
+                            const grpc::Slice& data) {
+  v1::UpdateChunk chunk;
+  chunk.set_update_id(update_id);
+  chunk.set_offset(offset);
+  std::string inner = chunk.SerializeAsString();
+  AppendDelimiter(v1::UpdateChunk::kDataFieldNumber, data.size(), inner);
+  std::string head;
+  AppendDelimiter(v1::StreamUpdatesRequest::kChunkFieldNumber, inner.size() + data.size(), head);
+  head += inner;
+  const grpc::Slice slices[] = {grpc::Slice(head), data};
+  return grpc::ByteBuffer(slices, 2);
+}
+
+grpc::ByteBuffer WholeFrame(const v1::StreamUpdatesRequest& request) {
+  const grpc::Slice slice(request.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::vector<grpc::Slice> Cut(const Payload& payload, size_t chunk_bytes) {
+  const std::string bytes = payload.indices + payload.values;
+  std::vector<grpc::Slice> slices;
+  for (size_t at = 0; at < bytes.size(); at += chunk_bytes) {
+    slices.emplace_back(bytes.data() + at, std::min(chunk_bytes, bytes.size() - at));
+  }
+  return slices;
+}
+
+// What gRPC's generated stubs do, without the messages' classes.
+using RawStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+std::unique_ptr<RawStream> OpenStream(grpc::Channel& channel, grpc::ClientContext& context) {
+  static const grpc::internal::RpcMethod method("/sparseagg.v1.AggregationService/StreamUpdates",
+                                                grpc::internal::RpcMethod::BIDI_STREAMING);
+  return std::unique_ptr<RawStream>(
+      grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
+          &channel, method, &context));
+}
+
+}  // namespace
+
+std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
+                                         const std::string& round, size_t chunk_bytes) {
+  std::vector<std::vector<grpc::Slice>> cut;
+  for (const Payload& payload : payloads) {
+    if (chunk_bytes > 0) cut.push_back(Cut(payload, chunk_bytes));
+  }
+  std::vector<grpc::ByteBuffer> frames;
+  for (int64_t i = 0; i < updates; ++i) {
+    const size_t turn = static_cast<size_t>(i) % payloads.size();
+    const Payload& payload = payloads[turn];
+    v1::UpdateHeader header;
+    header.set_round(round);
+    header.set_contributor(absl::StrCat("contributor-", i));
+    header.set_update_id(absl::StrCat("update-", i));
+    v1::StreamUpdatesRequest request;
+    if (chunk_bytes == 0) {
+      *request.mutable_update()->mutable_header() = header;
+      v1::Tensor& tensor = *request.mutable_update()->add_tensors();
+      *tensor.mutable_header() = ToProto(payload.header);
+      tensor.set_indices(payload.indices);
+      tensor.set_values(payload.values);
+      frames.push_back(WholeFrame(request));
+      continue;
+    }
+    *request.mutable_begin()->mutable_header() = header;
+    *request.mutable_begin()->add_tensors() = ToProto(payload.header);
+    frames.push_back(WholeFrame(request));
+    uint64_t offset = 0;
+    for (const grpc::Slice& data : cut[turn]) {
+      frames.push_back(ChunkFrame(header.update_id(), offset, data));
+      offset += data.size();
+    }
+  }
+  return frames;
+}
+
+double SendFrames(grpc::Channel& channel, const std::vector<grpc::ByteBuffer>& frames) {
+  constexpr size_t kSmallFrame = 4096;  // gRPC may send several together
+  grpc::ClientContext context;
+  const auto start = std::chrono::steady_clock::now();
+  const auto stream = OpenStream(channel, context);
+  std::thread reader([&] {
+    grpc::ByteBuffer answer;
+    while (stream->Read(&answer)) {
+    }
+  });
+  for (const grpc::ByteBuffer& frame : frames) {
+    auto options = grpc::WriteOptions();
+    if (frame.Length() < kSmallFrame && &frame != &frames.back()) options.set_buffer_hint();
+    if (!stream->Write(frame, options)) break;
+  }
+  stream->WritesDone();
+  reader.join();
+  Check(stream->Finish(), "StreamUpdates");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace sparseagg::bench

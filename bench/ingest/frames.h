@@ -1,0 +1,37 @@
+// The messages of a load, serialised before the clock starts, so that a sender costs no more than
+// gRPC itself. A frame is one message of StreamUpdates.
+#ifndef SPARSEAGG_BENCH_INGEST_FRAMES_H_
+#define SPARSEAGG_BENCH_INGEST_FRAMES_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sparse/encoding.h"
+
+namespace sparseagg::bench {
+
+// One tensor of an update, encoded.
+struct Payload {
+  EncodedHeader header;
+  std::string indices;
+  std::string values;
+
+  uint64_t bytes() const { return indices.size() + values.size(); }
+};
+
+// The frames of `updates` updates into `round`, of a contributor each; payloads take turns. In
+// chunks, whose data they share, or whole when chunk_bytes is 0.
+std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
+                                         const std::string& round, size_t chunk_bytes);
+
+// Writes them all to one stream. Seconds from the first byte to the end of the stream, which comes
+// after the last answer.
+double SendFrames(grpc::Channel& channel, const std::vector<grpc::ByteBuffer>& frames);
+
+}  // namespace sparseagg::bench
+
+#endif  // SPARSEAGG_BENCH_INGEST_FRAMES_H_
