@@ -1,5 +1,6 @@
 // bench: a load on a server, one concurrency after the other, and a check that the sum is right.
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "client/cli/load.h"
 #include "client/cli/output.h"
 #include "client/cli/progress_bar.h"
+#include "client/cli/replayed_updates.h"
 #include "client/cli/synthetic_updates.h"
 #include "client/cli/tensor_spec.h"
 #include "sparse/status.h"
@@ -21,6 +23,8 @@ namespace {
 // Distinct updates in memory: enough that no cache holds their sum's rows for that reason alone.
 constexpr size_t kPoolSize = 64;
 
+using Backends = std::span<const BackendFactory>;
+
 struct BenchFlags {
   CommonFlags common;
   SyntheticShape shape;
@@ -28,6 +32,7 @@ struct BenchFlags {
   std::vector<uint32_t> concurrency = {1, 4, 16};
   LoadOptions load;
   std::string durability;
+  std::vector<std::string> replay;  // files, instead of a shape
 };
 
 struct Level {
@@ -81,11 +86,35 @@ std::string Table(const std::vector<Level>& levels) {
   return text;
 }
 
-absl::Status Bench(BenchFlags& flags) {
+absl::StatusOr<std::unique_ptr<LoadUpdates>> MakeUpdates(const BenchFlags& flags,
+                                                         Backends backends) {
+  if (flags.replay.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto made, SyntheticUpdates::Make(flags.shape, kPoolSize));
+    return std::make_unique<SyntheticUpdates>(std::move(made));
+  }
+  if (flags.load.values != "auto" && flags.load.values != "raw") {
+    return BadArgument(
+        "--values rounds what was recorded, so that its sum could not be checked; leave it out");
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(auto read, ReplayedUpdates::Read(flags.replay, backends));
+  return std::make_unique<ReplayedUpdates>(std::move(read));
+}
+
+// What was sent, for JSON.
+nlohmann::json Describe(const BenchFlags& flags) {
+  if (!flags.replay.empty()) return {{"replay", flags.replay}};
+  return {{"rows", flags.shape.num_rows},
+          {"width", flags.shape.row_width},
+          {"nnz_min", flags.shape.nnz_min},
+          {"nnz_max", flags.shape.nnz_max},
+          {"indices", flags.shape.indices}};
+}
+
+absl::Status Bench(BenchFlags& flags, Backends backends) {
   flags.shape.nnz_min = flags.nnz_min == 0 ? flags.shape.nnz_max : flags.nnz_min;
   if (flags.durability == "memory") flags.load.durability = client::Durability::kMemory;
   if (flags.durability == "durable") flags.load.durability = client::Durability::kDurable;
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, SyntheticUpdates::Make(flags.shape, kPoolSize));
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, MakeUpdates(flags, backends));
   LoadOptions options = flags.load;
   options.connect = [&flags](auto on_retry) { return Connect(flags.common, std::move(on_retry)); };
   std::vector<Level> levels;
@@ -93,7 +122,7 @@ absl::Status Bench(BenchFlags& flags) {
     ProgressBar bar(absl::StrCat("concurrency ", concurrency));
     options.concurrency = concurrency;
     options.progress = [&](uint64_t done) { bar.Step(done, options.warm_up + options.updates); };
-    SPARSEAGG_ASSIGN_OR_RETURN(LoadResult result, RunLoad(updates, options));
+    SPARSEAGG_ASSIGN_OR_RETURN(LoadResult result, RunLoad(*updates, options));
     levels.push_back({concurrency, std::move(result)});
   }
   nlohmann::json rows = nlohmann::json::array();
@@ -102,14 +131,10 @@ absl::Status Bench(BenchFlags& flags) {
     rows.push_back(ToJson(level));
     right &= level.result.right;
   }
-  flags.common.json ? PrintJson({{"server", flags.common.server},
-                                 {"rows", flags.shape.num_rows},
-                                 {"width", flags.shape.row_width},
-                                 {"nnz_min", flags.shape.nnz_min},
-                                 {"nnz_max", flags.shape.nnz_max},
-                                 {"indices", flags.shape.indices},
-                                 {"levels", std::move(rows)}})
-                    : Print(Table(levels));
+  nlohmann::json report = Describe(flags);
+  report["server"] = flags.common.server;
+  report["levels"] = std::move(rows);
+  flags.common.json ? PrintJson(report) : Print(Table(levels));
   if (right) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInternal, "WRONG_SUM",
                    "the server published another sum than that of the updates it has receipts for");
@@ -120,8 +145,9 @@ absl::Status Bench(BenchFlags& flags) {
 void AddBenchCommand(CLI::App& app, const CliContext& context) {
   auto flags = std::make_shared<BenchFlags>();
   flags->shape.nnz_max = 1000;
-  CLI::App& command = *app.add_subcommand(
-      "bench", "Put a load on a server: rounds of synthetic updates, whose exact sum is checked");
+  CLI::App& command = *app.add_subcommand("bench",
+                                          "Put a load on a server: rounds of synthetic or recorded "
+                                          "updates, whose exact sum is checked");
   command
       .add_option("--concurrency", flags->concurrency,
                   "Threads that send at a time, one measurement for each number: 1,4,16")
@@ -144,6 +170,8 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
   command.add_option("--indices", flags->shape.indices, "uniform, zipf or topk")
       ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
       ->capture_default_str();
+  AddRepeated(command, "--replay", flags->replay,
+              "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more");
   command.add_option("--seed", flags->shape.seed, "Of the updates")->capture_default_str();
   command
       .add_option("--durability", flags->durability, "memory or durable (default: the server's)")
@@ -153,7 +181,8 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
       ->check(CLI::IsMember({"auto", "raw", "bf16", "f16"}))
       ->capture_default_str();
   AddCommonFlags(command, flags->common);
-  SetBody(command, context, flags->common, [flags] { return Bench(*flags); });
+  SetBody(command, context, flags->common,
+          [flags, backends = context.backends] { return Bench(*flags, backends); });
 }
 
 }  // namespace sparseagg::cli

@@ -22,7 +22,7 @@ double Seconds(Clock::duration duration) { return std::chrono::duration<double>(
 // The threads of one load: each takes the next update that nobody has.
 class Load {
  public:
-  Load(const SyntheticUpdates& updates, const LoadOptions& options, std::string round)
+  Load(const LoadUpdates& updates, const LoadOptions& options, std::string round)
       : updates_(updates), options_(options), round_(std::move(round)) {}
 
   // Sends the updates [begin, end).
@@ -60,11 +60,10 @@ class Load {
         std::unique_lock lock(mutex_);
         if (failed_.wait_until(lock, due, [&] { return !status_.ok(); })) return;
       }
-      const client::Tensor& tensor = updates_.tensor(i);
       client::Update update;
       update.contributor = absl::StrCat("bench-", i);
       update.update_id = update.contributor;
-      update.tensors = {tensor.view()};
+      update.tensors = updates_.update(i);
       update.encoding = options_.encoding;
       update.values = options_.values;
       const absl::StatusOr<client::Receipt> receipt = client.Submit(round_, update);
@@ -73,7 +72,7 @@ class Load {
         return;
       }
       part.latencies_ms.push_back(1000 * Seconds(Clock::now() - due));
-      part.entries += tensor.nnz();
+      for (const client::TensorView& tensor : update.tensors) part.entries += tensor.entries.nnz;
       for (const client::TensorEncoding& sent : receipt->encodings)
         part.payload_bytes += sent.bytes;
       const std::lock_guard lock(mutex_);
@@ -88,7 +87,7 @@ class Load {
     failed_.notify_all();
   }
 
-  const SyntheticUpdates& updates_;
+  const LoadUpdates& updates_;
   const LoadOptions& options_;
   const std::string round_;
   std::atomic<uint64_t> next_{0};
@@ -116,7 +115,7 @@ class Retries {
   std::map<std::string, uint64_t> by_reason_;
 };
 
-absl::Status Measure(const SyntheticUpdates& updates, const LoadOptions& options,
+absl::Status Measure(const LoadUpdates& updates, const LoadOptions& options,
                      const std::string& round, Retries& retries, LoadResult& result) {
   std::vector<std::unique_ptr<client::Client>> clients;
   for (uint32_t t = 0; t < options.concurrency; ++t) {
@@ -133,9 +132,12 @@ absl::Status Measure(const SyntheticUpdates& updates, const LoadOptions& options
   SPARSEAGG_RETURN_IF_ERROR(clients[0]->Wait(round).status());
   result.seal_seconds = Seconds(Clock::now() - sealed);
   SPARSEAGG_ASSIGN_OR_RETURN(const client::Result published, clients[0]->Pull(round));
-  const client::Tensor expected = updates.SumOf(all);
-  const client::Tensor& got = published.tensors.at(0);
-  result.right = got.indices == expected.indices && got.values == expected.values &&
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<client::Tensor> expected, updates.SumsOf(all));
+  const auto same = [](const client::Tensor& a, const client::Tensor& b) {
+    return a.indices == b.indices && a.values == b.values;
+  };
+  result.right = std::equal(published.tensors.begin(), published.tensors.end(), expected.begin(),
+                            expected.end(), same) &&
                  published.manifest.contributors == all;
   return absl::OkStatus();
 }
@@ -149,11 +151,11 @@ double LoadResult::Percentile(double share) const {
   return latencies_ms[std::max<size_t>(rank, 1) - 1];
 }
 
-absl::StatusOr<LoadResult> RunLoad(const SyntheticUpdates& updates, const LoadOptions& options) {
+absl::StatusOr<LoadResult> RunLoad(const LoadUpdates& updates, const LoadOptions& options) {
   Retries retries;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, options.connect(retries.Counter()));
   client::NewRound round;
-  round.tensors = {updates.spec()};
+  round.tensors = updates.specs();
   round.durability = options.durability;
   SPARSEAGG_ASSIGN_OR_RETURN(const client::RoundInfo info, client->CreateRound(round));
   LoadResult result;

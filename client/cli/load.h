@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/synthetic_updates.h"
+#include "client/cli/load_updates.h"
 #include "client/client.h"
 
 namespace sparseagg::cli {
@@ -50,7 +50,7 @@ struct LoadResult {
 };
 
 // One round, deleted afterwards.
-absl::StatusOr<LoadResult> RunLoad(const SyntheticUpdates& updates, const LoadOptions& options);
+absl::StatusOr<LoadResult> RunLoad(const LoadUpdates& updates, const LoadOptions& options);
 
 }  // namespace sparseagg::cli
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cli/load_updates.h"
 #include "client/client.h"
 
 namespace sparseagg::cli {
@@ -27,12 +28,16 @@ struct SyntheticShape {
 
 inline constexpr const char* kIndexDistributions[] = {"uniform", "zipf", "topk"};
 
-// A pool of distinct updates; contributor i sends update i modulo the size of the pool. So the
-// load costs no time to make while it is measured, and no memory that grows with it.
-class SyntheticUpdates {
+class SyntheticUpdates : public LoadUpdates {
  public:
   // INVALID_ARGUMENT (BAD_ARGUMENT) for a shape that no tensor has, or with more entries than rows.
   static absl::StatusOr<SyntheticUpdates> Make(const SyntheticShape& shape, size_t pool_size);
+
+  std::vector<TensorSpec> specs() const override { return {spec_}; }
+  std::vector<client::TensorView> update(uint64_t i) const override { return {tensor(i).view()}; }
+  absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const override {
+    return std::vector<client::Tensor>{SumOf(count)};
+  }
 
   const TensorSpec& spec() const { return spec_; }
   const client::Tensor& tensor(uint64_t i) const { return pool_[i % pool_.size()]; }

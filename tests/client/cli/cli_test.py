@@ -476,6 +476,19 @@ class CliTest(unittest.TestCase):
         self.assertIn("exact", table)
         self.assertIn("--rows", self.error("bench", "--rows", 5, "--nnz", 50, code=2))
 
+    def test_bench_replays_recorded_updates(self) -> None:
+        files = []
+        for i in range(3):
+            self.matrix(f"recorded-{i}.npz", i + 1)
+            files += ["--replay", f"emb=recorded-{i}.npz"]
+        options = ["--updates", 20, "--warm-up", 1, "--concurrency", 2]
+        report = json.loads(self.run_cli("bench", *options, *files, "--json").stdout)
+        self.assertEqual(report["replay"], files[1::2])
+        self.assertTrue(report["levels"][0]["sum_is_exact"])
+        self.assertEqual(report["levels"][0]["updates"], 20)
+        self.assertIn("--values", self.error("bench", *files, "--values", "bf16", code=2))
+        self.assertIn("missing.npz", self.error("bench", "--replay", "missing.npz"))
+
     def test_output_holds_no_progress_without_a_terminal(self) -> None:
         self.matrix("quiet.npz", 1)
         self.assertEqual(self.run_cli("reduce", "-o", "quiet-out.npz", "quiet.npz").stderr, "")

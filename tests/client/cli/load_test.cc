@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "client/cli/synthetic_updates.h"
 #include "sparse/validate.h"
 #include "tests/client/support.h"
 #include "tests/service/rpc/test_server.h"

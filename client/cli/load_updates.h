@@ -1,0 +1,27 @@
+// What a load sends: a pool of distinct updates; contributor i sends update i modulo its size. So
+// an update costs no time to make while the load is measured, and no memory that grows with it.
+#ifndef SPARSEAGG_CLIENT_CLI_LOAD_UPDATES_H_
+#define SPARSEAGG_CLIENT_CLI_LOAD_UPDATES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/client.h"
+
+namespace sparseagg::cli {
+
+class LoadUpdates {
+ public:
+  virtual ~LoadUpdates() = default;
+  // Of the round that they are for.
+  virtual std::vector<TensorSpec> specs() const = 0;
+  // The tensors of contributor `i`; valid while this lives.
+  virtual std::vector<client::TensorView> update(uint64_t i) const = 0;
+  // The exact sum of the updates 0 to count - 1, rounded once, as the server has to publish it.
+  virtual absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const = 0;
+};
+
+}  // namespace sparseagg::cli
+
+#endif  // SPARSEAGG_CLIENT_CLI_LOAD_UPDATES_H_
