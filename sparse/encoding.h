@@ -4,6 +4,7 @@
 #define SPARSEAGG_SPARSE_ENCODING_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,20 @@ struct EncodedHeader {
   uint64_t values_bytes = 0;
 };
 
+// Decodes a tensor while its bytes arrive, in pieces of any length: first all of its indices, then
+// its values. An error is what Encoding::decode says of the same bytes; nothing may follow it.
+// Thread-compatible.
+class TensorDecoder {
+ public:
+  virtual ~TensorDecoder() = default;
+  // REQUIRES: no more bytes than the header states.
+  virtual absl::Status AppendIndices(std::string_view bytes) = 0;
+  virtual absl::Status AppendValues(std::string_view bytes) = 0;
+  // How much is decoded, from the front: all of it when all bytes are there.
+  virtual uint64_t rows() const = 0;
+  virtual uint64_t values() const = 0;
+};
+
 struct Encoding {
   std::string_view name;
   // Checks the stated sizes against nnz and the spec, without the payload. Everything that bounds
@@ -45,6 +60,11 @@ struct Encoding {
   // and values_bytes bytes.
   absl::Status (*decode)(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                          ByteChain values, const MutableCooView& out);
+  // The same bit by bit. What cannot be decoded before the rest is there is kept: kept_bytes() at
+  // most. The arguments must outlive the decoder. REQUIRES: inspect() succeeded.
+  std::unique_ptr<TensorDecoder> (*decoder)(const EncodedHeader& header, const TensorSpec& spec,
+                                            const MutableCooView& out);
+  uint64_t (*kept_bytes)(const EncodedHeader& header);
   // Appends the two payload arrays of `entries` and fills the sizes of `header` (name, value_type,
   // dense_shape, sparse_dim and index_type are the caller's).
   absl::Status (*encode)(const CooView& entries, EncodedHeader& header, std::string& indices,

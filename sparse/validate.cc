@@ -27,35 +27,66 @@ std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry
   return text;
 }
 
-absl::Status CheckRows(const ReduceSpec& spec, const CooView& entries) {
-  for (uint64_t e = 0; e < entries.nnz; ++e) {
-    if (entries.indices[e] >= spec.layout.num_rows) {
-      return Invalid(
-          "INDEX_OUT_OF_RANGE",
-          absl::StrCat("tensor \"", spec.name, "\": index ", entries.indices[e], " at entry ", e,
-                       " is not below ", spec.layout.num_rows, " rows"));
-    }
-  }
-  return absl::OkStatus();
+absl::Status RowError(const ReduceSpec& spec, const CooView& entries, uint64_t begin) {
+  uint64_t e = begin;
+  while (entries.indices[e] < spec.layout.num_rows) ++e;
+  return Invalid("INDEX_OUT_OF_RANGE",
+                 absl::StrCat("tensor \"", spec.name, "\": index ", entries.indices[e],
+                              " at entry ", e, " is not below ", spec.layout.num_rows, " rows"));
+}
+
+// Whether the value and, of f64, its product with the weight are finite.
+bool IsGood(float value, float /*weight*/) {
+  return (BitCast<uint32_t>(value) & 0x7F800000u) != 0x7F800000u;
+}
+bool IsGood(F16 value, float /*weight*/) { return (value.bits & 0x7C00u) != 0x7C00u; }
+bool IsGood(BF16 value, float /*weight*/) { return (value.bits & 0x7F80u) != 0x7F80u; }
+bool IsGood(double value, float weight) {
+  return IsFiniteBits(value) && IsFiniteBits(Lift(value, weight));
 }
 
 template <class V>
-absl::Status CheckFloats(const ReduceSpec& spec, const CooView& entries, float weight) {
+absl::Status ValueError(const ReduceSpec& spec, const CooView& entries, uint64_t begin,
+                        float weight) {
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
-  for (uint64_t i = 0; i < entries.nnz * width; ++i) {
-    const double value = Widen(values[i]);
-    if (!IsFiniteBits(value)) {
-      return Invalid("NON_FINITE_VALUE",
-                     absl::StrCat(Where(spec, entries, i / width, i % width), " is ",
-                                  std::isnan(value) ? "NaN" : "infinite"));
-    }
-    // Products of narrower types always fit in f64.
-    if (std::is_same_v<V, double> && !IsFiniteBits(Lift(values[i], weight))) {
-      return Invalid("PRODUCT_OVERFLOW",
-                     absl::StrCat(Where(spec, entries, i / width, i % width), ": ", value,
-                                  " times the weight ", weight, " is beyond f64"));
-    }
+  uint64_t i = begin;
+  while (IsGood(values[i], weight)) ++i;
+  const double value = Widen(values[i]);
+  const std::string where = Where(spec, entries, i / width, i % width);
+  if (!IsFiniteBits(value)) {
+    return Invalid("NON_FINITE_VALUE",
+                   absl::StrCat(where, " is ", std::isnan(value) ? "NaN" : "infinite"));
+  }
+  return Invalid("PRODUCT_OVERFLOW",
+                 absl::StrCat(where, ": ", value, " times the weight ", weight, " is beyond f64"));
+}
+
+constexpr uint64_t kBlock = 4096;
+
+// Whether f(i) holds for some i in [0, count). Without an exit and in steps of a fixed size, so
+// that the loop becomes vectors.
+template <class F>
+bool AnyOf(uint64_t count, F f) {
+  constexpr uint64_t kStep = 64;
+  uint32_t any = 0;
+  uint64_t i = 0;
+  for (; i + kStep <= count; i += kStep) {
+    for (uint64_t k = 0; k < kStep; ++k) any |= f(i + k) ? 1 : 0;
+  }
+  for (; i < count; ++i) any |= f(i) ? 1 : 0;
+  return any != 0;
+}
+
+template <class V>
+absl::Status CheckFloats(const ReduceSpec& spec, const CooView& entries, uint64_t from, uint64_t to,
+                         float weight) {
+  const auto* values = static_cast<const V*>(entries.values);
+  for (uint64_t begin = from; begin < to; begin += kBlock) {
+    const V* block = values + begin;
+    const bool bad =
+        AnyOf(std::min(kBlock, to - begin), [=](uint64_t i) { return !IsGood(block[i], weight); });
+    if (bad) return ValueError<V>(spec, entries, begin, weight);
   }
   return absl::OkStatus();
 }
@@ -92,17 +123,40 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
   return absl::OkStatus();
 }
 
+absl::Status CheckIntegerWeight(const ReduceSpec& spec, float weight) {
+  if (weight <= kIntegerWeightMax && weight == std::trunc(weight)) return absl::OkStatus();
+  return Invalid("INVALID_WEIGHT",
+                 absl::StrCat("tensor \"", spec.name, "\" holds integers: the weight ", weight,
+                              " must be a whole number of at most ", kIntegerWeightMax));
+}
+
+// What needs all entries of a tensor of integers.
 template <class V>
-absl::Status CheckIntegers(const ReduceSpec& spec, const CooView& entries, float weight) {
-  if (weight > kIntegerWeightMax || weight != std::trunc(weight)) {
-    return Invalid("INVALID_WEIGHT",
-                   absl::StrCat("tensor \"", spec.name, "\" holds integers: the weight ", weight,
-                                " must be a whole number of at most ", kIntegerWeightMax));
-  }
+absl::Status CheckAllIntegers(const ReduceSpec& spec, const CooView& entries) {
   bool per_update = false;
   AllOps::With(spec.op, [&](auto op) { per_update = kPerUpdate<decltype(op)>; });
   if (!per_update || spec.integer_overflow == IntegerOverflow::kModular) return absl::OkStatus();
   return CheckDuplicateSums<V>(spec, entries);
+}
+
+// Adds to `sorted` and `distinct` what the rows [from, to) say, beside the one before them.
+void NoteOrder(const uint64_t* rows, uint64_t from, uint64_t to, bool& sorted, bool& distinct) {
+  for (uint64_t begin = std::max<uint64_t>(from, 1); begin < to && sorted; begin += kBlock) {
+    const uint64_t end = std::min(to, begin + kBlock);
+    bool block_sorted = true;
+    bool block_distinct = true;
+    for (uint64_t e = begin; e < end; ++e) {
+      block_sorted &= rows[e - 1] <= rows[e];
+      block_distinct &= rows[e - 1] < rows[e];
+    }
+    sorted &= block_sorted;
+    distinct &= block_distinct;
+  }
+}
+
+EntryOrder OrderFrom(bool sorted, bool distinct) {
+  if (!sorted) return EntryOrder::kUnsorted;
+  return distinct ? EntryOrder::kCanonical : EntryOrder::kSorted;
 }
 
 }  // namespace
@@ -116,32 +170,66 @@ absl::Status ValidateWeight(float weight) {
 EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz) {
   bool sorted = true;
   bool distinct = true;
-  constexpr uint64_t kBlock = 4096;  // without an exit inside, so that the loop becomes vectors
-  for (uint64_t begin = 1; begin < nnz && sorted; begin += kBlock) {
-    const uint64_t end = std::min(nnz, begin + kBlock);
-    for (uint64_t e = begin; e < end; ++e) {
-      sorted &= rows[e - 1] <= rows[e];
-      distinct &= rows[e - 1] < rows[e];
-    }
+  NoteOrder(rows, 0, nnz, sorted, distinct);
+  return OrderFrom(sorted, distinct);
+}
+
+UpdateValidator::UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight)
+    : spec_(spec), entries_(entries), weight_(weight), weight_status_(ValidateWeight(weight)) {
+  if (weight_status_.ok() && !IsFloating(spec.layout.value_type)) {
+    weight_status_ = CheckIntegerWeight(spec, weight);
   }
-  if (!sorted) return EntryOrder::kUnsorted;
-  return distinct ? EntryOrder::kCanonical : EntryOrder::kSorted;
+}
+
+absl::Status UpdateValidator::CheckRows(uint64_t end) {
+  SPARSEAGG_RETURN_IF_ERROR(weight_status_);
+  const uint64_t* rows = entries_.indices;
+  for (uint64_t begin = rows_; begin < end; begin += kBlock) {
+    const uint64_t block_end = std::min(end, begin + kBlock);
+    const uint64_t num_rows = spec_.layout.num_rows;
+    const uint64_t* block = rows + begin;
+    if (AnyOf(block_end - begin, [=](uint64_t i) { return block[i] >= num_rows; })) {
+      return RowError(spec_, entries_, begin);
+    }
+    NoteOrder(rows, begin, block_end, sorted_, distinct_);
+  }
+  rows_ = std::max(rows_, end);
+  return absl::OkStatus();
+}
+
+absl::Status UpdateValidator::CheckValues(uint64_t end) {
+  SPARSEAGG_RETURN_IF_ERROR(weight_status_);
+  const absl::Status status = WithValueType(spec_.layout.value_type, [&](auto tag) {
+    using V = typename decltype(tag)::type;
+    if constexpr (ValueTraits<V>::kFloating) {
+      return CheckFloats<V>(spec_, entries_, values_, end, weight_);
+    } else {
+      return absl::OkStatus();
+    }
+  });
+  values_ = std::max(values_, end);
+  return status;
+}
+
+absl::StatusOr<EntryOrder> UpdateValidator::Finish() {
+  SPARSEAGG_RETURN_IF_ERROR(CheckRows(entries_.nnz));
+  SPARSEAGG_RETURN_IF_ERROR(CheckValues(entries_.nnz * spec_.layout.row_width));
+  if (!IsFloating(spec_.layout.value_type)) {
+    SPARSEAGG_RETURN_IF_ERROR(WithValueType(spec_.layout.value_type, [&](auto tag) {
+      using V = typename decltype(tag)::type;
+      if constexpr (ValueTraits<V>::kFloating) {
+        return absl::OkStatus();
+      } else {
+        return CheckAllIntegers<V>(spec_, entries_);
+      }
+    }));
+  }
+  return OrderFrom(sorted_, distinct_);
 }
 
 absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,
                                           float weight) {
-  SPARSEAGG_RETURN_IF_ERROR(ValidateWeight(weight));
-  SPARSEAGG_RETURN_IF_ERROR(CheckRows(spec, entries));
-  const absl::Status values = WithValueType(spec.layout.value_type, [&](auto tag) {
-    using V = typename decltype(tag)::type;
-    if constexpr (ValueTraits<V>::kFloating) {
-      return CheckFloats<V>(spec, entries, weight);
-    } else {
-      return CheckIntegers<V>(spec, entries, weight);
-    }
-  });
-  SPARSEAGG_RETURN_IF_ERROR(values);
-  return OrderOf(entries.indices, entries.nnz);
+  return UpdateValidator(spec, entries, weight).Finish();
 }
 
 }  // namespace sparseagg

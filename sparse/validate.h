@@ -23,6 +23,30 @@ absl::Status ValidateWeight(float weight);
 absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,
                                           float weight);
 
+// The same bit by bit, while the entries are being decoded and still in cache. Thread-compatible.
+class UpdateValidator {
+ public:
+  // The entries behind `entries` may be written later. `spec` must outlive this. INVALID_WEIGHT
+  // comes out first, whatever is checked.
+  UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight);
+
+  // Checks the rows [those checked before, end), and the values.
+  absl::Status CheckRows(uint64_t end);
+  absl::Status CheckValues(uint64_t end);
+  // Checks the rest and what needs all of it.
+  absl::StatusOr<EntryOrder> Finish();
+
+ private:
+  const ReduceSpec& spec_;
+  const CooView entries_;
+  const float weight_;
+  absl::Status weight_status_;
+  uint64_t rows_ = 0;    // checked
+  uint64_t values_ = 0;  // checked
+  bool sorted_ = true;
+  bool distinct_ = true;
+};
+
 // How the rows are ordered. One pass over them.
 EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz);
 

@@ -1,5 +1,6 @@
 #include "service/engine/admission.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -57,7 +58,7 @@ absl::Status Claim::Reserve(uint64_t bytes, bool held) {
   absl::Status taken;
   {
     std::lock_guard lock(admission_->mutex_);
-    const bool oldest = place_ == admission_->claims_.begin();
+    const bool oldest = !place_->settled && place_ == admission_->claims_.begin();
     taken = admission_->TakeLocked(bytes, oldest ? 0 : admission_->KeptLocked(), "the update");
     if (taken.ok() && held) place_->held += bytes;
   }
@@ -69,6 +70,31 @@ void Claim::Unreserve(uint64_t bytes, bool held) {
   std::lock_guard lock(admission_->mutex_);
   admission_->bytes_in_use_ -= bytes;
   if (held) place_->held -= bytes;
+}
+
+absl::StatusOr<Reservation> Claim::Settle(uint64_t bytes) {
+  if (own_ != nullptr) SPARSEAGG_RETURN_IF_ERROR(own_->ReserveOfPlenty(bytes));
+  const absl::Status taken = ReserveOfPlenty(bytes);
+  if (!taken.ok()) {
+    if (own_ != nullptr) own_->Unreserve(bytes, /*held=*/false);
+    return taken;
+  }
+  if (own_ != nullptr) own_->NeedNoMore();
+  NeedNoMore();
+  return Reservation(both_ != nullptr ? both_ : admission_, bytes);
+}
+
+absl::Status Claim::ReserveOfPlenty(uint64_t bytes) {
+  std::lock_guard lock(admission_->mutex_);
+  const uint64_t kept = std::max(admission_->KeptLocked(&*place_), admission_->bytes_max_ / 2);
+  return admission_->TakeLocked(bytes, kept, "the update");
+}
+
+void Claim::NeedNoMore() {
+  std::lock_guard lock(admission_->mutex_);
+  admission_->needs_.erase(admission_->needs_.find(place_->need));
+  place_->settled = true;
+  admission_->settled_.splice(admission_->settled_.end(), admission_->claims_, place_);
 }
 
 absl::Status Claim::Take(uint64_t bytes) { return Reserve(bytes, /*held=*/true); }
@@ -116,15 +142,21 @@ absl::StatusOr<Claim> Admission::Announce(uint64_t need, std::string_view who) {
 void Admission::Leave(Claim::Place place) {
   std::lock_guard lock(mutex_);
   bytes_in_use_ -= place->held;
+  if (place->settled) {
+    settled_.erase(place);
+    return;
+  }
   needs_.erase(needs_.find(place->need));
   claims_.erase(place);
 }
 
-uint64_t Admission::KeptLocked() const {
-  if (claims_.empty()) return 0;
-  const uint64_t largest = *needs_.rbegin();
-  const uint64_t held = claims_.front().held;
-  return largest > held ? largest - held : 0;
+uint64_t Admission::KeptLocked(const Claim::State* without) const {
+  auto oldest = claims_.begin();
+  if (oldest != claims_.end() && &*oldest == without) ++oldest;
+  if (oldest == claims_.end()) return 0;
+  auto largest = needs_.rbegin();
+  if (without != nullptr && *largest == without->need) ++largest;
+  return *largest > oldest->held ? *largest - oldest->held : 0;
 }
 
 absl::Status Admission::TakeLocked(uint64_t bytes, uint64_t kept, std::string_view who) {

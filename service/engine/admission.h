@@ -53,7 +53,7 @@ class Reservation {
 //   free + held by the oldest >= the largest need of all claims
 //
 // When the oldest ends and gives back what it held, the same holds for the next. What is reserved
-// beside the claims leaves that room, too.
+// beside the claims leaves that room, too. While much is free, a claim can be settled at once.
 //
 // Gives back everything when destroyed. Must not outlive its Admission. Thread-compatible.
 class Claim {
@@ -68,12 +68,19 @@ class Claim {
   absl::Status Take(uint64_t bytes);
   // The same as a reservation of its own, which may outlive the claim.
   absl::StatusOr<Reservation> TakeApart(uint64_t bytes);
+  // Takes `bytes` apart in place of all that was announced and is not held yet; the next claim is
+  // the oldest then. Only while much is free: half of the budget stays so. Otherwise nothing is
+  // changed.
+  absl::StatusOr<Reservation> Settle(uint64_t bytes);
+  // Of what is held. REQUIRES: as much is.
+  void GiveBack(uint64_t bytes) { Unreserve(bytes, /*held=*/true); }
 
  private:
   friend class Admission;
   struct State {
     uint64_t need = 0;
     uint64_t held = 0;
+    bool settled = false;
   };
   using Place = std::list<State>::iterator;
   Claim(Admission* admission, Place place) : admission_(admission), place_(place) {}
@@ -81,6 +88,8 @@ class Claim {
   // Takes from both budgets or from none. `held`: until the claim ends.
   absl::Status Reserve(uint64_t bytes, bool held);
   void Unreserve(uint64_t bytes, bool held);
+  absl::Status ReserveOfPlenty(uint64_t bytes);
+  void NeedNoMore();
 
   Admission* admission_ = nullptr;
   Place place_;
@@ -144,16 +153,17 @@ class Admission {
   void Leave(Claim::Place place);
   absl::Status CheckRoomLocked(uint64_t bytes, uint64_t taken, std::string_view who) const;
   absl::Status TakeLocked(uint64_t bytes, uint64_t kept, std::string_view who);
-  // What claims need beside what the oldest has.
-  uint64_t KeptLocked() const;
+  // What claims need beside what the oldest has; `without` one of them.
+  uint64_t KeptLocked(const Claim::State* without = nullptr) const;
 
   const uint64_t bytes_max_;
   const BudgetWords words_{};
   const std::array<Admission*, 2> parts_{};  // null: a budget by itself
   mutable std::mutex mutex_;
   uint64_t bytes_in_use_ = 0;
-  std::list<Claim::State> claims_;  // the oldest first
-  std::multiset<uint64_t> needs_;   // theirs
+  std::list<Claim::State> claims_;   // the oldest first
+  std::list<Claim::State> settled_;  // take no more
+  std::multiset<uint64_t> needs_;    // theirs
 };
 
 }  // namespace sparseagg

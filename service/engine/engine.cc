@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "service/engine/admission.h"
 #include "service/engine/commit_gate.h"
+#include "service/engine/counted_upload.h"
 #include "service/engine/executor.h"
 #include "service/engine/names.h"
 #include "service/engine/reduction.h"
@@ -29,50 +30,6 @@ namespace {
 
 // Another instance, or this one restarted, takes over in about this time.
 constexpr uint64_t kDrainingRetryAfterMs = 1000;
-
-// The answer for an update that was counted before: nothing to receive, only the first receipt to
-// give.
-class CountedUpload : public Upload {
- public:
-  CountedUpload(std::shared_ptr<Round> round, UpdateRecord record, uint64_t total_bytes)
-      : round_(std::move(round)), record_(std::move(record)), total_bytes_(total_bytes) {}
-
-  uint64_t committed_offset() const override { return total_bytes_; }
-  uint64_t total_bytes() const override { return total_bytes_; }
-  absl::Status Append(uint64_t offset, std::string_view data,
-                      std::optional<uint32_t> /*crc32c*/) override {
-    if (data.empty() && offset == total_bytes_) return absl::OkStatus();
-    return MakeError(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH",
-                     absl::StrCat("the update was counted before; go on from offset ", total_bytes_,
-                                  ", its end, to get the receipt"));
-  }
-  absl::StatusOr<Receipt> Finish() override { return round_->AnswerResend(record_); }
-  void Refuse(const absl::Status& /*why*/) override {}
-
- private:
-  const std::shared_ptr<Round> round_;
-  const UpdateRecord record_;
-  const uint64_t total_bytes_;
-};
-
-// Without its bytes a counted update is recognised by its id and weight.
-absl::StatusOr<std::shared_ptr<Upload>> ResumeCounted(std::shared_ptr<Round> round,
-                                                      const UpdateRecord& record,
-                                                      const UpdateHeader& header,
-                                                      uint64_t total_bytes) {
-  if (record.update_id != header.update_id) {
-    return MakeError(
-        absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED",
-        absl::StrCat("contributor \"", header.contributor, "\" is counted already, with update \"",
-                     record.update_id, "\"; one update for each contributor and round"));
-  }
-  if (record.weight != header.weight) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT",
-                     absl::StrCat("update \"", header.update_id, "\" was counted with weight ",
-                                  record.weight, "; a resend must be the same"));
-  }
-  return std::make_shared<CountedUpload>(std::move(round), record, total_bytes);
-}
 
 // Qualified.
 std::string RoundName(std::string_view tenant, std::string_view id) {
@@ -153,9 +110,8 @@ class EngineImpl : public Engine {
  private:
   absl::Status CheckNotDraining() const;
   std::string NewRoundId(std::string_view tenant);
-  absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header,
-                                   std::span<const EncodedTensor> tensors, Reservation& staging,
-                                   PartialPayload* stored);
+  absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header, const UpdateBody& body,
+                                   Reservation& staging);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
@@ -295,22 +251,21 @@ absl::StatusOr<Receipt> EngineImpl::Submit(const UpdateHeader& header,
                                            const std::vector<EncodedTensor>& tensors) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(header.round));
   Reservation staging;
-  return SubmitTo(*round, header, tensors, staging, /*stored=*/nullptr);
+  return SubmitTo(*round, header, {.tensors = tensors}, staging);
 }
 
 absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& header,
-                                             std::span<const EncodedTensor> tensors,
-                                             Reservation& staging, PartialPayload* stored) {
+                                             const UpdateBody& body, Reservation& staging) {
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   const auto start = std::chrono::steady_clock::now();
   Admission& admission = tenants_.Of(TenantOf(round.name())).staging;
-  auto receipt = SubmitUpdate(round, header, tensors, options_.limits, admission, staging, stored);
+  auto receipt = SubmitUpdate(round, header, body, options_.limits, admission, staging);
   if (!receipt.ok()) round.CountRefusal(receipt.status());
   SubmissionReport report{.header = header, .status = receipt.status()};
   report.duplicate = receipt.ok() && receipt->duplicate;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (const EncodedTensor& tensor : tensors) {
+  for (const EncodedTensor& tensor : body.tensors) {
     report.payload_bytes += tensor.header.indices_bytes + tensor.header.values_bytes;
     report.nnz += tensor.header.nnz;
   }
@@ -323,7 +278,11 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(header.round));
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
-  auto upload = BeginUploadTo(round, header, std::move(tensors));
+  auto upload = BeginUploadTo(round, header, tensors);
+  // It was answered after it was found here: now it is counted, or begins anew.
+  while (ErrorReason(upload.status()) == "UPLOAD_ENDED") {
+    upload = BeginUploadTo(round, header, tensors);
+  }
   if (!upload.ok()) {
     round->CountRefusal(upload.status());
     options_.observer->OnSubmission({.header = header, .status = upload.status()});
@@ -336,7 +295,10 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
     std::vector<EncodedHeader> tensors) {
   SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round->Counted(header.contributor));
-  if (!counted.has_value()) SPARSEAGG_RETURN_IF_ERROR(round->OpenReducers().status());
+  std::shared_ptr<const TensorReducers> reducers;
+  if (!counted.has_value()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(reducers, round->OpenReducers());
+  }
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
                              PlanUpdate(round->spec(), tensors, options_.limits));
   if (counted.has_value()) return ResumeCounted(round, *counted, header, plan.payload_bytes);
@@ -347,10 +309,15 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   args.total_bytes = plan.payload_bytes;
   args.staged_bytes = plan.staged_bytes;
   args.now = options_.steady_now;
-  args.commit = [this, round](const UpdateHeader& h, std::span<const EncodedTensor> t,
-                              Reservation& staging, PartialPayload* stored) {
-    return SubmitTo(*round, h, t, staging, stored);
+  args.commit = [this, round](const UpdateHeader& h, const UpdateBody& body, Reservation& staging) {
+    return SubmitTo(*round, h, body, staging);
   };
+  // The payload of a durable round is stored as it came.
+  if (round->spec().durability == Durability::kMemory) {
+    args.stage = [reducers, plan, weight = header.weight](std::span<const EncodedHeader> headers) {
+      return ArrivingUpdate::Make(reducers, headers, plan, weight);
+    };
+  }
   UploadTable::TakePartial take_partial = [] { return nullptr; };
   if (round->spec().durability == Durability::kDurable) {
     take_partial = [&, description = WriteUpload(header.weight, args.tensors)] {

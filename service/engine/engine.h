@@ -136,8 +136,12 @@ class Upload {
   virtual bool waits_for_disk() const { return false; }
   // Appends bytes at `offset`, which must equal committed_offset() (OFFSET_MISMATCH names both),
   // checks the CRC32C when given (CHECKSUM_MISMATCH).
-  virtual absl::Status Append(uint64_t offset, std::string_view data,
-                              std::optional<uint32_t> crc32c) = 0;
+  virtual absl::Status Append(uint64_t offset, ByteChain data, std::optional<uint32_t> crc32c) = 0;
+  absl::Status Append(uint64_t offset, std::string_view data, std::optional<uint32_t> crc32c) {
+    return Append(offset, ByteChain(&data, 1), crc32c);
+  }
+  // Whether Finish() has nothing left to decode.
+  virtual bool arrived() const { return false; }
   // REQUIRES: committed_offset() == total_bytes(). Counts the update.
   virtual absl::StatusOr<Receipt> Finish() = 0;
   // Frees the bytes: the update has to begin again. Whoever uses it further is told `why`. Does

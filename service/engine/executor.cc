@@ -9,6 +9,7 @@ ThreadPool::ThreadPool(uint32_t threads) {
   for (uint32_t i = 0; i < std::max(threads, 1u); ++i) {
     threads_.emplace_back([this] { Work(); });
   }
+  timer_ = std::jthread([this] { WatchTime(); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -17,7 +18,8 @@ ThreadPool::~ThreadPool() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
+  time_.notify_all();
 }
 
 void ThreadPool::Post(Task task) {
@@ -25,7 +27,7 @@ void ThreadPool::Post(Task task) {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  changed_.notify_all();
+  work_.notify_one();
 }
 
 void ThreadPool::PostAfter(std::chrono::milliseconds delay, Task task) {
@@ -33,12 +35,12 @@ void ThreadPool::PostAfter(std::chrono::milliseconds delay, Task task) {
     std::lock_guard lock(mutex_);
     delayed_.emplace(std::chrono::steady_clock::now() + delay, std::move(task));
   }
-  changed_.notify_all();
+  time_.notify_one();
 }
 
 void ThreadPool::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+  idle_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
 }
 
 size_t ThreadPool::waiting() const {
@@ -46,26 +48,28 @@ size_t ThreadPool::waiting() const {
   return tasks_.size();
 }
 
-void ThreadPool::WaitForTask(std::unique_lock<std::mutex>& lock) {
-  while (!stopping_ && tasks_.empty()) {
+void ThreadPool::WatchTime() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
     if (delayed_.empty()) {
-      changed_.wait(lock);
+      time_.wait(lock);
       continue;
     }
     const auto due = delayed_.begin()->first;
     if (std::chrono::steady_clock::now() < due) {
-      changed_.wait_until(lock, due);
+      time_.wait_until(lock, due);
       continue;
     }
     tasks_.push_back(std::move(delayed_.begin()->second));
     delayed_.erase(delayed_.begin());
+    work_.notify_one();
   }
 }
 
 void ThreadPool::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    WaitForTask(lock);
+    work_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
@@ -74,7 +78,7 @@ void ThreadPool::Work() {
     task();
     task = nullptr;  // what it holds is released before it counts as done
     lock.lock();
-    if (--running_ == 0 && tasks_.empty()) changed_.notify_all();
+    if (--running_ == 0 && tasks_.empty()) idle_.notify_all();
   }
 }
 

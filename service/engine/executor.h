@@ -49,16 +49,20 @@ class ThreadPool : public Executor {
 
  private:
   void Work();
-  // Waits for something to do, or for the end.
-  void WaitForTask(std::unique_lock<std::mutex>& lock);
+  void WatchTime();
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  // Each kind of waiting has its own, so that a task wakes one thread that can run it.
+  std::condition_variable work_;
+  std::condition_variable time_;
+  std::condition_variable idle_;
   std::deque<Task> tasks_;
   std::multimap<std::chrono::steady_clock::time_point, Task> delayed_;
   uint64_t running_ = 0;
   bool stopping_ = false;
-  std::vector<std::jthread> threads_;  // last: the threads use the members above
+  // Last: the threads use the members above.
+  std::vector<std::jthread> threads_;
+  std::jthread timer_;  // moves delayed tasks when their time has come
 };
 
 // Thread-safe. Tasks that were posted run even when the strand is gone. The executor must outlive

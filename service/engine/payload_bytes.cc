@@ -14,14 +14,31 @@ namespace {
 // Pieces grow up to this: few of them, and no large one for nothing.
 constexpr uint64_t kPieceBytesMax = uint64_t{4} << 20;
 
-class MemoryPayload : public PayloadBytes {
+// An update is staged when this share of it has come: until then whoever only begins, or sends
+// little, holds little.
+constexpr uint64_t kShareToStage = 8;
+
+uint64_t LengthOf(ByteChain chain) {
+  uint64_t bytes = 0;
+  for (const std::string_view piece : chain) bytes += piece.size();
+  return bytes;
+}
+
+// Grows piece by piece.
+class CollectedBytes {
  public:
-  MemoryPayload(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
+  CollectedBytes(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
 
-  uint64_t bytes() const override { return bytes_; }
+  uint64_t bytes() const { return bytes_; }
 
-  absl::Status Append(std::string_view data) override {
-    while (capacity_ - bytes_ < data.size()) SPARSEAGG_RETURN_IF_ERROR(AddPiece(data.size()));
+  // Room for `more` bytes, or an error and no change.
+  absl::Status Reserve(uint64_t more) {
+    while (capacity_ - bytes_ < more) SPARSEAGG_RETURN_IF_ERROR(AddPiece(more));
+    return absl::OkStatus();
+  }
+
+  // REQUIRES: there is room.
+  void Append(std::string_view data) {
     while (!data.empty()) {
       Piece& piece = pieces_[filling_];
       const uint64_t part = std::min<uint64_t>(data.size(), piece.capacity - piece.size);
@@ -31,13 +48,17 @@ class MemoryPayload : public PayloadBytes {
       data.remove_prefix(part);
       if (piece.size == piece.capacity) ++filling_;
     }
-    return absl::OkStatus();
   }
 
-  absl::StatusOr<std::vector<std::string_view>> Pieces() override {
+  std::vector<std::string_view> Pieces() const {
     std::vector<std::string_view> pieces;
     for (const Piece& piece : pieces_) pieces.emplace_back(piece.data.get(), piece.size);
     return pieces;
+  }
+
+  void Free() {
+    pieces_.clear();
+    claim_.GiveBack(std::exchange(capacity_, 0));
   }
 
  private:
@@ -73,6 +94,55 @@ class MemoryPayload : public PayloadBytes {
   uint64_t bytes_ = 0;
 };
 
+class MemoryPayload : public PayloadBytes {
+ public:
+  MemoryPayload(Claim& claim, uint64_t total_bytes, StageOnArrival on_arrival)
+      : claim_(claim),
+        total_bytes_(total_bytes),
+        on_arrival_(std::move(on_arrival)),
+        collected_(claim, total_bytes) {}
+
+  uint64_t bytes() const override { return bytes_; }
+
+  absl::Status Append(ByteChain data) override {
+    const uint64_t more = LengthOf(data);
+    if ((bytes_ + more) * kShareToStage >= total_bytes_) Stage();
+    if (arrived_ == nullptr) SPARSEAGG_RETURN_IF_ERROR(collected_.Reserve(more));
+    for (const std::string_view piece : data) {
+      arrived_ != nullptr ? arrived_->Append(piece) : collected_.Append(piece);
+    }
+    bytes_ += more;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<std::string_view>> Pieces() override { return collected_.Pieces(); }
+  ArrivingUpdate* arrived() override { return arrived_.get(); }
+  Reservation* staging() override { return &staging_; }
+
+ private:
+  // Once, if it may; else the bytes are collected.
+  void Stage() {
+    if (!on_arrival_.stage) return;
+    const auto stage = std::exchange(on_arrival_.stage, nullptr);
+    absl::StatusOr<Reservation> staging = claim_.Settle(on_arrival_.bytes);
+    if (!staging.ok()) return;
+    auto arriving = stage();
+    if (!arriving.ok()) return;
+    arrived_ = *std::move(arriving);
+    staging_ = *std::move(staging);
+    for (const std::string_view piece : collected_.Pieces()) arrived_->Append(piece);
+    collected_.Free();
+  }
+
+  Claim& claim_;
+  const uint64_t total_bytes_;
+  StageOnArrival on_arrival_;
+  CollectedBytes collected_;
+  std::unique_ptr<ArrivingUpdate> arrived_;
+  Reservation staging_;
+  uint64_t bytes_ = 0;
+};
+
 class StoredPayload : public PayloadBytes {
  public:
   StoredPayload(Claim& claim, std::unique_ptr<PartialPayload> stored)
@@ -80,8 +150,8 @@ class StoredPayload : public PayloadBytes {
 
   uint64_t bytes() const override { return stored_->bytes(); }
 
-  absl::Status Append(std::string_view data) override {
-    const uint64_t end = stored_->bytes() + data.size();
+  absl::Status Append(ByteChain data) override {
+    const uint64_t end = stored_->bytes() + LengthOf(data);
     if (end > taken_) {
       SPARSEAGG_RETURN_IF_ERROR(claim_.Take(end - taken_));
       taken_ = end;
@@ -109,8 +179,9 @@ class StoredPayload : public PayloadBytes {
 
 }  // namespace
 
-std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes) {
-  return std::make_unique<MemoryPayload>(claim, total_bytes);
+std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes,
+                                                StageOnArrival on_arrival) {
+  return std::make_unique<MemoryPayload>(claim, total_bytes, std::move(on_arrival));
 }
 
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(

@@ -4,12 +4,14 @@
 #define SPARSEAGG_SERVICE_ENGINE_PAYLOAD_BYTES_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "service/engine/admission.h"
+#include "service/engine/arriving_update.h"
 #include "service/store/store.h"
 
 namespace sparseagg {
@@ -22,18 +24,30 @@ class PayloadBytes {
   // How many are there.
   virtual uint64_t bytes() const = 0;
   // All of `data` or, on an error with a time to wait, nothing.
-  virtual absl::Status Append(std::string_view data) = 0;
-  // The byte string in pieces, valid until this goes.
+  virtual absl::Status Append(ByteChain data) = 0;
+  // The byte string in pieces, valid until this goes. REQUIRES: not arrived().
   virtual absl::StatusOr<std::vector<std::string_view>> Pieces() = 0;
+  // What was decoded as it came, and the memory for that, instead of the bytes; null: they are
+  // there.
+  virtual ArrivingUpdate* arrived() { return nullptr; }
+  virtual Reservation* staging() { return nullptr; }
   // The file of the store; null when the bytes are in memory.
   virtual PartialPayload* stored() { return nullptr; }
   // They are not wanted any more. A file would otherwise be kept for whoever resumes the update.
   virtual void Discard() {}
 };
 
+// How an update is decoded while it arrives.
+struct StageOnArrival {
+  uint64_t bytes = 0;  // of memory that this takes
+  std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>()> stage;  // unset: it is not
+};
+
 // In memory that is taken from `claim` as bytes arrive: at most twice as much as arrived, and never
-// more than `total_bytes`. `claim` must outlive it.
-std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes);
+// more than `total_bytes`. While much memory is free, an update of which an eighth has come is
+// staged and decoded from there on. `claim` must outlive it.
+std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes,
+                                                StageOnArrival on_arrival);
 
 // In a file of the store, with room taken from `claim`, which must outlive it.
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(

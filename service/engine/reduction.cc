@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "service/engine/arriving_update.h"
 #include "service/engine/manifest.h"
 #include "service/engine/names.h"
 #include "service/engine/update.h"
@@ -32,22 +33,31 @@ class ReductionState {
   Admission& admission() const { return admission_; }
   const RoundSpec& spec() const { return reducers_->spec(); }
 
-  absl::StatusOr<Receipt> Add(const UpdateHeader& header, std::span<const EncodedTensor> tensors,
+  std::shared_ptr<const TensorReducers> reducers() const { return reducers_; }
+
+  absl::StatusOr<Receipt> Add(const UpdateHeader& header, const UpdateBody& body,
                               Reservation& staging) {
     SPARSEAGG_RETURN_IF_ERROR(CheckHeader(header));
-    const std::vector<EncodedHeader> headers = HeadersOf(tensors);
+    const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
     SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(spec(), headers, options_.limits));
-    SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(tensors));
+    if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
     SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveGrowth(headers, plan));
     if (staging.bytes() < plan.staged_bytes) {
       SPARSEAGG_ASSIGN_OR_RETURN(staging, admission_.Reserve(plan.staged_bytes));
     }
-    SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged,
-                               reducers_->Stage(tensors, plan, header.weight));
+    StagedTensors staged;
+    std::string digest;
+    if (body.arrived != nullptr) {
+      SPARSEAGG_ASSIGN_OR_RETURN(staged, body.arrived->Take());
+      digest = QuickUpdateDigest(header.weight, body.tensors, body.arrived->sums(), plan.order);
+    } else {
+      SPARSEAGG_ASSIGN_OR_RETURN(staged, reducers_->Stage(body.tensors, plan, header.weight));
+      digest = QuickUpdateDigest(header.weight, body.tensors, SumsOf(body.tensors), plan.order);
+    }
     UpdateRecord record{.contributor = header.contributor,
                         .update_id = header.update_id,
                         .weight = header.weight,
-                        .digest = UpdateDigest(header.weight, tensors, plan.order)};
+                        .digest = std::move(digest)};
 
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(ended_);
@@ -92,7 +102,7 @@ class ReductionState {
  private:
   const EngineOptions& options_;
   Admission& admission_;
-  const std::unique_ptr<TensorReducers> reducers_;
+  const std::shared_ptr<TensorReducers> reducers_;
   std::mutex mutex_;
   std::vector<UpdateRecord> records_;
   absl::Status ended_;  // OK: takes updates
@@ -104,7 +114,7 @@ class ReductionImpl : public Reduction {
 
   absl::Status Add(const UpdateHeader& header, const std::vector<EncodedTensor>& tensors) override {
     Reservation staging;
-    return state_->Add(header, tensors, staging).status();
+    return state_->Add(header, {.tensors = tensors}, staging).status();
   }
 
   absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(const UpdateHeader& header,
@@ -119,10 +129,12 @@ class ReductionImpl : public Reduction {
     args.header = header;
     args.tensors = std::move(tensors);
     args.total_bytes = plan.payload_bytes;
-    args.commit = [state = state_](const UpdateHeader& h, std::span<const EncodedTensor> t,
-                                   Reservation& staging, PartialPayload* /*stored*/) {
-      return state->Add(h, t, staging);
+    args.stage = [state = state_, plan,
+                  weight = header.weight](std::span<const EncodedHeader> headers) {
+      return ArrivingUpdate::Make(state->reducers(), headers, plan, weight);
     };
+    args.commit = [state = state_](const UpdateHeader& h, const UpdateBody& body,
+                                   Reservation& staging) { return state->Add(h, body, staging); };
     args.now = state_->options().steady_now;
     SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, ChunkedUpload::Make(std::move(args)));
     return upload->NewWriter();

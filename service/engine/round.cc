@@ -175,18 +175,18 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
   const PutResult& put = *stored;
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);
 
-  strand_.Post(
-      [self = shared_from_this(), staged = std::move(update.staged), weight = update.record.weight,
-       held = std::move(staging),
-       growth = std::move(update.growth)]() mutable { self->Fold(std::move(staged), weight); });
   bool look = false;
+  bool fold = false;
   {
     std::lock_guard lock(mutex_);
+    fold = WaitToBeFoldedLocked({std::move(update.staged), update.record.weight, std::move(staging),
+                                 std::move(update.growth)});
     CountAcceptedLocked(update, nnz);
     EnterGoalLocked();
     look = books_.contributors == spec_.policy.goal_contributors ||
            books_.contributors == spec_.policy.max_contributors;
   }
+  if (fold) FoldLater();  // before a cut can post what comes after
   gate.unlock();
   if (look) FollowPolicyLater();
   NotifyChange();

@@ -45,6 +45,14 @@ struct PreparedUpdate {
   Reservation growth;  // of the round's memory, until the update is folded in
 };
 
+// A counted update on its way into the sums.
+struct UpdateToFold {
+  StagedTensors staged;
+  float weight = 1.0f;
+  Reservation staging;  // of `staged`
+  Reservation growth;   // of the round's memory
+};
+
 // A round as the store has kept it.
 struct RestoredRound {
   RoundSpec spec;
@@ -133,8 +141,14 @@ class Round : public std::enable_shared_from_this<Round> {
   void EnterGoalLocked();
   RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
+  // Whether a turn of FoldWaiting() is to be posted: none is.
+  bool WaitToBeFoldedLocked(UpdateToFold update);
+  void FoldLater();
+
   // On the strand.
-  void Fold(StagedTensors update, float weight);
+  void FoldWaiting();
+  std::vector<UpdateToFold> TakeWaiting();
+  absl::Status FoldAll(std::vector<UpdateToFold> updates);
   void Publish(std::vector<UpdateRecord> closed);
   // Keeps the result and makes it readable; comes back later while the disk is full.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
@@ -165,7 +179,9 @@ class Round : public std::enable_shared_from_this<Round> {
   bool anchor_is_stored_ = false;             // of clock_
   uint64_t policy_turn_ = 0;                  // of looks; a timer of an earlier one does nothing
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or given up
-  RoundSnapshot books_;                       // spec left empty: spec_ never changes
+  std::vector<UpdateToFold> to_fold_;
+  bool folding_ = false;  // a turn is posted or running
+  RoundSnapshot books_;   // spec left empty: spec_ never changes
   std::map<std::string, uint64_t> rejected_;
   std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;

@@ -57,7 +57,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
     ++books_.revision;
     sealed = SnapshotLocked();
   }
-  // Behind every fold: no commit is under way, and all before have posted theirs.
+  // No commit is under way: every accepted update is folded, or waits to be.
   strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
     self->Publish(std::move(closed));
   });

@@ -15,23 +15,55 @@ std::shared_ptr<TensorReducers> Round::Reducers() const {
   return reducers_;
 }
 
-void Round::Fold(StagedTensors update, float weight) {
-  const std::shared_ptr<TensorReducers> reducers = Reducers();
-  if (reducers == nullptr) return;
-  const absl::Status folded = reducers->Accumulate(std::move(update), weight);
+bool Round::WaitToBeFoldedLocked(UpdateToFold update) {
+  to_fold_.push_back(std::move(update));
+  return !std::exchange(folding_, true);
+}
+
+void Round::FoldLater() {
+  strand_.Post([self = shared_from_this()] { self->FoldWaiting(); });
+}
+
+// Takes all that wait at a time: a turn for each of many small updates costs more than folding
+// them.
+void Round::FoldWaiting() {
+  const absl::Status folded = FoldAll(TakeWaiting());
+  bool more = false;
+  {
+    std::lock_guard lock(mutex_);
+    more = folding_ = !to_fold_.empty();
+  }
   if (!folded.ok()) return Fail(folded);
+  if (more) FoldLater();
+}
+
+std::vector<UpdateToFold> Round::TakeWaiting() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(to_fold_, {});
+}
+
+absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return absl::OkStatus();
+  for (UpdateToFold& update : updates) {
+    UpdateToFold done = std::move(update);  // its memory is free afterwards
+    SPARSEAGG_RETURN_IF_ERROR(reducers->Accumulate(std::move(done.staged), done.weight));
+  }
   // Asked for here, on the strand, and kept in the books for those who look from other threads.
   std::vector<PlanReport> reports = reducers->PlanReports();
   std::vector<ReductionReport> fresh;
   {
     std::lock_guard lock(mutex_);
-    if (reducers_ == nullptr) return;  // aborted meanwhile
+    if (reducers_ == nullptr) return absl::OkStatus();  // aborted meanwhile
     fresh = EnterPlansLocked(std::move(reports));
   }
   Observe(fresh);
+  return absl::OkStatus();
 }
 
 void Round::Publish(std::vector<UpdateRecord> closed) {
+  const absl::Status folded = FoldAll(TakeWaiting());  // their turn may be posted behind this one
+  if (!folded.ok()) return Fail(folded);
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return;
   absl::StatusOr<PublishedResult> report = reducers->Report();

@@ -4,8 +4,6 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_SUBMISSION_H_
 #define SPARSEAGG_SERVICE_ENGINE_SUBMISSION_H_
 
-#include <span>
-
 #include "service/engine/admission.h"
 #include "service/engine/round.h"
 #include "service/engine/update.h"
@@ -17,12 +15,10 @@ absl::Status CheckUpdateHeader(const UpdateHeader& header);
 
 // Counts an update or answers a resend. `staging` holds the memory for the decoded entries, or
 // nothing: then it is reserved from `admission`. The fold takes it over; on an error it stays.
-// `stored`, unless null, is where the store has the payload already, in the order of `tensors`.
 // Thread-safe.
 absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
-                                     std::span<const EncodedTensor> tensors, const Limits& limits,
-                                     Admission& admission, Reservation& staging,
-                                     PartialPayload* stored = nullptr);
+                                     const UpdateBody& body, const Limits& limits,
+                                     Admission& admission, Reservation& staging);
 
 }  // namespace sparseagg
 

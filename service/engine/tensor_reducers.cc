@@ -63,13 +63,16 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
                                                tensor.values, update.entries));
     SPARSEAGG_ASSIGN_OR_RETURN(update.order,
                                ValidateUpdate(reducer.spec, update.entries.view(), weight));
-    // No row twice: the result has at least as many.
-    if (update.order == EntryOrder::kCanonical) {
-      SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducer, update.entries.nnz));
-    }
+    SPARSEAGG_RETURN_IF_ERROR(CheckStaged(i, update));
     staged.push_back(std::move(update));
   }
   return staged;
+}
+
+absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {
+  // No row twice: the result has at least as many.
+  if (update.order != EntryOrder::kCanonical) return absl::OkStatus();
+  return CheckResultNnz(reducers_[i], update.entries.nnz);
 }
 
 absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz) const {

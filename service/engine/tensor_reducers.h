@@ -38,6 +38,14 @@ class TensorReducers {
   // after the latter.
   std::vector<PlanReport> PlanReports() const;
 
+  // One tensor at a time, in the order of the specification: memory for its entries, how they are
+  // checked, and what must hold of them afterwards.
+  absl::StatusOr<StagedUpdate> StageOne(size_t i, uint64_t nnz) const {
+    return reducers_[i].aggregator->Stage(nnz);
+  }
+  const ReduceSpec& reduce_spec(size_t i) const { return reducers_[i].spec; }
+  absl::Status CheckStaged(size_t i, const StagedUpdate& update) const;
+
   // Decodes and validates. `plan` comes from PlanUpdate(). Changes nothing. Thread-safe, also
   // beside the rest.
   absl::StatusOr<StagedTensors> Stage(std::span<const EncodedTensor> tensors,

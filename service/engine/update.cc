@@ -66,6 +66,18 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
   return order;
 }
 
+void HashHeader(const EncodedHeader& header, Sha256& digest) {
+  const auto encoding = FindEncoding(header.encoding);
+  std::string coding(encoding.ok() ? (*encoding)->name : header.encoding);
+  if (!header.values_encoding.empty()) absl::StrAppend(&coding, "/", header.values_encoding);
+  digest.String(header.name).String(coding);
+  digest.U32(static_cast<uint32_t>(header.value_type));
+  digest.U32(static_cast<uint32_t>(header.index_type));
+  digest.U32(header.sparse_dim).U64(header.dense_shape.size());
+  for (const int64_t dimension : header.dense_shape) digest.U64(static_cast<uint64_t>(dimension));
+  digest.U64(header.nnz);
+}
+
 }  // namespace
 
 absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const EncodedHeader> headers,
@@ -145,25 +157,39 @@ absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors) {
   return absl::OkStatus();
 }
 
+std::vector<TensorSums> SumsOf(std::span<const EncodedTensor> tensors) {
+  std::vector<TensorSums> sums(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (const std::string_view piece : tensors[i].indices) sums[i].indices.Append(piece);
+    for (const std::string_view piece : tensors[i].values) sums[i].values.Append(piece);
+  }
+  return sums;
+}
+
 std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                          std::span<const size_t> order) {
   Sha256 digest;
   digest.U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
   for (const size_t position : order) {
     const EncodedTensor& tensor = tensors[position];
-    const EncodedHeader& header = tensor.header;
-    const auto encoding = FindEncoding(header.encoding);
-    std::string coding(encoding.ok() ? (*encoding)->name : header.encoding);
-    if (!header.values_encoding.empty()) absl::StrAppend(&coding, "/", header.values_encoding);
-    digest.String(header.name).String(coding);
-    digest.U32(static_cast<uint32_t>(header.value_type));
-    digest.U32(static_cast<uint32_t>(header.index_type));
-    digest.U32(header.sparse_dim).U64(header.dense_shape.size());
-    for (const int64_t dimension : header.dense_shape) digest.U64(static_cast<uint64_t>(dimension));
-    digest.U64(header.nnz).U64(header.indices_bytes);
+    HashHeader(tensor.header, digest);
+    digest.U64(tensor.header.indices_bytes);
     for (const std::string_view piece : tensor.indices) digest.Bytes(piece);
-    digest.U64(header.values_bytes);
+    digest.U64(tensor.header.values_bytes);
     for (const std::string_view piece : tensor.values) digest.Bytes(piece);
+  }
+  return digest.Finish();
+}
+
+std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tensors,
+                              std::span<const TensorSums> sums, std::span<const size_t> order) {
+  Sha256 digest;
+  digest.String("crc").U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
+  for (const size_t position : order) {
+    HashHeader(tensors[position].header, digest);
+    for (const ArraySum* sum : {&sums[position].indices, &sums[position].values}) {
+      digest.U64(sum->bytes).U64(sum->ecma).U64(sum->jones);
+    }
   }
   return digest.Finish();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/engine/engine.h"
+#include "service/store/array_sum.h"
 
 namespace sparseagg {
 
@@ -42,19 +43,39 @@ class CutPayload {
   std::vector<EncodedTensor> tensors_;
 };
 
+// What has come of an update.
+class ArrivingUpdate;
+struct UpdateBody {
+  std::span<const EncodedTensor> tensors;  // headers only, if it has arrived
+  PartialPayload* stored = nullptr;        // where the store has the payload already
+  ArrivingUpdate* arrived = nullptr;       // what was decoded of it as it came
+};
+
 // Each chain is as long as its header says (SIZE_MISMATCH).
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors);
 
+// What the digest of an update has of its arrays.
+struct TensorSums {
+  ArraySum indices;
+  ArraySum values;
+};
+std::vector<TensorSums> SumsOf(std::span<const EncodedTensor> tensors);
+
 // Identity of an update, the same whatever the order of its tensors:
 //
-//   digest := SHA-256( u32 bits of the weight, u64 number of tensors, tensor* )     in the order of
-//   the specification tensor := name encoding u32(value type) u32(index type) u32(sparse_dim)
-//   u64(rank) u64(dimension)* u64(nnz)
-//             indices values
+//   digest := SHA-256( u32 bits of the weight, u64 number of tensors, tensor* )
+//             tensors in the order of the specification
+//   tensor := name encoding u32(value type) u32(index type) u32(sparse_dim) u64(rank)
+//             u64(dimension)* u64(nnz) indices values
 //   name, encoding, indices, values := u64 length, bytes
 //   encoding is followed by "/" and the values encoding where there is one
+//
+// Of a round in memory, arrays are hashed by their sums (service/store/array_sum.h), and "crc"
+// comes before all:  indices, values := u64 length, u64 ecma, u64 jones
 std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                          std::span<const size_t> order);
+std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tensors,
+                              std::span<const TensorSums> sums, std::span<const size_t> order);
 
 }  // namespace sparseagg
 

@@ -22,6 +22,13 @@ absl::Status OffsetMismatch(uint64_t offset, uint64_t committed) {
                    absl::StrCat("the chunk starts at offset ", offset, ", expected ", committed));
 }
 
+absl::Status DamagedChunk(uint64_t offset, uint32_t found, uint32_t stated) {
+  return MakeError(absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH",
+                   absl::StrCat("the chunk at offset ", offset, " was damaged on its way: CRC-32C ",
+                                absl::Hex(found, absl::kZeroPad8), " is not ",
+                                absl::Hex(stated, absl::kZeroPad8), "; send it again"));
+}
+
 }  // namespace
 
 // What one stream holds of an upload.
@@ -33,10 +40,10 @@ class ChunkedUpload::Writer : public Upload {
   uint64_t committed_offset() const override { return upload_->committed(); }
   uint64_t total_bytes() const override { return upload_->args_.total_bytes; }
   bool waits_for_disk() const override { return upload_->on_disk_; }
-  absl::Status Append(uint64_t offset, std::string_view data,
-                      std::optional<uint32_t> crc32c) override {
+  absl::Status Append(uint64_t offset, ByteChain data, std::optional<uint32_t> crc32c) override {
     return upload_->Append(writer_, offset, data, crc32c);
   }
+  bool arrived() const override { return upload_->arrived(); }
   absl::StatusOr<Receipt> Finish() override { return upload_->Finish(writer_); }
   void Refuse(const absl::Status& why) override {
     if (upload_->CheckWriter(writer_).ok()) upload_->Close(why);
@@ -51,7 +58,12 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> ChunkedUpload::Make(UploadArgs ar
   std::shared_ptr<ChunkedUpload> upload(new ChunkedUpload(std::move(args)));
   UploadArgs& kept = upload->args_;
   if (kept.stored == nullptr) {
-    upload->bytes_ = MakeMemoryPayload(kept.memory, kept.total_bytes);
+    StageOnArrival on_arrival;
+    if (kept.stage) {
+      on_arrival.bytes = kept.staged_bytes + ArrivingUpdate::KeptBytes(kept.tensors);
+      on_arrival.stage = [&kept] { return kept.stage(kept.tensors); };
+    }
+    upload->bytes_ = MakeMemoryPayload(kept.memory, kept.total_bytes, std::move(on_arrival));
   } else {
     SPARSEAGG_ASSIGN_OR_RETURN(upload->bytes_,
                                MakeStoredPayload(kept.disk, std::move(kept.stored)));
@@ -134,23 +146,28 @@ absl::Status ChunkedUpload::CheckWriterLocked(uint64_t writer) const {
                                 "\"; begin it again to continue here"));
 }
 
-absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, std::string_view data,
+bool ChunkedUpload::arrived() const {
+  std::lock_guard lock(mutex_);
+  return phase_ == Phase::kReceiving && !appending_ && bytes_->arrived() != nullptr;
+}
+
+absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain data,
                                    std::optional<uint32_t> crc32c) {
-  if (crc32c.has_value() && Crc32c(data) != *crc32c) {
-    return MakeError(
-        absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH",
-        absl::StrCat("the chunk at offset ", offset, " was damaged on its way: CRC-32C ",
-                     absl::Hex(Crc32c(data), absl::kZeroPad8), " is not ",
-                     absl::Hex(*crc32c, absl::kZeroPad8), "; send it again"));
+  uint64_t size = 0;
+  for (const std::string_view piece : data) size += piece.size();
+  if (crc32c.has_value()) {
+    uint32_t found = 0;
+    for (const std::string_view piece : data) found = Crc32c(piece, found);
+    if (found != *crc32c) return DamagedChunk(offset, found, *crc32c);
   }
   const auto now = args_.now();
   std::unique_lock lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckWriterLocked(writer));
   if (offset != committed_ || appending_) return OffsetMismatch(offset, committed_);
-  if (data.size() > args_.total_bytes - committed_) {
+  if (size > args_.total_bytes - committed_) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_TOO_LONG",
-                     absl::StrCat("the chunk ends at byte ", offset + data.size(),
-                                  ", the headers state ", args_.total_bytes));
+                     absl::StrCat("the chunk ends at byte ", offset + size, ", the headers state ",
+                                  args_.total_bytes));
   }
   appending_ = true;
   lock.unlock();
@@ -163,7 +180,7 @@ absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, std::string
     return closed_because_;
   }
   SPARSEAGG_RETURN_IF_ERROR(appended);
-  committed_ += data.size();
+  committed_ += size;
   last_used_ = now;
   return absl::OkStatus();
 }
@@ -193,10 +210,16 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
 }
 
 absl::StatusOr<Receipt> ChunkedUpload::CommitBytes() {
+  if (ArrivingUpdate* arrived = bytes_->arrived(); arrived != nullptr) {
+    std::vector<EncodedTensor> tensors;
+    for (const EncodedHeader& header : args_.tensors) tensors.push_back({.header = header});
+    return args_.commit(args_.header, {.tensors = tensors, .arrived = arrived}, *bytes_->staging());
+  }
   SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, args_.memory.TakeApart(args_.staged_bytes));
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string_view> bytes, bytes_->Pieces());
   const CutPayload payload(args_.tensors, bytes);
-  return args_.commit(args_.header, payload.tensors(), staging, bytes_->stored());
+  return args_.commit(args_.header, {.tensors = payload.tensors(), .stored = bytes_->stored()},
+                      staging);
 }
 
 }  // namespace sparseagg

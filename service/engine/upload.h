@@ -25,10 +25,9 @@
 
 namespace sparseagg {
 
-// Counts a complete update. Takes `staging` when it does, and `stored`, unless that is null.
+// Counts a complete update. Takes `staging` when it does, and what is not chains of the body.
 using CommitUpload = std::function<absl::StatusOr<Receipt>(
-    const UpdateHeader& header, std::span<const EncodedTensor> tensors, Reservation& staging,
-    PartialPayload* stored)>;
+    const UpdateHeader& header, const UpdateBody& body, Reservation& staging)>;
 
 struct UploadArgs {
   UpdateHeader header;
@@ -39,6 +38,9 @@ struct UploadArgs {
   // When the byte string is kept by the store: its place, and the claim on room for it.
   std::unique_ptr<PartialPayload> stored;
   Claim disk;
+  // Begins to decode it while it arrives; unset: it is kept as it came until it is complete.
+  std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>(std::span<const EncodedHeader>)>
+      stage;
   CommitUpload commit;
   std::function<std::chrono::steady_clock::time_point()> now;
 };
@@ -70,8 +72,9 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
   explicit ChunkedUpload(UploadArgs args);
 
   uint64_t committed() const;
-  absl::Status Append(uint64_t writer, uint64_t offset, std::string_view data,
+  absl::Status Append(uint64_t writer, uint64_t offset, ByteChain data,
                       std::optional<uint32_t> crc32c);
+  bool arrived() const;
   absl::StatusOr<Receipt> Finish(uint64_t writer);
   absl::Status CheckWriter(uint64_t writer) const;
   absl::Status CheckWriterLocked(uint64_t writer) const;

@@ -7,16 +7,6 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
-namespace {
-
-std::string Whole(ByteChain pieces) {
-  std::string whole;
-  for (const std::string_view piece : pieces) whole.append(piece);
-  return whole;
-}
-
-}  // namespace
-
 absl::Status StreamUploads::CheckId(const UpdateHeader& header) const {
   const auto it = uploads_.find(header.update_id);
   if (it == uploads_.end()) return absl::OkStatus();
@@ -41,7 +31,7 @@ absl::StatusOr<StreamUploads::Complete> StreamUploads::Append(const ReceivedChun
                                   "\" came before its BeginUpdate; send that first"));
   }
   const std::shared_ptr<Upload> upload = it->second.upload;
-  const absl::Status status = upload->Append(chunk.offset, Whole(chunk.data), chunk.crc32c);
+  const absl::Status status = upload->Append(chunk.offset, ByteChain(chunk.data), chunk.crc32c);
   if (!status.ok()) {
     uploads_.erase(it);
     return status;

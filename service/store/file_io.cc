@@ -1,6 +1,8 @@
 #include "service/store/file_io.h"
 
-#include <algorithm>
+#include <sys/uio.h>
+
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -11,7 +13,9 @@
 namespace sparseagg {
 namespace {
 
-constexpr size_t kWriteBytes = size_t{1} << 20;
+// Of one system call: a gRPC message comes in pieces of 8 KiB and more.
+constexpr size_t kWriteBytes = size_t{4} << 20;
+constexpr int kWritePieces = 512;
 
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT; }
 bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
@@ -26,12 +30,26 @@ absl::Status RefusalOf(const std::string& path, int error) {
   EndProcess(path, std::strerror(error));
 }
 
-int WriteAll(int fd, std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t written = write(fd, data.data(), std::min(data.size(), kWriteBytes));
+int WriteAll(int fd, std::span<const std::string_view> pieces) {
+  std::array<iovec, kWritePieces> parts;
+  size_t sent = 0;  // of the first piece
+  while (!pieces.empty()) {
+    int count = 0;
+    uint64_t bytes = 0;
+    for (const std::string_view piece : pieces) {
+      if (count == kWritePieces || bytes >= kWriteBytes) break;
+      const std::string_view rest = count == 0 ? piece.substr(sent) : piece;
+      parts[count++] = {const_cast<char*>(rest.data()), rest.size()};
+      bytes += rest.size();
+    }
+    const ssize_t written = writev(fd, parts.data(), count);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
-    data.remove_prefix(static_cast<size_t>(written));
+    sent += static_cast<size_t>(written);
+    while (!pieces.empty() && sent >= pieces.front().size()) {
+      sent -= pieces.front().size();
+      pieces = pieces.subspan(1);
+    }
   }
   return 0;
 }

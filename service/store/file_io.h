@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,7 +33,8 @@ class Descriptor {
 absl::Status RefusalOf(const std::string& path, int error);
 
 // The errno of the first write that failed, or 0.
-int WriteAll(int fd, std::string_view data);
+int WriteAll(int fd, std::span<const std::string_view> pieces);
+inline int WriteAll(int fd, std::string_view data) { return WriteAll(fd, std::span(&data, 1)); }
 
 }  // namespace sparseagg
 

@@ -31,7 +31,8 @@ absl::Status SyncFile(const std::string& path) {
 }
 
 // All of `data` at `offset`, or nothing.
-absl::Status WriteAt(const std::string& path, uint64_t offset, std::string_view data) {
+absl::Status WriteAt(const std::string& path, uint64_t offset,
+                     std::span<const std::string_view> data) {
   const auto at = static_cast<off_t>(offset);
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (fd.get() < 0 || lseek(fd.get(), at, SEEK_SET) < 0) return RefusalOf(path, errno);
@@ -107,13 +108,16 @@ class PartialFiles::File : public PartialPayload {
   uint64_t total_bytes() const override { return identity_.total_bytes; }
   uint64_t bytes() const override { return bytes_; }
 
-  absl::Status Append(std::string_view data) override {
+  using PartialPayload::Append;
+  absl::Status Append(std::span<const std::string_view> data) override {
     SPARSEAGG_RETURN_IF_ERROR(owner_.check_room_());
     if (number_ == 0) SPARSEAGG_RETURN_IF_ERROR(Create());
     SPARSEAGG_RETURN_IF_ERROR(WriteAt(Path(), bytes_, data));
     SPARSEAGG_RETURN_IF_ERROR(owner_.failpoints_.Check(Failpoint::kPartWritten));
-    bytes_ += data.size();
-    crc32c_ = Crc32c(data, crc32c_);
+    for (const std::string_view piece : data) {
+      bytes_ += piece.size();
+      crc32c_ = Crc32c(piece, crc32c_);
+    }
     // The bytes are there, whether or not this makes them last.
     if (bytes_ - checkpointed_ >= owner_.checkpoint_bytes_) MakeCheckpoint().IgnoreError();
     return absl::OkStatus();
@@ -199,7 +203,8 @@ class PartialFiles::File : public PartialPayload {
 
   absl::Status NoteCheckpoint() {
     const std::string record = CheckpointRecord({.bytes = bytes_, .crc32c = crc32c_});
-    SPARSEAGG_RETURN_IF_ERROR(WriteAt(PartPath(), part_bytes_, record));
+    const std::string_view bytes = record;
+    SPARSEAGG_RETURN_IF_ERROR(WriteAt(PartPath(), part_bytes_, std::span(&bytes, 1)));
     part_bytes_ += record.size();
     checkpointed_ = bytes_;
     return absl::OkStatus();

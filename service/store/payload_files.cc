@@ -84,10 +84,8 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
 
 absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
                                         std::span<const std::string_view> pieces) {
-  for (const std::string_view piece : pieces) {
-    const int error = WriteAll(fd, piece);
-    if (error != 0) return RefusalOf(path, error);
-  }
+  const int error = WriteAll(fd, pieces);
+  if (error != 0) return RefusalOf(path, error);
   SPARSEAGG_RETURN_IF_ERROR(failpoints_.Check(Failpoint::kPayloadWritten));
   if (fdatasync(fd) != 0) return RefusalOf(path, errno);
   return failpoints_.Check(Failpoint::kPayloadSynced);

@@ -73,7 +73,8 @@ class PartialPayload {
   virtual uint64_t bytes() const = 0;  // that are there
   // All of `data` or, on an error, nothing. RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
   // (STORE_BUSY). REQUIRES: no more than total_bytes() in all.
-  virtual absl::Status Append(std::string_view data) = 0;
+  virtual absl::Status Append(std::span<const std::string_view> data) = 0;
+  absl::Status Append(std::string_view data) { return Append(std::span(&data, 1)); }
   // What is there, valid until this goes. Reading it may wait for the disk.
   virtual absl::StatusOr<std::string_view> View() = 0;
   // Deletes it, unless an accepted update has it.

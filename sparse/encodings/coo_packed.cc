@@ -8,6 +8,7 @@
 #include "sparse/encodings/chain_reader.h"
 #include "sparse/encodings/packed_block.h"
 #include "sparse/encodings/size_error.h"
+#include "sparse/encodings/unit_cutter.h"
 #include "sparse/encodings/value_coding.h"
 #include "sparse/status.h"
 #include "sparse/validate.h"
@@ -120,6 +121,90 @@ class BlockReader {
   std::array<char, kBlockWordsMax * kWordBytes + kBlockSlackBytes> buffer_;
 };
 
+absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
+                        uint64_t* rows) {
+  if (header.nnz == 0) return absl::OkStatus();
+  if (header.sparse_dim == 0) {
+    rows[0] = 0;
+    return absl::OkStatus();
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
+  BlockReader blocks(header, layout.num_rows, indices);
+  for (; !blocks.done(); rows += kBlockEntries) SPARSEAGG_RETURN_IF_ERROR(blocks.Decode(rows));
+  return absl::OkStatus();
+}
+
+// Of values whose scales come first, decoding one needs bytes from two places.
+bool HasScales(ValueForm form) { return form == ValueForm::kInt8 || form == ValueForm::kInt4; }
+
+ValueForm FormOf(const EncodedHeader& header) {
+  const auto coding = FindValueCoding(header);
+  return coding.ok() ? coding->form : ValueForm::kRaw;  // inspect() refuses unknown ones
+}
+
+class PackedDecoder : public TensorDecoder {
+ public:
+  PackedDecoder(const EncodedHeader& header, const TensorSpec& spec, const MutableCooView& out)
+      : header_(header),
+        spec_(spec),
+        out_(out),
+        form_(FormOf(header)),
+        cutter_(static_cast<size_t>(CodedBytes(form_, header.value_type, 1))) {
+    if (header.sparse_dim > 0 || header.nnz == 0) return;
+    out.indices[0] = 0;
+    rows_ = 1;
+  }
+
+  // All of them when the last byte is there.
+  absl::Status AppendIndices(std::string_view bytes) override {
+    if (!Keep(bytes, header_.indices_bytes)) return absl::OkStatus();
+    const std::string_view all = kept_;
+    SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices));
+    rows_ = header_.nnz;
+    kept_ = {};
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendValues(std::string_view bytes) override {
+    if (!HasScales(form_)) {
+      return cutter_.Feed(bytes, [this](const char* from, uint64_t count) {
+        const auto size = static_cast<size_t>(CodedBytes(form_, header_.value_type, count));
+        return Decode({from, size}, count);
+      });
+    }
+    if (!Keep(bytes, header_.values_bytes)) return absl::OkStatus();
+    SPARSEAGG_RETURN_IF_ERROR(Decode(kept_, header_.nnz * out_.layout.row_width));
+    kept_ = {};
+    return absl::OkStatus();
+  }
+
+  uint64_t rows() const override { return rows_; }
+  uint64_t values() const override { return values_; }
+
+ private:
+  // Whether all of `total` bytes are there now.
+  bool Keep(std::string_view bytes, uint64_t total) {
+    if (kept_.empty()) kept_.reserve(total);
+    kept_.append(bytes);
+    return kept_.size() == total;
+  }
+
+  absl::Status Decode(std::string_view bytes, uint64_t count) {
+    auto* out = static_cast<char*>(out_.values) + values_ * SizeOf(header_.value_type);
+    values_ += count;
+    return DecodeValues(header_, form_, count, ByteChain(&bytes, 1), out);
+  }
+
+  const EncodedHeader& header_;
+  const TensorSpec& spec_;
+  const MutableCooView out_;
+  const ValueForm form_;
+  UnitCutter cutter_;
+  std::string kept_;
+  uint64_t rows_ = 0;
+  uint64_t values_ = 0;
+};
+
 }  // namespace
 
 absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spec) {
@@ -150,19 +235,17 @@ absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spe
 absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                              ByteChain values, const MutableCooView& out) {
   SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
-  SPARSEAGG_RETURN_IF_ERROR(
-      DecodeValues(header, coding.form, header.nnz * out.layout.row_width, values, out.values));
-  if (header.nnz == 0) return absl::OkStatus();
-  if (header.sparse_dim == 0) {
-    out.indices[0] = 0;
-    return absl::OkStatus();
-  }
-  SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
-  BlockReader blocks(header, layout.num_rows, indices);
-  for (uint64_t* rows = out.indices; !blocks.done(); rows += kBlockEntries) {
-    SPARSEAGG_RETURN_IF_ERROR(blocks.Decode(rows));
-  }
-  return absl::OkStatus();
+  SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header, spec, indices, out.indices));
+  return DecodeValues(header, coding.form, header.nnz * out.layout.row_width, values, out.values);
+}
+
+std::unique_ptr<TensorDecoder> CooPackedDecoder(const EncodedHeader& header, const TensorSpec& spec,
+                                                const MutableCooView& out) {
+  return std::make_unique<PackedDecoder>(header, spec, out);
+}
+
+uint64_t CooPackedKeptBytes(const EncodedHeader& header) {
+  return std::max(header.indices_bytes, HasScales(FormOf(header)) ? header.values_bytes : 0);
 }
 
 void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out) {

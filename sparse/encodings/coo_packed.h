@@ -12,6 +12,10 @@
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_COO_PACKED_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_COO_PACKED_H_
 
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "sparse/encoding.h"
 
 namespace sparseagg {
@@ -23,6 +27,11 @@ absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spe
 absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                              ByteChain values, const MutableCooView& out);
 
+// Indices, and values with scales, are kept until all of them are there.
+std::unique_ptr<TensorDecoder> CooPackedDecoder(const EncodedHeader& header, const TensorSpec& spec,
+                                                const MutableCooView& out);
+uint64_t CooPackedKeptBytes(const EncodedHeader& header);
+
 // Values as header.values_encoding says; stochastic ones with the seed 0. INVALID_ARGUMENT
 // (UNSORTED_ENTRIES) unless the rows never descend, and the errors of the values.
 absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std::string& indices,
@@ -31,8 +40,8 @@ absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std:
 // The indices alone. REQUIRES: rows never descend, below 2^63.
 void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out);
 
-inline constexpr Encoding kCooPacked = {"coo.packed", &InspectCooPacked, &DecodeCooPacked,
-                                        &EncodeCooPacked};
+inline constexpr Encoding kCooPacked = {"coo.packed",      &InspectCooPacked,   &DecodeCooPacked,
+                                        &CooPackedDecoder, &CooPackedKeptBytes, &EncodeCooPacked};
 
 }  // namespace sparseagg
 

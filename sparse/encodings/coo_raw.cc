@@ -1,14 +1,14 @@
 #include "sparse/encodings/coo_raw.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sparse/encodings/chain_reader.h"
 #include "sparse/encodings/size_error.h"
+#include "sparse/encodings/unit_cutter.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -25,39 +25,84 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
                                 entry, " ", what));
 }
 
-// Flattens [count, sparse_dim] indices to rows, row-major. `first` is the position of the first
-// entry.
+// Flattens `count` indices of [sparse_dim] at `from` to rows, row-major. `first` is the position of
+// the first of these entries. Without an exit inside the loops; what is wrong is looked for after.
 template <class Index>
-absl::Status Flatten(const EncodedHeader& header, const Index* from, uint64_t first, uint64_t count,
+absl::Status Flatten(const EncodedHeader& header, const char* from, uint64_t first, uint64_t count,
                      uint64_t* rows) {
   const uint32_t dims = header.sparse_dim;
-  for (uint64_t e = 0; e < count; ++e) {
-    uint64_t row = 0;
+  const auto index_of = [from, dims](uint64_t e, uint32_t d) {
+    Index index;
+    std::memcpy(&index, from + (e * dims + d) * sizeof(Index), sizeof(Index));
+    return static_cast<int64_t>(index);
+  };
+  uint64_t bad = 0;  // a negative index is a large one
+  if (dims == 1) {
+    const auto limit = static_cast<uint64_t>(header.dense_shape[0]);
+    for (uint64_t e = 0; e < count; ++e) {
+      rows[e] = static_cast<uint64_t>(index_of(e, 0));
+      bad |= rows[e] >= limit ? 1 : 0;
+    }
+  } else {
+    for (uint64_t e = 0; e < count; ++e) {
+      uint64_t row = 0;
+      for (uint32_t d = 0; d < dims; ++d) {
+        const auto limit = static_cast<uint64_t>(header.dense_shape[d]);
+        const auto index = static_cast<uint64_t>(index_of(e, d));
+        bad |= index >= limit ? 1 : 0;
+        row = row * limit + index;
+      }
+      rows[e] = row;
+    }
+  }
+  for (uint64_t e = 0; bad != 0; ++e) {
     for (uint32_t d = 0; d < dims; ++d) {
-      const int64_t index = from[e * dims + d];
+      const int64_t index = index_of(e, d);
       if (index < 0 || index >= header.dense_shape[d]) {
         return IndexError(header, first + e, d, index);
       }
-      row = row * static_cast<uint64_t>(header.dense_shape[d]) + static_cast<uint64_t>(index);
     }
-    rows[e] = row;
   }
   return absl::OkStatus();
 }
 
-// Through a buffer of a fixed size, so that decoding takes no memory that was not admitted.
-template <class Index>
-absl::Status FlattenChain(const EncodedHeader& header, ByteChain indices, uint64_t* rows) {
-  constexpr uint64_t kBlockEntries = 512;
-  ChainReader reader(indices);
-  std::array<Index, kBlockEntries * kRankMax> block;
-  for (uint64_t first = 0; first < header.nnz; first += kBlockEntries) {
-    const uint64_t count = std::min(kBlockEntries, header.nnz - first);
-    reader.Read(block.data(), count * header.sparse_dim * sizeof(Index));
-    SPARSEAGG_RETURN_IF_ERROR(Flatten(header, block.data(), first, count, rows + first));
+class RawDecoder : public TensorDecoder {
+ public:
+  RawDecoder(const EncodedHeader& header, const MutableCooView& out)
+      : header_(header),
+        out_(out),
+        index_cutter_(std::max<size_t>(header.sparse_dim, 1) * SizeOf(header.index_type)) {
+    if (header.sparse_dim > 0 || header.nnz == 0) return;
+    out.indices[0] = 0;
+    rows_ = 1;
   }
-  return absl::OkStatus();
-}
+
+  absl::Status AppendIndices(std::string_view bytes) override {
+    return index_cutter_.Feed(bytes, [this](const char* from, uint64_t count) {
+      const uint64_t first = rows_;
+      rows_ += count;
+      return header_.index_type == IndexType::kI32
+                 ? Flatten<int32_t>(header_, from, first, count, out_.indices + first)
+                 : Flatten<int64_t>(header_, from, first, count, out_.indices + first);
+    });
+  }
+  absl::Status AppendValues(std::string_view bytes) override {
+    if (!bytes.empty()) {
+      std::memcpy(static_cast<char*>(out_.values) + value_bytes_, bytes.data(), bytes.size());
+    }
+    value_bytes_ += bytes.size();
+    return absl::OkStatus();
+  }
+  uint64_t rows() const override { return rows_; }
+  uint64_t values() const override { return value_bytes_ / SizeOf(header_.value_type); }
+
+ private:
+  const EncodedHeader& header_;
+  const MutableCooView out_;
+  UnitCutter index_cutter_;
+  uint64_t rows_ = 0;
+  uint64_t value_bytes_ = 0;
+};
 
 // rows -> [nnz, sparse_dim] indices.
 template <class Index>
@@ -98,15 +143,19 @@ absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) 
 
 absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteChain indices,
                           ByteChain values, const MutableCooView& out) {
-  ChainReader(values).Read(out.values, header.values_bytes);
-  if (header.sparse_dim == 0) {
-    if (header.nnz == 1) out.indices[0] = 0;
-    return absl::OkStatus();
+  RawDecoder decoder(header, out);
+  for (const std::string_view piece : indices) {
+    SPARSEAGG_RETURN_IF_ERROR(decoder.AppendIndices(piece));
   }
-  if (header.index_type == IndexType::kI32) {
-    return FlattenChain<int32_t>(header, indices, out.indices);
+  for (const std::string_view piece : values) {
+    SPARSEAGG_RETURN_IF_ERROR(decoder.AppendValues(piece));
   }
-  return FlattenChain<int64_t>(header, indices, out.indices);
+  return absl::OkStatus();
+}
+
+std::unique_ptr<TensorDecoder> CooRawDecoder(const EncodedHeader& header, const TensorSpec&,
+                                             const MutableCooView& out) {
+  return std::make_unique<RawDecoder>(header, out);
 }
 
 absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,

@@ -9,6 +9,10 @@
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_COO_RAW_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_COO_RAW_H_
 
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "sparse/encoding.h"
 
 namespace sparseagg {
@@ -16,10 +20,14 @@ namespace sparseagg {
 absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec);
 absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                           ByteChain values, const MutableCooView& out);
+std::unique_ptr<TensorDecoder> CooRawDecoder(const EncodedHeader& header, const TensorSpec& spec,
+                                             const MutableCooView& out);
+inline uint64_t CooRawKeptBytes(const EncodedHeader& /*header*/) { return 0; }
 absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,
                           std::string& values);
 
-inline constexpr Encoding kCooRaw = {"coo.raw", &InspectCooRaw, &DecodeCooRaw, &EncodeCooRaw};
+inline constexpr Encoding kCooRaw = {"coo.raw",      &InspectCooRaw,   &DecodeCooRaw,
+                                     &CooRawDecoder, &CooRawKeptBytes, &EncodeCooRaw};
 
 }  // namespace sparseagg
 

@@ -6,6 +6,7 @@
 //   succeed, as
 //                         Linux lets them
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -54,6 +55,14 @@ ssize_t write(int fd, const void* data, size_t bytes) {
     return -1;
   }
   return Next<decltype(write)>("write")(fd, data, bytes);
+}
+
+ssize_t writev(int fd, const struct iovec* parts, int count) {
+  if (Full(fd)) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return Next<decltype(writev)>("writev")(fd, parts, count);
 }
 
 ssize_t pwrite64(int fd, const void* data, size_t bytes, off64_t offset) {

@@ -50,7 +50,26 @@ struct Entries {
   bool operator==(const Entries&) const = default;
 };
 
-// Memory of exactly the size that the decoder may write: sanitizers see one byte more.
+// As they arrive, piece by piece.
+absl::Status DecodeArriving(const Encoding& encoding, const EncodedHeader& header,
+                            const TensorSpec& spec, std::span<const std::string_view> indices,
+                            std::span<const std::string_view> values, Entries& out) {
+  const TensorLayout layout = MakeLayout(spec).value();
+  out.rows.assign(header.nnz, ~uint64_t{0});
+  out.values.assign(header.nnz * layout.row_bytes(), std::byte{0xA5});
+  const auto decoder =
+      encoding.decoder(header, spec, {layout, header.nnz, out.rows.data(), out.values.data()});
+  for (const std::string_view piece : indices) {
+    SPARSEAGG_RETURN_IF_ERROR(decoder->AppendIndices(piece));
+  }
+  for (const std::string_view piece : values) {
+    SPARSEAGG_RETURN_IF_ERROR(decoder->AppendValues(piece));
+  }
+  return absl::OkStatus();
+}
+
+// Memory of exactly the size that the decoder may write: sanitizers see one byte more. Both ways of
+// decoding must end alike.
 absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const TensorSpec& spec,
                     std::string_view indices, std::string_view values, size_t piece, Entries& out) {
   const TensorLayout layout = MakeLayout(spec).value();
@@ -58,8 +77,15 @@ absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const
   out.values.assign(header.nnz * layout.row_bytes(), std::byte{0xA5});
   const auto index_pieces = Cut(indices, piece);
   const auto value_pieces = Cut(values, piece);
-  return encoding.decode(header, spec, index_pieces, value_pieces,
-                         {layout, header.nnz, out.rows.data(), out.values.data()});
+  const absl::Status status =
+      encoding.decode(header, spec, index_pieces, value_pieces,
+                      {layout, header.nnz, out.rows.data(), out.values.data()});
+  Entries arriving;
+  const absl::Status arrived =
+      DecodeArriving(encoding, header, spec, index_pieces, value_pieces, arriving);
+  Require(arrived == status, "decoding as bytes arrive says something else");
+  Require(!status.ok() || arriving == out, "decoding as bytes arrive gives something else");
+  return status;
 }
 
 void RoundTrip(const Encoding& encoding, EncodedHeader header, const TensorSpec& spec,

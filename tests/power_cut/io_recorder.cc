@@ -7,10 +7,11 @@
 //
 // Syncs are recorded and not executed: only their place in the order matters. One mutex around each
 // call and its record makes the order of the log one that could have happened. Not covered, since
-// neither SQLite in exclusive mode nor the store uses them: openat, writev, mmap, io_uring.
+// neither SQLite in exclusive mode nor the store uses them: openat, mmap, io_uring.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -129,6 +130,15 @@ ssize_t write(int fd, const void* data, size_t bytes) {
            static_cast<uint64_t>(written));
   }
   return written;
+}
+
+// As one write: it may be torn anywhere.
+ssize_t writev(int fd, const struct iovec* parts, int count) {
+  std::string data;
+  for (int i = 0; i < count; ++i) {
+    data.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+  }
+  return write(fd, data.data(), data.size());
 }
 
 ssize_t pwrite64(int fd, const void* data, size_t bytes, off64_t offset) {

@@ -2,6 +2,8 @@
 #ifndef SPARSEAGG_TESTS_SPARSE_ENCODED_H_
 #define SPARSEAGG_TESTS_SPARSE_ENCODED_H_
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -72,7 +74,31 @@ inline std::vector<std::string_view> Pieces(const std::string& bytes, size_t siz
   return pieces;
 }
 
-// As a server does: the sizes from the bytes that came, memory of exactly that size.
+// Fed to Encoding::decoder in pieces.
+inline Decoded DecodeArriving(const Encoded& encoded, const TensorSpec& spec, size_t piece) {
+  Decoded decoded;
+  const EncodedHeader& header = encoded.header;
+  const TensorLayout layout = MakeLayout(spec).value();
+  decoded.rows.resize(header.nnz);
+  decoded.values.resize(header.nnz * layout.row_bytes());
+  const Encoding* encoding = FindEncoding(header.encoding).value();
+  const auto decoder = encoding->decoder(
+      header, spec, {layout, header.nnz, decoded.rows.data(), decoded.values.data()});
+  for (const std::string_view bytes : Pieces(encoded.indices, piece)) {
+    if (decoded.status.ok()) decoded.status = decoder->AppendIndices(bytes);
+  }
+  for (const std::string_view bytes : Pieces(encoded.values, piece)) {
+    if (decoded.status.ok()) decoded.status = decoder->AppendValues(bytes);
+  }
+  if (decoded.status.ok()) {
+    EXPECT_EQ(decoder->rows(), header.nnz);
+    EXPECT_EQ(decoder->values(), header.nnz * layout.row_width);
+  }
+  return decoded;
+}
+
+// As a server does: the sizes from the bytes that came, memory of exactly that size. Decoding the
+// same pieces as they arrive has to end in the same way.
 inline Decoded Decode(Encoded encoded, const TensorSpec& spec, size_t piece = 1 << 20) {
   Decoded decoded;
   encoded.header.indices_bytes = encoded.indices.size();
@@ -88,6 +114,12 @@ inline Decoded Decode(Encoded encoded, const TensorSpec& spec, size_t piece = 1 
           ->decode(encoded.header, spec, Pieces(encoded.indices, piece),
                    Pieces(encoded.values, piece),
                    {layout, encoded.header.nnz, decoded.rows.data(), decoded.values.data()});
+  const Decoded arriving = DecodeArriving(encoded, spec, piece);
+  EXPECT_EQ(arriving.status, decoded.status);
+  if (decoded.status.ok()) {
+    EXPECT_EQ(arriving.rows, decoded.rows);
+    EXPECT_EQ(arriving.values, decoded.values);
+  }
   return decoded;
 }
 

@@ -3,25 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <random>
 
 #include "sparse/status.h"
+#include "tests/sparse/encoded.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg {
 namespace {
 
+using testing::Decoded;
 using ::testing::HasSubstr;
-
-TensorSpec Spec(std::vector<int64_t> shape, uint32_t sparse_dim, ValueType type = ValueType::kF32) {
-  TensorSpec spec;
-  spec.name = "emb";
-  spec.dense_shape = std::move(shape);
-  spec.sparse_dim = sparse_dim;
-  spec.value_type = type;
-  return spec;
-}
+using testing::SpecOf;
 
 template <class T>
 std::string Bytes(const std::vector<T>& values) {
@@ -30,11 +23,7 @@ std::string Bytes(const std::vector<T>& values) {
 
 EncodedHeader HeaderFor(const TensorSpec& spec, uint64_t nnz, const std::string& indices,
                         const std::string& values, IndexType index_type = IndexType::kI64) {
-  EncodedHeader header;
-  header.name = spec.name;
-  header.value_type = spec.value_type;
-  header.dense_shape = spec.dense_shape;
-  header.sparse_dim = spec.sparse_dim;
+  EncodedHeader header = testing::HeaderOf(spec);
   header.index_type = index_type;
   header.nnz = nnz;
   header.indices_bytes = indices.size();
@@ -42,35 +31,9 @@ EncodedHeader HeaderFor(const TensorSpec& spec, uint64_t nnz, const std::string&
   return header;
 }
 
-// Cuts `bytes` into pieces of `size` bytes.
-std::vector<std::string_view> Pieces(const std::string& bytes, size_t size) {
-  std::vector<std::string_view> pieces;
-  for (size_t at = 0; at < bytes.size(); at += size)
-    pieces.push_back(std::string_view(bytes).substr(at, size));
-  return pieces;
-}
-
-struct Decoded {
-  absl::Status status;
-  std::vector<uint64_t> rows;
-  std::vector<float> values;
-};
-
 Decoded Decode(const EncodedHeader& header, const TensorSpec& spec, const std::string& indices,
                const std::string& values, size_t piece = 1 << 20) {
-  Decoded decoded;
-  decoded.status = InspectTensor(header, spec);
-  if (!decoded.status.ok()) return decoded;
-  const TensorLayout layout = MakeLayout(spec).value();
-  decoded.rows.resize(header.nnz);
-  decoded.values.resize(header.nnz * layout.row_width);
-  const auto index_pieces = Pieces(indices, piece);
-  const auto value_pieces = Pieces(values, piece);
-  decoded.status = FindEncoding(header.encoding)
-                       .value()
-                       ->decode(header, spec, index_pieces, value_pieces,
-                                {layout, header.nnz, decoded.rows.data(), decoded.values.data()});
-  return decoded;
+  return testing::Decode({header, indices, values}, spec, piece);
 }
 
 void ExpectError(const absl::Status& status, const std::string& reason, const std::string& part) {
@@ -81,17 +44,17 @@ void ExpectError(const absl::Status& status, const std::string& reason, const st
 }
 
 TEST(CooRaw, FlattensSeveralIndexedDimensionsRowMajor) {
-  const TensorSpec spec = Spec({3, 5, 2}, 2);
+  const TensorSpec spec = SpecOf({3, 5, 2}, 2);
   const std::string indices = Bytes<int64_t>({2, 4, 0, 0, 1, 3});
   const std::string values = Bytes<float>({1, 2, 3, 4, 5, 6});
   const Decoded decoded = Decode(HeaderFor(spec, 3, indices, values), spec, indices, values);
   ASSERT_TRUE(decoded.status.ok()) << decoded.status;
   EXPECT_THAT(decoded.rows, ::testing::ElementsAre(14, 0, 8));
-  EXPECT_THAT(decoded.values, ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(decoded.ValuesAs<float>(), ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 TEST(CooRaw, ReadsI32IndicesAndAnyCutOfTheBytes) {
-  const TensorSpec spec = Spec({100}, 1);
+  const TensorSpec spec = SpecOf({100}, 1);
   const std::string indices = Bytes<int32_t>({99, 0, 7});
   const std::string values = Bytes<float>({1, 2, 3});
   for (size_t piece : {1, 3, 5, 1000}) {
@@ -99,17 +62,17 @@ TEST(CooRaw, ReadsI32IndicesAndAnyCutOfTheBytes) {
         Decode(HeaderFor(spec, 3, indices, values, IndexType::kI32), spec, indices, values, piece);
     ASSERT_TRUE(decoded.status.ok()) << decoded.status;
     EXPECT_THAT(decoded.rows, ::testing::ElementsAre(99, 0, 7));
-    EXPECT_THAT(decoded.values, ::testing::ElementsAre(1, 2, 3));
+    EXPECT_THAT(decoded.ValuesAs<float>(), ::testing::ElementsAre(1, 2, 3));
   }
 }
 
 TEST(CooRaw, ADenseTensorHasOneEntryAndNoIndices) {
-  const TensorSpec spec = Spec({2, 2}, 0);
+  const TensorSpec spec = SpecOf({2, 2}, 0);
   const std::string values = Bytes<float>({1, 2, 3, 4});
   const Decoded decoded = Decode(HeaderFor(spec, 1, "", values), spec, "", values);
   ASSERT_TRUE(decoded.status.ok()) << decoded.status;
   EXPECT_THAT(decoded.rows, ::testing::ElementsAre(0));
-  EXPECT_THAT(decoded.values, ::testing::ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(decoded.ValuesAs<float>(), ::testing::ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(Decode(HeaderFor(spec, 0, "", ""), spec, "", "").status.ok()) << "nothing to add";
   const std::string twice = values + values;
   ExpectError(Decode(HeaderFor(spec, 2, "", twice), spec, "", twice).status, "SIZE_MISMATCH",
@@ -117,7 +80,7 @@ TEST(CooRaw, ADenseTensorHasOneEntryAndNoIndices) {
 }
 
 TEST(CooRaw, NamesTheEntryOfAnIndexOutOfRange) {
-  const TensorSpec spec = Spec({800}, 1);
+  const TensorSpec spec = SpecOf({800}, 1);
   const std::string values = Bytes<float>({1, 2});
   const std::string high = Bytes<int64_t>({3, 812});
   ExpectError(Decode(HeaderFor(spec, 2, high, values), spec, high, values).status,
@@ -125,14 +88,14 @@ TEST(CooRaw, NamesTheEntryOfAnIndexOutOfRange) {
   const std::string negative = Bytes<int64_t>({-1, 3});
   ExpectError(Decode(HeaderFor(spec, 2, negative, values), spec, negative, values).status,
               "INDEX_OUT_OF_RANGE", "index -1 at entry 0 is negative");
-  const TensorSpec two = Spec({3, 5}, 2);
+  const TensorSpec two = SpecOf({3, 5}, 2);
   const std::string second = Bytes<int64_t>({0, 4, 1, 5});
   ExpectError(Decode(HeaderFor(two, 2, second, values), two, second, values).status,
               "INDEX_OUT_OF_RANGE", "index 5 of dimension 1 at entry 1 is not below 5");
 }
 
 TEST(CooRaw, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
-  const TensorSpec spec = Spec({800}, 1);
+  const TensorSpec spec = SpecOf({800}, 1);
   const std::string indices = Bytes<int64_t>({1, 2});
   const std::string values = Bytes<float>({1, 2});
   EncodedHeader header = HeaderFor(spec, 3, indices, values);
@@ -150,7 +113,7 @@ TEST(CooRaw, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
 }
 
 TEST(InspectTensor, ComparesWithTheSpec) {
-  const TensorSpec spec = Spec({800}, 1);
+  const TensorSpec spec = SpecOf({800}, 1);
   const std::string indices = Bytes<int64_t>({1});
   const std::string values = Bytes<float>({1});
   EncodedHeader header = HeaderFor(spec, 1, indices, values);
@@ -171,7 +134,7 @@ TEST(Encodings, DecodeUndoesEncode) {
   for (const Encoding& encoding : AllEncodings()) {
     for (ValueType type : kAllValueTypes) {
       for (IndexType index_type : {IndexType::kI64, IndexType::kI32}) {
-        const TensorSpec spec = Spec({7, 11, 3}, 2, type);
+        const TensorSpec spec = SpecOf({7, 11, 3}, 2, type);
         const ReduceSpec reduce = MakeReduceSpec(spec).value();
         const auto updates = testing::MakeUpdates(
             reduce, {50, 1, testing::Distribution::kZipf, testing::Values::kHostile},
@@ -186,17 +149,12 @@ TEST(Encodings, DecodeUndoesEncode) {
                                  update.values.data()},
                                 header, indices, values)
                         .ok());
-        ASSERT_TRUE(InspectTensor(header, spec).ok());
-        std::vector<uint64_t> rows(header.nnz);
-        std::vector<std::byte> bytes(header.nnz * reduce.layout.row_bytes());
-        const std::vector<std::string_view> index_chain = {indices};
-        const std::vector<std::string_view> value_chain = {values};
-        ASSERT_TRUE(encoding
-                        .decode(header, spec, index_chain, value_chain,
-                                {reduce.layout, header.nnz, rows.data(), bytes.data()})
-                        .ok());
-        EXPECT_EQ(rows, update.rows);
-        EXPECT_EQ(bytes, update.values);
+        for (size_t piece : {1, 7, 1 << 20}) {
+          const Decoded decoded = Decode(header, spec, indices, values, piece);
+          ASSERT_TRUE(decoded.status.ok()) << decoded.status;
+          EXPECT_EQ(decoded.rows, update.rows);
+          EXPECT_EQ(decoded.values, update.values);
+        }
       }
     }
   }

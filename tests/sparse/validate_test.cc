@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "sparse/status.h"
 #include "tests/support/workload.h"
 
@@ -95,6 +97,38 @@ TEST(ValidateUpdate, DuplicatesOfMinAndMaxSumUpWithinTheType) {
 
 TEST(ValidateUpdate, AnEmptyUpdateIsValid) {
   EXPECT_TRUE(Validate<float>(MakeSpec("sum", ValueType::kF32, 8, 1), {}, {}).ok());
+}
+
+TEST(UpdateValidator, SaysTheSameWhereverItStopsOnTheWay) {
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 5000, 2);
+  for (const uint64_t bad_entry : {0, 63, 64, 4095, 4096, 4999}) {
+    std::vector<uint64_t> rows(5000);
+    std::iota(rows.begin(), rows.end(), uint64_t{0});
+    std::vector<float> values(10'000, 1.0f);
+    const auto check_in_steps = [&](uint64_t step) {
+      UpdateValidator validator(spec, {spec.layout, rows.size(), rows.data(), values.data()}, 1);
+      absl::Status status;
+      for (uint64_t end = step; status.ok() && end < rows.size(); end += step) {
+        status = validator.CheckRows(end);
+        if (status.ok()) status = validator.CheckValues(2 * end + end % 2);
+      }
+      return status.ok() ? validator.Finish() : absl::StatusOr<EntryOrder>(status);
+    };
+    for (const uint64_t step : {1, 100, 4097}) {
+      EXPECT_EQ(check_in_steps(step).value(), EntryOrder::kCanonical);
+    }
+    values[2 * bad_entry + 1] = INFINITY;
+    for (const uint64_t step : {1, 100, 4097, 6000}) {
+      EXPECT_EQ(check_in_steps(step).status(), Validate(spec, rows, values));
+    }
+    values[2 * bad_entry + 1] = 0;
+    rows[bad_entry] = bad_entry == 0 ? 1 : rows[bad_entry - 1];
+    EXPECT_EQ(check_in_steps(7).value(), EntryOrder::kSorted);
+    rows[bad_entry] = 5000;
+    ExpectError(check_in_steps(7).status(), "INDEX_OUT_OF_RANGE",
+                absl::StrCat("at entry ", bad_entry));
+    EXPECT_EQ(check_in_steps(7).status(), Validate(spec, rows, values));
+  }
 }
 
 }  // namespace

@@ -55,6 +55,38 @@ TEST(ClaimTest, WhatIsTakenApartOutlivesTheClaim) {
   EXPECT_EQ(admission.bytes_in_use(), 70u);
 }
 
+TEST(ClaimTest, IsSettledAtOnceWhileHalfStaysFree) {
+  Admission admission(100);
+  Claim settled = *admission.Announce(60);
+  ASSERT_TRUE(settled.Take(5).ok());
+  const auto apart = settled.Settle(30);
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  EXPECT_EQ(admission.bytes_in_use(), 35u);
+  settled.GiveBack(5);
+  EXPECT_EQ(admission.bytes_in_use(), 30u);
+  EXPECT_TRUE(admission.Reserve(70).ok()) << "nothing is kept for it any more";
+
+  Claim refused = *admission.Announce(60);
+  EXPECT_EQ(ErrorReason(refused.Settle(21).status()), "STAGING_FULL");
+  EXPECT_EQ(admission.bytes_in_use(), 30u);
+  Claim younger = *admission.Announce(60);
+  EXPECT_FALSE(younger.Take(11).ok()) << "the refused one still has its room";
+  EXPECT_TRUE(refused.Take(60).ok()) << "it is the oldest of those that need something";
+}
+
+TEST(ClaimTest, OfATenantIsSettledInBothBudgetsOrInNone) {
+  Admission own(40, kTenantBudget);
+  Admission whole(1000);
+  Admission both(own, whole);
+  Claim claim = *both.Announce(40);
+  EXPECT_EQ(ErrorReason(claim.Settle(30).status()), "TENANT_BYTES_FULL");
+  EXPECT_EQ(own.bytes_in_use() + whole.bytes_in_use(), 0u);
+  const auto apart = claim.Settle(20);
+  ASSERT_TRUE(apart.ok());
+  EXPECT_EQ(own.bytes_in_use(), 20u);
+  EXPECT_EQ(whole.bytes_in_use(), 20u);
+}
+
 TEST(ClaimTest, RefusesWhatWillNeverFit) {
   Admission admission(100);
   const absl::Status never = admission.Announce(101).status();

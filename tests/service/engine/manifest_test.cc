@@ -102,5 +102,19 @@ TEST_F(UpdateDigestTest, DependsOnWeightAndPayloadButNotOnPiecesOrTheEncodingsSh
   EXPECT_EQ(digests.size(), 4u);
 }
 
+TEST_F(UpdateDigestTest, OfARoundInMemoryIsMadeOfSums) {
+  TestUpdate update = Update();
+  const size_t order[] = {0};
+  const auto sum = [](const std::string& bytes) {
+    ArraySum sum;
+    sum.Append(bytes);
+    return U64(sum.bytes) + U64(sum.ecma) + U64(sum.jones);
+  };
+  EXPECT_EQ(QuickUpdateDigest(2.0f, update.tensors(), SumsOf(update.tensors()), order),
+            Hash(Text("crc") + U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) +
+                 U32(1) + U32(1) + U64(1) + U64(10) + U64(2) + sum(update.indices()) +
+                 sum(update.values())));
+}
+
 }  // namespace
 }  // namespace sparseagg

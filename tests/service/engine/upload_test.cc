@@ -1,4 +1,5 @@
 // Updates in chunks: broken off and resumed, damaged, abandoned, contested.
+#include <numeric>
 #include <thread>
 
 #include "service/store/crc32c.h"
@@ -222,6 +223,119 @@ TEST(UploadLimitTest, KeepsToTheNumberOfOpenUploads) {
   ASSERT_TRUE((*a)->Append(0, update.byte_string(), std::nullopt).ok());
   ASSERT_TRUE((*a)->Finish().ok());
   EXPECT_TRUE(begin("c").ok());
+}
+
+// Of many entries, so that the memory that it takes can be told from bookkeeping.
+class LargeUploadTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kEntries = 10'000;
+
+  TestUpdate Update(const std::string& round, const std::string& contributor) {
+    std::vector<int64_t> rows(kEntries);
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    TestUpdate update(round, contributor);
+    update.Add<float>(spec_, rows, std::vector<float>(kEntries, 1.0f));
+    return update;
+  }
+  std::shared_ptr<Upload> Begin(TestUpdate& update) {
+    auto upload = engine_->BeginUpload(update.header, update.headers());
+    EXPECT_TRUE(upload.ok()) << upload.status();
+    return *upload;
+  }
+
+  TestEngine engine_;
+  const TensorSpec spec_ = Sparse("emb", kEntries);
+  const uint64_t staged_bytes_ = kEntries * 12;
+};
+
+TEST_F(LargeUploadTest, IsDecodedAsItArrivesOnceAnEighthIsThere) {
+  const std::string round = engine_.Create({spec_}).name;
+  TestUpdate update = Update(round, "a");
+  const std::string bytes = update.byte_string();
+  const auto upload = Begin(update);
+  ASSERT_TRUE(upload->Append(0, bytes.substr(0, 100), std::nullopt).ok());
+  EXPECT_FALSE(upload->arrived());
+  EXPECT_LE(engine_->Stats().staged_bytes, 200u) << "little for whoever sends little";
+  ASSERT_TRUE(upload->Append(100, bytes.substr(100, bytes.size() / 8), std::nullopt).ok());
+  EXPECT_TRUE(upload->arrived());
+  EXPECT_GE(engine_->Stats().staged_bytes, staged_bytes_);
+  EXPECT_LE(engine_->Stats().staged_bytes, staged_bytes_ + 1000) << "and the bytes are not kept";
+  const uint64_t at = upload->committed_offset();
+  ASSERT_TRUE(upload->Append(at, bytes.substr(at), std::nullopt).ok());
+  ASSERT_TRUE(upload->Finish().ok());
+  const auto result = engine_.SealAndWait(round);
+  EXPECT_EQ(Values<float>(result->tensors[0]), std::vector<float>(kEntries, 1.0f));
+  EXPECT_EQ(engine_->Stats().staged_bytes, 0u);
+}
+
+TEST_F(LargeUploadTest, IsKeptAsItCameWhileMemoryIsShort) {
+  engine_.options.limits.staging_bytes_max = 3 * staged_bytes_ + 80'000;
+  const std::string round = engine_.Create({spec_}).name;
+  TestUpdate first = Update(round, "a");
+  TestUpdate second = Update(round, "b");
+  const std::string bytes = first.byte_string();
+  const auto early = Begin(first);
+  const auto late = Begin(second);
+  ASSERT_TRUE(early->Append(0, bytes.substr(0, 60'000), std::nullopt).ok());
+  EXPECT_TRUE(early->arrived());
+  ASSERT_TRUE(late->Append(0, bytes.substr(0, 60'000), std::nullopt).ok());
+  EXPECT_FALSE(late->arrived()) << "less than half would be free";
+  ASSERT_TRUE(early->Append(60'000, bytes.substr(60'000), std::nullopt).ok());
+  ASSERT_TRUE(early->Finish().ok());
+  ASSERT_TRUE(late->Append(60'000, bytes.substr(60'000), std::nullopt).ok());
+  absl::StatusOr<Receipt> receipt = late->Finish();
+  for (int i = 0; i < 10'000 && RetryAfterMs(receipt.status()) > 0; ++i) receipt = late->Finish();
+  ASSERT_TRUE(receipt.ok()) << receipt.status();
+  const auto result = engine_.SealAndWait(round);
+  EXPECT_EQ(Values<float>(result->tensors[0]), std::vector<float>(kEntries, 2.0f));
+}
+
+TEST_F(LargeUploadTest, FreesWhatItHasWhenTheRoundIsAborted) {
+  const std::string round = engine_.Create({spec_}).name;
+  TestUpdate update = Update(round, "a");
+  const auto upload = Begin(update);
+  ASSERT_TRUE(upload->Append(0, update.byte_string().substr(0, 60'000), std::nullopt).ok());
+  ASSERT_TRUE(upload->arrived());
+  ASSERT_TRUE(engine_->AbortRound(round).ok());
+  EXPECT_EQ(engine_->Stats().staged_bytes, 0u);
+  EXPECT_THAT(upload->Append(60'000, "x", std::nullopt),
+              FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN"));
+}
+
+TEST_F(LargeUploadTest, KeepsItsEntriesUntilTheyCanBeCounted) {
+  // Room for two rounds and one update, whatever plan they have.
+  TestEngine unlimited;
+  unlimited.Create({spec_});
+  const uint64_t round_bytes = unlimited->Stats().aggregation_bytes;
+  const auto fits = [&](uint64_t update_bytes) {
+    TestEngine engine;
+    engine.options.limits.aggregation_bytes_max = round_bytes + update_bytes;
+    TestUpdate update = Update(engine.Create({spec_}).name, "a");
+    return engine.Submit(update).ok();
+  };
+  uint64_t update_bytes = staged_bytes_;
+  while (!fits(update_bytes)) update_bytes += staged_bytes_ / 2;
+  engine_.options.limits.aggregation_bytes_max = 2 * round_bytes + update_bytes;
+  const std::string round = engine_.Create({spec_}).name;
+  const std::string other = engine_.Create({spec_}).name;
+  TestUpdate taken = Update(other, "a");
+  ASSERT_TRUE(engine_.Submit(taken).ok());
+  TestUpdate update = Update(round, "a");
+  const auto upload = Begin(update);
+  ASSERT_TRUE(upload->Append(0, update.byte_string(), std::nullopt).ok());
+  ASSERT_TRUE(upload->arrived());
+  const absl::Status full = upload->Finish().status();
+  ASSERT_THAT(full, FailsWith(absl::StatusCode::kResourceExhausted, "AGGREGATION_FULL"));
+  ASSERT_TRUE(engine_->AbortRound(other).ok());
+  ASSERT_TRUE(engine_->DeleteRound(other).ok());
+  absl::StatusOr<Receipt> receipt = full;
+  while (ErrorReason(receipt.status()) == "AGGREGATION_FULL") {  // until the other's fold has ended
+    std::this_thread::yield();
+    receipt = upload->Finish();
+  }
+  ASSERT_TRUE(receipt.ok()) << receipt.status();
+  EXPECT_EQ(Values<float>(engine_.SealAndWait(round)->tensors[0]),
+            std::vector<float>(kEntries, 1.0f));
 }
 
 }  // namespace

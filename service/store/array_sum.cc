@@ -1,0 +1,15 @@
+#include "service/store/array_sum.h"
+
+#include <isa-l/crc64.h>
+
+namespace sparseagg {
+
+void ArraySum::Append(std::string_view piece) {
+  if (piece.empty()) return;
+  const auto* data = reinterpret_cast<const unsigned char*>(piece.data());
+  bytes += piece.size();
+  ecma = crc64_ecma_refl(ecma, data, piece.size());
+  jones = crc64_jones_refl(jones, data, piece.size());
+}
+
+}  // namespace sparseagg
