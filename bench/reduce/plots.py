@@ -10,10 +10,10 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-_GREY = "#808890"
-_OURS = "#2f81f7"
+GREY = "#808890"
+OURS = "#2f81f7"
 _STREAM = "#39a0a8"
-_DENSE = "#d9822b"
+DENSE = "#d9822b"
 _PEERS = {
     "std::sort": "#a371f7",
     "tbb": "#a371f7",
@@ -28,18 +28,18 @@ _PEERS = {
 }
 _ROWS_MAX = 40
 
-_STYLE = {
+STYLE = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9,
-    "text.color": _GREY,
+    "text.color": GREY,
     "axes.facecolor": "none",
-    "axes.edgecolor": _GREY,
-    "axes.labelcolor": _GREY,
-    "axes.titlecolor": _GREY,
-    "xtick.color": _GREY,
-    "ytick.color": _GREY,
-    "grid.color": _GREY,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
+    "axes.titlecolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "grid.color": GREY,
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "axes.spines.top": False,
@@ -49,7 +49,7 @@ _STYLE = {
 }
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def save(figure: plt.Figure, path: Path) -> None:
     figure.savefig(
         path, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None}
     )
@@ -67,7 +67,7 @@ def plot_cases(reports: list[dict], threads: int, path: Path) -> bool:
     shown = (with_peers or measured)[:_ROWS_MAX]
     if not shown:
         return False
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(9, 1.4 + 0.3 * len(shown)), layout="constrained")
         for place, report in enumerate(reversed(shown)):
             _plot_case(axes, place, report, threads)
@@ -77,7 +77,7 @@ def plot_cases(reports: list[dict], threads: int, path: Path) -> bool:
         axes.set_xlabel(f"nanoseconds an entry, {threads} threads where the contender takes them")
         axes.grid(axis="x")
         _legend_once(axes)
-        _save(figure, path)
+        save(figure, path)
     return True
 
 
@@ -97,7 +97,7 @@ def _plot_case(axes: plt.Axes, place: int, report: dict, threads: int) -> None:
     for label, value in best.items():
         if label.startswith("this"):
             colour, marker, size = (
-                (_STREAM, "d", 5) if label.endswith("streaming") else (_OURS, "D", 7)
+                (_STREAM, "d", 5) if label.endswith("streaming") else (OURS, "D", 7)
             )
         else:
             colour, marker, size = _PEERS[label], "os^v"[list(_PEERS).index(label) % 4], 5
@@ -122,7 +122,7 @@ def plot_crossover(reports: list[dict], threads: int, path: Path) -> bool:
     reports = [report for report in reports if report["points"]]
     if not reports:
         return False
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         width = 4.6 * len(reports) + 0.6
         figure, panels = plt.subplots(
             1, len(reports), figsize=(width, 4), squeeze=False, layout="constrained"
@@ -131,7 +131,7 @@ def plot_crossover(reports: list[dict], threads: int, path: Path) -> bool:
             _plot_shape(axes, report, threads)
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-        _save(figure, path)
+        save(figure, path)
     return True
 
 
@@ -146,7 +146,7 @@ def _plot_shape(axes: plt.Axes, report: dict, threads: int) -> None:
             report,
             name,
             threads,
-            color=_GREY,
+            color=GREY,
             linewidth=0.8,
             label=f"plan {name.removeprefix(backend + '/')}",
             linestyle=("--", ":", "-.", "-")[number % 4],
@@ -156,7 +156,7 @@ def _plot_shape(axes: plt.Axes, report: dict, threads: int) -> None:
         report,
         auto,
         threads,
-        color=_OURS,
+        color=OURS,
         linewidth=2.2,
         marker="o",
         markersize=4,
@@ -173,7 +173,7 @@ def _plot_shape(axes: plt.Axes, report: dict, threads: int) -> None:
     )
     numpy_seconds = crossover.seconds_of(report["dense"], crossover.NUMPY, 1)
     if numpy_seconds:
-        axes.axhline(numpy_seconds, color=_DENSE, linewidth=1.8, label="dense vectors, numpy")
+        axes.axhline(numpy_seconds, color=DENSE, linewidth=1.8, label="dense vectors, numpy")
     own_seconds = crossover.seconds_of(report["dense"], auto, threads)
     if own_seconds:
         axes.axhline(
