@@ -33,7 +33,11 @@ void Round::FoldWaiting() {
     std::lock_guard lock(mutex_);
     more = folding_ = !to_fold_.empty();
   }
-  if (!folded.ok()) return Fail(folded);
+  if (!folded.ok()) {
+    Fail(folded);
+    TakeWaiting();  // nobody needs them any more
+    return;
+  }
   if (more) FoldLater();
 }
 
