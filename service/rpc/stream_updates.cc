@@ -237,7 +237,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   void FinishInBackground(const std::string& round, const std::string& update_id,
                           std::shared_ptr<Upload> upload) {
-    Background& background = engine_.WaitsForDisk(round) ? commits_ : background_;
+    const bool waits_for_disk = engine_.WaitsForDisk(round);
+    if (!waits_for_disk && upload->arrived()) return Answer(update_id, upload->Finish());
+    Background& background = waits_for_disk ? commits_ : background_;
     const uint64_t bytes = upload->total_bytes();
     RunJob(background, bytes, [this, update_id, upload = std::move(upload)]() mutable {
       const absl::StatusOr<Receipt> receipt = upload->Finish();
