@@ -23,7 +23,7 @@ EngineTarget::EngineTarget()
     : backend_(MakeReferenceBackend({.memory_bytes = uint64_t{64} << 20}).value()),
       store_(MakeMemoryStore()) {
   EngineOptions options;
-  options.worker_threads = 1;
+  options.executor = &executor_;
   options.limits.update_bytes_max = 1 << 20;
   options.limits.staging_bytes_max = 4 << 20;
   options.limits.open_uploads_max = 4;
@@ -33,6 +33,7 @@ EngineTarget::EngineTarget()
 
 Engine& EngineTarget::EngineWithRound() {
   if (fresh_) return *engine_;
+  RunTasks();
   if (engine_->GetRound(kRound).ok()) {
     Require(engine_->AbortRound(kRound).ok() && engine_->DeleteRound(kRound).ok(),
             "the round cannot be deleted");
@@ -56,7 +57,13 @@ void EngineTarget::Note(const UpdateHeader& header, const absl::StatusOr<Receipt
   Require(receipt->sequence >= 1 && receipt->sequence <= counted_, "a sequence that was not given");
 }
 
+void EngineTarget::RunTasks() {
+  executor_.Advance(std::chrono::seconds(1));
+  executor_.WaitUntilIdle();
+}
+
 void EngineTarget::CheckBooks() {
+  RunTasks();
   const auto round = engine_->GetRound(kRound);
   Require(round.ok() && round->state == RoundState::kOpen, "the round is not open");
   Require(round->contributors == counted_, "other contributors than receipts");

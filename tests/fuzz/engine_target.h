@@ -7,6 +7,7 @@
 #include <string>
 
 #include "service/engine/engine.h"
+#include "tests/support/manual_executor.h"
 
 namespace sparseagg::fuzz {
 
@@ -23,8 +24,12 @@ class EngineTarget {
   void CheckBooks();
 
  private:
+  // What the engine left for later: folds, deletions.
+  void RunTasks();
+
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<UpdateStore> store_;
+  testing::ManualExecutor executor_;  // no threads: they would cost more than the inputs
   std::unique_ptr<Engine> engine_;
   bool fresh_ = false;
   uint64_t counted_ = 0;

@@ -5,9 +5,11 @@
 #include "service/rpc/round_proto.h"
 #include "service/rpc/selection.h"
 #include "sparse/backend.h"
+#include "sparse/status.h"
 #include "sparseagg/v1/aggregation.pb.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/silence_protobuf.h"
+#include "tests/support/manual_executor.h"
 
 namespace sparseagg::fuzz {
 namespace {
@@ -16,13 +18,17 @@ class Rounds {
  public:
   Rounds() : backend_(AllBackends().back().make({.memory_bytes = uint64_t{16} << 20}).value()) {
     EngineOptions options;
-    options.worker_threads = 1;
+    options.executor = &executor_;
+    options.limits.retry_horizon_ms = 0;  // the round's name is given again
     engine_ = MakeEngine(options, *backend_, *store_);
   }
   void Create(const v1::RoundSpec& proto) {
     const auto spec = FromProto(proto, Durability::kMemory);
     if (!spec.ok()) return;
+    executor_.Advance(std::chrono::seconds(1));
+    executor_.WaitUntilIdle();
     const auto round = engine_->CreateRound({.round_id = "r", .request_id = "", .spec = *spec});
+    Require(ErrorReason(round.status()) != "ROUND_EXPIRED", "the name is not given again");
     if (!round.ok()) return;
     Require(ToProto(round->spec).SerializeAsString() == ToProto(*spec).SerializeAsString(),
             "the round has another specification");
@@ -33,6 +39,7 @@ class Rounds {
  private:
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<UpdateStore> store_ = MakeMemoryStore();
+  testing::ManualExecutor executor_;  // no threads: they would cost more than the inputs
   std::unique_ptr<Engine> engine_;
 };
 
