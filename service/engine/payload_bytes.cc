@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sparse/byte_chain.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -17,12 +18,6 @@ constexpr uint64_t kPieceBytesMax = uint64_t{4} << 20;
 // An update is staged when this share of it has come: until then whoever only begins, or sends
 // little, holds little.
 constexpr uint64_t kShareToStage = 8;
-
-uint64_t LengthOf(ByteChain chain) {
-  uint64_t bytes = 0;
-  for (const std::string_view piece : chain) bytes += piece.size();
-  return bytes;
-}
 
 // Grows piece by piece.
 class CollectedBytes {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/engine/names.h"
 #include "service/store/digest.h"
+#include "sparse/byte_chain.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -23,12 +24,6 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
 uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a > kMax - b ? kMax : a + b; }
 uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
   return b != 0 && a > kMax / b ? kMax : a * b;
-}
-
-uint64_t LengthOf(ByteChain chain) {
-  uint64_t bytes = 0;
-  for (const std::string_view piece : chain) bytes += piece.size();
-  return bytes;
 }
 
 // Where the update has each tensor of the specification.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/engine/update.h"
 #include "service/store/crc32c.h"
+#include "sparse/byte_chain.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -153,8 +154,7 @@ bool ChunkedUpload::arrived() const {
 
 absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain data,
                                    std::optional<uint32_t> crc32c) {
-  uint64_t size = 0;
-  for (const std::string_view piece : data) size += piece.size();
+  const uint64_t size = LengthOf(data);
   if (crc32c.has_value()) {
     uint32_t found = 0;
     for (const std::string_view piece : data) found = Crc32c(piece, found);

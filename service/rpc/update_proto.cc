@@ -3,18 +3,10 @@
 #include <utility>
 
 #include "proto/convert.h"
+#include "sparse/byte_chain.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
-namespace {
-
-uint64_t LengthOf(ByteChain chain) {
-  uint64_t bytes = 0;
-  for (const std::string_view piece : chain) bytes += piece.size();
-  return bytes;
-}
-
-}  // namespace
 
 UpdateHeader FromProto(const v1::UpdateHeader& proto) {
   UpdateHeader header;

@@ -1,0 +1,20 @@
+// What is asked of a ByteChain, wherever bytes come in pieces.
+#ifndef SPARSEAGG_SPARSE_BYTE_CHAIN_H_
+#define SPARSEAGG_SPARSE_BYTE_CHAIN_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "sparse/encoding.h"
+
+namespace sparseagg {
+
+inline uint64_t LengthOf(ByteChain chain) {
+  uint64_t bytes = 0;
+  for (const std::string_view piece : chain) bytes += piece.size();
+  return bytes;
+}
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SPARSE_BYTE_CHAIN_H_
