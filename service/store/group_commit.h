@@ -8,9 +8,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace sparseagg {
@@ -27,46 +27,39 @@ class GroupCommit {
 
   // Returns when `item` was part of a group that was committed.
   void Run(Item& item) {
-    Waiter waiter;
     std::unique_lock lock(mutex_);
-    items_.push_back(&item);
-    waiters_.push_back(&waiter);
-    while (!waiter.done) {
-      if (committing_) {
-        changed_.wait(lock);
-      } else {
-        CommitAll(lock);
-      }
-    }
+    const std::shared_ptr<Group> group = next_;
+    group->items.push_back(&item);
+    group->changed.wait(lock, [&] { return group->done || !committing_; });
+    if (group->done) return;
+    committing_ = true;
+    next_ = std::make_shared<Group>();
+    lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
+    commit_(group->items);
+    on_commit_(group->items.size(),
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    lock.lock();
+    group->done = true;
+    committing_ = false;
+    const std::shared_ptr<Group> next = next_;
+    lock.unlock();
+    group->changed.notify_all();
+    next->changed.notify_one();  // to commit it; the rest of it sleeps on
   }
 
  private:
-  struct Waiter {
+  struct Group {
+    std::vector<Item*> items;
     bool done = false;
+    std::condition_variable changed;
   };
-
-  void CommitAll(std::unique_lock<std::mutex>& lock) {
-    committing_ = true;
-    const std::vector<Item*> group = std::exchange(items_, {});
-    const std::vector<Waiter*> waiters = std::exchange(waiters_, {});
-    lock.unlock();
-    const auto start = std::chrono::steady_clock::now();
-    commit_(group);
-    on_commit_(group.size(),
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    lock.lock();
-    for (Waiter* waiter : waiters) waiter->done = true;
-    committing_ = false;
-    changed_.notify_all();
-  }
 
   const std::function<void(std::span<Item* const>)> commit_;
   const std::function<void(size_t items, double seconds)> on_commit_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   bool committing_ = false;
-  std::vector<Item*> items_;  // that wait for the next group
-  std::vector<Waiter*> waiters_;
+  std::shared_ptr<Group> next_ = std::make_shared<Group>();  // those that wait behind the commit
 };
 
 }  // namespace sparseagg
