@@ -1,9 +1,9 @@
-// How fast updates get from clients through gRPC into a round: a real server process, the generated
-// stubs, one loopback connection for each sender. A case is (way of submission, size of an update);
-// its time runs from the first byte sent to the last receipt. Sender and server share the machine's
-// cores, so that the numbers are a floor.
+// How fast updates get from clients through gRPC into a round: a real server process, one loopback
+// connection for each sender, messages made before. A case is (way of submission, size of an
+// update); its time runs from the first byte sent to the last receipt. Sender and server share the
+// machine's cores, so that the numbers are a floor.
 //
-//   submit_bench [--quick] [--json FILE] [--server PROGRAM]
+//   submit_bench [--quick] [--only EXPRESSION] [--json FILE] [--server PROGRAM]
 //
 // Ways: `unary` is SubmitUpdate, one call after the other; `stream` is StreamUpdates with whole
 // updates, receipts read beside; `chunks` is StreamUpdates with 1 MiB chunks. Each for rounds of
@@ -19,12 +19,14 @@
 #include <functional>
 #include <iterator>
 #include <random>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "bench/ingest/frames.h"
 #include "bench/report_file.h"
 #include "bench/round_calls.h"
 #include "bench/server_process.h"
@@ -59,108 +61,79 @@ constexpr Case kCases[] = {
     {Way::kFiles, 932'000, 8, 2},
 };
 
+const char* NameOf(v1::Durability durability) {
+  return durability == v1::DURABILITY_DURABLE ? "durable" : "memory";
+}
+std::string NameOf(const Case& c, v1::Durability durability) {
+  return absl::StrCat(kWayNames[static_cast<int>(c.way)], "_", c.nnz * kEntryBytes, "x", c.senders,
+                      "_", NameOf(durability));
+}
+
 // An update of `nnz` random distinct rows in random order, values in [0, 1).
-v1::SubmitUpdateRequest MakeUpdate(int64_t nnz, uint32_t seed) {
+Payload MakePayload(int64_t nnz, int64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<int64_t> indices(nnz);
-  for (int64_t i = 0; i < nnz; ++i) {
-    indices[i] = (i * 7919 + static_cast<int64_t>(seed) * 104'729) % kRows;
-  }
+  for (int64_t i = 0; i < nnz; ++i) indices[i] = (i * 7919 + seed * 104'729) % kRows;
   std::shuffle(indices.begin(), indices.end(), random);
   std::vector<float> values(nnz * kRowWidth);
   for (float& value : values) value = static_cast<float>(random() >> 40) * 0x1p-24f;
-  v1::SubmitUpdateRequest update;
-  v1::Tensor& tensor = *update.add_tensors();
-  tensor.set_indices(indices.data(), indices.size() * sizeof(int64_t));
-  tensor.set_values(values.data(), values.size() * sizeof(float));
-  v1::TensorHeader& header = *tensor.mutable_header();
-  header.set_name("emb");
-  header.set_value_type(v1::VALUE_TYPE_F32);
-  header.add_dense_shape(kRows);
-  header.add_dense_shape(kRowWidth);
-  header.set_sparse_dim(1);
-  header.set_nnz(nnz);
-  header.set_indices_bytes(tensor.indices().size());
-  header.set_values_bytes(tensor.values().size());
-  return update;
+  Payload payload;
+  payload.indices.assign(reinterpret_cast<const char*>(indices.data()), indices.size() * 8);
+  payload.values.assign(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  payload.header = {.name = "emb",
+                    .dense_shape = {kRows, kRowWidth},
+                    .sparse_dim = 1,
+                    .nnz = static_cast<uint64_t>(nnz),
+                    .indices_bytes = payload.indices.size(),
+                    .values_bytes = payload.values.size()};
+  return payload;
 }
 
-using Updates = std::vector<v1::SubmitUpdateRequest>;
+using Payloads = std::vector<Payload>;
 
-void SendUnary(Service::Stub& stub, const Updates& updates) {
-  for (const v1::SubmitUpdateRequest& update : updates) {
-    grpc::ClientContext context;
-    v1::Receipt receipt;
-    Check(stub.SubmitUpdate(&context, update, &receipt), "SubmitUpdate");
-  }
-}
+// What one sender sends, ready before the clock starts.
+struct Sender {
+  std::shared_ptr<grpc::Channel> channel;
+  std::vector<v1::SubmitUpdateRequest> calls;  // unary
+  std::vector<grpc::ByteBuffer> frames;        // streams
 
-using UpdateStream = grpc::ClientReaderWriter<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>;
-
-void WriteWhole(UpdateStream& stream, const v1::SubmitUpdateRequest& update) {
-  v1::StreamUpdatesRequest request;
-  *request.mutable_update() = update;
-  stream.Write(request);
-}
-
-void WriteChunks(UpdateStream& stream, const v1::SubmitUpdateRequest& update) {
-  v1::StreamUpdatesRequest request;
-  *request.mutable_begin()->mutable_header() = update.header();
-  *request.mutable_begin()->add_tensors() = update.tensors(0).header();
-  stream.Write(request);
-  const std::string bytes = update.tensors(0).indices() + update.tensors(0).values();
-  v1::UpdateChunk& chunk = *request.mutable_chunk();
-  chunk.set_update_id(update.header().update_id());
-  for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
-    chunk.set_offset(offset);
-    chunk.set_data(bytes.substr(offset, kChunkBytes));
-    stream.Write(request);
-  }
-}
-
-void SendStream(Service::Stub& stub, const Updates& updates,
-                void (*write)(UpdateStream&, const v1::SubmitUpdateRequest&)) {
-  grpc::ClientContext context;
-  const auto stream = stub.StreamUpdates(&context);
-  std::thread writer([&] {
-    for (const v1::SubmitUpdateRequest& update : updates) write(*stream, update);
-    stream->WritesDone();
-  });
-  size_t receipts = 0;
-  v1::StreamUpdatesResponse response;
-  while (stream->Read(&response)) {
-    if (response.has_error()) {
-      Check(grpc::Status(grpc::StatusCode::UNKNOWN, response.error().message()), "StreamUpdates");
-    }
-    receipts += response.has_receipt() ? 1 : 0;
-  }
-  writer.join();
-  Check(stream->Finish(), "StreamUpdates");
-  if (receipts != updates.size()) {
-    Check(grpc::Status(grpc::StatusCode::DATA_LOSS, "receipts are missing"), "StreamUpdates");
-  }
-}
-
-void Send(Way way, Service::Stub& stub, const Updates& updates) {
-  switch (way) {
-    case Way::kUnary:
-      return SendUnary(stub, updates);
-    case Way::kStream:
-      return SendStream(stub, updates, WriteWhole);
-    case Way::kChunks:
-      return SendStream(stub, updates, WriteChunks);
-    case Way::kFiles:
+  void Send() {
+    if (!frames.empty()) {
+      SendFrames(*channel, frames);
       return;
+    }
+    const auto stub = Service::NewStub(channel);
+    for (const v1::SubmitUpdateRequest& update : calls) {
+      grpc::ClientContext context;
+      v1::Receipt receipt;
+      Check(stub->SubmitUpdate(&context, update, &receipt), "SubmitUpdate");
+    }
   }
+};
+
+// The contributors of sender s have the numbers from s * payloads.size() on.
+Sender MakeSender(const std::string& target, Way way, const std::string& round,
+                  const Payloads& payloads, int64_t s) {
+  Sender sender{.channel = Connect(target)};
+  const auto updates = static_cast<int64_t>(payloads.size());
+  if (way == Way::kUnary) {
+    for (int64_t i = 0; i < updates; ++i) {
+      sender.calls.push_back(MakeUnary(payloads[i], round, s * updates + i));
+    }
+  } else {
+    const size_t chunk_bytes = way == Way::kChunks ? kChunkBytes : 0;
+    sender.frames = MakeFrames(payloads, updates, round, chunk_bytes, s * updates);
+  }
+  return sender;
 }
 
 // What `files` measures: returns when every payload is on stable storage.
-void WriteFiles(const std::string& folder, const Updates& updates) {
-  for (const v1::SubmitUpdateRequest& update : updates) {
-    const std::string path = absl::StrCat(folder, "/", update.header().contributor());
+void WriteFiles(const std::string& folder, const Payloads& payloads, size_t sender) {
+  for (size_t i = 0; i < payloads.size(); ++i) {
+    const std::string path = absl::StrCat(folder, "/", sender, "-", i);
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    const std::string& indices = update.tensors(0).indices();
-    const std::string& values = update.tensors(0).values();
+    const std::string& indices = payloads[i].indices;
+    const std::string& values = payloads[i].values;
     const bool written =
         write(fd, indices.data(), indices.size()) == static_cast<ssize_t>(indices.size()) &&
         write(fd, values.data(), values.size()) == static_cast<ssize_t>(values.size()) &&
@@ -178,54 +151,50 @@ struct Measurement {
 
 using Clock = std::chrono::steady_clock;
 
-Measurement MeasureFiles(const std::string& folder, const std::vector<Updates>& updates) {
+Measurement MeasureFiles(const std::string& folder, const std::vector<Payloads>& payloads) {
   const auto start = Clock::now();
   std::vector<std::thread> writers;
-  for (const Updates& mine : updates) writers.emplace_back([&] { WriteFiles(folder, mine); });
+  for (size_t s = 0; s < payloads.size(); ++s) {
+    writers.emplace_back([&, s] { WriteFiles(folder, payloads[s], s); });
+  }
   for (std::thread& writer : writers) writer.join();
   return {Seconds(Clock::now() - start).count(), 0};
 }
 
 Measurement Measure(const std::string& target, v1::Durability durability, const Case& c,
-                    std::vector<Updates>& updates) {
-  std::vector<std::unique_ptr<Service::Stub>> stubs;
-  for (int s = 0; s < c.senders; ++s) stubs.push_back(Service::NewStub(Connect(target)));
-  const std::string round = CreateRound(*stubs[0], durability, kRows, kRowWidth);
-  for (Updates& mine : updates) {
-    for (v1::SubmitUpdateRequest& update : mine) update.mutable_header()->set_round(round);
+                    const std::vector<Payloads>& payloads) {
+  const auto stub = Service::NewStub(Connect(target));
+  const std::string round = CreateRound(*stub, durability, kRows, kRowWidth);
+  std::vector<Sender> senders;
+  for (int s = 0; s < c.senders; ++s) {
+    senders.push_back(MakeSender(target, c.way, round, payloads[s], s));
   }
   const auto start = Clock::now();
-  std::vector<std::thread> senders;
-  for (int s = 0; s < c.senders; ++s) {
-    senders.emplace_back([&, s] { Send(c.way, *stubs[s], updates[s]); });
-  }
-  for (std::thread& sender : senders) sender.join();
+  std::vector<std::thread> threads;
+  for (Sender& sender : senders) threads.emplace_back([&] { sender.Send(); });
+  for (std::thread& thread : threads) thread.join();
   const auto submitted = Clock::now();
-  Publish(*stubs[0], round, c.updates);
+  Publish(*stub, round, c.updates);
   const auto published = Clock::now();
-  DeleteRound(*stubs[0], round);
+  DeleteRound(*stub, round);
   return {Seconds(submitted - start).count(), Seconds(published - submitted).count()};
 }
 
-std::vector<Updates> MakeUpdates(const Case& c) {
-  std::vector<Updates> updates(c.senders);
-  for (int i = 0; i < c.updates; ++i) {
-    v1::SubmitUpdateRequest update = MakeUpdate(c.nnz, i);
-    update.mutable_header()->set_contributor(absl::StrCat("contributor-", i));
-    update.mutable_header()->set_update_id(absl::StrCat("update-", i));
-    updates[i % c.senders].push_back(std::move(update));
-  }
-  return updates;
+std::vector<Payloads> MakePayloads(const Case& c) {
+  std::vector<Payloads> payloads(c.senders);
+  for (int i = 0; i < c.updates; ++i) payloads[i % c.senders].push_back(MakePayload(c.nnz, i));
+  return payloads;
 }
 
 Row Run(const ServerProcess& server, v1::Durability durability, Case c, bool quick) {
   if (quick) c.updates = std::max(c.updates / 8, c.senders);
-  std::vector<Updates> updates = MakeUpdates(c);
+  c.updates -= c.updates % c.senders;
+  const std::vector<Payloads> payloads = MakePayloads(c);
   std::vector<double> submit_s;
   std::vector<double> publish_s;
   const auto measure = [&] {
-    return c.way == Way::kFiles ? MeasureFiles(server.folder(), updates)
-                                : Measure(server.target(), durability, c, updates);
+    return c.way == Way::kFiles ? MeasureFiles(server.folder(), payloads)
+                                : Measure(server.target(), durability, c, payloads);
   };
   measure();  // warms caches and allocators
   for (int i = 0; i < (quick ? 5 : kRepetitions); ++i) {
@@ -238,7 +207,7 @@ Row Run(const ServerProcess& server, v1::Durability durability, Case c, bool qui
   const auto [fastest, slowest] = std::minmax_element(submit_s.begin(), submit_s.end());
   Row row;
   row["way"] = kWayNames[static_cast<int>(c.way)];
-  row["durability"] = durability == v1::DURABILITY_DURABLE ? "durable" : "memory";
+  row["durability"] = NameOf(durability);
   row["update_bytes"] = c.nnz * kEntryBytes;
   row["senders"] = c.senders;
   row["updates"] = c.updates;
@@ -253,9 +222,11 @@ Row Run(const ServerProcess& server, v1::Durability durability, Case c, bool qui
 int Main(int argc, char** argv) {
   CLI::App app("Measures end-to-end submission over gRPC against a server process.");
   bool quick = false;
+  std::string only;
   std::string json;
   std::string program = ServerBesideThisProgram();
   app.add_flag("--quick", quick, "an eighth of the updates, five repetitions");
+  app.add_option("--only", only, "cases whose name, as stream_1048536x4_durable, has a match");
   app.add_option("--json", json, "write the results to this file");
   app.add_option("--server", program, "the sparseagg program")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
@@ -269,6 +240,7 @@ int Main(int argc, char** argv) {
   for (const Case& c : kCases) {
     for (const v1::Durability durability : {v1::DURABILITY_MEMORY, v1::DURABILITY_DURABLE}) {
       if (c.way == Way::kFiles && durability == v1::DURABILITY_MEMORY) continue;
+      if (!std::regex_search(NameOf(c, durability), std::regex(only))) continue;
       rows.push_back(Run(**server, durability, c, quick));
       std::printf("%s\n", rows.back().dump().c_str());
       std::fflush(stdout);

@@ -46,6 +46,14 @@ grpc::ByteBuffer WholeFrame(const v1::StreamUpdatesRequest& request) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+v1::UpdateHeader HeaderOf(const std::string& round, int64_t contributor) {
+  v1::UpdateHeader header;
+  header.set_round(round);
+  header.set_contributor(absl::StrCat("contributor-", contributor));
+  header.set_update_id(absl::StrCat("update-", contributor));
+  return header;
+}
+
 std::vector<grpc::Slice> Cut(const Payload& payload, size_t chunk_bytes) {
   const std::string bytes = payload.indices + payload.values;
   std::vector<grpc::Slice> slices;
@@ -68,8 +76,20 @@ std::unique_ptr<RawStream> OpenStream(grpc::Channel& channel, grpc::ClientContex
 
 }  // namespace
 
+v1::SubmitUpdateRequest MakeUnary(const Payload& payload, const std::string& round,
+                                  int64_t contributor) {
+  v1::SubmitUpdateRequest update;
+  *update.mutable_header() = HeaderOf(round, contributor);
+  v1::Tensor& tensor = *update.add_tensors();
+  *tensor.mutable_header() = ToProto(payload.header);
+  tensor.set_indices(payload.indices);
+  tensor.set_values(payload.values);
+  return update;
+}
+
 std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
-                                         const std::string& round, size_t chunk_bytes) {
+                                         const std::string& round, size_t chunk_bytes,
+                                         int64_t first) {
   std::vector<std::vector<grpc::Slice>> cut;
   for (const Payload& payload : payloads) {
     if (chunk_bytes > 0) cut.push_back(Cut(payload, chunk_bytes));
@@ -78,20 +98,13 @@ std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, i
   for (int64_t i = 0; i < updates; ++i) {
     const size_t turn = static_cast<size_t>(i) % payloads.size();
     const Payload& payload = payloads[turn];
-    v1::UpdateHeader header;
-    header.set_round(round);
-    header.set_contributor(absl::StrCat("contributor-", i));
-    header.set_update_id(absl::StrCat("update-", i));
     v1::StreamUpdatesRequest request;
     if (chunk_bytes == 0) {
-      *request.mutable_update()->mutable_header() = header;
-      v1::Tensor& tensor = *request.mutable_update()->add_tensors();
-      *tensor.mutable_header() = ToProto(payload.header);
-      tensor.set_indices(payload.indices);
-      tensor.set_values(payload.values);
+      *request.mutable_update() = MakeUnary(payload, round, first + i);
       frames.push_back(WholeFrame(request));
       continue;
     }
+    const v1::UpdateHeader header = HeaderOf(round, first + i);
     *request.mutable_begin()->mutable_header() = header;
     *request.mutable_begin()->add_tensors() = ToProto(payload.header);
     frames.push_back(WholeFrame(request));

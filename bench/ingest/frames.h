@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sparse/encoding.h"
+#include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg::bench {
 
@@ -23,10 +24,15 @@ struct Payload {
   uint64_t bytes() const { return indices.size() + values.size(); }
 };
 
-// The frames of `updates` updates into `round`, of a contributor each; payloads take turns. In
-// chunks, whose data they share, or whole when chunk_bytes is 0.
+// The frames of `updates` updates into `round`, of a contributor each, whose numbers begin with
+// `first`; payloads take turns. In chunks, whose data they share, or whole when chunk_bytes is 0.
 std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
-                                         const std::string& round, size_t chunk_bytes);
+                                         const std::string& round, size_t chunk_bytes,
+                                         int64_t first = 0);
+
+// A whole update as a unary call takes it, of the contributor with that number.
+v1::SubmitUpdateRequest MakeUnary(const Payload& payload, const std::string& round,
+                                  int64_t contributor);
 
 // Writes them all to one stream. Seconds from the first byte to the end of the stream, which comes
 // after the last answer.
