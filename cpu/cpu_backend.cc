@@ -50,6 +50,8 @@ class CpuAggregator : public Aggregator {
   CpuAggregator(const BackendInfo& info, const Plan& plan, const CpuKernels& kernels,
                 Parallel& parallel)
       : info_(info),
+        kernels_(kernels),
+        parallel_(parallel),
         spec_(plan.spec),
         at_once_(plan.workload.at_once),
         forced_(plan.forced),
@@ -123,7 +125,26 @@ class CpuAggregator : public Aggregator {
   absl::Status Fold() {
     if (waiting_.empty()) return absl::OkStatus();
     waiting_bytes_ = 0;
-    return Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); });
+    return Timed([&](Feed feed) {
+      plan_->Fold(std::exchange(waiting_, {}), feed);
+      KeepDenseWhereHalfIsHeld();
+    });
+  }
+
+  // A sorted state is swept along by every batch. When it holds half of the rows, a cell for each
+  // of them takes no more memory than a fold does, and is swept along no more.
+  void KeepDenseWhereHalfIsHeld() {
+    if (forced_ || report_.plan == "dense") return;
+    const TensorLayout& layout = spec_.layout;
+    const uint64_t cell_bytes =
+        uint64_t{layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
+    const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
+    if (rows < layout.num_rows / 2 + layout.num_rows % 2) return;
+    auto dense = std::make_unique<DensePlan>(spec_, kernels_, parallel_);
+    dense->Merge(plan_->State());
+    plan_ = std::move(dense);
+    report_.plan = "dense";
+    report_.reason += "; dense from the batch on that made half of the rows held";
   }
 
   // What waits, as a workload that is reduced at once.
@@ -156,6 +177,8 @@ class CpuAggregator : public Aggregator {
   }
 
   const BackendInfo& info_;
+  const CpuKernels& kernels_;
+  Parallel& parallel_;
   const ReduceSpec spec_;
   mutable StagingArea staging_;
   const bool at_once_;

@@ -3,8 +3,8 @@
 
 usage: peers.py CASES OUTPUT.jsonl SECONDS PEER [FIRST]
 
-PEER is torch, cupy or jax, or numpy: the same on the CPU, which shows that this file works. CASES is written by grid.py;
-cases before number FIRST are left out, and lines are appended then. A line "begin" stands before each case: who watches
+PEER is torch, cupy or jax; or, to show on a machine without a GPU that this file works, numpy, torch-cpu or jax-cpu, whose
+measurements say so. CASES is written by grid.py; cases before number FIRST are left out, and lines are appended then. A line "begin" stands before each case: who watches
 this program knows which case it hangs in. The data are of the same distributions as gpu_reduce's, not the same numbers,
 and have no weights; all of it is on the device before the time begins.
 """
@@ -83,12 +83,20 @@ def numpy_jobs(case: dict) -> Jobs:
     yield "numpy unique + add.at", unique
 
 
-def torch_jobs(case: dict) -> Jobs:
+def arrays_of(device: str):
+    """numpy's names for arrays on the device."""
+    if device == "cpu":
+        return np
     import cupy
+
+    return cupy
+
+
+def torch_jobs(case: dict, device: str = "cuda") -> Jobs:
     import torch
 
-    indices = torch.from_dlpack(rows_of(cupy, case))
-    values = torch.randn(shape_of(case, len(indices)), device="cuda")
+    indices = torch.from_dlpack(rows_of(arrays_of(device), case))
+    values = torch.randn(shape_of(case, len(indices)), device=device)
     size = shape_of(case, case["rows"])
 
     def coalesce():
@@ -100,13 +108,13 @@ def torch_jobs(case: dict) -> Jobs:
     def sort_unique():
         order = indices.sort()
         rows, inverse = torch.unique_consecutive(order.values, return_inverse=True)
-        sums = torch.zeros((len(rows), *values.shape[1:]), device="cuda")
+        sums = torch.zeros((len(rows), *values.shape[1:]), device=device)
         return rows, sums.index_add_(0, inverse, values[order.indices])
 
     yield "torch coalesce", coalesce
     yield "torch sort + unique_consecutive + index_add_", sort_unique
     if case["rows"] * case["width"] <= 2_000_000_000:
-        dense = torch.zeros(size, device="cuda")
+        dense = torch.zeros(size, device=device)
         yield "torch index_add_ (dense)", lambda: dense.index_add_(0, indices, values)
 
 
@@ -132,8 +140,7 @@ def cupy_jobs(case: dict) -> Jobs:
     yield "cupy coo sum_duplicates", sum_duplicates
 
 
-def jax_jobs(case: dict) -> Jobs:
-    import cupy
+def jax_jobs(case: dict, device: str = "cuda") -> Jobs:
     import jax
     from jax.experimental import sparse
 
@@ -143,7 +150,7 @@ def jax_jobs(case: dict) -> Jobs:
         )
     if case["entries"] * case["width"] > 400_000_000:
         raise Refusal("left out: its temporaries exceed the memory")
-    indices = jax.dlpack.from_dlpack(rows_of(cupy, case).astype(cupy.int32))[:, None]
+    indices = jax.dlpack.from_dlpack(rows_of(arrays_of(device), case).astype("int32"))[:, None]
     values = jax.numpy.ones(shape_of(case, len(indices)), dtype=jax.numpy.float32)
     matrix = sparse.BCOO((values, indices), shape=shape_of(case, case["rows"]))
     jitted = jax.jit(lambda m: m.sum_duplicates(nse=case["entries"]).data)
@@ -182,6 +189,8 @@ PEERS = {
     "cupy": (cupy_jobs, cupy_synchronize, cupy_free),
     "jax": (jax_jobs, lambda: None, cupy_free),
     "numpy": (numpy_jobs, lambda: None, lambda: None),
+    "torch-cpu": (lambda case: torch_jobs(case, "cpu"), lambda: None, lambda: None),
+    "jax-cpu": (lambda case: jax_jobs(case, "cpu"), lambda: None, lambda: None),
 }
 
 
@@ -205,6 +214,7 @@ def run(case: dict, peer: str, line: Callable[..., None]) -> None:
     name = peer
     try:
         for name, call in jobs(case):
+            name += " on the CPU" if peer.endswith("-cpu") else ""
             try:
                 line(kind="reduce", plan="peer: " + name, **case, **measure(call, synchronize))
             except Exception as error:  # an error of a peer is a result, too

@@ -99,6 +99,20 @@ TEST_P(StreamingTest, FoldingAfterEveryUpdateChangesNoBit) {
   }
 }
 
+TEST_P(StreamingTest, AStateThatHoldsHalfOfTheRowsIsKeptDense) {
+  Plan plan = *MakePlan(spec_, {}, cpu_->info(), plans_.back());
+  plan.forced = false;
+  const auto aggregator = *cpu_->NewAggregator(plan);
+  for (const Update& update : updates_) {
+    Accumulate(*aggregator, update);
+    const auto state = aggregator->Snapshot();
+    ASSERT_TRUE(state.ok());
+    const bool half = state->rows.size() >= spec_.layout.num_rows / 2 + spec_.layout.num_rows % 2;
+    EXPECT_EQ(aggregator->plan_report().plan == "dense", half || plan.name == "dense");
+  }
+  EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
+}
+
 TEST_P(StreamingTest, ASnapshotIsAllOfTheState) {
   for (const std::string& plan : plans_) {
     const auto aggregator = NewAggregator(*cpu_, spec_, plan);
