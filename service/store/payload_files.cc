@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/store/direct_write.h"
 #include "service/store/fatal.h"
 #include "service/store/file_io.h"
 #include "service/store/store_errors.h"
@@ -84,7 +85,7 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
 
 absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
                                         std::span<const std::string_view> pieces) {
-  const int error = WriteAll(fd, pieces);
+  const int error = WriteAllDirect(fd, pieces);
   if (error != 0) return RefusalOf(path, error);
   SPARSEAGG_RETURN_IF_ERROR(failpoints_.Check(Failpoint::kPayloadWritten));
   if (fdatasync(fd) != 0) return RefusalOf(path, errno);

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "tests/power_cut/io_log.h"
 #include "tests/support/interpose.h"
@@ -99,6 +100,21 @@ int Sync(int fd, const char* symbol) {
   return 0;
 }
 
+// Runs `write`, which writes `data` where the file stands.
+template <class Write>
+ssize_t WriteRecorded(int fd, Write write, std::string_view data) {
+  const std::lock_guard lock(Mutex());
+  std::string name;
+  const bool recorded = NameOf(fd, name);
+  const off_t offset = recorded ? lseek(fd, 0, SEEK_CUR) : 0;
+  const ssize_t written = write();
+  if (recorded && written > 0) {
+    Record(name == kAckFile ? IoOp::kAck : IoOp::kWrite, name, static_cast<uint64_t>(offset),
+           data.data(), static_cast<uint64_t>(written));
+  }
+  return written;
+}
+
 }  // namespace
 
 extern "C" {
@@ -120,25 +136,18 @@ int open64(const char* path, int flags, ...) {
 }
 
 ssize_t write(int fd, const void* data, size_t bytes) {
-  const std::lock_guard lock(Mutex());
-  std::string name;
-  const bool recorded = NameOf(fd, name);
-  const off_t offset = recorded ? lseek(fd, 0, SEEK_CUR) : 0;
-  const ssize_t written = Next<decltype(write)>("write")(fd, data, bytes);
-  if (recorded && written > 0) {
-    Record(name == kAckFile ? IoOp::kAck : IoOp::kWrite, name, static_cast<uint64_t>(offset), data,
-           static_cast<uint64_t>(written));
-  }
-  return written;
+  return WriteRecorded(fd, [&] { return Next<decltype(write)>("write")(fd, data, bytes); },
+                       {static_cast<const char*>(data), bytes});
 }
 
-// As one write: it may be torn anywhere.
+// As one write: it may be torn anywhere. The pieces stay where they are, as direct writes need it.
 ssize_t writev(int fd, const struct iovec* parts, int count) {
   std::string data;
   for (int i = 0; i < count; ++i) {
     data.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
   }
-  return write(fd, data.data(), data.size());
+  return WriteRecorded(
+      fd, [&] { return Next<decltype(writev)>("writev")(fd, parts, count); }, data);
 }
 
 ssize_t pwrite64(int fd, const void* data, size_t bytes, off64_t offset) {
