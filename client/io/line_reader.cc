@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -20,7 +21,9 @@ absl::StatusOr<LineReader> LineReader::Open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) return FileUnusable(path, "is not a regular file");
   reader.file_bytes_ = static_cast<uint64_t>(info.st_size);
-  reader.buffer_.resize(size_t{1} << 20);
+  // A small file needs no large buffer; a line that may be read always fits, with its end.
+  reader.buffer_.resize(
+      std::clamp<uint64_t>(reader.file_bytes_ + 1, kLineBytesMax + 2, uint64_t{1} << 20));
   return reader;
 }
 
