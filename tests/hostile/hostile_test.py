@@ -181,23 +181,35 @@ class SwarmTest(HostileTest):
         server.abort("idle")
         self.assertEqual(server.load().open_uploads, 0)
 
+        # The same swarm at another server first: what it takes of the machine, not of the server.
+        other = self.start("--store-free-bytes-min=0")
+        other.create_round("slow", ROWS, False)
+        elsewhere = self.beside(other, server, "elsewhere", number, seconds)
+        other.close()
+        beside = self.beside(server, server, "beside", number, seconds)
+        print(f"  alone: {alone}\n  swarm elsewhere: {elsewhere}\n  swarm here: {beside}")
+
+    def beside(
+        self, crowded: Server, measured: Server, name: str, number: int, seconds: float
+    ) -> dict:
+        """Receipts of a client of `measured` while uploads to `crowded` come as slowly as they may."""
         entries = 2_500
-        swarm = Swarm(server.target, "slow", ROWS, entries, number)
+        swarm = Swarm(crowded.target, "slow", ROWS, entries, number)
         self.addCleanup(swarm.close)
         self.assertTrue(
             swarm.wait_for("progress"), [c.errors for c in swarm.clients if c.errors][:3]
         )
-        beside = self.latency(server, "beside", seconds)
+        client = self.latency(measured, name, seconds)
         reached, rate = swarm.send_slowly(seconds + 2, SLOW_BYTES_PER_S, SLOW_PERIOD_S)
-        crowded = self.result(beside)
+        result = self.result(client)
         swarm.finish(reached)
         self.assertTrue(
             swarm.wait_for("receipts"), [c.errors for c in swarm.clients if c.errors][:3]
         )
-        self.assertEqual(server.round("slow").contributors, number)
-        print(
-            f"{number} uploads at {rate:.0f} B/s each. Receipts of another client\n  alone: {alone}\n  beside: {crowded}"
-        )
+        self.assertEqual(crowded.round("slow").contributors, number)
+        swarm.close()
+        print(f"{number} uploads at {rate:.0f} B/s each")
+        return result
 
 
 class CutStreamsTest(HostileTest):
