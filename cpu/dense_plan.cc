@@ -7,6 +7,7 @@
 
 #include "cpu/cell_run.h"
 #include "cpu/partition.h"
+#include "cpu/tuning.h"
 
 namespace sparseagg {
 namespace {
@@ -61,9 +62,12 @@ void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
     const bool in_order = IsReady(batch[u], Need::kSorted) || slices_.size() == 1;
     (in_order ? sorted : unsorted).push_back(CursorOf(batch[u]));
   }
-  if (by_columns_) {
+  uint64_t entries = 0;
+  for (const Cursor& cursor : sorted) entries += cursor.size();
+  for (const Cursor& cursor : unsorted) entries += cursor.size();
+  if (by_columns_ || entries <= kSmallEntries) {
     sorted.insert(sorted.end(), unsorted.begin(), unsorted.end());
-    FoldColumns(sorted);
+    by_columns_ ? FoldColumns(sorted) : FoldFew(sorted);
     return;
   }
   if (!sorted.empty()) FoldSorted(sorted);
@@ -83,6 +87,21 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
     }
     sides[t] = side.Take();
   });
+  TakeSide(std::move(sides));
+}
+
+// All rows as one slice, on this thread.
+void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
+  SideTable side;
+  if (width_ == 1) {
+    kernels_.scatter(cursors, kNoLimit, {}, All(), side);
+  } else {
+    for (Cursor& cursor : cursors) {
+      kernels_.scatter_rows(cursor, kNoLimit, width_, {0, width_}, All(), side);
+    }
+  }
+  std::vector<std::vector<SideEntry>> sides;
+  sides.push_back(side.Take());
   TakeSide(std::move(sides));
 }
 

@@ -29,6 +29,7 @@ class DensePlan : public CpuPlan {
  private:
   CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
   CellWindow From(uint64_t row);
+  void FoldFew(std::vector<Cursor>& cursors);
   void FoldColumns(std::span<const Cursor> cursors);
   void FoldSorted(std::span<const Cursor> cursors);
   void FoldUnsorted(std::span<const Cursor> cursors);
