@@ -3,9 +3,14 @@
 #include <bit>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -15,9 +20,43 @@
 namespace sparseagg {
 namespace {
 
-using nlohmann::json;
 using std::chrono::milliseconds;
 using Time = std::chrono::system_clock::time_point;
+
+// A value of the right type that no writer wrote.
+class NotWritten : public std::exception {};
+
+// Integers are read from integers of their range only. The library takes any number, and converts
+// one with a fraction or beyond the range without a look.
+template <class T, class = void>
+struct StrictNumbers : nlohmann::adl_serializer<T> {};
+template <class T>
+struct StrictNumbers<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+  template <class Json>
+  static void from_json(const Json& value, T& to) {
+    if (value.is_number_unsigned()) {
+      Take(value.template get_ref<const uint64_t&>(), to);
+    } else if (value.is_number_integer()) {
+      Take(value.template get_ref<const int64_t&>(), to);
+    } else {
+      throw NotWritten();
+    }
+  }
+  template <class Json>
+  static void to_json(Json& json, T value) {
+    nlohmann::to_json(json, value);
+  }
+
+ private:
+  template <class Number>
+  static void Take(Number number, T& to) {
+    if (!std::in_range<T>(number)) throw NotWritten();
+    to = static_cast<T>(number);
+  }
+};
+
+using json = nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t,
+                                  double, std::allocator, StrictNumbers>;
 
 absl::Status Damaged(std::string_view what) {
   return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " cannot be read"));
@@ -27,9 +66,6 @@ absl::Status Damaged(std::string_view what) {
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
-
-// A value of the right type that no writer wrote.
-class NotWritten : public std::exception {};
 
 // Numbers of enums count from 1.
 template <class Enum>

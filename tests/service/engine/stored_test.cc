@@ -163,5 +163,18 @@ TEST(StoredTest, AWordOrNumberThatThisVersionDoesNotKnowIsRefused) {
   EXPECT_THAT(ReadHeaders(headers).status(), FailsWith(kDataLoss, "STORE_CORRUPT"));
 }
 
+TEST(StoredTest, AnIntegerThatIsNoneOrBeyondItsTypeIsRefused) {
+  const std::vector<EncodedHeader> one(1);
+  const std::string headers = WriteHeaders(one);
+  const std::string field = "\"sparse_dim\":0";  // 32 bits
+  ASSERT_NE(headers.find(field), std::string::npos) << headers;
+  for (const char* number :
+       {"1.5", "1.7e+20", "4294967296", "-1", "18446744073709551616", "true"}) {
+    std::string changed = headers;
+    changed.replace(changed.find(field), field.size(), std::string("\"sparse_dim\":") + number);
+    EXPECT_THAT(ReadHeaders(changed).status(), FailsWith(kDataLoss, "STORE_CORRUPT")) << number;
+  }
+}
+
 }  // namespace
 }  // namespace sparseagg
