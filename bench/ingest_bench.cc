@@ -75,16 +75,7 @@ Payload MakePayload(const LoadShape& shape, uint64_t seed) {
   }
   std::vector<float> values(shape.nnz * shape.width);
   for (float& value : values) value = static_cast<float>(random() >> 40) * 0x1p-24f - 0.5f;
-  Payload payload;
-  payload.indices.assign(reinterpret_cast<const char*>(indices.data()), indices.size() * 8);
-  payload.values.assign(reinterpret_cast<const char*>(values.data()), values.size() * 4);
-  payload.header = {.name = "emb",
-                    .dense_shape = {shape.rows, shape.width},
-                    .sparse_dim = 1,
-                    .nnz = static_cast<uint64_t>(shape.nnz),
-                    .indices_bytes = payload.indices.size(),
-                    .values_bytes = payload.values.size()};
-  return payload;
+  return RawPayload(indices, values, shape.rows);
 }
 
 // A few distinct updates, more than the last cache holds.

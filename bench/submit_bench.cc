@@ -77,16 +77,7 @@ Payload MakePayload(int64_t nnz, int64_t seed) {
   std::shuffle(indices.begin(), indices.end(), random);
   std::vector<float> values(nnz * kRowWidth);
   for (float& value : values) value = static_cast<float>(random() >> 40) * 0x1p-24f;
-  Payload payload;
-  payload.indices.assign(reinterpret_cast<const char*>(indices.data()), indices.size() * 8);
-  payload.values.assign(reinterpret_cast<const char*>(values.data()), values.size() * 4);
-  payload.header = {.name = "emb",
-                    .dense_shape = {kRows, kRowWidth},
-                    .sparse_dim = 1,
-                    .nnz = static_cast<uint64_t>(nnz),
-                    .indices_bytes = payload.indices.size(),
-                    .values_bytes = payload.values.size()};
-  return payload;
+  return RawPayload(indices, values, kRows);
 }
 
 using Payloads = std::vector<Payload>;

@@ -4,9 +4,9 @@
 usage: peers.py CASES OUTPUT.jsonl SECONDS PEER [FIRST]
 
 PEER is torch, cupy or jax; or, to show on a machine without a GPU that this file works, numpy, torch-cpu or jax-cpu, whose
-measurements say so. CASES is written by grid.py; cases before number FIRST are left out, and lines are appended then. A line "begin" stands before each case: who watches
-this program knows which case it hangs in. The data are of the same distributions as gpu_reduce's, not the same numbers,
-and have no weights; all of it is on the device before the time begins.
+measurements say so. CASES is written by grid.py; cases before number FIRST are left out, and lines are appended then. A
+line "begin" stands before each case: who watches this program knows which case it hangs in. The data are of the same
+distributions as gpu_reduce's, not the same numbers, and have no weights; all of it is on the device before the time begins.
 """
 
 from __future__ import annotations

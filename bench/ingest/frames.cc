@@ -76,6 +76,20 @@ std::unique_ptr<RawStream> OpenStream(grpc::Channel& channel, grpc::ClientContex
 
 }  // namespace
 
+Payload RawPayload(const std::vector<int64_t>& indices, const std::vector<float>& values,
+                   int64_t rows) {
+  Payload payload;
+  payload.indices.assign(reinterpret_cast<const char*>(indices.data()), indices.size() * 8);
+  payload.values.assign(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  payload.header = {.name = "emb",
+                    .dense_shape = {rows, static_cast<int64_t>(values.size() / indices.size())},
+                    .sparse_dim = 1,
+                    .nnz = indices.size(),
+                    .indices_bytes = payload.indices.size(),
+                    .values_bytes = payload.values.size()};
+  return payload;
+}
+
 v1::SubmitUpdateRequest MakeUnary(const Payload& payload, const std::string& round,
                                   int64_t contributor) {
   v1::SubmitUpdateRequest update;

@@ -24,6 +24,10 @@ struct Payload {
   uint64_t bytes() const { return indices.size() + values.size(); }
 };
 
+// Rows of f32 values of a tensor of `rows` rows, as they are: coo.raw with i64 indices.
+Payload RawPayload(const std::vector<int64_t>& indices, const std::vector<float>& values,
+                   int64_t rows);
+
 // The frames of `updates` updates into `round`, of a contributor each, whose numbers begin with
 // `first`; payloads take turns. In chunks, whose data they share, or whole when chunk_bytes is 0.
 std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
