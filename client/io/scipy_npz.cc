@@ -50,9 +50,11 @@ absl::StatusOr<Positions> ReadCompressed(const ZipReader& zip, int64_t rows) {
   }
   positions.rows.reserve(positions.columns.size());
   for (size_t row = 0; row + 1 < indptr.size(); ++row) {
-    if (indptr[row] > indptr[row + 1]) {
+    // Beyond the end it must come down again later; nothing is taken for it until then.
+    if (indptr[row] > indptr[row + 1] || indptr[row + 1] > nnz) {
       return MalformedFile(zip.path(), MemberName("indptr"),
-                           absl::StrCat("decreases after position ", row));
+                           absl::StrCat("has ", indptr[row + 1], " at position ", row + 1,
+                                        ", which is not within ", indptr[row], " to ", nnz));
     }
     positions.rows.insert(positions.rows.end(), static_cast<size_t>(indptr[row + 1] - indptr[row]),
                           static_cast<int64_t>(row));

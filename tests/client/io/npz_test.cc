@@ -135,7 +135,12 @@ TEST_F(NpzTest, ConvertsOnRequest) {
 TEST_F(NpzTest, NamesTheMemberThatIsWrong) {
   auto members = Csr();
   members[4] = Array<int32_t>("indptr", "<i4", {3}, {0, 5, 3});
-  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "indptr.npy: decreases"));
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE",
+                       "indptr.npy: has 5 at position 1, which is not within 0 to 3"));
+  members[4] = Array<int64_t>("indptr", "<i8", {3}, {0, int64_t{1} << 50, 3});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "is not within 0 to 3"));
+  members[4] = Array<int32_t>("indptr", "<i4", {3}, {0, -1, 3});
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "a number that is negative"));
   members[4] = Array<int32_t>("indptr", "<i4", {2}, {0, 3});
   EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "indptr.npy"));
   members = Csr();
