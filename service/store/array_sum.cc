@@ -2,6 +2,8 @@
 
 #include <isa-l/crc64.h>
 
+#include "service/store/vector_state.h"
+
 namespace sparseagg {
 
 void ArraySum::Append(std::string_view piece) {
@@ -10,6 +12,7 @@ void ArraySum::Append(std::string_view piece) {
   bytes += piece.size();
   ecma = crc64_ecma_refl(ecma, data, piece.size());
   jones = crc64_jones_refl(jones, data, piece.size());
+  ClearUpperHalves();
 }
 
 }  // namespace sparseagg

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "service/store/vector_state.h"
+
 namespace sparseagg {
 
 uint32_t Crc32c(std::string_view data, uint32_t crc) {
@@ -17,6 +19,7 @@ uint32_t Crc32c(std::string_view data, uint32_t crc) {
     state = crc32_iscsi(bytes, static_cast<int>(step), state);
     data.remove_prefix(step);
   }
+  ClearUpperHalves();
   return ~state;
 }
 

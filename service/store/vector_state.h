@@ -1,0 +1,19 @@
+// ISA-L's checksums leave the upper halves of the vector registers as they are (2.30: no vzeroupper
+// before they return from AVX-512). Until somebody clears them, every SSE instruction of the thread
+// waits for the one before that wrote the same register: checking values took six times as long.
+#ifndef SPARSEAGG_SERVICE_STORE_VECTOR_STATE_H_
+#define SPARSEAGG_SERVICE_STORE_VECTOR_STATE_H_
+
+namespace sparseagg {
+
+// To be called after each call of ISA-L.
+inline void ClearUpperHalves() {
+#ifdef __x86_64__
+  static const bool has_avx = __builtin_cpu_supports("avx");
+  if (has_avx) asm volatile("vzeroupper");
+#endif
+}
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_VECTOR_STATE_H_
