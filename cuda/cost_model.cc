@@ -18,6 +18,10 @@ constexpr double kGatherShare = 0.8;
 constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
 constexpr double kTileSlots = 4096;
 constexpr double kTileSweeps = 384;
+// What kernels/cusparse_dense.cu converts at a time; the library starts some kernels for it and
+// waits once.
+constexpr double kConvertedRows = 1 << 24;
+constexpr double kLaunchesOfConversion = 16;
 // Not overlapped with transfers: the last of so many batches.
 constexpr double kBatches = 8;
 
@@ -114,6 +118,19 @@ double DenseSeconds(const DeviceRates& rates, const Load& load) {
   return seconds;
 }
 
+// Reads a byte for each row twice, sorts what it finds by 24 bits, and moves slots by their places.
+double CusparseDenseSeconds(const DeviceRates& rates, const Load& load) {
+  const double sort = 3 * std::max(load.held / rates.sort_words, rates.pass_seconds);
+  const double bytes = 3 * load.rows + load.held * (80 + load.rule.slots() * 24);
+  const double ranges = std::ceil(load.rows / kConvertedRows);
+  return DenseSeconds(rates, load) + sort + bytes / rates.copy_bytes +
+         ranges * kLaunchesOfConversion * rates.launch_seconds;
+}
+
+bool IsDense(std::string_view plan) {
+  return plan == "dense_accumulate" || plan == "cusparse_dense";
+}
+
 double TilesSeconds(const DeviceRates& rates, const Load& load) {
   const bool ready = load.rule.row == RowSlot::kNone ? load.sorted : load.canonical;
   if (!ready || load.rule.width != 1 || load.rule.extreme()) {
@@ -147,6 +164,7 @@ double PlanSeconds(const DeviceRates& rates, std::string_view plan, const Load& 
   if (plan == "dense_accumulate") return DenseSeconds(rates, load);
   if (plan == "tile_merge") return TilesSeconds(rates, load);
   if (plan == "row_reduce") return RowsSeconds(rates, load);
+  if (plan == "cusparse_dense") return CusparseDenseSeconds(rates, load);
   if (plan == "cusparse_spmm") return SpmmSeconds(rates, load);
   if (plan == "radix_segments") return RadixSeconds(rates, load);
   return ThrustSeconds(rates, load);
@@ -164,7 +182,7 @@ PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceS
   const Load load = LoadOf(spec, workload);
   PlanCost cost;
   double reduce = PlanSeconds(rates, plan, load);
-  if (plan == "dense_accumulate") {
+  if (IsDense(plan)) {
     const double bytes = DenseBytes(load);
     cost.fixed_bytes = bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
     cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();

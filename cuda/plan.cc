@@ -2,12 +2,13 @@
 
 #include <utility>
 
+#include "cuda/kernels/cusparse.h"
+#include "cuda/kernels/cusparse_dense.h"
 #include "cuda/kernels/cusparse_spmm.h"
 #include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/merge_runs.h"
 #include "cuda/kernels/radix_segments.h"
 #include "cuda/kernels/row_reduce.h"
-#include "cuda/kernels/spmm.h"
 #include "cuda/kernels/thrust_sort_reduce.h"
 #include "cuda/kernels/tile_merge.h"
 
@@ -41,7 +42,8 @@ constexpr double kHotShare = 1.0 / 64;
 // Slots of the whole index space.
 class DensePlan : public DevicePlan {
  public:
-  DensePlan(const SlotRule& rule, uint64_t num_rows) : rule_(rule), num_rows_(num_rows) {}
+  DensePlan(const SlotRule& rule, uint64_t num_rows, DenseLister list)
+      : rule_(rule), num_rows_(num_rows), list_(list) {}
 
   void Fold(Queue& queue, const BatchView& batch) override {
     // Where an update counts once in a row, its duplicates are gathered first; and where so many
@@ -58,7 +60,7 @@ class DensePlan : public DevicePlan {
     AddRun(queue, rule_, run, state_);
   }
   const Run& State(Queue& queue) override {
-    listed_ = state_.num_rows == 0 ? Run() : ListHeld(queue, rule_, state_);
+    listed_ = state_.num_rows == 0 ? Run() : list_(queue, rule_, state_);
     return listed_;
   }
   void Clear() override {
@@ -76,6 +78,7 @@ class DensePlan : public DevicePlan {
 
   const SlotRule rule_;
   const uint64_t num_rows_;
+  const DenseLister list_;
   DenseState state_;  // of no rows until the first batch
   Run listed_;
 };
@@ -90,24 +93,26 @@ Run ReduceSums(Queue& queue, const BatchView& batch, const SlotRule& rule) {
                                               : ReduceByRadix(queue, batch, rule);
 }
 
+constexpr size_t kCusparsePlans = 2;
 constexpr DevicePlanRow kPlans[] = {
-    {"cusparse_spmm", &ReduceSums},  // first: left out where the library is missing
-    {"dense_accumulate", nullptr},      {"tile_merge", &ReduceSorted},
-    {"row_reduce", &ReduceRows},        {"thrust_sort_reduce", &ReduceByThrust},
-    {"radix_segments", &ReduceByRadix},
+    // First: left out where the library is missing.
+    {"cusparse_spmm", &ReduceSums, nullptr},     {"cusparse_dense", nullptr, &ListHeldByCusparse},
+    {"dense_accumulate", nullptr, &ListHeld},    {"tile_merge", &ReduceSorted, nullptr},
+    {"row_reduce", &ReduceRows, nullptr},        {"thrust_sort_reduce", &ReduceByThrust, nullptr},
+    {"radix_segments", &ReduceByRadix, nullptr},
 };
 
 }  // namespace
 
 std::span<const DevicePlanRow> DevicePlans() {
-  return std::span<const DevicePlanRow>(kPlans).subspan(HaveSpmm() ? 0 : 1);
+  return std::span<const DevicePlanRow>(kPlans).subspan(HaveCusparse() ? 0 : kCusparsePlans);
 }
 
 std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
                                            uint64_t num_rows) {
   for (const DevicePlanRow& row : DevicePlans()) {
     if (row.name != name) continue;
-    if (row.reduce == nullptr) return std::make_unique<DensePlan>(rule, num_rows);
+    if (row.list != nullptr) return std::make_unique<DensePlan>(rule, num_rows, row.list);
     return std::make_unique<SortedPlan>(rule, row.reduce);
   }
   return nullptr;

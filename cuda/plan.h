@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cuda/kernels/batch.h"
+#include "cuda/kernels/dense_state.h"
 #include "cuda/raii/queue.h"
 
 namespace sparseagg::gpu {
@@ -33,10 +34,14 @@ class DevicePlan {
 
 // How a batch becomes a run, in the plans that keep a run.
 using BatchReducer = Run (*)(Queue& queue, const BatchView& batch, const SlotRule& rule);
+// How a dense state becomes a run, in the plans that keep a slot for every row.
+using DenseLister = Run (*)(Queue& queue, const SlotRule& rule, const DenseState& state);
 
+// One of the two functions is there.
 struct DevicePlanRow {
   std::string_view name;
-  BatchReducer reduce;  // null: keeps a state of its own
+  BatchReducer reduce;
+  DenseLister list;
 };
 
 // The plans that this machine has the libraries for, one for any workload last.

@@ -20,6 +20,7 @@ GPU_PREDICT = Path(sys.argv.pop())
 GPU_REDUCE = Path(sys.argv.pop())
 PLANS = {
     "cusparse_spmm",
+    "cusparse_dense",
     "dense_accumulate",
     "tile_merge",
     "row_reduce",

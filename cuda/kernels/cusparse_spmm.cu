@@ -8,11 +8,11 @@
 // not meant to win; it is what the library can do.
 #include <utility>
 
+#include "cuda/kernels/cusparse.h"
 #include "cuda/kernels/cusparse_spmm.h"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/slots.cuh"
 #include "cuda/kernels/sorted_tiles.h"
-#include "cuda/kernels/spmm.h"
 
 namespace sparseagg::gpu {
 namespace {

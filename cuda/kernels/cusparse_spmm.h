@@ -7,7 +7,7 @@
 
 namespace sparseagg::gpu {
 
-// The slots of every row that the batch has. REQUIRES: exact sums; HaveSpmm(). Synchronises the
+// The slots of every row that the batch has. REQUIRES: exact sums; HaveCusparse(). Synchronises the
 // queue. Throws CudaError.
 Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule);
 

@@ -9,21 +9,12 @@
 #include "cuda/kernels/block_scan.cuh"
 #include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/ordered_key.h"
 #include "cuda/kernels/scan.h"
 #include "cuda/kernels/slots.cuh"
 
 namespace sparseagg::gpu {
 namespace {
-
-// Order keys as unsigned numbers of the same order. Keys of a type fit in 64 bits.
-SPARSEAGG_HOST_DEVICE inline uint64_t Ordered(const SlotRule& rule, Int128 key) {
-  const auto low = static_cast<uint64_t>(key);
-  return rule.type == ValueType::kU64 ? low : low ^ (uint64_t{1} << 63);
-}
-SPARSEAGG_HOST_DEVICE inline Int128 KeyOfOrdered(const SlotRule& rule, uint64_t ordered) {
-  if (rule.type == ValueType::kU64) return static_cast<Int128>(ordered);
-  return static_cast<int64_t>(ordered ^ (uint64_t{1} << 63));
-}
 
 // The state as kernels see it.
 struct View {
