@@ -6,6 +6,7 @@
 
 #include "cuda/batch.h"
 #include "cuda/download.h"
+#include "cuda/raii/late_count.h"
 #include "cuda/raii/memory_pool.h"
 #include "cuda/raii/queue.h"
 #include "cuda/staging.h"
@@ -18,6 +19,8 @@ struct Context {
 
   Queue queue;            // of all kernels; the device thread's
   Downloads downloads;    // the device thread's
+  LateCount rows;         // of a state, with the end of a batch; the device thread's
+  LateCount side;         // entries of a batch for the side table; the device thread's
   Uploads uploads;        // thread-safe by its mutex
   PinnedStaging staging;  // thread-safe
 };

@@ -29,8 +29,7 @@ std::future<void> StartCopy(std::byte* to, const std::byte* from, size_t bytes) 
 
 void Downloads::CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes) {
   if (bytes <= kDirectBytes) {
-    queue.Download(to, from, bytes);
-    queue.Synchronize();
+    bytes == 0 ? queue.Synchronize() : queue.ReadInto(to, from, bytes);
     return;
   }
   const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;

@@ -26,7 +26,12 @@ class SortedPlan : public DevicePlan {
   void Join(Queue& queue, Run run) override {
     state_ = state_.size == 0 ? std::move(run) : MergeRuns(queue, rule_, state_, run);
   }
-  const Run& State(Queue&) override { return state_; }
+  const uint64_t* number() const override { return state_.number.data(); }
+  void SetCount(Queue& queue, uint64_t rows) override { gpu::SetCount(queue, rule_, rows, state_); }
+  const Run& State(Queue& queue) override {
+    CountRows(queue, state_);
+    return state_;
+  }
   void Clear() override { state_ = {}; }
   uint64_t bytes() const override { return state_.bytes(); }
 

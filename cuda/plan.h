@@ -11,6 +11,7 @@
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/dense_state.h"
 #include "cuda/raii/queue.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
@@ -20,11 +21,17 @@ class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
 
-  // Adds a batch.
+  // Adds a batch. Where there is memory in plenty nobody waits (run.h), but for Thrust.
   virtual void Fold(Queue& queue, const BatchView& batch) = 0;
-  // Adds a run of the same rule.
+  // Adds a run of the same rule. As Fold().
   virtual void Join(Queue& queue, Run run) = 0;
-  // The state as a run; does not change it. Valid until the next call.
+  // Where the device keeps the number of the state's rows; null when the host knows it, or need
+  // not.
+  virtual const uint64_t* number() const { return nullptr; }
+  // What was there, when everything queued was done. Does not throw that memory is out.
+  virtual void SetCount(Queue&, uint64_t) {}
+  // The state as a run whose rows are counted; does not change it. Waits for the queue. Valid until
+  // the next call.
   virtual const Run& State(Queue& queue) = 0;
   // Forgets everything.
   virtual void Clear() = 0;

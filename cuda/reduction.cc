@@ -5,7 +5,6 @@
 
 #include "cuda/kernels/lower.h"
 #include "cuda/kernels/merge_runs.h"
-#include "cuda/kernels/side.h"
 #include "cuda/row_split.h"
 #include "cuda/side_rows.h"
 #include "cuda/window.h"
@@ -16,7 +15,10 @@ namespace {
 
 // Entries of a batch are numbered in 32 bits, and kernels step beyond the last one.
 constexpr uint64_t kBatchEntriesMax = uint64_t{1} << 31;
-constexpr uint64_t kSideCapacity = uint64_t{1} << 14;
+// Side entries are few; for one in so many values there is memory, within these bounds.
+constexpr uint64_t kSideShare = 64;
+constexpr uint64_t kSideCapacityMin = 256;
+constexpr uint64_t kSideCapacityMax = uint64_t{1} << 16;
 
 }  // namespace
 
@@ -35,26 +37,35 @@ void Reduction::Fold(Batch& batch) {
   if (batch.updates().empty()) return;
   if (plan_ == nullptr) MakePlan(ChooseLsb(rule_, batch.updates()));
   if (batch.nnz() > kBatchEntriesMax) return FoldInHalves(batch);
+  BatchView view;
+  SideList list;
   try {
-    FoldOnce(batch);
+    view = batch.View(context_.queue);
+    list = StartSide(view);
+    plan_->Fold(context_.queue, view);
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
+    list = {};
     context_.queue.Synchronize();  // kernels may still read the batch
     if (plan_->bytes() == 0) return FoldInHalves(batch);
     Spill();
-    Fold(batch);
+    return Fold(batch);
   }
-}
-
-// Changes nothing when it throws that memory is out.
-void Reduction::FoldOnce(Batch& batch) {
-  const BatchView view = batch.View(context_.queue);
-  std::vector<SideEntry> side = ExtractSideOf(view);
+  // The state has the batch: nothing from here on is done again.
+  Settle();  // the batch is about to go
+  std::vector<SideEntry> side;
   AppendRowSide(rule_, batch.updates(), side);
-  plan_->Fold(context_.queue, view);
-  context_.queue.Synchronize();  // the batch is about to go
+  TakeSide(view, list, side);
   AddSide(std::move(side));
   batch.Take();
+}
+
+void Reduction::Settle() {
+  Queue& queue = context_.queue;
+  const uint64_t* rows = plan_->number();
+  if (rows != nullptr) context_.rows.Fetch(queue, rows);
+  queue.Synchronize();
+  if (rows != nullptr) plan_->SetCount(queue, context_.rows.Get());
 }
 
 void Reduction::FoldInHalves(Batch& batch) {
@@ -70,22 +81,36 @@ void Reduction::FoldInHalves(Batch& batch) {
   Fold(second);
 }
 
-std::vector<SideEntry> Reduction::ExtractSideOf(const BatchView& batch) {
-  std::vector<SideEntry> side;
-  if (!rule_.has_side() || rule_.values != ValueSlots::kExactSum) return side;
+SideList Reduction::StartSide(const BatchView& batch) {
+  if (!rule_.has_side() || rule_.values != ValueSlots::kExactSum) return {};
   Queue& queue = context_.queue;
-  DeviceArray<uint64_t> count(queue, 1);
-  for (uint64_t capacity = std::min(kSideCapacity, batch.nnz * batch.width);;) {
-    DeviceArray<SideEntry> entries(queue, capacity);
-    queue.Fill(count.data(), 0, 1);
-    ExtractSide(queue, batch, rule_, entries.data(), capacity, count.data());
-    const uint64_t found = queue.Read(count.data());
-    if (found <= capacity) {
-      side.resize(found);
-      context_.downloads.Copy(queue, entries.data(), side.data(), found);
-      return side;
-    }
-    capacity = found;
+  const uint64_t values = batch.nnz * batch.width;
+  const uint64_t capacity = std::clamp(values / kSideShare, kSideCapacityMin, kSideCapacityMax);
+  SideList list{{queue, std::min(capacity, values)}, {queue, 1}};
+  ExtractSide(queue, batch, rule_, 0, values, list);
+  context_.side.Fetch(queue, list.count.data());
+  return list;
+}
+
+void Reduction::TakeSide(const BatchView& batch, const SideList& list,
+                         std::vector<SideEntry>& side) {
+  const uint64_t capacity = list.entries.size();
+  if (capacity == 0) return;
+  Queue& queue = context_.queue;
+  const auto append = [&](uint64_t found) {
+    const size_t before = side.size();
+    side.resize(before + found);
+    context_.downloads.Copy(queue, list.entries.data(), side.data() + before, found);
+  };
+  const uint64_t found = context_.side.Get();
+  if (found == 0) return;
+  if (found <= capacity) return append(found);
+  // Again, so many values at a time as there is memory for: none is asked for here, since the state
+  // could not be taken back.
+  const uint64_t values = batch.nnz * batch.width;
+  for (uint64_t begin = 0; begin < values; begin += capacity) {
+    ExtractSide(queue, batch, rule_, begin, std::min(begin + capacity, values), list);
+    append(queue.Read(list.count.data()));
   }
 }
 
@@ -126,13 +151,14 @@ void Reduction::Join(Partial partial) {
     queue.Upload(run.rows.data(), partial.rows.data(), partial.rows.size());
     queue.Upload(run.slots.data(), partial.slots.data(), partial.slots.size());
     plan_->Join(queue, std::move(run));
-    queue.Synchronize();
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
     queue.Synchronize();
     spilled_.push_back(
         {{partial.rows.begin(), partial.rows.end()}, {partial.slots.begin(), partial.slots.end()}});
+    return;
   }
+  Settle();
 }
 
 void Reduction::ForEachPiece(RunFunction f) {
@@ -195,6 +221,7 @@ Run Reduction::Assemble(const Piece& piece) {
     queue.Upload(run.slots.data(), spilled_[r].slots.data() + begin * width, run.size * width);
     merged = merged.size == 0 ? std::move(run) : MergeRuns(queue, rule_, merged, run);
   }
+  CountRows(queue, merged);
   return merged;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "cuda/context.h"
+#include "cuda/kernels/side.h"
 #include "cuda/plan.h"
 #include "sparse/backend.h"
 #include "sparse/partial.h"
@@ -47,9 +48,12 @@ class Reduction {
   using RunFunction = absl::FunctionRef<void(const Run&)>;
 
   void MakePlan(int32_t lsb);
-  void FoldOnce(Batch& batch);
+  // Waits for everything queued: the end of a batch. The number of rows of the state comes along.
+  void Settle();
   void FoldInHalves(Batch& batch);
-  std::vector<SideEntry> ExtractSideOf(const BatchView& batch);
+  // Starts to look for side entries, and gives them when the queue has been waited for since.
+  SideList StartSide(const BatchView& batch);
+  void TakeSide(const BatchView& batch, const SideList& list, std::vector<SideEntry>& side);
   void AddSide(std::vector<SideEntry> side);
   void Spill();
   HostRun Fetch(const Run& run);

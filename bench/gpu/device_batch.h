@@ -8,6 +8,7 @@
 
 #include "bench/gpu/batch_case.h"
 #include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 

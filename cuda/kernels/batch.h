@@ -1,5 +1,5 @@
-// What kernels read and write: a batch of updates in device memory, the rule that turns its entries
-// into slots, and runs, the sorted state of a reduction.
+// What kernels read: a batch of updates in device memory, and the rule that turns its entries into
+// slots.
 #ifndef SPARSEAGG_CUDA_KERNELS_BATCH_H_
 #define SPARSEAGG_CUDA_KERNELS_BATCH_H_
 
@@ -68,15 +68,6 @@ struct SlotRule {
   bool has_side() const {
     return IsFloating(type) && (values == ValueSlots::kExactSum || row == RowSlot::kWeight);
   }
-};
-
-// Rows strictly ascending, with their slots, in device memory.
-struct Run {
-  DeviceArray<uint64_t> rows;  // [size]; may be longer
-  DeviceArray<Int128> slots;   // [size, slots()]; may be longer
-  uint64_t size = 0;
-
-  uint64_t bytes() const { return rows.bytes() + slots.bytes(); }
 };
 
 }  // namespace sparseagg::gpu

@@ -21,20 +21,23 @@ constexpr int kLimbBits = 22;
 constexpr int kLimbs = 4;
 static_assert(kLimbs * kLimbBits >= kWindowValueBits);
 
-// Column indices and coefficients of the selection matrix; the row offsets end with nnz.
+// Column indices and coefficients of the selection matrix, and its row offsets, which are nnz from
+// the last run's end on: rows of the matrix that no run is for are empty.
 struct Select {
   SortedEntries sorted;
   const uint64_t* starts;
-  uint64_t runs;
+  Count runs;
   int64_t* offsets;
   int64_t* indices;
   double* coefficients;
 
   SPARSEAGG_DEVICE void operator()(uint64_t p) const {
+    if (p <= runs.most) {
+      offsets[p] = static_cast<int64_t>(p < runs.Get() ? starts[p] : sorted.size);
+    }
+    if (p == sorted.size) return;
     indices[p] = static_cast<int64_t>(sorted.Entry(p));
     coefficients[p] = 1;
-    if (p < runs) offsets[p] = static_cast<int64_t>(starts[p]);
-    if (p == 0) offsets[runs] = static_cast<int64_t>(sorted.size);
   }
 };
 
@@ -82,8 +85,8 @@ Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   DeviceArray<int64_t> offsets(queue, run.size + 1);
   DeviceArray<int64_t> indices(queue, batch.nnz);
   DeviceArray<double> coefficients(queue, batch.nnz);
-  ForEach(queue, batch.nnz,
-          Select{sorted, all.starts.data(), run.size, offsets.data(), indices.data(),
+  ForEach(queue, batch.nnz + 1,
+          Select{sorted, all.starts.data(), run.count(), offsets.data(), indices.data(),
                  coefficients.data()});
   DeviceArray<double> limbs(queue, batch.nnz * rule.width);
   DeviceArray<double> sums(queue, run.size * rule.width);
@@ -102,10 +105,11 @@ Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
       ForEach(queue, limbs.size(), CutLimb<V>{batch, rule, limb * kLimbBits, limbs.data()});
     });
     Multiply(queue, product);
-    ForEach(queue, sums.size(), AddLimb{rule, limb * kLimbBits, sums.data(), run.slots.data()});
+    ForEach(queue, run.count(), rule.width,
+            AddLimb{rule, limb * kLimbBits, sums.data(), run.slots.data()});
   }
   if (rule.row != RowSlot::kNone) {
-    const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.size, batch.nnz);
+    const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.count(), batch.nnz);
     // Partials of the value columns stay zero: those are summed already.
     queue.Fill(pieces.partials.data(), 0, pieces.partials.size());
     WalkPieces(queue, batch, rule, sorted, pieces, rule.value_slots(), run.slots.data());

@@ -165,7 +165,7 @@ void AddBatch(Queue& queue, const SlotRule& rule, const BatchView& batch, DenseS
 }
 
 void AddRun(Queue& queue, const SlotRule& rule, const Run& run, DenseState& state) {
-  ForEach(queue, run.size * rule.slots(),
+  ForEach(queue, run.count(), rule.slots(),
           ScatterRun{run.rows.data(), run.slots.data(), ViewOf(rule, state)});
 }
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
@@ -26,7 +26,7 @@ DenseState MakeDenseState(Queue& queue, const SlotRule& rule, uint64_t num_rows)
 // nor extremes.
 void AddBatch(Queue& queue, const SlotRule& rule, const BatchView& batch, DenseState& state);
 
-// Adds a run.
+// Adds a run. Does not wait.
 void AddRun(Queue& queue, const SlotRule& rule, const Run& run, DenseState& state);
 
 // The rows held and their slots. Does not change the state. Synchronises the queue.

@@ -1,6 +1,7 @@
 // How kernels are written and launched here. A kernel is a functor:
 //
 //   ForEach(queue, n, f)          f(i) for i in [0, n), a thread for each i, in no order
+//   ForEach(queue, count, k, f)   the same for n = k times a number that may be on the device
 //   ForEachBlock(queue, blocks, k) k.Run(block) for each block of K::kThreads threads. A block
 //   works
 //                                 in phases: block.Each(f) runs f(thread, local) on every thread,
@@ -19,6 +20,7 @@
 #include <cstdint>
 
 #include "cuda/error.h"
+#include "cuda/kernels/count.h"
 #include "cuda/raii/queue.h"
 #include "sparse/float_format.h"
 
@@ -58,17 +60,26 @@ inline constexpr unsigned kForEachThreads = 256;
 inline constexpr uint64_t kForEachBlocksMax = 1 << 14;
 
 template <class F>
-__global__ void __launch_bounds__(kForEachThreads) ForEachKernel(uint64_t n, F f) {
+__global__ void __launch_bounds__(kForEachThreads) ForEachKernel(Count count, uint64_t each, F f) {
+  const uint64_t n = count.Get() * each;
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) f(i);
 }
 
 template <class F>
-void ForEach(Queue& queue, uint64_t n, const F& f) {
-  if (n == 0) return;
-  const uint64_t blocks = std::min((n + kForEachThreads - 1) / kForEachThreads, kForEachBlocksMax);
-  ForEachKernel<<<static_cast<unsigned>(blocks), kForEachThreads, 0, queue.cuda_stream()>>>(n, f);
+void ForEach(Queue& queue, const Count& count, uint64_t each, const F& f) {
+  const uint64_t most = count.most * each;
+  if (most == 0) return;
+  const uint64_t blocks =
+      std::min((most + kForEachThreads - 1) / kForEachThreads, kForEachBlocksMax);
+  ForEachKernel<<<static_cast<unsigned>(blocks), kForEachThreads, 0, queue.cuda_stream()>>>(
+      count, each, f);
   CheckCuda(cudaGetLastError(), "ForEach");
+}
+
+template <class F>
+void ForEach(Queue& queue, uint64_t n, const F& f) {
+  ForEach(queue, Count{nullptr, n}, 1, f);
 }
 
 template <class Kernel>

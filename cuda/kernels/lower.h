@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 

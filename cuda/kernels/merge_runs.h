@@ -2,12 +2,12 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_MERGE_RUNS_H_
 #define SPARSEAGG_CUDA_KERNELS_MERGE_RUNS_H_
 
-#include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
-// The rows of both; where both have a row, its slots joined. Synchronises the queue to learn the
-// size. Throws CudaError; a and b are unchanged then.
+// The rows of both; where both have a row, its slots joined. Waits for the queue where memory is
+// short (MakeRun). Throws CudaError; a and b are unchanged then.
 Run MergeRuns(Queue& queue, const SlotRule& rule, const Run& a, const Run& b);
 
 // Device memory that MergeRuns takes beside its arguments, at most.

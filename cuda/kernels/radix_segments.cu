@@ -18,7 +18,7 @@ Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   if (rule.slots() <= 2) {
     ReduceTiles(queue, batch, rule, sorted, all.runs, run.slots.data());
   } else {
-    WalkRows(queue, batch, rule, sorted, all.starts.data(), run.size, run.slots.data());
+    WalkRows(queue, batch, rule, sorted, all.starts.data(), run.count(), run.slots.data());
   }
   return std::move(run);
 }

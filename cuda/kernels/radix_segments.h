@@ -4,11 +4,12 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_
 #define SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_
 
-#include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
-// The slots of every row that the batch has. Synchronises the queue. Throws CudaError.
+// The slots of every row that the batch has. Waits for the queue where memory is short (MakeRun).
+// Throws CudaError.
 Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu

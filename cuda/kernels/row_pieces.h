@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/batch.h"
+#include "cuda/kernels/count.h"
 
 namespace sparseagg::gpu {
 
@@ -25,21 +26,23 @@ struct RowPiece {
 struct RowPiecesView {
   const uint64_t* first;   // [runs + 1]: pieces of the runs before
   const uint64_t* starts;  // [runs]
-  uint64_t runs;
+  Count runs;
   uint64_t size;  // positions
-  bool one_each;  // every run is one piece
+
+  // Pieces that are not the first of their run.
+  SPARSEAGG_HOST_DEVICE uint64_t Partials() const { return first[runs.Get()] - runs.Get(); }
 
   SPARSEAGG_HOST_DEVICE RowPiece At(uint64_t piece) const {
     uint64_t run = piece;
-    if (!one_each) {
-      uint64_t high = runs;
+    if (Partials() != 0) {
+      uint64_t high = runs.Get();
       for (run = 0; high - run > 1;) {
         const uint64_t middle = run + (high - run) / 2;
         (first[middle] <= piece ? run : high) = middle;
       }
     }
-    const uint64_t k = one_each ? 0 : piece - first[run];
-    const uint64_t run_end = run + 1 < runs ? starts[run + 1] : size;
+    const uint64_t k = piece - first[run];
+    const uint64_t run_end = run + 1 < runs.Get() ? starts[run + 1] : size;
     const uint64_t begin = starts[run] + k * kPiecePositions;
     const uint64_t end = begin + kPiecePositions < run_end ? begin + kPiecePositions : run_end;
     return {run, begin, end, k == 0, k == 0 ? 0 : first[run] - run + k - 1};
@@ -48,14 +51,14 @@ struct RowPiecesView {
 
 struct RowPieces {
   DeviceArray<uint64_t> first;
-  uint64_t pieces = 0;
+  Count pieces;
   RowPiecesView view = {};
-  DeviceArray<Int128> partials;  // [pieces - runs, slots()]
+  DeviceArray<Int128> partials;  // [size / kPiecePositions, slots()]: as many as there can be
 };
 
-// starts [runs]: where each run begins among the `size` positions; must outlive the result.
-// Synchronises the queue.
-RowPieces CutRows(Queue& queue, const SlotRule& rule, const uint64_t* starts, uint64_t runs,
+// starts [runs]: where each run begins among the `size` positions; must outlive the result, as must
+// where `runs` stands. Does not wait.
+RowPieces CutRows(Queue& queue, const SlotRule& rule, const uint64_t* starts, const Count& runs,
                   uint64_t size);
 
 // Adds the partials to slots [runs, slots()], when all of both are written.

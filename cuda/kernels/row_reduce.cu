@@ -60,14 +60,14 @@ Run ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   SortedRuns all = SortIntoRuns(queue, batch, rule);
   const SortedEntries& sorted = all.sorted.view;
   Run& run = all.run;
-  const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.size, batch.nnz);
+  const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.count(), batch.nnz);
   uint32_t summed = 0;  // columns
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     if (rule.values != ValueSlots::kExactSum || rule.width % Lane<V>::kValues != 0) return;
     summed = rule.width;
     ForEach(
-        queue, pieces.pieces * (rule.width / Lane<V>::kValues),
+        queue, pieces.pieces, rule.width / Lane<V>::kValues,
         SumLanes<V>{{batch, rule, sorted}, pieces.view, run.slots.data(), pieces.partials.data()});
   });
   // The row slot, and everything of rules and widths that have no lanes.

@@ -14,9 +14,9 @@ template <uint32_t kSlots>
 void JoinRowsByKey(Queue& queue, const SlotRule& rule, const uint64_t* keys, Int128* slots,
                    uint64_t size) {
   auto* rows = reinterpret_cast<RowOfSlots<kSlots>*>(slots);
-  WithThrust(queue, [&](const auto& policy) {
-    return thrust::inclusive_scan_by_key(policy, keys, keys + size, rows, rows,
-                                         thrust::equal_to<uint64_t>(), JoinRows<kSlots>{rule});
+  QueueThrust(queue, [&](const auto& policy) {
+    thrust::inclusive_scan_by_key(policy, keys, keys + size, rows, rows,
+                                  thrust::equal_to<uint64_t>(), JoinRows<kSlots>{rule});
   });
 }
 
@@ -24,8 +24,8 @@ void JoinRowsByKey(Queue& queue, const SlotRule& rule, const uint64_t* keys, Int
 
 void ExclusiveSum(Queue& queue, uint64_t* numbers, uint64_t size) {
   if (size == 0) return;
-  WithThrust(queue, [&](const auto& policy) {
-    return thrust::exclusive_scan(policy, numbers, numbers + size, numbers, uint64_t{0});
+  QueueThrust(queue, [&](const auto& policy) {
+    thrust::exclusive_scan(policy, numbers, numbers + size, numbers, uint64_t{0});
   });
 }
 

@@ -9,7 +9,7 @@
 
 namespace sparseagg::gpu {
 
-// Replaces each number by the sum of those before it. Throws CudaError.
+// Replaces each number by the sum of those before it. Neither waits. Throws CudaError.
 void ExclusiveSum(Queue& queue, uint64_t* numbers, uint64_t size);
 
 // slots[i, c] becomes the join of slots[j, c], j from the first of the positions before i that have

@@ -14,11 +14,13 @@ template <class V>
 struct Extract {
   BatchView batch;
   int32_t lsb;
+  uint64_t begin;
   SideEntry* entries;
   uint64_t capacity;
   uint64_t* count;
 
-  SPARSEAGG_DEVICE void operator()(uint64_t i) const {
+  SPARSEAGG_DEVICE void operator()(uint64_t k) const {
+    const uint64_t i = begin + k;
     const uint64_t e = i / batch.width;
     const auto c = static_cast<uint32_t>(i % batch.width);
     const UpdateRef& update = batch.updates[SourceOf(batch, e)];
@@ -35,13 +37,15 @@ struct Extract {
 
 }  // namespace
 
-void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, SideEntry* entries,
-                 uint64_t capacity, uint64_t* count) {
+void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, uint64_t begin,
+                 uint64_t end, const SideList& list) {
+  queue.Fill(list.count.data(), 0, 1);
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     if constexpr (ValueTraits<V>::kFloating) {
-      ForEach(queue, batch.nnz * batch.width,
-              Extract<V>{batch, rule.lsb, entries, capacity, count});
+      ForEach(queue, end - begin,
+              Extract<V>{batch, rule.lsb, begin, list.entries.data(), list.entries.size(),
+                         list.count.data()});
     }
   });
 }

@@ -8,11 +8,17 @@
 
 namespace sparseagg::gpu {
 
-// Writes the products of the batch that are outside the window of `rule`, in any order, and adds
-// their number to *count. Those beyond `capacity` are counted only. REQUIRES: exact sums of
-// floating values; *count is 0.
-void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, SideEntry* entries,
-                 uint64_t capacity, uint64_t* count);
+// Where side entries go.
+struct SideList {
+  DeviceArray<SideEntry> entries;
+  DeviceArray<uint64_t> count;  // [1]: those beyond the size of `entries` are counted only
+};
+
+// Lists the products of values [begin, end) of the batch, counted over rows and columns, that are
+// outside the window of `rule`, in any order. Does not wait. REQUIRES: exact sums of floating
+// values.
+void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, uint64_t begin,
+                 uint64_t end, const SideList& list);
 
 }  // namespace sparseagg::gpu
 

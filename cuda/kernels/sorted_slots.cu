@@ -73,13 +73,14 @@ void WalkPieces(Queue& queue, const BatchView& batch, const SlotRule& rule,
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     ForEach(
-        queue, pieces.pieces * (rule.slots() - first_column),
+        queue, pieces.pieces, rule.slots() - first_column,
         Walk<V>{{batch, rule, sorted}, pieces.view, first_column, slots, pieces.partials.data()});
   });
 }
 
 void WalkRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
-              const SortedEntries& sorted, const uint64_t* starts, uint64_t runs, Int128* slots) {
+              const SortedEntries& sorted, const uint64_t* starts, const Count& runs,
+              Int128* slots) {
   const RowPieces pieces = CutRows(queue, rule, starts, runs, sorted.size);
   WalkPieces(queue, batch, rule, sorted, pieces, 0, slots);
   JoinPieces(queue, rule, pieces, slots);

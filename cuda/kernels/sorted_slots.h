@@ -39,7 +39,8 @@ void WalkPieces(Queue& queue, const BatchView& batch, const SlotRule& rule,
 
 // All columns, joined. starts [runs]: the first position of each run.
 void WalkRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
-              const SortedEntries& sorted, const uint64_t* starts, uint64_t runs, Int128* slots);
+              const SortedEntries& sorted, const uint64_t* starts, const Count& runs,
+              Int128* slots);
 
 }  // namespace sparseagg::gpu
 

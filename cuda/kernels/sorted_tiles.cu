@@ -8,6 +8,8 @@
 // min and max work like sums. Bytes: 8 to 12 a position for the words (twice: once to count), a
 // gathered sector of 32 for the value, 16 a slot written. Shared memory 6 KB a block. Source: CUB's
 // AgentReduceByKey has the same tiles, with a look-back instead of the edges.
+#include <algorithm>
+
 #include "cuda/kernels/block_scan.cuh"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/scan.h"
@@ -240,7 +242,6 @@ TiledRuns FindRuns(Queue& queue, const SortedEntries& sorted) {
   runs.first = {queue, runs.tiles + 1};
   ForEachBlock(queue, runs.tiles, CountHeads{sorted, runs.first.data()});
   ExclusiveSum(queue, runs.first.data(), runs.tiles + 1);
-  runs.size = queue.Read(runs.first.data() + runs.tiles);
   return runs;
 }
 
@@ -250,9 +251,9 @@ SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& ru
   SortedRuns all;
   all.sorted = SortEntries(queue, batch);
   all.runs = FindRuns(queue, all.sorted.view);
-  const uint64_t size = all.runs.size;
-  all.run = {{queue, size}, {queue, size * rule.slots()}, size};
-  all.starts = {queue, size};
+  all.run = MakeRun(queue, rule, all.runs.first.data() + all.runs.tiles,
+                    std::min(batch.nnz, batch.num_rows));
+  all.starts = {queue, all.run.size};
   ForEachBlock(
       queue, all.runs.tiles,
       WriteRuns{all.sorted.view, all.runs.first.data(), all.run.rows.data(), all.starts.data()});

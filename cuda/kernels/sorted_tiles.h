@@ -5,6 +5,7 @@
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/sort_entries.h"
 #include "cuda/kernels/sorted_slots.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
@@ -16,21 +17,20 @@ inline constexpr uint32_t kTilePositions = 2048;
 struct TiledRuns {
   DeviceArray<uint64_t> first;  // [tiles + 1]: runs that begin before the tile; the last: all
   uint64_t tiles = 0;
-  uint64_t size = 0;  // runs
 };
 
 // A batch, sorted, and the run that it becomes: its rows are there, its slots have their memory.
 struct SortedRuns {
   SortedArrays sorted;
   TiledRuns runs;
-  Run run;                       // of runs.size rows
-  DeviceArray<uint64_t> starts;  // [runs.size]: the first position of each
+  Run run;
+  DeviceArray<uint64_t> starts;  // [run.count]: the first position of each
 };
 
-// Synchronises the queue, to learn the number of runs. Throws CudaError.
+// Waits for the queue where memory is short (MakeRun). Throws CudaError.
 SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
-// slots [runs.size, rule.slots()].
+// slots: a run for each of `runs`, [rule.slots()] each.
 void ReduceTiles(Queue& queue, const BatchView& batch, const SlotRule& rule,
                  const SortedEntries& sorted, const TiledRuns& runs, Int128* slots);
 

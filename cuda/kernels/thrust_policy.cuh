@@ -26,7 +26,14 @@ struct PoolAllocator {
   }
 };
 
-// Calls f(policy). Thrust waits for the device inside its algorithms.
+// Calls f(policy), for algorithms that need not wait for what they queue: scans.
+template <class F>
+void QueueThrust(Queue& queue, const F& f) {
+  PoolAllocator allocator{&queue};
+  f(thrust::cuda::par_nosync(allocator).on(queue.cuda_stream()));
+}
+
+// Calls f(policy) and gives its result. Thrust waits for the device inside the algorithms.
 template <class F>
 auto WithThrust(Queue& queue, const F& f) {
   PoolAllocator allocator{&queue};

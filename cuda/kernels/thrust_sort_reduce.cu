@@ -50,7 +50,7 @@ Run ReduceWideRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
     return static_cast<uint64_t>(ends.first - run.rows.data());
   });
   run.slots = {queue, run.size * rule.slots()};
-  WalkRows(queue, batch, rule, sorted, starts.data(), run.size, run.slots.data());
+  WalkRows(queue, batch, rule, sorted, starts.data(), run.count(), run.slots.data());
   return run;
 }
 

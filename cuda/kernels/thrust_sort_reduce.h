@@ -3,11 +3,11 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_THRUST_SORT_REDUCE_H_
 #define SPARSEAGG_CUDA_KERNELS_THRUST_SORT_REDUCE_H_
 
-#include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
-// The slots of every row that the batch has. Synchronises the queue. Throws CudaError.
+// The slots of every row that the batch has. Waits for the queue. Throws CudaError.
 Run ReduceByThrust(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu

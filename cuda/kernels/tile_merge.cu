@@ -286,9 +286,8 @@ Run MergeTiles(Queue& queue, const BatchView& batch, const SlotRule& rule) {
                           first.data(), rows.data(), slots.data(), places.data()});
   });
   ExclusiveSum(queue, places.data(), sweeps + 1);
-  const uint64_t size = queue.Read(places.data() + sweeps);
-  Run run{{queue, size}, {queue, size * rule.slots()}, size};
-  ForEach(queue, size,
+  Run run = MakeRun(queue, rule, places.data() + sweeps, std::min(batch.nnz, batch.num_rows));
+  ForEach(queue, run.count(), 1,
           MoveTogether{sweeps, rule.slots(), places.data(), first.data(), rows.data(), slots.data(),
                        run.rows.data(), run.slots.data()});
   return run;

@@ -4,7 +4,7 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_TILE_MERGE_H_
 #define SPARSEAGG_CUDA_KERNELS_TILE_MERGE_H_
 
-#include "cuda/kernels/batch.h"
+#include "cuda/run.h"
 
 namespace sparseagg::gpu {
 
@@ -12,7 +12,8 @@ namespace sparseagg::gpu {
 // update where the rule has a row slot.
 bool CanMergeTiles(const BatchView& batch, const SlotRule& rule);
 
-// The slots of every row that the batch has. Synchronises the queue. Throws CudaError.
+// The slots of every row that the batch has. Waits for the queue where memory is short (MakeRun).
+// Throws CudaError.
 Run MergeTiles(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu

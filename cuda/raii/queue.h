@@ -90,9 +90,18 @@ class Queue {
   template <class T>
   T Read(const T* from) {
     T value;
-    Download(&value, from, 1);
-    Synchronize();
+    ReadInto(&value, from, 1);
     return value;
+  }
+  // The same for several, to ordinary memory: the copy itself waits there.
+  template <class T>
+  void ReadInto(T* to, const T* from, size_t size) {
+    CheckCuda(waits_.During([&] {
+      const cudaError_t status =
+          cudaMemcpyAsync(to, from, size * sizeof(T), cudaMemcpyDeviceToHost, cuda_stream());
+      return status == cudaSuccess ? cudaStreamSynchronize(cuda_stream()) : status;
+    }),
+              "cudaMemcpyAsync");
   }
 
  private:

@@ -46,6 +46,7 @@ cudaError_t WaitForDevice() {
   State& state = TheState();
   std::unique_lock lock(state.mutex);
   ++state.gpu.calls;
+  ++state.gpu.waits;
   ++state.hanging;
   state.changed.notify_all();
   state.changed.wait(lock, [&] { return !state.hangs(); });
@@ -214,8 +215,12 @@ cudaError_t cudaFreeHost(void* memory) {
   return Free(memory, state.gpu.pinned_used, state.pinned_memory);
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
+  if (kind == cudaMemcpyDeviceToHost && !sparseagg::testing::IsPinned(to)) {
+    const cudaError_t status = WaitForDevice();
+    if (status != cudaSuccess) return status;
+  }
   return Call([&](State& state) {
     std::memcpy(to, from, bytes);
     ++state.gpu.transfers;

@@ -30,6 +30,9 @@ struct FakeGpu {
   uint64_t memory_peak = 0;
   uint64_t pinned_used = 0;
   uint64_t transfers = 0;
+  // Times that the host waited for the device: for a stream, for an event, or in a copy from the
+  // device into memory that is not page-locked.
+  uint64_t waits = 0;
 };
 
 // The one fake GPU of the process. Not while calls run in other threads.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/error.h"
+#include "cuda/kernels/count.h"
 #include "cuda/raii/queue.h"
 #include "sparse/float_format.h"
 
@@ -44,10 +45,16 @@ inline void AtomicAddSlot(Int128* slot, Int128 addend) {
 }
 
 template <class F>
-void ForEach(Queue&, uint64_t n, const F& f) {
+void ForEach(Queue&, const Count& count, uint64_t each, const F& f) {
+  if (count.most * each == 0) return;
   CheckCuda(cudaGetLastError(), "ForEach");
   // Backwards: nothing may depend on an order.
-  for (uint64_t i = n; i-- > 0;) f(i);
+  for (uint64_t i = count.Get() * each; i-- > 0;) f(i);
+}
+
+template <class F>
+void ForEach(Queue& queue, uint64_t n, const F& f) {
+  ForEach(queue, Count{nullptr, n}, 1, f);
 }
 
 template <class Kernel>

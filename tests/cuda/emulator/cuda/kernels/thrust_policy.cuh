@@ -9,8 +9,15 @@
 namespace sparseagg::gpu {
 
 template <class F>
-auto WithThrust(Queue&, const F& f) {
-  return f(thrust::cpp::par);
+void QueueThrust(Queue&, const F& f) {
+  f(thrust::cpp::par);
+}
+
+template <class F>
+auto WithThrust(Queue& queue, const F& f) {
+  auto result = f(thrust::cpp::par);
+  queue.Synchronize();
+  return result;
 }
 
 }  // namespace sparseagg::gpu

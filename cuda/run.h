@@ -1,0 +1,44 @@
+// Runs, the sorted state of a reduction, and their memory. How many rows a run has is known to the
+// device first. Where there is memory in plenty, a run takes it for as many rows as there can be,
+// and the host hears of the number when it waits for the end of the batch anyway; where there is
+// not, it waits for the number before it takes memory.
+#ifndef SPARSEAGG_CUDA_RUN_H_
+#define SPARSEAGG_CUDA_RUN_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/batch.h"
+#include "cuda/kernels/count.h"
+#include "cuda/raii/queue.h"
+
+namespace sparseagg::gpu {
+
+// Rows strictly ascending, with their slots, in device memory.
+struct Run {
+  DeviceArray<uint64_t> rows;         // [size]; may be longer
+  DeviceArray<Int128> slots;          // [size, slots()]; may be longer
+  uint64_t size = 0;                  // at most so many, while the device alone knows
+  DeviceArray<uint64_t> number = {};  // [1]: rows, while the device alone knows
+
+  Count count() const { return {number.data(), size}; }
+  bool is_counted() const { return number.data() == nullptr; }
+  uint64_t bytes() const { return rows.bytes() + slots.bytes(); }
+};
+
+// Device memory of a run.
+uint64_t RunBytes(const SlotRule& rule, uint64_t rows);
+
+// Memory for the rows that *number (device memory) says, at most `most`. Waits for the queue where
+// `most` rows would take more than a small part of the memory that is free. Throws CudaError.
+Run MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most);
+
+// Waits for the queue unless the host knows already. Throws CudaError.
+void CountRows(Queue& queue, Run& run);
+
+// The run has so many rows, says the device. Gives memory back when most of it is not needed. Does
+// not wait, and does not throw that memory is out.
+void SetCount(Queue& queue, const SlotRule& rule, uint64_t rows, Run& run);
+
+}  // namespace sparseagg::gpu
+
+#endif  // SPARSEAGG_CUDA_RUN_H_
