@@ -86,7 +86,7 @@ DeviceArray<uint64_t> HeldIn(Queue& queue, const DenseState& state, uint64_t beg
   ForEach(queue, places.size(),
           Flatten{reinterpret_cast<const uint64_t*>(offsets.data()), matrix_rows, columns.data(),
                   places.data()});
-  const int bits = 64 - CountLeadingZeros(flags.size());
+  const int bits = 64 - CountLeadingZeros(flags.size() - 1);
   if (places.size() > 1) SortWords(queue, places, static_cast<uint32_t>(places.size()), 0, bits);
   return places;
 }
