@@ -2,7 +2,7 @@
 // sent dense through the same server, and sent dense to a plain gRPC server that adds f32 vectors
 // (bench/ingest/sinks.h). Values are f32, rounds of durability MEMORY.
 //
-//   dense_bench [--quick] [--json FILE] [--server PROGRAM]
+//   dense_bench [--quick] [--density D...] [--json FILE] [--server PROGRAM]
 //
 // Time runs from the first byte sent to the published result. Sparse updates travel as the clients
 // send them: in the encoding with the fewest bytes that changes nothing. Contenders take turns;
@@ -124,9 +124,9 @@ std::vector<double> Densities(bool quick) {
   return densities;
 }
 
-std::vector<Row> Measure(const std::string& program, bool quick) {
+std::vector<Row> Measure(const std::string& program, const std::vector<double>& densities,
+                         bool quick) {
   std::vector<std::vector<Payload>> loads(1);  // the dense one first
-  const std::vector<double> densities = Densities(quick);
   for (int64_t i = 0; i < kDistinct; ++i) loads[0].push_back(DensePayload(i));
   for (const double density : densities) {
     std::vector<Payload>& payloads = loads.emplace_back();
@@ -176,11 +176,13 @@ std::vector<Row> Measure(const std::string& program, bool quick) {
 int Main(int argc, char** argv) {
   CLI::App app("Measures sparse against dense aggregation over gRPC, by density.");
   bool quick = false;
+  std::vector<double> densities;
   std::string json;
   std::string program = ServerBesideThisProgram();
   std::string sink;
   std::string sink_port_file;
   app.add_flag("--quick", quick, "every other density, three rounds");
+  app.add_option("--density", densities, "these in place of all")->check(CLI::Range(0.0, 1.0));
   app.add_option("--json", json, "write the results to this file");
   app.add_option("--server", program, "the sparseagg program")->capture_default_str();
   app.add_option("--serve-sink", sink, "be the other server");
@@ -188,7 +190,8 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (!sink.empty()) ServeSink(sink, sink_port_file);
 
-  const std::vector<Row> rows = Measure(program, quick);
+  if (densities.empty()) densities = Densities(quick);
+  const std::vector<Row> rows = Measure(program, densities, quick);
   for (const Row& row : rows) std::printf("%s\n", row.dump().c_str());
   return json.empty() || WriteReport(json, "dense", rows) ? 0 : 1;
 }

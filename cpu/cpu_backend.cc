@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <new>
@@ -56,15 +57,30 @@ class CpuAggregator : public Aggregator {
         at_once_(plan.workload.at_once),
         forced_(plan.forced),
         report_{.plan = plan.name, .reason = plan.reason},
-        plan_(MakeCpuPlan(plan, kernels, parallel)) {}
+        plan_(MakeCpuPlan(plan, kernels, parallel)),
+        dense_(plan.name == "dense") {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
     return staging_.Stage(spec_.layout, nnz);
   }
 
+  // Where a dense state is what they are added to: an update that holds half of the rows makes it
+  // dense.
+  absl::StatusOr<StagedUpdate> StagePacked(uint64_t nnz, uint64_t rows_bytes) const override {
+    const bool in_blocks = spec_.layout.row_width == 1 && kernels_.value_bytes > 0 &&
+                           !kernels_.per_update && rows_bytes > 0;
+    const bool to_dense = dense_ || (!forced_ && nnz >= HalfOfTheRows());
+    if (!in_blocks || !to_dense) return Stage(nnz);
+    return StagingArea::StagePacked(spec_.layout, nnz, rows_bytes);
+  }
+
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const uint64_t nnz = update.entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
+    if (update.entries.packed_rows != nullptr && !dense_) {
+      SPARSEAGG_RETURN_IF_ERROR(
+          Guarded(spec_, [&] { KeepDense("an update that has half of the rows came"); }));
+    }
     ++contributors_;
     addends_ += nnz;
     total_weight_.Add(weight);
@@ -131,20 +147,25 @@ class CpuAggregator : public Aggregator {
     });
   }
 
+  uint64_t HalfOfTheRows() const { return spec_.layout.num_rows / 2 + spec_.layout.num_rows % 2; }
+
   // A sorted state is swept along by every batch. When it holds half of the rows, a cell for each
   // of them takes no more memory than a fold does, and is swept along no more.
   void KeepDenseWhereHalfIsHeld() {
-    if (forced_ || report_.plan == "dense") return;
-    const TensorLayout& layout = spec_.layout;
+    if (forced_ || dense_) return;
     const uint64_t cell_bytes =
-        uint64_t{layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
+        uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
     const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
-    if (rows < layout.num_rows / 2 + layout.num_rows % 2) return;
+    if (rows >= HalfOfTheRows()) KeepDense("the state came to hold half of the rows");
+  }
+
+  void KeepDense(std::string_view why) {
     auto dense = std::make_unique<DensePlan>(spec_, kernels_, parallel_);
     dense->Merge(plan_->State());
     plan_ = std::move(dense);
     report_.plan = "dense";
-    report_.reason += "; dense from the batch on that made half of the rows held";
+    absl::StrAppend(&report_.reason, "; dense since ", std::string(why));
+    dense_ = true;
   }
 
   // What waits, as a workload that is reduced at once.
@@ -185,6 +206,7 @@ class CpuAggregator : public Aggregator {
   const bool forced_;
   PlanReport report_;
   std::unique_ptr<CpuPlan> plan_;
+  std::atomic<bool> dense_;  // what plan_ is; Stage() asks for it
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
   WideInteger total_weight_;

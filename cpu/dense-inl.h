@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,7 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   using Base::AdvanceRun;
   using Base::EntryValues;
   using Base::JoinRows;
+  using Base::kBytesAhead;
   using Base::kCellsAhead;
   using Base::PrefetchRow;
   using Base::Rows;
@@ -188,6 +190,77 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       }
     }
     Advance(cursor, done, width);
+  }
+
+  // A byte of bits, kGroup rows, at a time.
+  static void ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,
+                          const CellWindow& window, SideTable& side) {
+    const auto* value = reinterpret_cast<const V*>(values);
+    const uint64_t span = rows.last - rows.first + 1;
+    uint64_t done = 0;
+    if constexpr (C::kInexactValues && !C::kHasRow) {
+      for (; done + kGroup <= span; done += kGroup) {
+        __builtin_prefetch(reinterpret_cast<const char*>(value) + kBytesAhead);
+        const size_t bits = rows.bytes[done / kGroup];
+        if (!AddBits(rows.first + done, bits, value, weight, window, side)) {
+          AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
+        }
+        value += std::popcount(bits);
+      }
+    }
+    for (; done < span; done += kGroup) {
+      const size_t bits = rows.bytes[done / kGroup];
+      AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
+      value += std::popcount(bits);
+    }
+  }
+
+  static void AddBitsSlowly(uint64_t row, size_t bits, const V* value, float weight,
+                            const CellWindow& window, SideTable& side) {
+    for (; bits != 0; bits &= bits - 1) {
+      AddOne(row + std::countr_zero(bits), value++, weight, window, side);
+    }
+  }
+
+  // False when a product is beyond what a cell takes; nothing is added then. Rows without a bit
+  // get their cells back as they were.
+  static HWY_INLINE bool AddBits(uint64_t row, size_t bits, const V* HWY_RESTRICT value,
+                                 float weight, const CellWindow& window, SideTable& side) {
+    constexpr size_t kVectors = kGroup / kLanes;
+    constexpr size_t kAllLanes = (size_t{1} << kLanes) - 1;
+    const DoubleTag d;
+    double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (row - window.begin);
+    const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
+    hn::Vec<DoubleTag> addends[kVectors];
+    hn::Vec<DoubleTag> before[kVectors];
+    hn::Vec<DoubleTag> sums[kVectors];
+    bool beyond = false;
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t own = bits >> (v * kLanes) & kAllLanes;
+      const auto products = Product(d, factor, value);
+      beyond |= AnyBeyondCells<V>(d, products);
+      value += std::popcount(own);
+      const auto spread = hn::TableLookupLanes(products, hn::IndicesFromVec(d, SourcesOf(own)));
+      addends[v] = hn::IfThenElseZero(hn::RebindMask(d, MaskOf(own)), spread);
+    }
+    if (HWY_UNLIKELY(beyond)) return false;
+    auto lost = hn::Zero(BitsTag());
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t own = bits >> (v * kLanes) & kAllLanes;
+      before[v] = hn::LoadU(d, cells + v * kLanes);
+      sums[v] = hn::Add(before[v], addends[v]);
+      lost = hn::Or(lost, Lost(before[v], addends[v], sums[v]));
+      hn::StoreU(hn::IfThenElse(hn::RebindMask(d, MaskOf(own)), sums[v], before[v]), d,
+                 cells + v * kLanes);
+    }
+    if (HWY_UNLIKELY(AnyLost(lost))) {
+      HWY_ALIGN double errors[kGroup];
+      for (size_t v = 0; v < kVectors; ++v) {
+        hn::Store(ErrorOf(before[v], addends[v], sums[v]), d, errors + v * kLanes);
+      }
+      for (size_t i = 0; i < kGroup; ++i) side.Push(row + i, 0, errors[i]);
+    }
+    return true;
   }
 
   static void ScatterRun(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,

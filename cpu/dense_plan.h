@@ -12,6 +12,7 @@
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
 #include "cpu/plan.h"
+#include "sparse/packed_rows.h"
 
 namespace sparseagg {
 
@@ -31,7 +32,11 @@ class DensePlan : public CpuPlan {
   CellWindow From(uint64_t row);
   void FoldFew(std::vector<Cursor>& cursors);
   void FoldColumns(std::span<const Cursor> cursors);
+  uint64_t RowsPerVisit(std::span<const Cursor> cursors) const;
   void FoldSorted(std::span<const Cursor> cursors);
+  void FoldPacked(std::span<const PendingUpdate> updates);
+  void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, const RowWindow& range,
+                SideTable& side);
   void FoldUnsorted(std::span<const Cursor> cursors);
   absl::StatusOr<SparseSums> Emit(const Lowering& lowering, bool keep);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);

@@ -31,6 +31,7 @@ const CpuKernels* KernelTable() {
       .clear = &D::Clear,
       .scatter = &D::Scatter,
       .scatter_rows = &D::ScatterRows,
+      .scatter_bits = &D::ScatterBits,
       .scatter_run = &D::ScatterRun,
       .is_held = &D::IsHeld,
       .collect = &D::Collect,

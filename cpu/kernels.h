@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "cpu/entries.h"
 #include "cpu/side_table.h"
+#include "sparse/packed_rows.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -49,6 +50,10 @@ struct CpuKernels {
   void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                   const CellWindow& window, SideTable& side);  // row_width 1
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
+                       const CellWindow& window, SideTable& side);
+  // The entries whose rows are those of a bitmap, all of them in the window (row_width 1).
+  // kValuesSlackBytes can be read after the values.
+  void (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,
                        const CellWindow& window, SideTable& side);
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
                       SideTable& side);

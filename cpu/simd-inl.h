@@ -122,6 +122,34 @@ HWY_INLINE hn::Vec<BitsTag> LanesOf(size_t mask) {
   return hn::PromoteTo(BitsTag(), hn::LoadU(narrow, kCompressTable.lanes[mask]));
 }
 
+// The reverse: where the lanes that `mask` has come from when they lie together in front; of the
+// others, anywhere.
+struct ExpandTable {
+  uint32_t lanes[256][8];
+  constexpr ExpandTable() : lanes() {
+    for (uint32_t mask = 0; mask < 256; ++mask) {
+      uint32_t n = 0;
+      for (uint32_t bit = 0; bit < 8; ++bit) {
+        lanes[mask][bit] = n;
+        if ((mask >> bit & 1) != 0 && n < 7) ++n;
+      }
+    }
+  }
+};
+inline constexpr ExpandTable kExpandTable;
+
+HWY_INLINE hn::Vec<BitsTag> SourcesOf(size_t mask) {
+  const hn::Rebind<uint32_t, DoubleTag> narrow;
+  return hn::PromoteTo(BitsTag(), hn::LoadU(narrow, kExpandTable.lanes[mask]));
+}
+
+// The lanes whose bits `mask` has.
+HWY_INLINE hn::Mask<BitsTag> MaskOf(size_t mask) {
+  alignas(64) static constexpr uint64_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+  const BitsTag du;
+  return hn::TestBit(hn::Set(du, mask), hn::Load(du, kBits));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sparseagg
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <new>
 
+#include "absl/strings/str_cat.h"
+#include "sparse/encodings/packed_block.h"
 #include "sparse/host_vector.h"
+#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
@@ -38,6 +41,30 @@ absl::StatusOr<StagedUpdate> StagingArea::Stage(const TensorLayout& layout, uint
                     static_cast<uint64_t*>(block) + nnz};
   staged.memory = {block, &FreeBlock};
   staged.bytes = static_cast<uint64_t>(wanted);
+  return staged;
+}
+
+absl::StatusOr<StagedUpdate> StagingArea::StagePacked(const TensorLayout& layout, uint64_t nnz,
+                                                      uint64_t rows_bytes) {
+  static_assert(kValuesSlackBytes >= kBlockSlackBytes);
+  const unsigned __int128 values = static_cast<unsigned __int128>(nnz) * layout.row_bytes();
+  const unsigned __int128 wanted = values + rows_bytes + kValuesSlackBytes;
+  StagedUpdate staged;
+  if (wanted <= SIZE_MAX / 2) {
+    staged.bytes = static_cast<uint64_t>(wanted);
+    staged.memory = {AllocateHost(staged.bytes), &FreeHost};
+  }
+  if (staged.memory == nullptr) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                     absl::StrCat("no memory for ", nnz, " entries of ", layout.row_bytes(),
+                                  " bytes and ", rows_bytes, " bytes of rows"));
+  }
+  auto* memory = static_cast<char*>(staged.memory.get());
+  staged.entries = {.layout = layout,
+                    .nnz = nnz,
+                    .values = memory,
+                    .packed_rows = memory + static_cast<uint64_t>(values),
+                    .packed_rows_bytes = rows_bytes};
   return staged;
 }
 

@@ -14,6 +14,9 @@
 
 namespace sparseagg {
 
+// Vectors are loaded whole.
+inline constexpr size_t kValuesSlackBytes = 64;
+
 // Thread-safe. Staged updates may outlive it.
 class StagingArea {
  public:
@@ -24,6 +27,9 @@ class StagingArea {
 
   // RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is none.
   absl::StatusOr<StagedUpdate> Stage(const TensorLayout& layout, uint64_t nnz);
+  // With packed rows; kValuesSlackBytes can be read after the values.
+  static absl::StatusOr<StagedUpdate> StagePacked(const TensorLayout& layout, uint64_t nnz,
+                                                  uint64_t rows_bytes);
 
  private:
   struct Region;

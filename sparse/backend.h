@@ -49,14 +49,21 @@ struct PlanReport {
   double seconds = 0;            // that they took
 };
 
-// One tensor of one round on one back end. Stage() is thread-safe, also beside the rest and after
-// Report(); the rest is for one thread at a time.
+// One tensor of one round on one back end. Stage() and StagePacked() are thread-safe, also beside
+// the rest and after Report(); the rest is for one thread at a time.
 class Aggregator {
  public:
   virtual ~Aggregator() = default;
 
   // Reserves memory for `nnz` entries. RESOURCE_EXHAUSTED when there is none.
   virtual absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const = 0;
+
+  // The same for entries that come as coo.packed, with `rows_bytes` of indices. A back end that
+  // adds them block by block may ask to have the rows as they are: entries.packed_rows, and no
+  // indices.
+  virtual absl::StatusOr<StagedUpdate> StagePacked(uint64_t nnz, uint64_t /*rows_bytes*/) const {
+    return Stage(nnz);
+  }
 
   // Folds one contributor's update in. Duplicate rows are summed and count as one contributor. May
   // defer the work. REQUIRES: ValidateUpdate() accepted the entries with this weight. On an error

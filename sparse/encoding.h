@@ -48,6 +48,8 @@ class TensorDecoder {
   // How much is decoded, from the front: all of it when all bytes are there.
   virtual uint64_t rows() const = 0;
   virtual uint64_t values() const = 0;
+  // How the rows are ordered, where decoding has shown that and that all of them are in range.
+  virtual EntryOrder order() const { return EntryOrder::kUnknown; }
 };
 
 struct Encoding {

@@ -102,6 +102,10 @@ struct CooView {
   uint64_t nnz = 0;
   const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
   const void* values = nullptr;       // [nnz, row_width] of layout.value_type
+  // In place of `indices`, null then, where a back end has asked for it (Aggregator::StagePacked):
+  // the rows as coo.packed encodes them (sparse/packed_rows.h).
+  const char* packed_rows = nullptr;
+  uint64_t packed_rows_bytes = 0;
 };
 
 struct MutableCooView {
@@ -109,8 +113,10 @@ struct MutableCooView {
   uint64_t nnz = 0;
   uint64_t* indices = nullptr;  // [nnz]
   void* values = nullptr;       // [nnz, row_width]
+  char* packed_rows = nullptr;  // as in CooView; kBlockSlackBytes more can be read
+  uint64_t packed_rows_bytes = 0;
 
-  CooView view() const { return {layout, nnz, indices, values}; }
+  CooView view() const { return {layout, nnz, indices, values, packed_rows, packed_rows_bytes}; }
 };
 
 // A canonical tensor: rows strictly ascending.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sparse/ops/all.h"
+#include "sparse/packed_rows.h"
 #include "sparse/slot_math.h"
 #include "sparse/status.h"
 #include "sparse/values.h"
@@ -22,7 +23,7 @@ absl::Status Invalid(std::string_view reason, const std::string& message) {
 // "tensor "emb": entry 17 (row 812), value 3": where a value stands.
 std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry, uint64_t column) {
   std::string text = absl::StrCat("tensor \"", spec.name, "\": entry ", entry, " (row ",
-                                  entries.indices[entry], ")");
+                                  RowOf(entries, entry), ")");
   if (spec.layout.row_width > 1) absl::StrAppend(&text, ", value ", column);
   return text;
 }
@@ -179,6 +180,12 @@ UpdateValidator::UpdateValidator(const ReduceSpec& spec, const CooView& entries,
   if (weight_status_.ok() && !IsFloating(spec.layout.value_type)) {
     weight_status_ = CheckIntegerWeight(spec, weight);
   }
+}
+
+void UpdateValidator::TakeOrder(EntryOrder order) {
+  rows_ = entries_.nnz;
+  sorted_ = order != EntryOrder::kUnsorted;
+  distinct_ = order == EntryOrder::kCanonical;
 }
 
 absl::Status UpdateValidator::CheckRows(uint64_t end) {

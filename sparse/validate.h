@@ -30,6 +30,9 @@ class UpdateValidator {
   // comes out first, whatever is checked.
   UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight);
 
+  // All rows are known to be in range and in this order: they are not looked at. REQUIRES: not
+  // kUnknown.
+  void TakeOrder(EntryOrder order);
   // Checks the rows [those checked before, end), and the values.
   absl::Status CheckRows(uint64_t end);
   absl::Status CheckValues(uint64_t end);

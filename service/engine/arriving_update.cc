@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<ArrivingUpdate>> ArrivingUpdate::Make(
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const EncodedHeader& header = headers[plan.order[i]];
     SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
-    SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, update->reducers_->StageOne(i, header.nnz));
+    SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, update->reducers_->StageOne(i, header));
     const MutableCooView& entries = staged.entries;
     update->tensors_[plan.order[i]] = {
         .position = i,
@@ -62,6 +62,8 @@ absl::Status ArrivingUpdate::AppendTo(const Section& section, std::string_view b
   }
   sums.indices.Append(bytes);
   SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendIndices(bytes));
+  const EntryOrder order = tensor.decoder->order();
+  if (order != EntryOrder::kUnknown) tensor.validator->TakeOrder(order);
   return tensor.validator->CheckRows(tensor.decoder->rows());
 }
 

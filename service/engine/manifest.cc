@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "service/store/array_sum.h"
 #include "service/store/digest.h"
 #include "sparse/wide_integer.h"
 
@@ -20,9 +21,15 @@ double TotalWeight(std::span<const UpdateRecord> records) {
   return total.ToDouble();
 }
 
+void AddSum(std::string_view array, Sha256& digest) {
+  ArraySum sum;
+  sum.Append(array);
+  digest.U64(sum.bytes).U64(sum.ecma).U64(sum.jones);
+}
+
 }  // namespace
 
-Manifest DescribeResult(std::vector<UpdateRecord> records, std::span<const SparseTensor> tensors) {
+Manifest DescribeResult(std::vector<UpdateRecord> records, const PublishedResult& result) {
   // Contributors are distinct in a round; those of a stateless reduction may be equal or empty.
   std::sort(records.begin(), records.end(), [](const UpdateRecord& a, const UpdateRecord& b) {
     return std::tie(a.contributor, a.update_id, a.digest) <
@@ -32,7 +39,7 @@ Manifest DescribeResult(std::vector<UpdateRecord> records, std::span<const Spars
   manifest.contributors = records.size();
   manifest.total_weight = TotalWeight(records);
   manifest.updates_digest = UpdatesDigest(records);
-  manifest.result_digest = ResultDigest(tensors);
+  manifest.result_digest = ResultDigest(result);
   return manifest;
 }
 
@@ -44,9 +51,17 @@ std::string UpdatesDigest(std::span<const UpdateRecord> records) {
   return digest.Finish();
 }
 
-std::string ResultDigest(std::span<const SparseTensor> tensors) {
+std::string ResultDigest(const PublishedResult& result) {
   Sha256 digest;
-  for (const SparseTensor& tensor : tensors) {
+  if (result.spec.durability == Durability::kMemory) {
+    digest.String("crc");
+    for (const SparseTensor& tensor : result.tensors) {
+      AddSum(BytesOf(tensor.indices), digest);
+      AddSum(BytesOf(tensor.values), digest);
+    }
+    return digest.Finish();
+  }
+  for (const SparseTensor& tensor : result.tensors) {
     digest.U64(tensor.nnz()).Bytes(BytesOf(tensor.indices));
     digest.U64(tensor.values.size()).Bytes(BytesOf(tensor.values));
   }

@@ -14,15 +14,16 @@ namespace sparseagg {
 // The part of a manifest that follows from the accepted updates and the result: contributors,
 // total_weight, updates_digest, result_digest. A pure function of the set of records: their order
 // does not matter.
-Manifest DescribeResult(std::vector<UpdateRecord> records, std::span<const SparseTensor> tensors);
+Manifest DescribeResult(std::vector<UpdateRecord> records, const PublishedResult& result);
 
 // SHA-256 over contributor, update_id and digest of every record, each as u64 length and bytes; in
 // the order given.
 std::string UpdatesDigest(std::span<const UpdateRecord> records);
 
 // SHA-256 over, for each tensor: u64 nnz, the nnz rows as u64, u64 length of the values in bytes,
-// the values.
-std::string ResultDigest(std::span<const SparseTensor> tensors);
+// the values. Of a round in memory the arrays are hashed by their sums (service/store/array_sum.h):
+// the string "crc", then for each array u64 length in bytes, u64 ecma, u64 jones.
+std::string ResultDigest(const PublishedResult& result);
 
 }  // namespace sparseagg
 

@@ -92,7 +92,7 @@ class ReductionState {
                                       .seconds = plan.seconds,
                                       .predicted_seconds = plan.predicted_seconds});
     }
-    Manifest manifest = DescribeResult(std::exchange(records_, {}), result->tensors);
+    Manifest manifest = DescribeResult(std::exchange(records_, {}), *result);
     manifest.infinite_values = result->manifest.infinite_values;
     manifest.publish_time = options_.now();
     result->manifest = std::move(manifest);

@@ -104,7 +104,7 @@ absl::StatusOr<Verification> Verify(const UpdateStore& store, const std::string&
   Verification verified;
   verified.bytes_read = refolded.bytes_received;
   verified.backend = backend.info().name;
-  const Manifest manifest = DescribeResult(std::move(refolded.updates), again.tensors);
+  const Manifest manifest = DescribeResult(std::move(refolded.updates), again);
   verified.contributors = manifest.contributors;
   verified.updates_digest = manifest.updates_digest;
   verified.result_digest = manifest.result_digest;
@@ -144,7 +144,7 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
 }
 
 absl::Status CheckResultDigest(const PublishedResult& published) {
-  const std::string digest = ResultDigest(published.tensors);
+  const std::string digest = ResultDigest(published);
   if (digest == published.manifest.result_digest) return absl::OkStatus();
   return Mismatch("the stored result", digest, published.manifest.result_digest);
 }

@@ -74,7 +74,7 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
   if (!report.ok()) return Fail(report.status());
   std::vector<PlanReport> reports = reducers->PlanReports();
   auto result = std::make_shared<PublishedResult>(*std::move(report));
-  Manifest manifest = DescribeResult(std::move(closed), result->tensors);
+  Manifest manifest = DescribeResult(std::move(closed), *result);
   manifest.infinite_values = result->manifest.infinite_values;
   manifest.publish_time = services_.options.now();
   RoundSnapshot published;

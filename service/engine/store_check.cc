@@ -47,7 +47,7 @@ absl::StatusOr<std::string> Look(const RoundRecord& record, UpdateStore& store, 
     return round.result->manifest.result_digest;
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const PublishedResult result, round.reducers->Report());
-  return ResultDigest(result.tensors);
+  return ResultDigest(result);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/engine/names.h"
 #include "service/engine/round_spec.h"
+#include "sparse/encodings/coo_packed.h"
 #include "sparse/status.h"
 #include "sparse/validate.h"
 
@@ -67,6 +68,13 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
     staged.push_back(std::move(update));
   }
   return staged;
+}
+
+absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHeader& header) const {
+  const Aggregator& aggregator = *reducers_[i].aggregator;
+  return header.encoding == kCooPacked.name
+             ? aggregator.StagePacked(header.nnz, header.indices_bytes)
+             : aggregator.Stage(header.nnz);
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {

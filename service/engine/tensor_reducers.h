@@ -40,9 +40,7 @@ class TensorReducers {
 
   // One tensor at a time, in the order of the specification: memory for its entries, how they are
   // checked, and what must hold of them afterwards.
-  absl::StatusOr<StagedUpdate> StageOne(size_t i, uint64_t nnz) const {
-    return reducers_[i].aggregator->Stage(nnz);
-  }
+  absl::StatusOr<StagedUpdate> StageOne(size_t i, const EncodedHeader& header) const;
   const ReduceSpec& reduce_spec(size_t i) const { return reducers_[i].spec; }
   absl::Status CheckStaged(size_t i, const StagedUpdate& update) const;
 

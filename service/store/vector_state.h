@@ -6,13 +6,8 @@
 
 namespace sparseagg {
 
-// To be called after each call of ISA-L.
-inline void ClearUpperHalves() {
-#ifdef __x86_64__
-  static const bool has_avx = __builtin_cpu_supports("avx");
-  if (has_avx) asm volatile("vzeroupper");
-#endif
-}
+// To be called after ISA-L. The build takes the source of its processor.
+void ClearUpperHalves();
 
 }  // namespace sparseagg
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+#include <functional>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "sparse/encodings/chain_reader.h"
@@ -22,6 +25,10 @@ constexpr size_t kWordBytes = 4;
 
 uint64_t BlocksOf(uint64_t nnz) { return nnz / kBlockEntries + (nnz % kBlockEntries != 0 ? 1 : 0); }
 
+bool StrictlyAscends(const uint64_t* rows, uint32_t count) {
+  return std::adjacent_find(rows, rows + count, std::greater_equal<>()) == rows + count;
+}
+
 // Decodes one block after the other; the reader of the entries is one entry ahead of that of the
 // words, because a block's words end where the next ones begin.
 class BlockReader {
@@ -38,9 +45,11 @@ class BlockReader {
   }
 
   bool done() const { return block_ == blocks_; }
+  // Of the blocks so far.
+  EntryOrder order() const { return distinct_ ? EntryOrder::kCanonical : EntryOrder::kSorted; }
 
-  // The next block's rows to `rows`.
-  absl::Status Decode(uint64_t* rows) {
+  // The next block's rows to `rows`; null: they are checked only.
+  absl::Status Next(uint64_t* rows) {
     const uint64_t first_entry = block_ * kBlockEntries;
     const auto count =
         static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, header_.nnz - first_entry));
@@ -60,9 +69,25 @@ class BlockReader {
                                     ": its check does not agree with its content; the "
                                     "bytes were damaged, send them again"));
     }
-    const char* wrong = UnpackBlock(entry.first, entry.form(), words, num_words, count, rows);
+    BlockRows found;
+    const char* wrong =
+        rows == nullptr ? InspectBlock(entry.first, entry.form(), words, num_words, count, found)
+                        : UnpackBlock(entry.first, entry.form(), words, num_words, count, rows);
     if (wrong != nullptr) return Malformed(wrong);
-    SPARSEAGG_RETURN_IF_ERROR(CheckRows(rows, first_entry, count));
+    if (rows != nullptr) {
+      found = {rows[count - 1], entry.form() < kRepeatsForm || entry.form() == kBitmapForm ||
+                                    StrictlyAscends(rows, count)};
+    }
+    if (block_ > 0 && entry.first < last_) {
+      return Malformed("it begins below the end of the block before");
+    }
+    distinct_ &= found.distinct && (block_ == 0 || entry.first > last_);
+    last_ = found.last;
+    if (last_ >= num_rows_) {
+      std::array<uint64_t, kBlockEntries> all;
+      UnpackBlock(entry.first, entry.form(), words, num_words, count, all.data());
+      return OutOfRange(std::span(all).first(count), first_entry);
+    }
     ++block_;
     return absl::OkStatus();
   }
@@ -96,16 +121,12 @@ class BlockReader {
     return absl::OkStatus();
   }
 
-  // In order after the block before, and below num_rows. Rows of a block ascend.
-  absl::Status CheckRows(const uint64_t* rows, uint64_t first_entry, uint32_t count) {
-    if (rows[0] < last_) return Malformed("it begins below the end of the block before");
-    last_ = rows[count - 1];
-    if (last_ < num_rows_) return absl::OkStatus();
-    const uint64_t* at = std::lower_bound(rows, rows + count, num_rows_);
+  absl::Status OutOfRange(std::span<const uint64_t> rows, uint64_t first_entry) const {
+    const auto at = std::lower_bound(rows.begin(), rows.end(), num_rows_);
     return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
                      absl::StrCat("tensor \"", header_.name, "\": row ", *at, " at entry ",
-                                  first_entry + static_cast<uint64_t>(at - rows), " is not below ",
-                                  num_rows_, " rows"));
+                                  first_entry + static_cast<uint64_t>(at - rows.begin()),
+                                  " is not below ", num_rows_, " rows"));
   }
 
   const EncodedHeader& header_;
@@ -118,11 +139,13 @@ class BlockReader {
   uint64_t block_ = 0;
   uint64_t position_ = 0;  // of the next block, in words
   uint64_t last_ = 0;      // row of the last block
+  bool distinct_ = true;
   std::array<char, kBlockWordsMax * kWordBytes + kBlockSlackBytes> buffer_;
 };
 
+// To `rows`; null: they are checked only. Notes how they are ordered.
 absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
-                        uint64_t* rows) {
+                        uint64_t* rows, EntryOrder& order) {
   if (header.nnz == 0) return absl::OkStatus();
   if (header.sparse_dim == 0) {
     rows[0] = 0;
@@ -130,7 +153,11 @@ absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, Byt
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
   BlockReader blocks(header, layout.num_rows, indices);
-  for (; !blocks.done(); rows += kBlockEntries) SPARSEAGG_RETURN_IF_ERROR(blocks.Decode(rows));
+  while (!blocks.done()) {
+    SPARSEAGG_RETURN_IF_ERROR(blocks.Next(rows));
+    if (rows != nullptr) rows += kBlockEntries;
+  }
+  order = blocks.order();
   return absl::OkStatus();
 }
 
@@ -157,9 +184,17 @@ class PackedDecoder : public TensorDecoder {
 
   // All of them when the last byte is there.
   absl::Status AppendIndices(std::string_view bytes) override {
-    if (!Keep(bytes, header_.indices_bytes)) return absl::OkStatus();
-    const std::string_view all = kept_;
-    SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices));
+    std::string_view all;
+    if (out_.packed_rows != nullptr) {
+      std::memcpy(out_.packed_rows + packed_, bytes.data(), bytes.size());
+      packed_ += bytes.size();
+      if (packed_ < header_.indices_bytes) return absl::OkStatus();
+      all = {out_.packed_rows, packed_};
+    } else {
+      if (!Keep(bytes, header_.indices_bytes)) return absl::OkStatus();
+      all = kept_;
+    }
+    SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices, order_));
     rows_ = header_.nnz;
     kept_ = {};
     return absl::OkStatus();
@@ -180,6 +215,7 @@ class PackedDecoder : public TensorDecoder {
 
   uint64_t rows() const override { return rows_; }
   uint64_t values() const override { return values_; }
+  EntryOrder order() const override { return order_; }
 
  private:
   // Whether all of `total` bytes are there now.
@@ -201,6 +237,8 @@ class PackedDecoder : public TensorDecoder {
   const ValueForm form_;
   UnitCutter cutter_;
   std::string kept_;
+  uint64_t packed_ = 0;  // bytes of rows that are kept as they came
+  EntryOrder order_ = EntryOrder::kUnknown;
   uint64_t rows_ = 0;
   uint64_t values_ = 0;
 };
@@ -235,7 +273,8 @@ absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spe
 absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                              ByteChain values, const MutableCooView& out) {
   SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
-  SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header, spec, indices, out.indices));
+  EntryOrder order;
+  SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header, spec, indices, out.indices, order));
   return DecodeValues(header, coding.form, header.nnz * out.layout.row_width, values, out.values);
 }
 

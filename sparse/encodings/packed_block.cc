@@ -24,8 +24,20 @@ T Load(const char* from) {
   return value;
 }
 
+// std::popcount() is a call where the build allows no such instruction; this one becomes vectors
+// (Warren, Hacker's Delight, 5-1).
+uint32_t PopCount(uint32_t x) {
+  x -= x >> 1 & 0x55555555u;
+  x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
+  return ((x + (x >> 4)) & 0x0F0F0F0Fu) * 0x01010101u >> 24;
+}
+
 void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words, uint32_t count,
                   uint64_t* rows) {
+  if (width == 0) {  // rows one after another: a loop of its own becomes vectors
+    for (uint32_t i = 0; i < count; ++i) rows[i] = row + step * i;
+    return;
+  }
   const uint64_t mask = (uint64_t{1} << width) - 1;
   uint64_t bit = 0;
   rows[0] = row;
@@ -51,15 +63,21 @@ const char* UnpackWide(uint64_t row, uint64_t step, uint32_t width, const char* 
   return nullptr;
 }
 
-const char* UnpackBitmap(uint64_t first, const char* words, uint32_t num_words, uint32_t count,
-                         uint64_t* rows) {
+const char* CheckBitmap(const char* words, uint32_t num_words, uint32_t count) {
   uint32_t bits = 0;
-  for (uint32_t w = 0; w < num_words; ++w) bits += std::popcount(Load<uint32_t>(words + 4 * w));
+  for (uint32_t w = 0; w < num_words; ++w) bits += PopCount(Load<uint32_t>(words + 4 * w));
   if (bits != count) return "its bitmap has not as many bits as it has entries";
   if (num_words == 0 || (Load<uint32_t>(words) & 1) == 0 ||
       Load<uint32_t>(words + 4 * (num_words - 1)) == 0) {
     return "its bitmap does not begin and end with an entry";
   }
+  return nullptr;
+}
+
+const char* UnpackBitmap(uint64_t first, const char* words, uint32_t num_words, uint32_t count,
+                         uint64_t* rows) {
+  const char* wrong = CheckBitmap(words, num_words, count);
+  if (wrong != nullptr) return wrong;
   for (uint32_t w = 0; w < num_words; ++w) {
     for (uint32_t rest = Load<uint32_t>(words + 4 * w); rest != 0; rest &= rest - 1) {
       *rows++ = first + 32 * uint64_t{w} + static_cast<uint32_t>(std::countr_zero(rest));
@@ -128,6 +146,41 @@ const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32
   if (width > kSafeWidthMax) return UnpackWide(first, step, width, words, count, rows);
   UnpackNarrow(first, step, width, words, count, rows);
   return nullptr;
+}
+
+const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
+                         uint32_t count, BlockRows& rows) {
+  if (form == kBitmapForm) {
+    const char* wrong = CheckBitmap(words, num_words, count);
+    if (wrong != nullptr) return wrong;
+    const auto last_word = Load<uint32_t>(words + 4 * (num_words - 1));
+    rows = {
+        first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word)),
+        true};
+    return nullptr;
+  }
+  if (form % kRepeatsForm == 0) {
+    const bool distinct = form < kRepeatsForm || count == 1;
+    rows = {distinct ? first + count - 1 : first, distinct};
+    return nullptr;
+  }
+  if (form == 1) {
+    uint64_t ones = 0;  // unused bits may be anything
+    for (uint32_t i = 0; i < count - 1; i += 32) {
+      const uint32_t left = count - 1 - i;
+      const auto word = Load<uint32_t>(words + i / 8);
+      ones += PopCount(left < 32 ? word & ((1u << left) - 1) : word);
+    }
+    rows = {first + (count - 1) + ones, true};
+    return nullptr;
+  }
+  std::array<uint64_t, kBlockEntries> all;
+  const char* wrong = UnpackBlock(first, form, words, num_words, count, all.data());
+  rows = {all[count - 1], true};
+  for (uint32_t i = 1; form >= kRepeatsForm && i < count; ++i) {
+    rows.distinct &= all[i - 1] < all[i];
+  }
+  return wrong;
 }
 
 }  // namespace sparseagg

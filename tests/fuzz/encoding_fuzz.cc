@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "sparse/encoding.h"
+#include "sparse/packed_rows.h"
 #include "sparse/status.h"
+#include "sparse/validate.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace sparseagg::fuzz {
@@ -68,6 +70,47 @@ absl::Status DecodeArriving(const Encoding& encoding, const EncodedHeader& heade
   return absl::OkStatus();
 }
 
+// The rows kept as they came: checked as strictly, and the same ones.
+void CheckPacked(const Encoding& encoding, const EncodedHeader& header, const TensorSpec& spec,
+                 std::span<const std::string_view> indices, const absl::Status& expected,
+                 const std::vector<uint64_t>& rows) {
+  if (header.encoding != "coo.packed" || header.indices_bytes == 0) return;
+  const TensorLayout layout = MakeLayout(spec).value();
+  std::vector<char> bytes(header.indices_bytes + kBlockSlackBytes);
+  const MutableCooView packed = {.layout = layout,
+                                 .nnz = header.nnz,
+                                 .packed_rows = bytes.data(),
+                                 .packed_rows_bytes = header.indices_bytes};
+  const auto decoder = encoding.decoder(header, spec, packed);
+  absl::Status status;
+  for (const std::string_view piece : indices) {
+    status = decoder->AppendIndices(piece);
+    if (!status.ok()) break;
+  }
+  // What is wrong with the values only, the rows do not know.
+  Require(status == expected || (status.ok() && !expected.ok()),
+          "rows that are kept as they came are judged otherwise");
+  if (!status.ok() || !expected.ok()) return;
+  Require(decoder->order() == OrderOf(rows.data(), rows.size()), "another order of the rows");
+  const PackedRows blocks(packed.view());
+  std::vector<uint64_t> unpacked(rows.size());
+  blocks.UnpackAll(unpacked.data());
+  Require(unpacked == rows, "other rows come out of packed ones");
+  for (uint64_t b = 0; b < blocks.blocks(); ++b) {
+    const PackedRows::Block block = blocks.block(b);
+    PackedRows::BitsBuffer buffer;
+    const auto bits = PackedRows::BitsOf(block, buffer);
+    if (!bits.has_value()) continue;
+    auto next = rows.begin() + static_cast<std::ptrdiff_t>(block.begin);
+    for (uint64_t k = 0; k <= bits->last - bits->first; ++k) {
+      if ((bits->bytes[k / 8] >> (k % 8) & 1) == 0) continue;
+      Require(*next++ == bits->first + k, "a bit where there is no row");
+    }
+    Require(next == rows.begin() + static_cast<std::ptrdiff_t>(block.begin + block.count),
+            "a row without a bit");
+  }
+}
+
 // Memory of exactly the size that the decoder may write: sanitizers see one byte more. Both ways of
 // decoding must end alike.
 absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const TensorSpec& spec,
@@ -85,6 +128,7 @@ absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const
       DecodeArriving(encoding, header, spec, index_pieces, value_pieces, arriving);
   Require(arrived == status, "decoding as bytes arrive says something else");
   Require(!status.ok() || arriving == out, "decoding as bytes arrive gives something else");
+  CheckPacked(encoding, header, spec, index_pieces, status, out.rows);
   return status;
 }
 

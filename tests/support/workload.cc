@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "sparse/encodings/coo_packed.h"
 #include "sparse/slot_math.h"
 #include "sparse/validate.h"
 #include "sparse/values.h"
@@ -212,6 +213,17 @@ StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update) {
     std::memcpy(staged.entries.indices, update.rows.data(), update.rows.size() * sizeof(uint64_t));
     std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   }
+  return staged;
+}
+
+StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update) {
+  std::string rows;
+  AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
+  StagedUpdate staged = aggregator.StagePacked(update.rows.size(), rows.size()).value();
+  if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
+  std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
+  std::memcpy(staged.entries.values, update.values.data(), update.values.size());
+  staged.order = OrderOf(update.rows.data(), update.rows.size());
   return staged;
 }
 

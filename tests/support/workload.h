@@ -77,6 +77,10 @@ ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, ui
 // A staged copy of `update`.
 StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
 
+// The same, sent as coo.packed; as above where the aggregator wants to have rows. REQUIRES: rows
+// never descend.
+StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update);
+
 // An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is
 // none.
 std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,

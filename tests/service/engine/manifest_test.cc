@@ -5,6 +5,7 @@
 #include <set>
 
 #include "service/engine/update.h"
+#include "service/store/array_sum.h"
 #include "service/store/digest.h"
 #include "tests/service/engine/testing.h"
 
@@ -28,12 +29,12 @@ UpdateRecord Record(std::string contributor, float weight) {
 
 TEST(ManifestTest, DescribesASetWhateverItsOrder) {
   std::vector<UpdateRecord> records = {Record("a", 1e8f), Record("b", 1e-8f), Record("c", 3.0f)};
-  const Manifest expected = DescribeResult(records, {});
+  const Manifest expected = DescribeResult(records, PublishedResult{});
   EXPECT_EQ(expected.contributors, 3u);
   while (std::next_permutation(records.begin(), records.end(), [](const auto& a, const auto& b) {
     return a.contributor < b.contributor;
   })) {
-    const Manifest manifest = DescribeResult(records, {});
+    const Manifest manifest = DescribeResult(records, PublishedResult{});
     EXPECT_EQ(manifest.updates_digest, expected.updates_digest);
     EXPECT_EQ(manifest.total_weight, expected.total_weight);
   }
@@ -42,7 +43,7 @@ TEST(ManifestTest, DescribesASetWhateverItsOrder) {
 TEST(ManifestTest, RoundsTheExactSumOfWeightsOnce) {
   // 2^53 + 1 + 1: adding one after the other in f64 would lose both ones.
   const std::vector<UpdateRecord> records = {Record("a", 0x1p53f), Record("b", 1), Record("c", 1)};
-  EXPECT_EQ(DescribeResult(records, {}).total_weight, 0x1p53 + 2);
+  EXPECT_EQ(DescribeResult(records, PublishedResult{}).total_weight, 0x1p53 + 2);
 }
 
 TEST(ManifestTest, DigestsUpdatesAsDocumented) {
@@ -56,9 +57,19 @@ TEST(ManifestTest, DigestsResultsAsDocumented) {
   SparseTensor tensor;
   tensor.indices = {3, 9};
   tensor.values = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
-  const std::vector<SparseTensor> tensors = {tensor, SparseTensor{}};
-  EXPECT_EQ(ResultDigest(tensors),
+  PublishedResult result;
+  result.spec.durability = Durability::kDurable;
+  result.tensors = {tensor, SparseTensor{}};
+  EXPECT_EQ(ResultDigest(result),
             Hash(U64(2) + U64(3) + U64(9) + Text("\1\2\3\4") + U64(0) + U64(0)));
+  result.spec.durability = Durability::kMemory;
+  const auto sum_of = [](const std::string& bytes) {
+    ArraySum sum;
+    sum.Append(bytes);
+    return U64(sum.bytes) + U64(sum.ecma) + U64(sum.jones);
+  };
+  EXPECT_EQ(ResultDigest(result), Hash(Text("crc") + sum_of(U64(3) + U64(9)) + sum_of("\1\2\3\4") +
+                                       sum_of("") + sum_of("")));
 }
 
 class UpdateDigestTest : public ::testing::Test {

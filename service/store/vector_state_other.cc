@@ -1,0 +1,7 @@
+#include "service/store/vector_state.h"
+
+namespace sparseagg {
+
+void ClearUpperHalves() {}  // there are none
+
+}  // namespace sparseagg

@@ -1,0 +1,68 @@
+// The rows of an update as coo.packed has them, found good by its decoder: 256 rows at a time come
+// out of them, where they are needed. They take half a bit to a few bits an entry, in place of 64.
+#ifndef SPARSEAGG_SPARSE_PACKED_ROWS_H_
+#define SPARSEAGG_SPARSE_PACKED_ROWS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "sparse/encodings/packed_block.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+// Immutable; does not own the bytes.
+class PackedRows {
+ public:
+  // REQUIRES: entries.packed_rows is not null.
+  explicit PackedRows(const CooView& entries);
+
+  // A block, and where its entries stand.
+  struct Block {
+    uint64_t first = 0;  // row
+    uint32_t form = 0;
+    uint32_t num_words = 0;
+    const char* words = nullptr;
+    uint64_t begin = 0;  // of its entries among those of the update
+    uint32_t count = 0;  // of them
+  };
+
+  // Rows as a bitmap: bit k of `bytes` says whether it has row first + k, up to and with `last`.
+  struct Bits {
+    uint64_t first = 0;
+    uint64_t last = 0;
+    const unsigned char* bytes = nullptr;  // [(last - first) / 8 + 1]
+  };
+  using BitsBuffer = std::array<unsigned char, 2 * kBlockEntries / 8 + 8>;
+
+  uint64_t blocks() const { return blocks_; }
+  Block block(uint64_t b) const;
+  // Writes the block's rows.
+  static void Unpack(const Block& block, uint64_t* rows);
+
+  // The block as a bitmap, if it is one or is crowded enough to become one at once: in `buffer`.
+  static std::optional<Bits> BitsOf(const Block& block, BitsBuffer& buffer);
+
+  // The first block that can have rows from `row` on; blocks() when there is none.
+  uint64_t LowerBound(uint64_t row) const;
+  uint64_t RowOf(uint64_t entry) const;
+  // Writes all rows: [nnz].
+  void UnpackAll(uint64_t* rows) const;
+
+ private:
+  BlockEntry entry(uint64_t b) const;
+
+  const char* directory_;
+  const char* words_;
+  uint64_t nnz_;
+  uint64_t blocks_;
+  uint32_t total_words_;
+};
+
+// The row of an entry, however the rows are kept.
+uint64_t RowOf(const CooView& entries, uint64_t entry);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SPARSE_PACKED_ROWS_H_

@@ -1,0 +1,133 @@
+// Updates whose rows stay as coo.packed encodes them until they are added: the bytes of the
+// reference, whatever the form of the blocks and wherever the slices of the dense plan cut them.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <random>
+#include <tuple>
+
+#include "cpu/cpu_backend.h"
+#include "sparse/packed_rows.h"
+#include "sparse/reference_backend.h"
+#include "sparse/validate.h"
+#include "tests/support/workload.h"
+
+namespace sparseagg::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  double density;
+  ValueType type;
+  Values values;
+  bool repeats = false;
+};
+
+constexpr Case kCases[] = {
+    {"Full", 1, ValueType::kF32, Values::kNormal},
+    {"FullHostile", 1, ValueType::kF32, Values::kHostile},
+    {"NearlyFull", 0.98, ValueType::kF32, Values::kCancelling},
+    {"OneBitADifference", 0.93, ValueType::kBF16, Values::kHostile},
+    {"Bitmaps", 0.6, ValueType::kF32, Values::kHostile},
+    {"BitmapsOfSubnormals", 0.5, ValueType::kF32, Values::kSubnormal},
+    {"BitmapsBeyondCells", 0.5, ValueType::kF64, Values::kFarApart},
+    {"NegativeZeros", 0.7, ValueType::kF16, Values::kNegativeZeros},
+    {"Differences", 0.05, ValueType::kF32, Values::kTies},
+    {"Integers", 0.7, ValueType::kI64, Values::kNormal},
+    {"Repeats", 0.8, ValueType::kF32, Values::kHostile, true},
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+constexpr uint64_t kRows = 70'003;
+
+class PackedUpdatesTest : public ::testing::TestWithParam<std::tuple<Case, const char*>> {
+ protected:
+  PackedUpdatesTest() {
+    const auto& [c, op] = GetParam();
+    spec_ = MakeSpec(op, c.type, kRows, 1);
+    std::mt19937_64 random(11);
+    std::bernoulli_distribution held(c.density);
+    for (int u = 0; u < 4; ++u) {
+      Update& update = updates_.emplace_back();
+      update.weight = u == 0 ? 0 : MakeWeight(spec_, c.values, random);
+      for (uint64_t row = 0; row < kRows; ++row) {
+        if (c.density < 1 && !held(random)) continue;
+        update.rows.insert(update.rows.end(), c.repeats && random() % 5 == 0 ? 2 : 1, row);
+      }
+      update.values = MakeValues(spec_, update.rows.size(), c.values, random);
+    }
+    expected_ = Reduce(*reference_, spec_, updates_);
+    EXPECT_TRUE(expected_.ok()) << expected_.status();
+  }
+
+  // Returns how many of the updates kept their rows packed.
+  int Accumulate(Aggregator& aggregator, bool packed) {
+    int kept = 0;
+    for (const Update& update : updates_) {
+      StagedUpdate staged =
+          packed ? StagePackedCopy(aggregator, update) : StageCopy(aggregator, update);
+      kept += staged.entries.packed_rows != nullptr ? 1 : 0;
+      staged.order = OrderOf(update.rows.data(), update.rows.size());
+      EXPECT_TRUE(aggregator.Accumulate(std::move(staged), update.weight).ok());
+      packed = !packed || std::get<0>(GetParam()).density >= 1;
+    }
+    return kept;
+  }
+
+  std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
+  ReduceSpec spec_;
+  std::vector<Update> updates_;
+  absl::StatusOr<Aggregate> expected_ = Aggregate{};
+};
+
+TEST_P(PackedUpdatesTest, ADensePlanAddsThemBlockByBlock) {
+  for (const uint32_t threads : {1, 3}) {
+    const auto cpu = *MakeCpuBackend({.threads = threads});
+    const auto aggregator = NewAggregator(*cpu, spec_, "dense");
+    EXPECT_GE(Accumulate(*aggregator, true), 2);
+    EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
+  }
+}
+
+TEST_P(PackedUpdatesTest, OneThatHoldsHalfOfTheRowsMakesAStateDense) {
+  const auto cpu = *MakeCpuBackend({.threads = 2});
+  Plan plan = *MakePlan(spec_, {}, cpu->info(), "sweep");
+  plan.forced = false;
+  const auto aggregator = *cpu->NewAggregator(plan);
+  const bool crowded = updates_[1].rows.size() >= kRows / 2 + 1;
+  EXPECT_EQ(Accumulate(*aggregator, false) > 0, crowded);
+  EXPECT_EQ(aggregator->plan_report().plan == "dense", crowded);
+  EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
+}
+
+TEST_P(PackedUpdatesTest, AForcedPlanGetsRows) {
+  const auto cpu = *MakeCpuBackend({.threads = 2});
+  const auto aggregator = NewAggregator(*cpu, spec_, "sweep");
+  EXPECT_EQ(Accumulate(*aggregator, true), 0);
+  EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesTest,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values("sum", "weighted_mean")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  std::get<1>(info.param);
+                         });
+
+TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
+  const auto cpu = *MakeCpuBackend({.threads = 2});
+  for (const ReduceSpec& spec :
+       {MakeSpec("sum", ValueType::kF32, 1000, 4), MakeSpec("max", ValueType::kF32, 1000, 1),
+        MakeSpec("mean_of_contributors", ValueType::kF32, 1000, 1),
+        MakeSpec("count", ValueType::kF32, 1000, 1)}) {
+    const auto aggregator = NewAggregator(*cpu, spec, "dense");
+    const StagedUpdate staged = aggregator->StagePacked(1000, 64).value();
+    EXPECT_EQ(staged.entries.packed_rows, nullptr) << spec.op;
+    EXPECT_NE(staged.entries.indices, nullptr) << spec.op;
+  }
+}
+
+}  // namespace
+}  // namespace sparseagg::testing
