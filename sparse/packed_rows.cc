@@ -73,6 +73,8 @@ std::optional<PackedRows::Bits> PackedRows::BitsOf(const Block& block, BitsBuffe
   if (block.form > 1) return std::nullopt;
   if (block.form == 0) {
     buffer.fill(0xFF);
+    const uint32_t last = block.count - 1;
+    buffer[last / 8] = static_cast<unsigned char>((2u << last % 8) - 1);
     return Bits{block.first, block.first + block.count - 1, buffer.data()};
   }
   buffer.fill(0);

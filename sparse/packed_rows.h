@@ -28,7 +28,8 @@ class PackedRows {
     uint32_t count = 0;  // of them
   };
 
-  // Rows as a bitmap: bit k of `bytes` says whether it has row first + k, up to and with `last`.
+  // Rows as a bitmap: bit k of `bytes` says whether it has row first + k, up to and with `last`;
+  // bits beyond that are 0.
   struct Bits {
     uint64_t first = 0;
     uint64_t last = 0;

@@ -102,8 +102,9 @@ void CheckPacked(const Encoding& encoding, const EncodedHeader& header, const Te
     const auto bits = PackedRows::BitsOf(block, buffer);
     if (!bits.has_value()) continue;
     auto next = rows.begin() + static_cast<std::ptrdiff_t>(block.begin);
-    for (uint64_t k = 0; k <= bits->last - bits->first; ++k) {
+    for (uint64_t k = 0; k < ((bits->last - bits->first) / 8 + 1) * 8; ++k) {
       if ((bits->bytes[k / 8] >> (k % 8) & 1) == 0) continue;
+      Require(k <= bits->last - bits->first, "a bit beyond the last row");
       Require(*next++ == bits->first + k, "a bit where there is no row");
     }
     Require(next == rows.begin() + static_cast<std::ptrdiff_t>(block.begin + block.count),

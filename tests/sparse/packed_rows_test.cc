@@ -77,13 +77,26 @@ TEST_F(PackedRowsTest, CrowdedBlocksAreBitmaps) {
     as_bits.push_back(bits.has_value());
     if (!bits.has_value()) continue;
     std::vector<uint64_t> rows;
-    for (uint64_t k = 0; k <= bits->last - bits->first; ++k) {
+    for (uint64_t k = 0; k < ((bits->last - bits->first) / 8 + 1) * 8; ++k) {
       if ((bits->bytes[k / 8] >> (k % 8) & 1) != 0) rows.push_back(bits->first + k);
     }
     const auto begin = rows_.begin() + static_cast<std::ptrdiff_t>(block.begin);
     EXPECT_TRUE(std::equal(rows.begin(), rows.end(), begin, begin + block.count)) << "block " << b;
   }
   EXPECT_EQ(as_bits, (std::vector<bool>{true, true, true, false, false, false, false, true}));
+}
+
+TEST(PackedRowsShortTest, AFullBlockOfAnySizeHasNoBitBeyondItsEnd) {
+  for (uint32_t count = 1; count <= kBlockEntries; ++count) {
+    PackedRows::BitsBuffer buffer;
+    const auto bits = PackedRows::BitsOf({.first = 9, .form = 0, .count = count}, buffer);
+    ASSERT_TRUE(bits.has_value());
+    EXPECT_EQ(bits->last, 9 + count - 1);
+    uint32_t set = 0;
+    for (uint32_t byte = 0; byte <= (count - 1) / 8; ++byte)
+      set += std::popcount(bits->bytes[byte]);
+    EXPECT_EQ(set, count);
+  }
 }
 
 TEST_F(PackedRowsTest, FindsWhereARowCanBegin) {
