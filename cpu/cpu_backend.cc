@@ -64,12 +64,12 @@ class CpuAggregator : public Aggregator {
     return staging_.Stage(spec_.layout, nnz);
   }
 
-  // Where a dense state is what they are added to: an update that holds half of the rows makes it
-  // dense.
+  // Where a dense state is what they are added to: an update that holds a quarter of the rows makes
+  // it dense.
   absl::StatusOr<StagedUpdate> StagePacked(uint64_t nnz, uint64_t rows_bytes) const override {
     const bool in_blocks = spec_.layout.row_width == 1 && kernels_.value_bytes > 0 &&
                            !kernels_.per_update && rows_bytes > 0;
-    const bool to_dense = dense_ || (!forced_ && nnz >= HalfOfTheRows());
+    const bool to_dense = dense_ || (!forced_ && nnz >= spec_.layout.num_rows / 4);
     if (!in_blocks || !to_dense) return Stage(nnz);
     return StagingArea::StagePacked(spec_.layout, nnz, rows_bytes);
   }
@@ -79,7 +79,7 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
     if (update.entries.packed_rows != nullptr && !dense_) {
       SPARSEAGG_RETURN_IF_ERROR(
-          Guarded(spec_, [&] { KeepDense("an update that has half of the rows came"); }));
+          Guarded(spec_, [&] { KeepDense("an update that has a quarter of the rows came"); }));
     }
     ++contributors_;
     addends_ += nnz;
@@ -147,16 +147,15 @@ class CpuAggregator : public Aggregator {
     });
   }
 
-  uint64_t HalfOfTheRows() const { return spec_.layout.num_rows / 2 + spec_.layout.num_rows % 2; }
-
   // A sorted state is swept along by every batch. When it holds half of the rows, a cell for each
   // of them takes no more memory than a fold does, and is swept along no more.
   void KeepDenseWhereHalfIsHeld() {
     if (forced_ || dense_) return;
+    const uint64_t num_rows = spec_.layout.num_rows;
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
     const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
-    if (rows >= HalfOfTheRows()) KeepDense("the state came to hold half of the rows");
+    if (rows >= num_rows / 2 + num_rows % 2) KeepDense("the state came to hold half of the rows");
   }
 
   void KeepDense(std::string_view why) {

@@ -160,27 +160,37 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   TakeSide(std::move(sides));
 }
 
-// Those of the updates whose rows are packed, block by block. A slice's cells stay cached while all
-// of them are added.
+// Those of the updates whose rows are packed, block by block; as many of each at a time as keep to
+// the same cells, which stay cached.
 void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
+  std::vector<const PendingUpdate*> packed;
   uint64_t entries = 0;
+  for (const PendingUpdate& update : updates) {
+    if (update.staged.entries.packed_rows == nullptr) continue;
+    packed.push_back(&update);
+    entries += update.staged.entries.nnz;
+  }
   std::vector<std::vector<SideEntry>> sides(slices_.size());
   const auto fold = [&](size_t s) {
+    const RowWindow& slice = slices_[s];
+    std::vector<uint64_t> next;  // block of each update
+    for (const PendingUpdate* update : packed) {
+      next.push_back(PackedRows(update->staged.entries.view()).LowerBound(slice.begin));
+    }
     SideTable side;
-    for (const PendingUpdate& update : updates) {
-      if (update.staged.entries.packed_rows == nullptr) continue;
-      const PackedRows rows(update.staged.entries.view());
-      for (uint64_t b = rows.LowerBound(slices_[s].begin); b < rows.blocks(); ++b) {
-        const PackedRows::Block block = rows.block(b);
-        if (block.first >= slices_[s].end) break;
-        AddBlock(update, block, slices_[s], side);
+    for (uint64_t row = slice.begin; row < slice.end; row += kVisitCells) {
+      const uint64_t limit = std::min(slice.end, row + kVisitCells);
+      for (size_t u = 0; u < packed.size(); ++u) {
+        const PackedRows rows(packed[u]->staged.entries.view());
+        for (; next[u] < rows.blocks(); ++next[u]) {
+          const PackedRows::Block block = rows.block(next[u]);
+          if (block.first >= limit) break;
+          AddBlock(*packed[u], block, slice, side);
+        }
       }
     }
     sides[s] = side.Take();
   };
-  for (const PendingUpdate& update : updates) {
-    if (update.staged.entries.packed_rows != nullptr) entries += update.staged.entries.nnz;
-  }
   if (entries > kSmallEntries) {
     parallel_.For(slices_.size(), fold);
   } else {
