@@ -9,7 +9,7 @@
 namespace sparseagg {
 
 PackedIndices::PackedIndices(std::span<const uint64_t> rows) : rows_(rows) {
-  const size_t blocks = (rows.size() + kBlockEntries - 1) / kBlockEntries;
+  const size_t blocks = BlocksOf(rows.size());
   begins_.reserve(blocks + 1);
   forms_.reserve(blocks);
   uint64_t begin = 0;

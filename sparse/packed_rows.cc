@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 namespace sparseagg {
-
 namespace {
 
 template <class T>
@@ -36,9 +34,7 @@ constexpr SpreadTable kSpread;
 }  // namespace
 
 PackedRows::PackedRows(const CooView& entries)
-    : directory_(entries.packed_rows),
-      nnz_(entries.nnz),
-      blocks_((entries.nnz + kBlockEntries - 1) / kBlockEntries) {
+    : directory_(entries.packed_rows), nnz_(entries.nnz), blocks_(BlocksOf(entries.nnz)) {
   words_ = directory_ + blocks_ * sizeof(BlockEntry);
   total_words_ = static_cast<uint32_t>((entries.packed_rows_bytes - (words_ - directory_)) / 4);
 }
@@ -65,9 +61,7 @@ void PackedRows::Unpack(const Block& block, uint64_t* rows) {
 
 std::optional<PackedRows::Bits> PackedRows::BitsOf(const Block& block, BitsBuffer& buffer) {
   if (block.form == kBitmapForm) {
-    const auto last_word = Load<uint32_t>(block.words + size_t{4} * (block.num_words - 1));
-    const auto unused = static_cast<uint32_t>(std::countl_zero(last_word));
-    return Bits{block.first, block.first + 32 * uint64_t{block.num_words} - 1 - unused,
+    return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
                 reinterpret_cast<const unsigned char*>(block.words)};
   }
   if (block.form > 1) return std::nullopt;

@@ -45,7 +45,7 @@ class PackedRows {
   // The block as a bitmap, if it is one or is crowded enough to become one at once: in `buffer`.
   static std::optional<Bits> BitsOf(const Block& block, BitsBuffer& buffer);
 
-  // The first block that can have rows from `row` on; blocks() when there is none.
+  // No block before this one has rows from `row` on. REQUIRES: blocks() > 0.
   uint64_t LowerBound(uint64_t row) const;
   uint64_t RowOf(uint64_t entry) const;
   // Writes all rows: [nnz].

@@ -24,7 +24,7 @@ double TotalWeight(std::span<const UpdateRecord> records) {
 void AddSum(std::string_view array, Sha256& digest) {
   ArraySum sum;
   sum.Append(array);
-  digest.U64(sum.bytes).U64(sum.ecma).U64(sum.jones);
+  HashSum(sum, digest);
 }
 
 }  // namespace

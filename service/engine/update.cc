@@ -182,9 +182,8 @@ std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tenso
   digest.String("crc").U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
   for (const size_t position : order) {
     HashHeader(tensors[position].header, digest);
-    for (const ArraySum* sum : {&sums[position].indices, &sums[position].values}) {
-      digest.U64(sum->bytes).U64(sum->ecma).U64(sum->jones);
-    }
+    HashSum(sums[position].indices, digest);
+    HashSum(sums[position].values, digest);
   }
   return digest.Finish();
 }

@@ -15,4 +15,8 @@ void ArraySum::Append(std::string_view piece) {
   ClearUpperHalves();
 }
 
+void HashSum(const ArraySum& sum, Sha256& digest) {
+  digest.U64(sum.bytes).U64(sum.ecma).U64(sum.jones);
+}
+
 }  // namespace sparseagg

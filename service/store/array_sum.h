@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "service/store/digest.h"
+
 namespace sparseagg {
 
 // Of bytes in pieces of any length, in order.
@@ -17,6 +19,9 @@ struct ArraySum {
 
   void Append(std::string_view piece);
 };
+
+// Length, ecma, jones, as u64 each.
+void HashSum(const ArraySum& sum, Sha256& digest);
 
 }  // namespace sparseagg
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <functional>
 #include <span>
 
 #include "absl/strings/str_cat.h"
@@ -22,12 +21,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "words are copied, not converted");
 
 constexpr size_t kWordBytes = 4;
-
-uint64_t BlocksOf(uint64_t nnz) { return nnz / kBlockEntries + (nnz % kBlockEntries != 0 ? 1 : 0); }
-
-bool StrictlyAscends(const uint64_t* rows, uint32_t count) {
-  return std::adjacent_find(rows, rows + count, std::greater_equal<>()) == rows + count;
-}
 
 // Decodes one block after the other; the reader of the entries is one entry ahead of that of the
 // words, because a block's words end where the next ones begin.
@@ -76,7 +69,7 @@ class BlockReader {
     if (wrong != nullptr) return Malformed(wrong);
     if (rows != nullptr) {
       found = {rows[count - 1], entry.form() < kRepeatsForm || entry.form() == kBitmapForm ||
-                                    StrictlyAscends(rows, count)};
+                                    OrderOf(rows, count) == EntryOrder::kCanonical};
     }
     if (block_ > 0 && entry.first < last_) {
       return Malformed("it begins below the end of the block before");

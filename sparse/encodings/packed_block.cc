@@ -148,15 +148,17 @@ const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32
   return nullptr;
 }
 
+uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_words) {
+  const auto last_word = Load<uint32_t>(words + size_t{4} * (num_words - 1));
+  return first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word));
+}
+
 const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                          uint32_t count, BlockRows& rows) {
   if (form == kBitmapForm) {
     const char* wrong = CheckBitmap(words, num_words, count);
     if (wrong != nullptr) return wrong;
-    const auto last_word = Load<uint32_t>(words + 4 * (num_words - 1));
-    rows = {
-        first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word)),
-        true};
+    rows = {LastOfBitmap(first, words, num_words), true};
     return nullptr;
   }
   if (form % kRepeatsForm == 0) {

@@ -47,6 +47,10 @@ struct BlockEntry {
 };
 static_assert(sizeof(BlockEntry) == 16);
 
+constexpr uint64_t BlocksOf(uint64_t rows) {
+  return rows / kBlockEntries + (rows % kBlockEntries != 0 ? 1 : 0);
+}
+
 // Words of a block of `count` rows whose differences have `width` bits.
 SPARSEAGG_HOST_DEVICE constexpr uint32_t PackedWords(uint32_t count, uint32_t width) {
   return ((count - 1) * width + 31) / 32;
@@ -84,6 +88,9 @@ inline constexpr size_t kBlockSlackBytes = 16;
 // grammar, num_words as it says, num_words <= kBlockWordsMax.
 const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                         uint32_t count, uint64_t* rows);
+
+// The last row of a bitmap. REQUIRES: its last word is not 0.
+uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_words);
 
 // What there is to know of a block's rows without having them.
 struct BlockRows {

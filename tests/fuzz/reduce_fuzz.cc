@@ -1,6 +1,5 @@
 // The same updates through a plan of a back end and through the reference: the same bytes, or the
 // same refusal. The input's last byte says which plan, so that one execution costs one reduction.
-#include "sparse/validate.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/support/workload.h"
 
@@ -24,26 +23,6 @@ std::vector<testing::Update> TakeUpdates(const ReduceSpec& spec, FuzzInput& inpu
     }
   }
   return updates;
-}
-
-// Those whose rows never descend come as coo.packed.
-absl::StatusOr<Aggregate> ReducePacked(Backend& backend, const ReduceSpec& spec,
-                                       const std::vector<testing::Update>& updates,
-                                       const std::string& plan) {
-  const auto aggregator = testing::NewAggregator(backend, spec, plan);
-  for (const testing::Update& update : updates) {
-    const CooView entries{spec.layout, update.rows.size(), update.rows.data(),
-                          update.values.data()};
-    const auto order = ValidateUpdate(spec, entries, update.weight);
-    if (!order.ok()) continue;
-    const bool packed = *order != EntryOrder::kUnsorted;
-    StagedUpdate staged = packed ? testing::StagePackedCopy(*aggregator, update)
-                                 : testing::StageCopy(*aggregator, update);
-    staged.order = *order;
-    const absl::Status status = aggregator->Accumulate(std::move(staged), update.weight);
-    if (!status.ok()) return status;
-  }
-  return std::move(*aggregator).Report();
 }
 
 std::vector<std::unique_ptr<Backend>> MakeBackends() {
@@ -79,8 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto plans = testing::PlansFor(backend, *spec);
   const std::string& plan = plans[choice / backends.size() % plans.size()];
   const auto expected = testing::Reduce(*backends.back(), *spec, updates);
-  const auto actual = choice < 128 ? testing::Reduce(backend, *spec, updates, plan)
-                                   : fuzz::ReducePacked(backend, *spec, updates, plan);
+  const auto stage = choice < 128 ? &testing::StageCopy : &testing::StagePackedCopy;
+  const auto actual = testing::Reduce(backend, *spec, updates, plan, stage);
   const std::string difference = testing::Difference(expected, actual);
   fuzz::Require(difference.empty(), backend.info().name + " " + plan + ": " + difference);
   return 0;

@@ -217,13 +217,14 @@ StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update) {
 }
 
 StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update) {
+  const EntryOrder order = OrderOf(update.rows.data(), update.rows.size());
+  if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
   std::string rows;
   AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
   StagedUpdate staged = aggregator.StagePacked(update.rows.size(), rows.size()).value();
   if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
   std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
-  staged.order = OrderOf(update.rows.data(), update.rows.size());
   return staged;
 }
 
@@ -246,12 +247,15 @@ std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec
 }
 
 absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
-                                 const std::vector<Update>& updates, const std::string& plan) {
+                                 const std::vector<Update>& updates, const std::string& plan,
+                                 StagedUpdate (*stage)(const Aggregator&, const Update&)) {
   const auto aggregator = NewAggregator(backend, spec, plan);
   for (const Update& update : updates) {
-    StagedUpdate staged = StageCopy(*aggregator, update);
-    const auto order = ValidateUpdate(spec, staged.entries.view(), update.weight);
+    const CooView entries{spec.layout, update.rows.size(), update.rows.data(),
+                          update.values.data()};
+    const auto order = ValidateUpdate(spec, entries, update.weight);
     if (!order.ok()) continue;
+    StagedUpdate staged = stage(*aggregator, update);
     staged.order = *order;
     const absl::Status status = aggregator->Accumulate(std::move(staged), update.weight);
     if (!status.ok()) return status;

@@ -77,8 +77,7 @@ ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, ui
 // A staged copy of `update`.
 StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
 
-// The same, sent as coo.packed; as above where the aggregator wants to have rows. REQUIRES: rows
-// never descend.
+// The same, sent as coo.packed; as above where it cannot be, or the aggregator wants to have rows.
 StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update);
 
 // An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is
@@ -89,9 +88,12 @@ std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& sp
 // The plans of the back end that can take `spec` at all: a dense one needs the memory.
 std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec);
 
-// Accumulates everything and reports. Updates that ValidateUpdate() refuses are left out.
+// Accumulates everything, staged by `stage`, and reports. Updates that ValidateUpdate() refuses are
+// left out.
 absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
-                                 const std::vector<Update>& updates, const std::string& plan = "");
+                                 const std::vector<Update>& updates, const std::string& plan = "",
+                                 StagedUpdate (*stage)(const Aggregator&,
+                                                       const Update&) = &StageCopy);
 
 // One line that is equal exactly when two results are: the status or the tensor.
 std::string Describe(const absl::StatusOr<Aggregate>& result);
