@@ -5,7 +5,7 @@
 //
 //   ingest_bench [--quick] [--json FILE] [--server PROGRAM] [--only NAME]
 //
-// The contenders take turns, a few rounds; medians are reported. Ratios are to `null`.
+// The contenders take turns, a few rounds; medians are reported. Ratios are to `null` and `typed`.
 #include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
@@ -62,7 +62,8 @@ const LoadShape kLoads[] = {
     {.name = "1 KB", .rows = 100'000, .width = 64, .nnz = 4, .updates = 100'000},
 };
 
-const std::vector<std::string> kContenders = {"sparseagg", "null", "copy", "answer", "socket"};
+const std::vector<std::string> kContenders = {"sparseagg", "null",   "typed",
+                                              "copy",      "answer", "socket"};
 
 // coo.raw, i64 indices.
 Payload MakePayload(const LoadShape& shape, uint64_t seed) {
@@ -159,7 +160,6 @@ double MedianOf(const std::vector<Run>& runs, double Run::*what) {
 
 std::vector<Row> RowsOf(const LoadShape& shape, const Runs& runs) {
   const double gb = static_cast<double>(shape.bytes()) / 1e9;
-  const auto& null = runs.at("null");
   std::vector<Row> rows;
   for (const std::string& name : kContenders) {
     const double seconds = MedianOf(runs.at(name), &Run::seconds);
@@ -171,8 +171,10 @@ std::vector<Row> RowsOf(const LoadShape& shape, const Runs& runs) {
     row["gb_s"] = gb / seconds;
     row["updates_per_s"] = static_cast<double>(shape.updates) / seconds;
     row["cpu_s_per_gb"] = cpu / gb;
-    row["rate_to_null"] = MedianOf(null, &Run::seconds) / seconds;
-    row["cpu_to_null"] = cpu / MedianOf(null, &Run::server_cpu_s);
+    for (const std::string sink : {"null", "typed"}) {
+      row["rate_to_" + sink] = MedianOf(runs.at(sink), &Run::seconds) / seconds;
+      row["cpu_to_" + sink] = cpu / MedianOf(runs.at(sink), &Run::server_cpu_s);
+    }
     row["runs"] = runs.at(name).size();
     rows.push_back(row);
   }

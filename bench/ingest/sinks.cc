@@ -123,6 +123,29 @@ class SinkService : public Service::WithRawCallbackMethod_StreamUpdates<Service:
   const bool answer_;
 };
 
+// What the proto's generated service is for: messages are parsed, and thrown away.
+class TypedSinkCall
+    : public grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse> {
+ public:
+  TypedSinkCall() { StartRead(&message_); }
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    StartRead(&message_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  v1::StreamUpdatesRequest message_;
+};
+
+class TypedSinkService : public Service::WithCallbackMethod_StreamUpdates<Service::Service> {
+ public:
+  grpc::ServerBidiReactor<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>* StreamUpdates(
+      grpc::CallbackServerContext* /*context*/) override {
+    return new TypedSinkCall();
+  }
+};
+
 // Adds the chunks of dense updates up. One stream at a time; the sum stays in memory.
 class AdderService : public Service::Service {
  public:
@@ -206,6 +229,10 @@ void ServeSink(const std::string& kind, const std::string& port_file) {
   if (kind == "socket") ServeSocket(port_file);
   if (kind == "adder") {
     AdderService service;
+    ServeGrpc(service, port_file);
+  }
+  if (kind == "typed") {
+    TypedSinkService service;
     ServeGrpc(service, port_file);
   }
   SinkService service(kind == "copy", kind == "answer");

@@ -10,7 +10,8 @@ namespace sparseagg::bench {
 // return. `kind`:
 //
 //   null     gRPC, StreamUpdates raw on the callback API: messages are thrown away as they come
-//   copy     the same, after their bytes were copied to a buffer of 64 MiB
+//   typed    the service as protoc generates it, callback API: messages are parsed and thrown away
+//   copy     null, after their bytes were copied to a buffer of 64 MiB
 //   answer   null, with a receipt for each message
 //   adder    for dense updates: the generated synchronous API, chunks are added to one f32 vector
 //   socket   no gRPC: read() of 256 KiB from a socket, copied to a buffer of 64 MiB
