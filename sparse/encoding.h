@@ -45,11 +45,12 @@ class TensorDecoder {
   // REQUIRES: no more bytes than the header states.
   virtual absl::Status AppendIndices(std::string_view bytes) = 0;
   virtual absl::Status AppendValues(std::string_view bytes) = 0;
-  // How much is decoded, from the front: all of it when all bytes are there.
-  virtual uint64_t rows() const = 0;
+  // How the rows are ordered, when decoding has shown that and that all of them are in range.
+  virtual EntryOrder order() const = 0;
+  // How many values are decoded, from the front: all of them when all bytes are there.
   virtual uint64_t values() const = 0;
-  // How the rows are ordered, where decoding has shown that and that all of them are in range.
-  virtual EntryOrder order() const { return EntryOrder::kUnknown; }
+  // How many of them, from the front, decoding has found to be finite f32 values.
+  virtual uint64_t finite_values() const { return 0; }
 };
 
 struct Encoding {

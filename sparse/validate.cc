@@ -1,6 +1,7 @@
 #include "sparse/validate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -15,6 +16,8 @@
 
 namespace sparseagg {
 namespace {
+
+constexpr uint32_t kBad = uint32_t{1} << 31;
 
 absl::Status Invalid(std::string_view reason, const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
@@ -36,14 +39,15 @@ absl::Status RowError(const ReduceSpec& spec, const CooView& entries, uint64_t b
                               " at entry ", e, " is not below ", spec.layout.num_rows, " rows"));
 }
 
-// Whether the value and, of f64, its product with the weight are finite.
-bool IsGood(float value, float /*weight*/) {
-  return (BitCast<uint32_t>(value) & 0x7F800000u) != 0x7F800000u;
+// The highest bit is set unless the value and, of f64, its product with the weight are finite: the
+// largest exponent carries into it.
+uint32_t Badness(float value, float /*weight*/) {
+  return (BitCast<uint32_t>(value) & 0x7FFFFFFFu) + 0x00800000u;
 }
-bool IsGood(F16 value, float /*weight*/) { return (value.bits & 0x7C00u) != 0x7C00u; }
-bool IsGood(BF16 value, float /*weight*/) { return (value.bits & 0x7F80u) != 0x7F80u; }
-bool IsGood(double value, float weight) {
-  return IsFiniteBits(value) && IsFiniteBits(Lift(value, weight));
+uint32_t Badness(F16 value, float /*weight*/) { return ((value.bits & 0x7FFFu) + 0x0400u) << 16; }
+uint32_t Badness(BF16 value, float /*weight*/) { return ((value.bits & 0x7FFFu) + 0x0080u) << 16; }
+uint32_t Badness(double value, float weight) {
+  return IsFiniteBits(value) && IsFiniteBits(Lift(value, weight)) ? 0 : kBad;
 }
 
 template <class V>
@@ -52,7 +56,7 @@ absl::Status ValueError(const ReduceSpec& spec, const CooView& entries, uint64_t
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
   uint64_t i = begin;
-  while (IsGood(values[i], weight)) ++i;
+  while ((Badness(values[i], weight) & kBad) == 0) ++i;
   const double value = Widen(values[i]);
   const std::string where = Where(spec, entries, i / width, i % width);
   if (!IsFiniteBits(value)) {
@@ -65,18 +69,20 @@ absl::Status ValueError(const ReduceSpec& spec, const CooView& entries, uint64_t
 
 constexpr uint64_t kBlock = 4096;
 
-// Whether f(i) holds for some i in [0, count). Without an exit and in steps of a fixed size, so
-// that the loop becomes vectors.
+// Whether badness(i) has its highest bit for some i in [0, count). Without an exit, and in as many
+// lanes as the loop shall have in vectors.
 template <class F>
-bool AnyOf(uint64_t count, F f) {
-  constexpr uint64_t kStep = 64;
-  uint32_t any = 0;
+bool AnyBad(uint64_t count, F badness) {
+  constexpr uint64_t kLanes = 16;
+  std::array<uint32_t, kLanes> lanes{};
   uint64_t i = 0;
-  for (; i + kStep <= count; i += kStep) {
-    for (uint64_t k = 0; k < kStep; ++k) any |= f(i + k) ? 1 : 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (uint64_t k = 0; k < kLanes; ++k) lanes[k] |= badness(i + k);
   }
-  for (; i < count; ++i) any |= f(i) ? 1 : 0;
-  return any != 0;
+  uint32_t any = 0;
+  for (; i < count; ++i) any |= badness(i);
+  for (const uint32_t lane : lanes) any |= lane;
+  return (any & kBad) != 0;
 }
 
 template <class V>
@@ -86,7 +92,7 @@ absl::Status CheckFloats(const ReduceSpec& spec, const CooView& entries, uint64_
   for (uint64_t begin = from; begin < to; begin += kBlock) {
     const V* block = values + begin;
     const bool bad =
-        AnyOf(std::min(kBlock, to - begin), [=](uint64_t i) { return !IsGood(block[i], weight); });
+        AnyBad(std::min(kBlock, to - begin), [=](uint64_t i) { return Badness(block[i], weight); });
     if (bad) return ValueError<V>(spec, entries, begin, weight);
   }
   return absl::OkStatus();
@@ -140,26 +146,6 @@ absl::Status CheckAllIntegers(const ReduceSpec& spec, const CooView& entries) {
   return CheckDuplicateSums<V>(spec, entries);
 }
 
-// Adds to `sorted` and `distinct` what the rows [from, to) say, beside the one before them.
-void NoteOrder(const uint64_t* rows, uint64_t from, uint64_t to, bool& sorted, bool& distinct) {
-  for (uint64_t begin = std::max<uint64_t>(from, 1); begin < to && sorted; begin += kBlock) {
-    const uint64_t end = std::min(to, begin + kBlock);
-    bool block_sorted = true;
-    bool block_distinct = true;
-    for (uint64_t e = begin; e < end; ++e) {
-      block_sorted &= rows[e - 1] <= rows[e];
-      block_distinct &= rows[e - 1] < rows[e];
-    }
-    sorted &= block_sorted;
-    distinct &= block_distinct;
-  }
-}
-
-EntryOrder OrderFrom(bool sorted, bool distinct) {
-  if (!sorted) return EntryOrder::kUnsorted;
-  return distinct ? EntryOrder::kCanonical : EntryOrder::kSorted;
-}
-
 }  // namespace
 
 absl::Status ValidateWeight(float weight) {
@@ -169,10 +155,17 @@ absl::Status ValidateWeight(float weight) {
 }
 
 EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz) {
-  bool sorted = true;
   bool distinct = true;
-  NoteOrder(rows, 0, nnz, sorted, distinct);
-  return OrderFrom(sorted, distinct);
+  for (uint64_t begin = 1; begin < nnz; begin += kBlock) {
+    const uint64_t end = std::min(nnz, begin + kBlock);
+    bool block_sorted = true;
+    for (uint64_t e = begin; e < end; ++e) {
+      block_sorted &= rows[e - 1] <= rows[e];
+      distinct &= rows[e - 1] < rows[e];
+    }
+    if (!block_sorted) return EntryOrder::kUnsorted;
+  }
+  return distinct ? EntryOrder::kCanonical : EntryOrder::kSorted;
 }
 
 UpdateValidator::UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight)
@@ -182,25 +175,18 @@ UpdateValidator::UpdateValidator(const ReduceSpec& spec, const CooView& entries,
   }
 }
 
-void UpdateValidator::TakeOrder(EntryOrder order) {
-  rows_ = entries_.nnz;
-  sorted_ = order != EntryOrder::kUnsorted;
-  distinct_ = order == EntryOrder::kCanonical;
-}
-
-absl::Status UpdateValidator::CheckRows(uint64_t end) {
+absl::Status UpdateValidator::CheckRows() {
   SPARSEAGG_RETURN_IF_ERROR(weight_status_);
-  const uint64_t* rows = entries_.indices;
-  for (uint64_t begin = rows_; begin < end; begin += kBlock) {
-    const uint64_t block_end = std::min(end, begin + kBlock);
-    const uint64_t num_rows = spec_.layout.num_rows;
-    const uint64_t* block = rows + begin;
-    if (AnyOf(block_end - begin, [=](uint64_t i) { return block[i] >= num_rows; })) {
+  if (order_ != EntryOrder::kUnknown) return absl::OkStatus();
+  const uint64_t num_rows = spec_.layout.num_rows;
+  for (uint64_t begin = 0; begin < entries_.nnz; begin += kBlock) {
+    const uint64_t* block = entries_.indices + begin;
+    const uint64_t count = std::min(kBlock, entries_.nnz - begin);
+    if (AnyBad(count, [=](uint64_t i) { return block[i] >= num_rows ? kBad : 0; })) {
       return RowError(spec_, entries_, begin);
     }
-    NoteOrder(rows, begin, block_end, sorted_, distinct_);
   }
-  rows_ = std::max(rows_, end);
+  order_ = OrderOf(entries_.indices, entries_.nnz);
   return absl::OkStatus();
 }
 
@@ -219,7 +205,7 @@ absl::Status UpdateValidator::CheckValues(uint64_t end) {
 }
 
 absl::StatusOr<EntryOrder> UpdateValidator::Finish() {
-  SPARSEAGG_RETURN_IF_ERROR(CheckRows(entries_.nnz));
+  SPARSEAGG_RETURN_IF_ERROR(CheckRows());
   SPARSEAGG_RETURN_IF_ERROR(CheckValues(entries_.nnz * spec_.layout.row_width));
   if (!IsFloating(spec_.layout.value_type)) {
     SPARSEAGG_RETURN_IF_ERROR(WithValueType(spec_.layout.value_type, [&](auto tag) {
@@ -231,7 +217,7 @@ absl::StatusOr<EntryOrder> UpdateValidator::Finish() {
       }
     }));
   }
-  return OrderFrom(sorted_, distinct_);
+  return order_;
 }
 
 absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,

@@ -3,6 +3,9 @@
 #ifndef SPARSEAGG_SPARSE_VALIDATE_H_
 #define SPARSEAGG_SPARSE_VALIDATE_H_
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sparse/types.h"
@@ -30,24 +33,24 @@ class UpdateValidator {
   // comes out first, whatever is checked.
   UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight);
 
-  // All rows are known to be in range and in this order: they are not looked at. REQUIRES: not
-  // kUnknown.
-  void TakeOrder(EntryOrder order);
-  // Checks the rows [those checked before, end), and the values.
-  absl::Status CheckRows(uint64_t end);
+  // All rows are known to be in range and in this order: they are not looked at.
+  void TakeOrder(EntryOrder order) { order_ = order; }
+  // The first `count` values are known to be finite f32 values: they are not looked at.
+  void TakeFinite(uint64_t count) { values_ = std::max(values_, count); }
+  // Checks the values [those checked before, end).
   absl::Status CheckValues(uint64_t end);
   // Checks the rest and what needs all of it.
   absl::StatusOr<EntryOrder> Finish();
 
  private:
+  absl::Status CheckRows();
+
   const ReduceSpec& spec_;
   const CooView entries_;
   const float weight_;
   absl::Status weight_status_;
-  uint64_t rows_ = 0;    // checked
-  uint64_t values_ = 0;  // checked
-  bool sorted_ = true;
-  bool distinct_ = true;
+  EntryOrder order_ = EntryOrder::kUnknown;  // of rows that have been checked
+  uint64_t values_ = 0;                      // checked
 };
 
 // How the rows are ordered. One pass over them.

@@ -58,13 +58,14 @@ absl::Status ArrivingUpdate::AppendTo(const Section& section, std::string_view b
   if (section.is_values) {
     sums.values.Append(bytes);
     SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendValues(bytes));
+    tensor.validator->TakeFinite(tensor.decoder->finite_values());
     return tensor.validator->CheckValues(tensor.decoder->values());
   }
   sums.indices.Append(bytes);
   SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendIndices(bytes));
   const EntryOrder order = tensor.decoder->order();
   if (order != EntryOrder::kUnknown) tensor.validator->TakeOrder(order);
-  return tensor.validator->CheckRows(tensor.decoder->rows());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StagedTensors> ArrivingUpdate::Take() {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "sparse/encodings/chain_reader.h"
 #include "sparse/encodings/packed_block.h"
+#include "sparse/encodings/raw_values.h"
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
 #include "sparse/encodings/value_coding.h"
@@ -169,10 +170,10 @@ class PackedDecoder : public TensorDecoder {
         spec_(spec),
         out_(out),
         form_(FormOf(header)),
-        cutter_(static_cast<size_t>(CodedBytes(form_, header.value_type, 1))) {
+        cutter_(static_cast<size_t>(CodedBytes(form_, header.value_type, 1))),
+        raw_values_(header, out.values) {
     if (header.sparse_dim > 0 || header.nnz == 0) return;
     out.indices[0] = 0;
-    rows_ = 1;
   }
 
   // All of them when the last byte is there.
@@ -188,12 +189,12 @@ class PackedDecoder : public TensorDecoder {
       all = kept_;
     }
     SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices, order_));
-    rows_ = header_.nnz;
     kept_ = {};
     return absl::OkStatus();
   }
 
   absl::Status AppendValues(std::string_view bytes) override {
+    if (form_ == ValueForm::kRaw) return raw_values_.Append(bytes);
     if (!HasScales(form_)) {
       return cutter_.Feed(bytes, [this](const char* from, uint64_t count) {
         const auto size = static_cast<size_t>(CodedBytes(form_, header_.value_type, count));
@@ -206,9 +207,11 @@ class PackedDecoder : public TensorDecoder {
     return absl::OkStatus();
   }
 
-  uint64_t rows() const override { return rows_; }
-  uint64_t values() const override { return values_; }
   EntryOrder order() const override { return order_; }
+  uint64_t values() const override {
+    return form_ == ValueForm::kRaw ? raw_values_.values() : values_;
+  }
+  uint64_t finite_values() const override { return raw_values_.finite_values(); }
 
  private:
   // Whether all of `total` bytes are there now.
@@ -229,10 +232,10 @@ class PackedDecoder : public TensorDecoder {
   const MutableCooView out_;
   const ValueForm form_;
   UnitCutter cutter_;
+  RawValues raw_values_;
   std::string kept_;
   uint64_t packed_ = 0;  // bytes of rows that are kept as they came
   EntryOrder order_ = EntryOrder::kUnknown;
-  uint64_t rows_ = 0;
   uint64_t values_ = 0;
 };
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sparse/encodings/chain_reader.h"
+#include "sparse/encodings/raw_values.h"
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
 #include "sparse/status.h"
@@ -25,45 +28,78 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
                                 entry, " ", what));
 }
 
-// Flattens `count` indices of [sparse_dim] at `from` to rows, row-major. `first` is the position of
-// the first of these entries. Without an exit inside the loops; what is wrong is looked for after.
 template <class Index>
-absl::Status Flatten(const EncodedHeader& header, const char* from, uint64_t first, uint64_t count,
-                     uint64_t* rows) {
+int64_t IndexAt(const char* indices, uint64_t i) {
+  Index index;
+  std::memcpy(&index, indices + i * sizeof(Index), sizeof(Index));
+  return index;
+}
+
+// Where an index is out of range, among the `count` indices of [sparse_dim] at `from`, the first of
+// which is number `first`. REQUIRES: there is one.
+template <class Index>
+absl::Status FindIndexError(const EncodedHeader& header, const char* from, uint64_t first) {
   const uint32_t dims = header.sparse_dim;
-  const auto index_of = [from, dims](uint64_t e, uint32_t d) {
-    Index index;
-    std::memcpy(&index, from + (e * dims + d) * sizeof(Index), sizeof(Index));
-    return static_cast<int64_t>(index);
-  };
-  uint64_t bad = 0;  // a negative index is a large one
-  if (dims == 1) {
-    const auto limit = static_cast<uint64_t>(header.dense_shape[0]);
-    for (uint64_t e = 0; e < count; ++e) {
-      rows[e] = static_cast<uint64_t>(index_of(e, 0));
-      bad |= rows[e] >= limit ? 1 : 0;
+  for (uint64_t i = 0;; ++i) {
+    const int64_t index = IndexAt<Index>(from, i);
+    const auto dim = static_cast<uint32_t>(i % dims);
+    if (index < 0 || index >= header.dense_shape[dim]) {
+      return IndexError(header, first + i / dims, dim, index);
+    }
+  }
+}
+
+// What is true of some of the rows so far: the highest bit says so.
+struct RowsSeen {
+  uint64_t out_of_range = 0;
+  uint64_t below_last = 0;      // the row is below the one before it
+  uint64_t not_above_last = 0;  // or equal to it
+
+  // Differences of what is in range have no more than 63 bits, and a sign.
+  void Note(uint64_t row, uint64_t last) {
+    below_last |= row - last;
+    not_above_last |= row - last - 1;
+  }
+  EntryOrder order() const {
+    if (below_last >> 63 != 0) return EntryOrder::kUnsorted;
+    return not_above_last >> 63 != 0 ? EntryOrder::kSorted : EntryOrder::kCanonical;
+  }
+};
+
+// Flattens `count` > 0 indices of [sparse_dim] at `from` to rows, row-major; `last` is the row
+// before them. Without an exit: what is wrong is looked for after.
+template <class Index>
+void Flatten(const EncodedHeader& header, const char* from, uint64_t count, uint64_t last,
+             uint64_t* __restrict rows, RowsSeen& all_seen) {
+  RowsSeen seen = all_seen;  // where nothing else points to: this becomes vectors
+  if (header.sparse_dim == 1) {
+    const auto highest = static_cast<uint64_t>(header.dense_shape[0]) - 1;
+    const auto take = [&](uint64_t e, uint64_t before) {
+      const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
+      rows[e] = row;
+      seen.out_of_range |= row | (highest - row);
+      seen.Note(row, before);
+    };
+    take(0, last);
+    for (uint64_t e = 1; e < count; ++e) {
+      take(e, static_cast<uint64_t>(IndexAt<Index>(from, e - 1)));
     }
   } else {
+    const uint32_t dims = header.sparse_dim;
     for (uint64_t e = 0; e < count; ++e) {
       uint64_t row = 0;
       for (uint32_t d = 0; d < dims; ++d) {
         const auto limit = static_cast<uint64_t>(header.dense_shape[d]);
-        const auto index = static_cast<uint64_t>(index_of(e, d));
-        bad |= index >= limit ? 1 : 0;
+        const auto index = static_cast<uint64_t>(IndexAt<Index>(from, e * dims + d));
+        seen.out_of_range |= index | (limit - 1 - index);
         row = row * limit + index;
       }
       rows[e] = row;
+      seen.Note(row, last);
+      last = row;
     }
   }
-  for (uint64_t e = 0; bad != 0; ++e) {
-    for (uint32_t d = 0; d < dims; ++d) {
-      const int64_t index = index_of(e, d);
-      if (index < 0 || index >= header.dense_shape[d]) {
-        return IndexError(header, first + e, d, index);
-      }
-    }
-  }
-  return absl::OkStatus();
+  all_seen = seen;
 }
 
 class RawDecoder : public TensorDecoder {
@@ -71,7 +107,8 @@ class RawDecoder : public TensorDecoder {
   RawDecoder(const EncodedHeader& header, const MutableCooView& out)
       : header_(header),
         out_(out),
-        index_cutter_(std::max<size_t>(header.sparse_dim, 1) * SizeOf(header.index_type)) {
+        index_cutter_(std::max<size_t>(header.sparse_dim, 1) * SizeOf(header.index_type)),
+        values_(header, out.values) {
     if (header.sparse_dim > 0 || header.nnz == 0) return;
     out.indices[0] = 0;
     rows_ = 1;
@@ -79,29 +116,35 @@ class RawDecoder : public TensorDecoder {
 
   absl::Status AppendIndices(std::string_view bytes) override {
     return index_cutter_.Feed(bytes, [this](const char* from, uint64_t count) {
-      const uint64_t first = rows_;
-      rows_ += count;
-      return header_.index_type == IndexType::kI32
-                 ? Flatten<int32_t>(header_, from, first, count, out_.indices + first)
-                 : Flatten<int64_t>(header_, from, first, count, out_.indices + first);
+      return header_.index_type == IndexType::kI32 ? Append<int32_t>(from, count)
+                                                   : Append<int64_t>(from, count);
     });
   }
-  absl::Status AppendValues(std::string_view bytes) override {
-    if (!bytes.empty()) {
-      std::memcpy(static_cast<char*>(out_.values) + value_bytes_, bytes.data(), bytes.size());
-    }
-    value_bytes_ += bytes.size();
-    return absl::OkStatus();
+  absl::Status AppendValues(std::string_view bytes) override { return values_.Append(bytes); }
+  EntryOrder order() const override {
+    return rows_ == header_.nnz ? seen_.order() : EntryOrder::kUnknown;
   }
-  uint64_t rows() const override { return rows_; }
-  uint64_t values() const override { return value_bytes_ / SizeOf(header_.value_type); }
+  uint64_t values() const override { return values_.values(); }
+  uint64_t finite_values() const override { return values_.finite_values(); }
 
  private:
+  template <class Index>
+  absl::Status Append(const char* from, uint64_t count) {
+    // Before the first row comes one that is below all.
+    const uint64_t last =
+        rows_ == 0 ? std::numeric_limits<uint64_t>::max() : out_.indices[rows_ - 1];
+    Flatten<Index>(header_, from, count, last, out_.indices + rows_, seen_);
+    if (seen_.out_of_range >> 63 != 0) return FindIndexError<Index>(header_, from, rows_);
+    rows_ += count;
+    return absl::OkStatus();
+  }
+
   const EncodedHeader& header_;
   const MutableCooView out_;
   UnitCutter index_cutter_;
+  RowsSeen seen_;
   uint64_t rows_ = 0;
-  uint64_t value_bytes_ = 0;
+  RawValues values_;
 };
 
 // rows -> [nnz, sparse_dim] indices.
@@ -147,9 +190,8 @@ absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteCh
   for (const std::string_view piece : indices) {
     SPARSEAGG_RETURN_IF_ERROR(decoder.AppendIndices(piece));
   }
-  for (const std::string_view piece : values) {
-    SPARSEAGG_RETURN_IF_ERROR(decoder.AppendValues(piece));
-  }
+  // Not past the caches: whoever decodes all at once looks at the values next.
+  ChainReader(values).Read(out.values, header.values_bytes);
   return absl::OkStatus();
 }
 

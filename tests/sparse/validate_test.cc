@@ -109,8 +109,7 @@ TEST(UpdateValidator, SaysTheSameWhereverItStopsOnTheWay) {
       UpdateValidator validator(spec, {spec.layout, rows.size(), rows.data(), values.data()}, 1);
       absl::Status status;
       for (uint64_t end = step; status.ok() && end < rows.size(); end += step) {
-        status = validator.CheckRows(end);
-        if (status.ok()) status = validator.CheckValues(2 * end + end % 2);
+        status = validator.CheckValues(2 * end + end % 2);
       }
       return status.ok() ? validator.Finish() : absl::StatusOr<EntryOrder>(status);
     };

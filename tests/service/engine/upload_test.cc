@@ -1,6 +1,8 @@
 // Updates in chunks: broken off and resumed, damaged, abandoned, contested.
+#include <limits>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "service/store/crc32c.h"
 #include "tests/service/engine/testing.h"
@@ -134,6 +136,40 @@ TEST_F(UploadTest, RefusesBadHeadersBeforeAnyByte) {
   update_.tensor_header(1).nnz = 1000;
   EXPECT_THAT(Begin().status(), FailsWith(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH"));
   EXPECT_EQ(engine_.SealAndWait(round_)->manifest.rejected.at("SIZE_MISMATCH"), 1u);
+}
+
+// More than a MiB of values takes another way into memory.
+TEST_F(UploadTest, LargeOnesAreCheckedToTheLastValue) {
+  constexpr int64_t kRows = 300'000;
+  const TensorSpec spec = Sparse("large", kRows);
+  const std::string round = engine_.Create({spec}).name;
+  std::vector<int64_t> rows(kRows);
+  std::iota(rows.begin(), rows.end(), 0);
+  std::vector<float> values(kRows);
+  std::iota(values.begin(), values.end(), 0.25f);
+  const auto send = [&](const std::string& contributor) {
+    const TestUpdate update = TestUpdate(round, contributor).Add<float>(spec, rows, values);
+    const std::string bytes = update.byte_string();
+    const auto upload = *Begin(update);
+    constexpr size_t kChunk = 100'003;  // cuts values, and rows
+    for (size_t at = 0; at < bytes.size(); at += kChunk) {
+      EXPECT_TRUE(upload->Append(at, bytes.substr(at, kChunk), std::nullopt).ok());
+    }
+    return upload->Finish().status();
+  };
+  for (const size_t entry : {size_t{0}, size_t{25'001}, values.size() - 1}) {
+    const float good = std::exchange(values[entry], std::numeric_limits<float>::infinity());
+    const absl::Status status = send("a");
+    EXPECT_THAT(status, FailsWith(absl::StatusCode::kInvalidArgument, "NON_FINITE_VALUE"));
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr(absl::StrCat("entry ", entry, " ")));
+    values[entry] = good;
+  }
+  ASSERT_TRUE(send("a").ok());
+  ASSERT_TRUE(send("b").ok());
+  const auto result = engine_.SealAndWait(round);
+  for (float& value : values) value *= 2;
+  EXPECT_EQ(Values<float>(result->tensors[0]), values);
 }
 
 TEST_F(UploadTest, StartsAfreshAfterBadBytes) {
