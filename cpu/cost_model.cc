@@ -125,8 +125,8 @@ double Dense(const Load& load) {
          clear + load.touched * kCost.emit;
 }
 
-// Folds before the last one: a batch is as large as the state, and no smaller than kBatchBytesMin,
-// so that the state is swept along by every batch while it is small, and twice in all when it is
+// Folds before the last one: a batch is at least as large as the state and as kBatchBytesMin, so
+// that the state is swept along by every batch while it is small, and twice in all when it is
 // large.
 double Merges(const Load& load, double row_cells) {
   const double state_bytes = load.touched * (sizeof(uint64_t) + row_cells);

@@ -88,11 +88,7 @@ class CpuAggregator : public Aggregator {
     waiting_bytes_ += update.bytes;
     // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
     waiting_.push_back({std::move(update), std::fabs(weight)});
-    // As many bytes as the state has: so the number of times that an entry is merged does not grow
-    // with their number.
-    if (at_once_ || waiting_bytes_ < std::max(kBatchBytesMin, plan_->MemoryBytes())) {
-      return absl::OkStatus();
-    }
+    if (at_once_ || waiting_bytes_ < BatchBytes()) return absl::OkStatus();
     return Fold();
   }
 
@@ -138,24 +134,31 @@ class CpuAggregator : public Aggregator {
   }
 
  private:
-  absl::Status Fold() {
-    if (waiting_.empty()) return absl::OkStatus();
-    waiting_bytes_ = 0;
-    return Timed([&](Feed feed) {
-      plan_->Fold(std::exchange(waiting_, {}), feed);
-      KeepDenseWhereHalfIsHeld();
-    });
+  // A batch passes by the whole state: as many bytes as that has, so that the number of times that
+  // an entry is merged does not grow with their number; and a few times as many while that is
+  // little.
+  uint64_t BatchBytes() const {
+    const uint64_t state = plan_->MemoryBytes();
+    return std::max({kBatchBytesMin, state, std::min(kStatesInBatch * state, kBatchBytesMax)});
   }
 
-  // A sorted state is swept along by every batch. When it holds half of the rows, a cell for each
-  // of them takes no more memory than a fold does, and is swept along no more.
-  void KeepDenseWhereHalfIsHeld() {
+  absl::Status Fold() {
+    if (waiting_.empty()) return absl::OkStatus();
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { KeepDenseWhereHalfCanBe(); }));
+    waiting_bytes_ = 0;
+    return Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); });
+  }
+
+  // A sorted state is swept along by every batch. When it may come to hold half of the rows, a cell
+  // for each of them takes no more memory than a fold does, and is swept along no more.
+  void KeepDenseWhereHalfCanBe() {
     if (forced_ || dense_) return;
     const uint64_t num_rows = spec_.layout.num_rows;
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
-    const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
-    if (rows >= num_rows / 2 + num_rows % 2) KeepDense("the state came to hold half of the rows");
+    uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
+    for (const PendingUpdate& update : waiting_) rows += update.staged.entries.nnz;
+    if (rows >= num_rows / 2 + num_rows % 2) KeepDense("half of the rows, or more, may be held");
   }
 
   void KeepDense(std::string_view why) {

@@ -222,8 +222,8 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     }
   }
 
-  // False when a product is beyond what a cell takes; nothing is added then. Rows without a bit
-  // get their cells back as they were.
+  // False when a product is beyond what a cell takes; nothing is added then. To rows without a bit
+  // -0.0 is added, which changes nothing, an empty cell's -0.0 included.
   static HWY_INLINE bool AddBits(uint64_t row, size_t bits, const V* HWY_RESTRICT value,
                                  float weight, const CellWindow& window, SideTable& side) {
     constexpr size_t kVectors = kGroup / kLanes;
@@ -241,17 +241,15 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       beyond |= AnyBeyondCells<V>(d, products);
       value += std::popcount(own);
       const auto spread = hn::TableLookupLanes(products, hn::IndicesFromVec(d, SourcesOf(own)));
-      addends[v] = hn::IfThenElseZero(hn::RebindMask(d, MaskOf(own)), spread);
+      addends[v] = hn::IfThenElse(hn::RebindMask(d, MaskOf(own)), spread, hn::Set(d, -0.0));
     }
     if (HWY_UNLIKELY(beyond)) return false;
     auto lost = hn::Zero(BitsTag());
     for (size_t v = 0; v < kVectors; ++v) {
-      const size_t own = bits >> (v * kLanes) & kAllLanes;
       before[v] = hn::LoadU(d, cells + v * kLanes);
       sums[v] = hn::Add(before[v], addends[v]);
       lost = hn::Or(lost, Lost(before[v], addends[v], sums[v]));
-      hn::StoreU(hn::IfThenElse(hn::RebindMask(d, MaskOf(own)), sums[v], before[v]), d,
-                 cells + v * kLanes);
+      hn::StoreU(sums[v], d, cells + v * kLanes);
     }
     if (HWY_UNLIKELY(AnyLost(lost))) {
       HWY_ALIGN double errors[kGroup];
@@ -284,6 +282,25 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     } else {
       return Rows(window.row_cells)[row] != C::EmptyRow();
     }
+  }
+
+  static size_t CountHeld(const CellWindow& window, size_t rows, uint32_t width) {
+    size_t count = 0;
+    size_t row = 0;
+    if constexpr (C::kInexactValues && !C::kHasRow) {
+      const DoubleTag d;
+      const auto* HWY_RESTRICT cells = reinterpret_cast<const double*>(window.values);
+      for (; width == 1 && row + kLanes <= rows; row += kLanes) {
+        count += hn::CountTrue(BitsTag(), AreHeld(hn::LoadU(d, cells + row)));
+      }
+    }
+    for (; row < rows; ++row) count += IsHeld(window, row, width) ? 1 : 0;
+    return count;
+  }
+
+  static HWY_INLINE hn::Mask<BitsTag> AreHeld(hn::Vec<DoubleTag> sums) {
+    const BitsTag du;
+    return hn::Ne(hn::BitCast(du, sums), hn::Set(du, uint64_t{1} << 63));
   }
 
   template <bool kEmpty>
@@ -324,7 +341,7 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     size_t from = at;
     for (; from + kLanes <= rows && n + kLanes <= rows_max; from += kLanes) {
       const auto sums = hn::LoadU(d, cells + from);
-      const auto held = hn::Ne(hn::BitCast(du, sums), empty);
+      const auto held = AreHeld(sums);
       const auto lanes = LanesOf(BitsOf(held));
       hn::StoreU(hn::Add(hn::Set(du, begin + from), lanes), du, out_rows + n);
       hn::StoreU(hn::TableLookupLanes(sums, hn::IndicesFromVec(d, lanes)), d, out_cells + n);

@@ -33,7 +33,7 @@ const CpuKernels* KernelTable() {
       .scatter_rows = &D::ScatterRows,
       .scatter_bits = &D::ScatterBits,
       .scatter_run = &D::ScatterRun,
-      .is_held = &D::IsHeld,
+      .count_held = &D::CountHeld,
       .collect = &D::Collect,
       .copy = &D::Copy,
       .pack = &S::Pack,

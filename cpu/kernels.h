@@ -31,10 +31,6 @@ struct Columns {
 // The side entries of some rows, sorted by (row, column).
 using SideRange = std::span<const SideEntry>;
 
-// Blocks have room for this many elements more than a kernel is asked for: vectors are stored
-// whole.
-inline constexpr size_t kBlockPadding = 16;
-
 struct CpuKernels {
   uint32_t value_bytes;  // of a value cell; 0: none
   uint32_t row_bytes;    // of a row cell; 0: none
@@ -58,7 +54,8 @@ struct CpuKernels {
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
                       SideTable& side);
 
-  bool (*is_held)(const CellWindow& window, size_t row, uint32_t width);
+  // Of the window's first `rows` rows.
+  size_t (*count_held)(const CellWindow& window, size_t rows, uint32_t width);
 
   // Moves the rows that somebody holds, from `at` on, out of a window of `rows` rows, and leaves
   // them empty. Stops after at most rows_max of them, with `at` where to go on. Returns how many.

@@ -48,8 +48,8 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
       width_(spec.layout.row_width),
       block_rows_(std::max<size_t>(1, kBlockCells / width_)) {
   if (!lowering_.results) return;
-  block_cells_.resize((block_rows_ + kBlockPadding) * width_ * kernels_.value_bytes);
-  block_row_cells_.resize((block_rows_ + kBlockPadding) * kernels_.row_bytes);
+  block_cells_.resize(block_rows_ * width_ * kernels_.value_bytes);
+  block_row_cells_.resize(block_rows_ * kernels_.row_bytes);
 }
 
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
@@ -186,9 +186,11 @@ void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, boo
   const size_t rows = window.end - window.begin;
   const auto move = keep ? kernels_.copy : kernels_.collect;
   if (lowering_.results) side_.Sort();
-  for (size_t at = 0; at < rows;) {
+  // Vectors are stored whole: not beyond the range, where another thread writes.
+  for (size_t at = 0; at < rows && count_ < output_.rows_max;) {
     const CellBlock block = NextBlock();
-    const size_t n = move(cells, at, rows, width_, block_rows_, block);
+    const size_t rows_max = std::min<size_t>(block_rows_, output_.rows_max - count_);
+    const size_t n = move(cells, at, rows, width_, rows_max, block);
     Emit(block, n);
   }
 }

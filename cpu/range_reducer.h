@@ -22,8 +22,9 @@ struct Lowering {
   double total_weight = 0.0;  // for results
 };
 
-// Where a range writes: arrays with room for all of its rows and kBlockPadding more.
+// Where a range writes: arrays with room for all of its rows.
 struct RangeOutput {
+  uint64_t rows_max = 0;
   uint64_t* rows = nullptr;
   std::byte* values = nullptr;  // results, or value cells
   std::byte* row_cells = nullptr;

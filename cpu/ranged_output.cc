@@ -19,8 +19,11 @@ RangedOutput::RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels,
 
 void RangedOutput::Reserve(std::vector<uint64_t> starts) {
   ranges_.resize(starts.size() - 1);
-  for (size_t r = 0; r < ranges_.size(); ++r) ranges_[r].start = starts[r] + r * kBlockPadding;
-  const size_t bound = starts.back() + ranges_.size() * kBlockPadding;
+  for (size_t r = 0; r < ranges_.size(); ++r) {
+    ranges_[r].start = starts[r];
+    ranges_[r].rows_max = starts[r + 1] - starts[r];
+  }
+  const size_t bound = starts.back();
   output_.rows.resize(bound);
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
@@ -28,7 +31,8 @@ void RangedOutput::Reserve(std::vector<uint64_t> starts) {
 
 RangeOutput RangedOutput::OutputOf(size_t r) {
   const uint64_t start = ranges_[r].start;
-  return {output_.rows.data() + start, output_.values.data() + start * value_bytes_,
+  return {ranges_[r].rows_max, output_.rows.data() + start,
+          output_.values.data() + start * value_bytes_,
           output_.row_cells.data() + start * row_cell_bytes_};
 }
 

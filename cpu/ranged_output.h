@@ -48,6 +48,7 @@ class RangedOutput {
  private:
   struct Range {
     uint64_t start = 0;
+    uint64_t rows_max = 0;
     size_t rows = 0;
     std::vector<SideEntry> side;
     uint64_t infinite_values = 0;

@@ -125,10 +125,10 @@ HWY_INLINE hn::Vec<BitsTag> LanesOf(size_t mask) {
 // The reverse: where the lanes that `mask` has come from when they lie together in front; of the
 // others, anywhere.
 struct ExpandTable {
-  uint32_t lanes[256][8];
+  uint8_t lanes[256][8];  // bytes: few lines of the first cache, which cells want
   constexpr ExpandTable() : lanes() {
     for (uint32_t mask = 0; mask < 256; ++mask) {
-      uint32_t n = 0;
+      uint8_t n = 0;
       for (uint32_t bit = 0; bit < 8; ++bit) {
         lanes[mask][bit] = n;
         if ((mask >> bit & 1) != 0 && n < 7) ++n;
@@ -139,8 +139,10 @@ struct ExpandTable {
 inline constexpr ExpandTable kExpandTable;
 
 HWY_INLINE hn::Vec<BitsTag> SourcesOf(size_t mask) {
+  const hn::Rebind<uint8_t, DoubleTag> bytes;
   const hn::Rebind<uint32_t, DoubleTag> narrow;
-  return hn::PromoteTo(BitsTag(), hn::LoadU(narrow, kExpandTable.lanes[mask]));
+  return hn::PromoteTo(BitsTag(),
+                       hn::PromoteTo(narrow, hn::LoadU(bytes, kExpandTable.lanes[mask])));
 }
 
 // The lanes whose bits `mask` has.
