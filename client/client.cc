@@ -1,10 +1,6 @@
 #include "client/client.h"
 
-#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/births.h"
 #include "client/call.h"
+#include "client/connections.h"
 #include "client/credentials.h"
 #include "client/encoded_update.h"
 #include "client/from_proto.h"
@@ -35,9 +32,6 @@ namespace {
 
 using Stub = v1::AggregationService::StubInterface;
 
-// The largest message that this library accepts: a chunk has at most 4 MiB, a round of 1024 tensors
-// with long names well below this.
-constexpr int kReceiveBytesMax = 32 << 20;
 constexpr int kListPageSize = 1000;
 // WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier.
 constexpr uint64_t kWaitMs = 30'000;
@@ -52,34 +46,13 @@ std::string RandomId() {
   return id;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(
-    const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
-  arguments.SetMaxSendMessageSize(-1);  // the server's limit counts
-  // gRPC would wait up to two minutes before it tries a lost server again.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  arguments.SetUserAgentPrefix("sparseagg-cpp");
-  return grpc::CreateCustomChannel(target, credentials, arguments);
-}
-
-// A channel gets on with connecting only while something waits on it: a thread that merely slept
-// would find it as it left it.
-void SleepWhileConnecting(grpc::Channel& channel, uint64_t ms) {
-  const auto end = std::chrono::system_clock::now() + std::chrono::milliseconds(ms);
-  while (channel.WaitForStateChange(channel.GetState(/*try_to_connect=*/true), end)) {
-  }
-}
-
 }  // namespace
 
 struct Client::Impl {
   std::string target;
   ClientOptions options;
-  std::unique_ptr<Stub> stub;
+  std::optional<Connections> connections;
+  Stub* stub;  // of the first of them
   std::mutex mutex;
   std::optional<bool> unpacks;
   Births births;
@@ -130,7 +103,7 @@ struct Client::Impl {
     SPARSEAGG_ASSIGN_OR_RETURN(
         const v1::Round round,
         Unary<v1::Round>(options.call_timeout_ms, [&](auto* context, auto* response) {
-          return (stub.get()->*method)(context, request, response);
+          return (stub->*method)(context, request, response);
         }));
     absl::StatusOr<RoundInfo> info = FromProto(round);
     if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
@@ -174,10 +147,13 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
   impl->target = target;
   impl->options = std::move(options);
   SPARSEAGG_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(target, impl->options));
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(target, credentials);
-  impl->stub = v1::AggregationService::NewStub(channel);
+  impl->connections.emplace([target, credentials] { return MakeChannel(target, credentials); },
+                            impl->options.connections_max);
+  impl->stub = &impl->connections->first();
   if (!impl->options.sleep) {
-    impl->options.sleep = [channel](uint64_t ms) { SleepWhileConnecting(*channel, ms); };
+    impl->options.sleep = [&channel = impl->connections->first_channel()](uint64_t ms) {
+      SleepWhileConnecting(channel, ms);
+    };
   }
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
@@ -344,13 +320,17 @@ absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Pr
 absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update,
                                                      const Progress& progress) {
   RetryLoop retry(options);
+  const Connections::Lease connection = connections->ForUpload();
+  Stub* via = connection.get();
   uint64_t offset = 0;
   for (;;) {
-    UploadAttempt attempt = UploadOnce(*stub, target, update, options, progress);
+    UploadAttempt attempt = UploadOnce(*via, target, update, options, progress);
     if (attempt.receipt.ok()) return std::move(attempt.receipt);
     if (attempt.resumed_at > offset) retry.MadeProgress();
     offset = std::max(offset, attempt.resumed_at);
-    if (!retry.Again(attempt.receipt.status())) return attempt.receipt.status();
+    const absl::Status& status = attempt.receipt.status();
+    if (!retry.Again(status)) return status;
+    if (absl::IsUnavailable(status)) via = stub;  // which waiting has connected again
   }
 }
 

@@ -58,7 +58,9 @@ struct ClientOptions {
   // An update of more payload bytes travels in chunks and resumes where a connection broke. Below
   // the 16 MiB that a server takes in one message by default.
   uint64_t unary_bytes_max = uint64_t{4} << 20;
-  uint64_t chunk_bytes = uint64_t{1} << 20;        // best of 64 KiB to 4 MiB by measurement
+  uint64_t chunk_bytes = uint64_t{1} << 20;  // best of 64 KiB to 4 MiB by measurement
+  // Updates that are sent in chunks at the same time share up to so many connections.
+  uint32_t connections_max = 4;
   uint64_t result_bytes_max = uint64_t{64} << 30;  // largest aggregate that is accepted
   std::function<void(uint64_t ms)> sleep;          // unset: the thread sleeps
   // Told why an attempt failed that will be repeated, before the wait, from the calling thread.

@@ -34,6 +34,7 @@ class ClientBase:
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Sequence[tuple[str, str]] = (),
         channel_options: Sequence[tuple[str, Any]] = (),
+        connections: int = 4,
     ) -> None:
         self.target = target or os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET
         access = Access(
@@ -45,6 +46,7 @@ class ClientBase:
             options=channel_options,
             timeout=timeout,
             retry=retry or RetryPolicy(),
+            connections=connections,
         )
         self._known_server: _requests.Server | None = None
 

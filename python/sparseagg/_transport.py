@@ -16,6 +16,7 @@ from typing import Any, Callable, TypeVar
 import grpc
 from google.protobuf import empty_pb2
 
+from sparseagg._connections import Connection, Connections
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.errors import (
     DeadlineExceededError,
@@ -53,7 +54,11 @@ CHANNEL_OPTIONS = (
     # The time that one attempt to connect may take: with TLS several round trips and some arithmetic.
     ("grpc.min_reconnect_backoff_ms", 5000),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # Channels of one process to one target would share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
 )
+# The call that carries updates.
+UPLOADS = "StreamUpdates"
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def was_done_before(method: str, error: SparseAggError) -> bool:
 
 
 class Channel:
-    """One channel of `grpc`, or of `grpc.aio`, and what every call over it shares."""
+    """The channels of `grpc`, or of `grpc.aio`, to one server, and what every call over them shares."""
 
     _library: Any = grpc
 
@@ -130,21 +135,28 @@ class Channel:
         options: Sequence[tuple[str, Any]],
         timeout: float,
         retry: RetryPolicy,
+        connections: int,
     ) -> None:
         all_options = [*CHANNEL_OPTIONS, *options]
-        self._channel = access.open_channel(self._library, target, all_options)
+
+        def connect() -> Connection:
+            channel = access.open_channel(self._library, target, all_options)
+            methods = {
+                name: getattr(channel, kind)(
+                    SERVICE + name,
+                    request_serializer=_serialize,
+                    response_deserializer=answer.FromString,
+                )
+                for name, (kind, answer) in METHODS.items()
+            }
+            return Connection(channel, methods)
+
+        self._connections = Connections(connect, connections)
+        self._methods = self._connections.first.methods
         self._target = target
         self._access = access
         self.timeout = timeout
         self.retry = retry
-        self._methods = {
-            name: getattr(self._channel, kind)(
-                SERVICE + name,
-                request_serializer=_serialize,
-                response_deserializer=answer.FromString,
-            )
-            for name, (kind, answer) in METHODS.items()
-        }
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
         """What a failed unary call raises."""
@@ -161,8 +173,9 @@ class Transport(Channel):
     """The channel of the client for threads. Thread-safe."""
 
     def close(self) -> None:
-        """Ends the channel and every call on it."""
-        self._channel.close()
+        """Ends the channels and every call on them."""
+        for channel in self._connections.channels():
+            channel.close()
 
     def unary(
         self,
@@ -211,14 +224,19 @@ class Transport(Channel):
         for_update: bool = False,
     ) -> StreamCall:
         """Starts a stream; `request` for a server stream, None for one that the caller sends on."""
-        function = self._methods[method]
+        metadata = self._access.metadata()
+        connection = self._connections.take() if method == UPLOADS else self._connections.first
 
         def start(requests: Iterator[Any]) -> Any:
-            return function(
-                requests if request is None else request, metadata=self._access.metadata()
+            return connection.methods[method](
+                requests if request is None else request, metadata=metadata
             )
 
-        return StreamCall(start, idle_timeout, answers_max, for_update)
+        def end() -> None:
+            if method == UPLOADS:
+                self._connections.give_back(connection)
+
+        return StreamCall(start, end, idle_timeout, answers_max, for_update)
 
 
 class StreamCall:
@@ -234,6 +252,7 @@ class StreamCall:
     def __init__(
         self,
         start: Callable[[Iterator[Any]], Any],
+        end: Callable[[], None],
         idle_timeout: float | None,
         answers_max: int | None,
         for_update: bool,
@@ -241,6 +260,7 @@ class StreamCall:
         self._idle_timeout = idle_timeout
         self._answers_max = answers_max
         self._for_update = for_update
+        self._end = end
         self._changed = threading.Condition()
         self._unsent: deque[Any] = deque()
         self._answers: deque[Any] = deque()
@@ -332,6 +352,7 @@ class StreamCall:
                     self._changed.notify_all()
         except grpc.RpcError as failure:
             error = from_rpc_error(failure, for_update=self._for_update)
+        self._end()
         with self._changed:
             self._error = self._error or error
             self._ended = True

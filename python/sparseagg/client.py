@@ -32,6 +32,7 @@ class Client(ClientBase):
     credentials: `grpc.ssl_channel_credentials(...)`, instead of `tls`.
     metadata: sent with every call.
     channel_options: gRPC channel arguments on top of the package's.
+    connections: streams of updates that run at the same time share up to so many.
 
     Do not carry a Client over `os.fork()`; make one in each process.
 

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
-from sparseagg._transport import METHODS, Backoff, Channel, was_done_before
+from sparseagg._transport import METHODS, UPLOADS, Backoff, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError, from_rpc_error
 
 _T = TypeVar("_T")
@@ -23,8 +23,9 @@ class Transport(Channel):
     _library = grpc.aio
 
     async def close(self) -> None:
-        """Ends the channel and every call on it."""
-        await self._channel.close()
+        """Ends the channels and every call on them."""
+        for channel in self._connections.channels():
+            await channel.close()
 
     async def unary(
         self,
@@ -80,11 +81,13 @@ class Transport(Channel):
                 yield message
 
         is_server_stream = METHODS[method][0] == "unary_stream"
-        call = self._methods[method](
-            request if is_server_stream else counted(request), metadata=self._access.metadata()
-        )
+        connection = self._connections.take() if method == UPLOADS else self._connections.first
+        call: Any = None
         reading: asyncio.Future[Any] | None = None
         try:
+            call = connection.methods[method](
+                request if is_server_stream else counted(request), metadata=self._access.metadata()
+            )
             while True:
                 reading, seen = asyncio.ensure_future(call.read()), moves
                 while not (await asyncio.wait([reading], timeout=idle_timeout))[0]:
@@ -101,6 +104,9 @@ class Transport(Channel):
                 raise UnavailableError("the connection broke during the call") from None
             raise from_rpc_error(failure, for_update=for_update) from None
         finally:
-            call.cancel()
+            if method == UPLOADS:
+                self._connections.give_back(connection)
+            if call is not None:
+                call.cancel()
             if reading is not None and not reading.done():
                 reading.cancel()
