@@ -307,11 +307,22 @@ MUTATIONS = (
         (
             (
                 "sparse/encodings/coo_raw.cc",
-                "if (index < 0 || index >= header.dense_shape[d]) {",
-                "if (index < 0 || index > header.dense_shape[d]) {",
+                "seen.out_of_range |= row | (highest - row);",
+                "seen.out_of_range |= row | (highest + 1 - row);",
             ),
         ),
         fuzz("encoding"),
+    ),
+    Mutation(
+        "values that go past the caches are not checked",
+        (
+            (
+                "sparse/stream_floats_x86_64.cc",
+                "finite &= _mm_movemask_ps(_mm_castsi128_ps(bad)) == 0;",
+                "",
+            ),
+        ),
+        Checker("sparse_raw_values_test"),
     ),
     Mutation(
         "the length of a stored tensor is not checked",
