@@ -57,12 +57,12 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
     ++books_.revision;
     sealed = SnapshotLocked();
   }
+  gate.unlock();
+  NotifyEnd();  // before the result can be there: who watches sees the states in their order
   // No commit is under way: every accepted update is folded, or waits to be.
   strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
     self->Publish(std::move(closed));
   });
-  gate.unlock();
-  NotifyEnd();
   return sealed;
 }
 
