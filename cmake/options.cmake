@@ -28,6 +28,12 @@ if(SPARSEAGG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
+# Sources that are one processor's end in its name; "other" does without.
+set(SPARSEAGG_PROCESSOR other)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(SPARSEAGG_PROCESSOR x86_64)
+endif()
+
 add_library(sparseagg_options INTERFACE)
 target_include_directories(sparseagg_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 # -Wno-restrict: false alarms of g++ 12 on assignments of short literals to std::string (GCC bug 105651).

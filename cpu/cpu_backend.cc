@@ -156,8 +156,7 @@ class CpuAggregator : public Aggregator {
     const uint64_t num_rows = spec_.layout.num_rows;
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
-    uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
-    for (const PendingUpdate& update : waiting_) rows += update.staged.entries.nnz;
+    const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes) + WaitingEntries();
     if (rows >= num_rows / 2 + num_rows % 2) KeepDense("half of the rows, or more, may be held");
   }
 
@@ -170,16 +169,20 @@ class CpuAggregator : public Aggregator {
     dense_ = true;
   }
 
+  uint64_t WaitingEntries() const {
+    uint64_t entries = 0;
+    for (const PendingUpdate& update : waiting_) entries += update.staged.entries.nnz;
+    return entries;
+  }
+
   // What waits, as a workload that is reduced at once.
   Workload Waiting() const {
     Workload workload{
         .contributors = waiting_.size(), .order = EntryOrder::kCanonical, .at_once = true};
-    uint64_t entries = 0;
     for (const PendingUpdate& update : waiting_) {
-      entries += update.staged.entries.nnz;
       if (!IsReady(update, Need::kSorted)) workload.order = EntryOrder::kUnsorted;
     }
-    if (!waiting_.empty()) workload.nnz_per_update = entries / waiting_.size();
+    if (!waiting_.empty()) workload.nnz_per_update = WaitingEntries() / waiting_.size();
     return workload;
   }
 

@@ -292,9 +292,7 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering, bool keep) 
     const uint64_t begin = slices_[first].begin;
     counts[g] = kernels_.count_held(From(begin), slices_[group_ends_[g] - 1].end - begin, width_);
   });
-  std::vector<uint64_t> starts = {0};
-  for (const uint64_t count : counts) starts.push_back(starts.back() + count);
-  output.Reserve(std::move(starts));
+  output.ReserveExactly(counts);
   output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = g == 0 ? 0 : group_ends_[g - 1]; s < group_ends_[g]; ++s) {
       reducer.EmitCells(From(slices_[s].begin), slices_[s], keep);

@@ -18,20 +18,23 @@ RangedOutput::RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels,
       row_cell_bytes_(lowering.results ? 0 : kernels.row_bytes) {}
 
 void RangedOutput::Reserve(std::vector<uint64_t> starts) {
-  ranges_.resize(starts.size() - 1);
-  for (size_t r = 0; r < ranges_.size(); ++r) {
-    ranges_[r].start = starts[r];
-    ranges_[r].rows_max = starts[r + 1] - starts[r];
-  }
-  const size_t bound = starts.back();
+  starts_ = std::move(starts);
+  ranges_.resize(starts_.size() - 1);
+  const size_t bound = starts_.back();
   output_.rows.resize(bound);
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
 }
 
+void RangedOutput::ReserveExactly(const std::vector<uint64_t>& counts) {
+  std::vector<uint64_t> starts = {0};
+  for (const uint64_t count : counts) starts.push_back(starts.back() + count);
+  Reserve(std::move(starts));
+}
+
 RangeOutput RangedOutput::OutputOf(size_t r) {
-  const uint64_t start = ranges_[r].start;
-  return {ranges_[r].rows_max, output_.rows.data() + start,
+  const uint64_t start = starts_[r];
+  return {starts_[r + 1] - start, output_.rows.data() + start,
           output_.values.data() + start * value_bytes_,
           output_.row_cells.data() + start * row_cell_bytes_};
 }
@@ -68,8 +71,8 @@ absl::StatusOr<SparseSums> RangedOutput::Close(const std::vector<SideEntry>& pri
 
 void RangedOutput::CloseGaps(const std::vector<size_t>& at, std::byte* array, size_t bytes) const {
   for (size_t r = 0; r < ranges_.size(); ++r) {
-    if (ranges_[r].start == at[r] || ranges_[r].rows * bytes == 0) continue;
-    std::memmove(array + at[r] * bytes, array + ranges_[r].start * bytes, ranges_[r].rows * bytes);
+    if (starts_[r] == at[r] || ranges_[r].rows * bytes == 0) continue;
+    std::memmove(array + at[r] * bytes, array + starts_[r] * bytes, ranges_[r].rows * bytes);
   }
 }
 

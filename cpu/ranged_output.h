@@ -31,6 +31,8 @@ class RangedOutput {
 
   // Range r has at most starts[r + 1] - starts[r] rows.
   void Reserve(std::vector<uint64_t> starts);
+  // Range r has counts[r] rows: no gap is left to close.
+  void ReserveExactly(const std::vector<uint64_t>& counts);
 
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
   template <class F>
@@ -47,8 +49,6 @@ class RangedOutput {
 
  private:
   struct Range {
-    uint64_t start = 0;
-    uint64_t rows_max = 0;
     size_t rows = 0;
     std::vector<SideEntry> side;
     uint64_t infinite_values = 0;
@@ -67,6 +67,7 @@ class RangedOutput {
   const size_t value_bytes_;  // of a row
   const size_t row_cell_bytes_;
   std::vector<Range> ranges_;
+  std::vector<uint64_t> starts_;  // of the ranges, and the end
   SparseSums output_;
 };
 

@@ -109,7 +109,7 @@ class Reduction {
   void ReserveOutput(const std::vector<uint64_t>& before, const ForEachRow& for_each_row) {
     if (spec_.layout.row_width >= kCountedWidth &&
         spec_.layout.num_rows / 64 <= entries_ * spec_.layout.row_width) {
-      output_.Reserve(CountRows(for_each_row));
+      output_.ReserveExactly(CountRows(for_each_row));
       return;
     }
     std::vector<uint64_t> starts;
@@ -122,7 +122,7 @@ class Reduction {
     output_.Reserve(std::move(starts));
   }
 
-  // Where each range begins when no range leaves a gap.
+  // Of each range.
   template <class ForEachRow>
   std::vector<uint64_t> CountRows(const ForEachRow& for_each_row) {
     const size_t num_ranges = plan_.range_ends.size();
@@ -141,9 +141,7 @@ class Reduction {
       mark(run.row, static_cast<size_t>(std::lower_bound(run.row, run.end, end) - run.row));
       for (uint64_t word : held) counts[r] += static_cast<uint64_t>(std::popcount(word));
     });
-    std::vector<uint64_t> starts = {0};
-    for (uint64_t count : counts) starts.push_back(starts.back() + count);
-    return starts;
+    return counts;
   }
 
   RunCursor RunFrom(uint64_t row) const {
