@@ -80,8 +80,8 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     size_t done = 0;
     const size_t size = cursor.size();
     for (; done + kGroup <= size && row[done + kGroup - 1] < limit; done += kGroup) {
-      __builtin_prefetch(row + done + kEntriesFetched);
-      __builtin_prefetch(value + done + kEntriesFetched);
+      FetchLine(row + done + kEntriesFetched);
+      FetchLine(value + done + kEntriesFetched);
       HWY_ALIGN double products[kGroup];
       HWY_ALIGN double errors[kGroup];
       bool beyond = false;
@@ -147,6 +147,7 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
         Fetch(cursors[k + ahead.cursors], ahead.lines, C::kHasValues ? sizeof(V) : 0);
       }
+      if (!ahead.cells.empty()) FetchPart(ahead.cells, k, cursors.size());
       Cursor& cursor = cursors[k];
       if constexpr (C::kInexactValues) {
         if (cursor.weights == nullptr) {
@@ -200,7 +201,7 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     uint64_t done = 0;
     if constexpr (C::kInexactValues && !C::kHasRow) {
       for (; done + kGroup <= span; done += kGroup) {
-        __builtin_prefetch(reinterpret_cast<const char*>(value) + kBytesAhead);
+        FetchLine(reinterpret_cast<const char*>(value) + kBytesAhead);
         const size_t bits = rows.bytes[done / kGroup];
         if (!AddBits(rows.first + done, bits, value, weight, window, side)) {
           AddBitsSlowly(rows.first + done, bits, value, weight, window, side);

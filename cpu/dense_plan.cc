@@ -19,7 +19,6 @@ constexpr uint64_t kSliceCells = uint64_t{1} << 17;
 constexpr uint64_t kVisitCells = uint64_t{1} << 13;
 constexpr uint32_t kGroupsPerThread = 4;
 constexpr uint32_t kSliceColumns = 4096;  // their cells stay in the first cache
-constexpr Ahead kAhead{1, 4};
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 bool SideBefore(const SideEntry& a, const SideEntry& b) {
@@ -53,6 +52,11 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
 CellWindow DensePlan::From(uint64_t row) {
   return {row, values_.data() + row * width_ * kernels_.value_bytes,
           row_cells_.data() + row * kernels_.row_bytes};
+}
+
+std::span<const std::byte> DensePlan::ValueCells(uint64_t begin, uint64_t end) const {
+  const uint64_t row_bytes = width_ * kernels_.value_bytes;
+  return std::span(values_).subspan(begin * row_bytes, (end - begin) * row_bytes);
 }
 
 void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
@@ -147,12 +151,14 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
     SideTable side;
     for (uint64_t row = begin; row < end; row += visit_rows) {
       const uint64_t limit = std::min(end, row + visit_rows);
+      const auto next = ValueCells(limit, std::min(end, limit + visit_rows));
       if (width_ == 1) {
-        kernels_.scatter(own, limit, kAhead, From(row), side);
-      } else {
-        for (Cursor& cursor : own) {
-          kernels_.scatter_rows(cursor, limit, width_, {0, width_}, From(row), side);
-        }
+        kernels_.scatter(own, limit, {1, 4, next}, From(row), side);
+        continue;
+      }
+      for (size_t k = 0; k < own.size(); ++k) {
+        FetchPart(next, k, own.size());
+        kernels_.scatter_rows(own[k], limit, width_, {0, width_}, From(row), side);
       }
     }
     sides[g] = side.Take();
@@ -180,7 +186,9 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
     SideTable side;
     for (uint64_t row = slice.begin; row < slice.end; row += kVisitCells) {
       const uint64_t limit = std::min(slice.end, row + kVisitCells);
+      const auto next_cells = ValueCells(limit, std::min(slice.end, limit + kVisitCells));
       for (size_t u = 0; u < packed.size(); ++u) {
+        FetchPart(next_cells, u, packed.size());
         const PackedRows rows(packed[u]->staged.entries.view());
         for (; next[u] < rows.blocks(); ++next[u]) {
           const PackedRows::Block block = rows.block(next[u]);

@@ -30,6 +30,7 @@ class DensePlan : public CpuPlan {
  private:
   CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
   CellWindow From(uint64_t row);
+  std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   void FoldFew(std::vector<Cursor>& cursors);
   void FoldColumns(std::span<const Cursor> cursors);
   uint64_t RowsPerVisit(std::span<const Cursor> cursors) const;

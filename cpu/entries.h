@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sparse/host_vector.h"
@@ -30,14 +31,29 @@ struct Cursor {
   uint64_t size() const { return static_cast<uint64_t>(end - row); }
 };
 
+inline constexpr size_t kLineBytes = 64;
+
+// What memory has of `at`'s line, into the second cache: that one can wait for more lines at a time
+// than the first (docs/decisions/0004-cpu-plans.md).
+inline void FetchLine(const void* at) {
+  __builtin_prefetch(at, /*write=*/0, /*locality=*/2);
+  asm volatile("");  // g++ 12 takes a function that only prefetches for one without effects
+}
+
 // Fetches `lines` cache lines of a cursor's rows, and the values of `value_bytes` that belong to
 // them.
 inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
-  constexpr size_t kLine = 64;
-  constexpr size_t kRowsPerLine = kLine / sizeof(uint64_t);
-  for (size_t i = 0; i < lines; ++i) __builtin_prefetch(cursor.row + kRowsPerLine * i);
+  constexpr size_t kRowsPerLine = kLineBytes / sizeof(uint64_t);
+  for (size_t i = 0; i < lines; ++i) FetchLine(cursor.row + kRowsPerLine * i);
   const size_t bytes = lines * kRowsPerLine * value_bytes;
-  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(cursor.value + i);
+  for (size_t i = 0; i < bytes; i += kLineBytes) FetchLine(cursor.value + i);
+}
+
+// Fetches part `part` of `parts` of some cells.
+inline void FetchPart(std::span<const std::byte> cells, size_t part, size_t parts) {
+  const size_t end = cells.size() * (part + 1) / parts;
+  const size_t begin = cells.size() * part / parts / kLineBytes * kLineBytes;
+  for (size_t at = begin; at < end; at += kLineBytes) FetchLine(cells.data() + at);
 }
 
 // Exact sums of some rows, ascending: the state of a reduction between two batches.

@@ -17,9 +17,11 @@
 namespace sparseagg {
 
 // What is fetched ahead: `lines` cache lines of the cursor that comes `cursors` later; 0: nothing.
+// And `cells`, of the window that comes next.
 struct Ahead {
   uint32_t cursors = 0;
   uint32_t lines = 0;
+  std::span<const std::byte> cells;
 };
 
 // Columns [begin, end) of a row's values.

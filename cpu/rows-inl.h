@@ -71,7 +71,7 @@ struct RowKernels {
       bool beyond = false;
       if (kStream) {
         for (size_t byte = 0; byte < kColumns * sizeof(V); byte += 64) {
-          __builtin_prefetch(reinterpret_cast<const char*>(values + c) + kBytesAhead + byte);
+          FetchLine(reinterpret_cast<const char*>(values + c) + kBytesAhead + byte);
         }
       }
       for (size_t t = 0; t < kVectors; ++t) {

@@ -22,7 +22,7 @@ std::string UpdatesDigest(std::span<const UpdateRecord> records);
 
 // SHA-256 over, for each tensor: u64 nnz, the nnz rows as u64, u64 length of the values in bytes,
 // the values. Of a round in memory the arrays are hashed by their sums (service/store/array_sum.h):
-// the string "crc", then for each array u64 length in bytes, u64 ecma, u64 jones.
+// the string "crc", then for each array u64 length in bytes, u64 CRC-64/XZ.
 std::string ResultDigest(const PublishedResult& result);
 
 }  // namespace sparseagg

@@ -66,7 +66,7 @@ TEST(ManifestTest, DigestsResultsAsDocumented) {
   const auto sum_of = [](const std::string& bytes) {
     ArraySum sum;
     sum.Append(bytes);
-    return U64(sum.bytes) + U64(sum.ecma) + U64(sum.jones);
+    return U64(sum.bytes) + U64(sum.crc64);
   };
   EXPECT_EQ(ResultDigest(result), Hash(Text("crc") + sum_of(U64(3) + U64(9)) + sum_of("\1\2\3\4") +
                                        sum_of("") + sum_of("")));
@@ -119,7 +119,7 @@ TEST_F(UpdateDigestTest, OfARoundInMemoryIsMadeOfSums) {
   const auto sum = [](const std::string& bytes) {
     ArraySum sum;
     sum.Append(bytes);
-    return U64(sum.bytes) + U64(sum.ecma) + U64(sum.jones);
+    return U64(sum.bytes) + U64(sum.crc64);
   };
   EXPECT_EQ(QuickUpdateDigest(2.0f, update.tensors(), SumsOf(update.tensors()), order),
             Hash(Text("crc") + U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) +
