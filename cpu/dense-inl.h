@@ -105,15 +105,12 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
         for (size_t i = 0; i < kGroup; i += kLanes) {
           const auto addends = hn::Load(d, products + i);
           before[i / kLanes] = hn::LoadU(d, cells + first + i);
-          const auto sums = hn::Add(before[i / kLanes], addends);
-          any = hn::Or(any, Lost(before[i / kLanes], addends, sums));
-          hn::StoreU(sums, d, cells + first + i);
+          hn::StoreU(SumsIfExact(before[i / kLanes], addends, any), d, cells + first + i);
         }
         lost = AnyLost(any);
         for (size_t i = 0; lost && i < kGroup; i += kLanes) {
-          hn::Store(ErrorOf(before[i / kLanes], hn::Load(d, products + i),
-                            hn::LoadU(d, cells + first + i)),
-                    d, errors + i);
+          StoreSumsAndErrors(d, before[i / kLanes], hn::Load(d, products + i), cells + first + i,
+                             errors + i);
         }
       } else {
         uint64_t any = 0;
@@ -234,28 +231,24 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
     hn::Vec<DoubleTag> addends[kVectors];
     hn::Vec<DoubleTag> before[kVectors];
-    hn::Vec<DoubleTag> sums[kVectors];
     bool beyond = false;
     for (size_t v = 0; v < kVectors; ++v) {
       const size_t own = bits >> (v * kLanes) & kAllLanes;
       const auto products = Product(d, factor, value);
       beyond |= AnyBeyondCells<V>(d, products);
       value += std::popcount(own);
-      const auto spread = hn::TableLookupLanes(products, hn::IndicesFromVec(d, SourcesOf(own)));
-      addends[v] = hn::IfThenElse(hn::RebindMask(d, MaskOf(own)), spread, hn::Set(d, -0.0));
+      addends[v] = SpreadOver(own, products);
     }
     if (HWY_UNLIKELY(beyond)) return false;
     auto lost = hn::Zero(BitsTag());
     for (size_t v = 0; v < kVectors; ++v) {
       before[v] = hn::LoadU(d, cells + v * kLanes);
-      sums[v] = hn::Add(before[v], addends[v]);
-      lost = hn::Or(lost, Lost(before[v], addends[v], sums[v]));
-      hn::StoreU(sums[v], d, cells + v * kLanes);
+      hn::StoreU(SumsIfExact(before[v], addends[v], lost), d, cells + v * kLanes);
     }
     if (HWY_UNLIKELY(AnyLost(lost))) {
       HWY_ALIGN double errors[kGroup];
       for (size_t v = 0; v < kVectors; ++v) {
-        hn::Store(ErrorOf(before[v], addends[v], sums[v]), d, errors + v * kLanes);
+        StoreSumsAndErrors(d, before[v], addends[v], cells + v * kLanes, errors + v * kLanes);
       }
       for (size_t i = 0; i < kGroup; ++i) side.Push(row + i, 0, errors[i]);
     }

@@ -66,7 +66,6 @@ struct RowKernels {
     for (; c + kColumns <= columns.end; c += kColumns) {
       hn::Vec<DoubleTag> before[kVectors];
       hn::Vec<DoubleTag> products[kVectors];
-      hn::Vec<DoubleTag> sums[kVectors];
       auto lost = hn::Zero(BitsTag());
       bool beyond = false;
       if (kStream) {
@@ -84,14 +83,13 @@ struct RowKernels {
       }
       for (size_t t = 0; t < kVectors; ++t) {
         before[t] = hn::LoadU(d, cells + c + t * kLanes);
-        sums[t] = hn::Add(before[t], products[t]);
-        lost = hn::Or(lost, Lost(before[t], products[t], sums[t]));
-        hn::StoreU(sums[t], d, cells + c + t * kLanes);
+        hn::StoreU(SumsIfExact(before[t], products[t], lost), d, cells + c + t * kLanes);
       }
       if (HWY_UNLIKELY(AnyLost(lost))) {
         HWY_ALIGN double errors[kColumns];
         for (size_t t = 0; t < kVectors; ++t) {
-          hn::Store(ErrorOf(before[t], products[t], sums[t]), d, errors + t * kLanes);
+          StoreSumsAndErrors(d, before[t], products[t], cells + c + t * kLanes,
+                             errors + t * kLanes);
         }
         for (uint32_t i = 0; i < kColumns; ++i) side.Push(row, c + i, errors[i]);
       }

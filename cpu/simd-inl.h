@@ -22,6 +22,9 @@ namespace sparseagg {
 namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 namespace hn = hwy::HWY_NAMESPACE;
 
+#undef SPARSEAGG_HAS_AVX512
+#define SPARSEAGG_HAS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+
 // Entries that are added between two looks at their rounding errors.
 inline constexpr size_t kGroup = 8;
 
@@ -89,6 +92,36 @@ HWY_INLINE bool AnyLost(hn::Vec<BitsTag> lost) {
   return !hn::AllTrue(du, hn::Eq(hn::ShiftLeft<1>(lost), hn::Zero(du)));
 }
 
+// before + addends where that is exact; where it is not, `lost` gets bits (AnyLost), and the sums
+// are not those of an addition. AVX-512 rounds both down and up, which differ in more than the sign
+// of a zero where anything is lost: two additions where Lost() takes three. Upwards, zeros have the
+// sign that they have in an addition to the nearest.
+HWY_INLINE hn::Vec<DoubleTag> SumsIfExact(hn::Vec<DoubleTag> before, hn::Vec<DoubleTag> addends,
+                                          hn::Vec<BitsTag>& lost) {
+#if SPARSEAGG_HAS_AVX512
+  const BitsTag du;
+  const hn::Vec<DoubleTag> down{
+      _mm512_add_round_pd(before.raw, addends.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+  const hn::Vec<DoubleTag> up{
+      _mm512_add_round_pd(before.raw, addends.raw, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC)};
+  lost = hn::Or(lost, hn::Xor(hn::BitCast(du, down), hn::BitCast(du, up)));
+  return up;
+#else
+  const auto sums = hn::Add(before, addends);
+  lost = hn::Or(lost, Lost(before, addends, sums));
+  return sums;
+#endif
+}
+
+// before + addends rounded to the nearest into `sums`, and the errors of that.
+HWY_INLINE void StoreSumsAndErrors(DoubleTag d, hn::Vec<DoubleTag> before,
+                                   hn::Vec<DoubleTag> addends, double* HWY_RESTRICT sums,
+                                   double* HWY_RESTRICT errors) {
+  const auto nearest = hn::Add(before, addends);
+  hn::StoreU(nearest, d, sums);
+  hn::Store(ErrorOf(before, addends, nearest), d, errors);
+}
+
 // One bit a lane. The asm keeps g++ 12 from reading a mask that it spilled as one byte back as
 // eight, seen under ThreadSanitizer.
 HWY_INLINE size_t BitsOf(hn::Mask<BitsTag> mask) {
@@ -150,6 +183,18 @@ HWY_INLINE hn::Mask<BitsTag> MaskOf(size_t mask) {
   alignas(64) static constexpr uint64_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
   const BitsTag du;
   return hn::TestBit(hn::Set(du, mask), hn::Load(du, kBits));
+}
+
+// The first lanes of `packed` on the lanes whose bits `mask` has, in order; -0.0 on the others.
+HWY_INLINE hn::Vec<DoubleTag> SpreadOver(size_t mask, hn::Vec<DoubleTag> packed) {
+  const DoubleTag d;
+#if SPARSEAGG_HAS_AVX512
+  return hn::Vec<DoubleTag>{
+      _mm512_mask_expand_pd(hn::Set(d, -0.0).raw, static_cast<__mmask8>(mask), packed.raw)};
+#else
+  const auto spread = hn::TableLookupLanes(packed, hn::IndicesFromVec(d, SourcesOf(mask)));
+  return hn::IfThenElse(hn::RebindMask(d, MaskOf(mask)), spread, hn::Set(d, -0.0));
+#endif
 }
 
 }  // namespace HWY_NAMESPACE
