@@ -176,8 +176,12 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
           const uint64_t next = cursor.row[done + kCellsAhead] - window.begin;
           PrefetchRow(window.values + next * width * C::kValueBytes, width * C::kValueBytes);
         }
-        Base::template AddRow<true>(row, values + done * width, weight, columns,
-                                    Values(window.values) + (row - window.begin) * width, side);
+        ValueCell* const cells = Values(window.values) + (row - window.begin) * width;
+        if (size == 1) {  // on its own: what follows in memory is not what comes next
+          Base::template AddRow<false>(row, values, weight, columns, cells, side);
+        } else {
+          Base::template AddRow<true>(row, values + done * width, weight, columns, cells, side);
+        }
       }
       // The row's own cell belongs to whoever has its first column.
       if constexpr (C::kHasRow) {

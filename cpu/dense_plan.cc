@@ -247,7 +247,7 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
     } else {
       std::vector<RefChunk> chunks;
       partition.Read(s, chunks);
-      for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, width_, window, side);
+      for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, window, side);
     }
     sides[s] = side.Take();
   });

@@ -6,6 +6,7 @@
 #ifndef SPARSEAGG_CPU_ENTRIES_H_
 #define SPARSEAGG_CPU_ENTRIES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,6 +48,12 @@ inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
   for (size_t i = 0; i < lines; ++i) FetchLine(cursor.row + kRowsPerLine * i);
   const size_t bytes = lines * kRowsPerLine * value_bytes;
   for (size_t i = 0; i < bytes; i += kLineBytes) FetchLine(cursor.value + i);
+}
+
+// Fetches a row, or the first KiB of it: what follows is then found by the processor.
+inline void FetchRow(const std::byte* at, size_t bytes) {
+  constexpr size_t kBytesMax = 1024;
+  for (size_t line = 0; line < std::min(bytes, kBytesMax); line += kLineBytes) FetchLine(at + line);
 }
 
 // Fetches part `part` of `parts` of some cells.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cpu/key_sort.h"
+#include "cpu/tuning.h"
 
 namespace sparseagg {
 namespace {
@@ -12,7 +13,6 @@ constexpr size_t kBlockCells = 1024;  // that are lowered at a time: they stay i
 // A sparse window is packed this many entries at most; more of them than its plan expected are cut
 // in two.
 constexpr size_t kPackedMax = size_t{1} << 17;
-constexpr size_t kDenseCellsMax = size_t{1} << 17;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 struct RowBefore {
@@ -27,9 +27,12 @@ SideRange OfRows(SideRange side, uint64_t first, uint64_t last) {
 
 }  // namespace
 
-void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, uint32_t width,
+void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side) {
+  const uint32_t width = layout.row_width;
+  const size_t row_bytes = kernels.value_bytes == 0 ? 0 : layout.row_bytes();
   for (size_t i = 0; i < chunk.size; ++i) {
+    if (i + kRowsAhead < chunk.size) FetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
     Cursor one{.row = chunk.rows + i,
                .end = chunk.rows + i + 1,
                .value = chunk.refs[i].values,
@@ -132,7 +135,7 @@ void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk>
   if (window.dense) {
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
-    for (const RefChunk& chunk : chunks) ScatterRefs(kernels_, chunk, width_, cells, side_);
+    for (const RefChunk& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, cells, side_);
     MoveOut(cells, window, false);
     return;
   }

@@ -38,7 +38,7 @@ struct RefChunk {
 };
 
 // Adds what the references stand for to the window's cells.
-void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, uint32_t width,
+void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side);
 
 class RangeReducer {

@@ -118,9 +118,8 @@ struct RowKernels {
     }
   }
 
-  // What is fetched while a row is added: rows from memory, cells from the second cache.
+  // What is fetched while a row is added: values from memory, cells from the second cache.
   static constexpr size_t kBytesAhead = 6144;  // of a cursor
-  static constexpr size_t kRowsAhead = 24;     // of references
   static constexpr size_t kCellsAhead = 2;
   static constexpr size_t kPrefetchBytesMax = 1024;
   static void PrefetchRow(const std::byte* at, size_t bytes) {

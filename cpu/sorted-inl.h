@@ -15,6 +15,7 @@
 #include "cpu/kernels.h"
 #include "cpu/rows-inl.h"
 #include "cpu/side_table.h"
+#include "cpu/tuning.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparseagg {
@@ -31,8 +32,6 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
   using Base::AdvanceRun;
   using Base::EntryValues;
   using Base::JoinRows;
-  using Base::kRowsAhead;
-  using Base::PrefetchRow;
   using Base::Rows;
   using Base::Values;
   using Base::WeightOf;
@@ -140,8 +139,7 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
       if constexpr (C::kHasRow) *Rows(row_cell) = C::EmptyRow();
       for (; at < packed.size && packed.SameRow(keys[at], key); ++at) {
         if (at + kRowsAhead < packed.size) {
-          PrefetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values,
-                      width * sizeof(V));
+          FetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values, width * sizeof(V));
         }
         const RowRef& ref = packed.refs[packed.PositionOf(keys[at])];
         if (ref.row_cell != nullptr) {

@@ -18,6 +18,8 @@ inline constexpr size_t kDenseCellsMax = size_t{1} << 17;
 inline constexpr uint64_t kEntriesPerVisit = 32;
 // What a cursor will deliver is fetched while about this many entries before it are added.
 inline constexpr uint64_t kEntriesAhead = 64;
+// The same for rows of several values that lie apart.
+inline constexpr size_t kRowsAhead = 24;
 // A window is dense while an entry is expected for this many rows.
 inline constexpr double kDenseRowsPerEntry = 8;
 // The same for rows of several values: their cells are read and written for each entry, and a

@@ -12,7 +12,9 @@
 #include "sparse/encodings/raw_values.h"
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
+#include "sparse/rows_seen.h"
 #include "sparse/status.h"
+#include "sparse/streaming.h"
 
 namespace sparseagg {
 namespace {
@@ -26,13 +28,6 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
   return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
                    absl::StrCat("tensor \"", header.name, "\": index ", index, where, " at entry ",
                                 entry, " ", what));
-}
-
-template <class Index>
-int64_t IndexAt(const char* indices, uint64_t i) {
-  Index index;
-  std::memcpy(&index, indices + i * sizeof(Index), sizeof(Index));
-  return index;
 }
 
 // Where an index is out of range, among the `count` indices of [sparse_dim] at `from`, the first of
@@ -49,55 +44,24 @@ absl::Status FindIndexError(const EncodedHeader& header, const char* from, uint6
   }
 }
 
-// What is true of some of the rows so far: the highest bit says so.
-struct RowsSeen {
-  uint64_t out_of_range = 0;
-  uint64_t below_last = 0;      // the row is below the one before it
-  uint64_t not_above_last = 0;  // or equal to it
-
-  // Differences of what is in range have no more than 63 bits, and a sign.
-  void Note(uint64_t row, uint64_t last) {
-    below_last |= row - last;
-    not_above_last |= row - last - 1;
-  }
-  EntryOrder order() const {
-    if (below_last >> 63 != 0) return EntryOrder::kUnsorted;
-    return not_above_last >> 63 != 0 ? EntryOrder::kSorted : EntryOrder::kCanonical;
-  }
-};
-
 // Flattens `count` > 0 indices of [sparse_dim] at `from` to rows, row-major; `last` is the row
 // before them. Without an exit: what is wrong is looked for after.
 template <class Index>
 void Flatten(const EncodedHeader& header, const char* from, uint64_t count, uint64_t last,
              uint64_t* __restrict rows, RowsSeen& all_seen) {
-  RowsSeen seen = all_seen;  // where nothing else points to: this becomes vectors
-  if (header.sparse_dim == 1) {
-    const auto highest = static_cast<uint64_t>(header.dense_shape[0]) - 1;
-    const auto take = [&](uint64_t e, uint64_t before) {
-      const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
-      rows[e] = row;
-      seen.out_of_range |= row | (highest - row);
-      seen.Note(row, before);
-    };
-    take(0, last);
-    for (uint64_t e = 1; e < count; ++e) {
-      take(e, static_cast<uint64_t>(IndexAt<Index>(from, e - 1)));
+  RowsSeen seen = all_seen;
+  const uint32_t dims = header.sparse_dim;
+  for (uint64_t e = 0; e < count; ++e) {
+    uint64_t row = 0;
+    for (uint32_t d = 0; d < dims; ++d) {
+      const auto limit = static_cast<uint64_t>(header.dense_shape[d]);
+      const auto index = static_cast<uint64_t>(IndexAt<Index>(from, e * dims + d));
+      seen.out_of_range |= index | (limit - 1 - index);
+      row = row * limit + index;
     }
-  } else {
-    const uint32_t dims = header.sparse_dim;
-    for (uint64_t e = 0; e < count; ++e) {
-      uint64_t row = 0;
-      for (uint32_t d = 0; d < dims; ++d) {
-        const auto limit = static_cast<uint64_t>(header.dense_shape[d]);
-        const auto index = static_cast<uint64_t>(IndexAt<Index>(from, e * dims + d));
-        seen.out_of_range |= index | (limit - 1 - index);
-        row = row * limit + index;
-      }
-      rows[e] = row;
-      seen.Note(row, last);
-      last = row;
-    }
+    rows[e] = row;
+    seen.Note(row, last);
+    last = row;
   }
   all_seen = seen;
 }
@@ -130,11 +94,17 @@ class RawDecoder : public TensorDecoder {
  private:
   template <class Index>
   absl::Status Append(const char* from, uint64_t count) {
-    // Before the first row comes one that is below all.
-    const uint64_t last =
-        rows_ == 0 ? std::numeric_limits<uint64_t>::max() : out_.indices[rows_ - 1];
-    Flatten<Index>(header_, from, count, last, out_.indices + rows_, seen_);
-    if (seen_.out_of_range >> 63 != 0) return FindIndexError<Index>(header_, from, rows_);
+    uint64_t* const rows = out_.indices + rows_;
+    if (header_.sparse_dim == 1) {
+      const auto highest = static_cast<uint64_t>(header_.dense_shape[0]) - 1;
+      const bool streams = header_.indices_bytes >= kStreamBytesMin;
+      (streams ? StreamRows<Index> : CopyRows<Index>)(from, count, highest, last_, rows, seen_);
+      last_ = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
+    } else {
+      Flatten<Index>(header_, from, count, last_, rows, seen_);
+      last_ = rows[count - 1];
+    }
+    if (!seen_.all_in_range()) return FindIndexError<Index>(header_, from, rows_);
     rows_ += count;
     return absl::OkStatus();
   }
@@ -144,6 +114,7 @@ class RawDecoder : public TensorDecoder {
   UnitCutter index_cutter_;
   RowsSeen seen_;
   uint64_t rows_ = 0;
+  uint64_t last_ = std::numeric_limits<uint64_t>::max();  // row; the first comes after any
   RawValues values_;
 };
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "sparse/encoding.h"
 #include "sparse/encodings/unit_cutter.h"
-#include "sparse/stream_floats.h"
+#include "sparse/streaming.h"
 
 namespace sparseagg {
 
@@ -42,8 +42,6 @@ class RawValues {
   uint64_t finite_values() const { return finite_; }
 
  private:
-  static constexpr uint64_t kStreamBytesMin = uint64_t{1} << 20;
-
   const uint64_t value_bytes_;
   const bool streams_;
   char* const out_;

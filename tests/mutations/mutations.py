@@ -306,7 +306,7 @@ MUTATIONS = (
         "an index may be as large as its dimension",
         (
             (
-                "sparse/encodings/coo_raw.cc",
+                "sparse/rows_seen.h",
                 "seen.out_of_range |= row | (highest - row);",
                 "seen.out_of_range |= row | (highest + 1 - row);",
             ),
@@ -317,7 +317,7 @@ MUTATIONS = (
         "values that go past the caches are not checked",
         (
             (
-                "sparse/stream_floats_x86_64.cc",
+                "sparse/streaming_x86_64.cc",
                 "finite &= _mm_movemask_ps(_mm_castsi128_ps(bad)) == 0;",
                 "",
             ),

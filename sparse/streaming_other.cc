@@ -1,0 +1,21 @@
+#include <cstring>
+
+#include "sparse/streaming.h"
+
+namespace sparseagg {
+
+bool StreamFloats(const char* from, uint64_t count, float* to) {
+  std::memcpy(to, from, count * sizeof(float));
+  return count == 0;
+}
+
+template <class Index>
+void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, uint64_t* rows,
+                RowsSeen& seen) {
+  CopyRows<Index>(from, count, highest, last, rows, seen);
+}
+
+template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
+template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
+
+}  // namespace sparseagg
