@@ -405,6 +405,7 @@ absl::Status EngineImpl::CheckNotDraining() const {
 void EngineImpl::Drain() {
   draining_ = true;
   { std::unique_lock nobody_works(drain_gate_); }
+  for (const auto& round : rounds_.List("", rounds_.size())) round->FoldNow();
   executor_.WaitUntilIdle();
 }
 

@@ -176,7 +176,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);
 
   bool look = false;
-  bool fold = false;
+  FoldTurn fold = FoldTurn::kNone;
   {
     std::lock_guard lock(mutex_);
     fold = WaitToBeFoldedLocked({std::move(update.staged), update.record.weight, std::move(staging),
@@ -186,7 +186,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
     look = books_.contributors == spec_.policy.goal_contributors ||
            books_.contributors == spec_.policy.max_contributors;
   }
-  if (fold) FoldLater();  // before a cut can post what comes after
+  PostFold(fold);  // before a cut can post what comes after
   gate.unlock();
   if (look) FollowPolicyLater();
   NotifyChange();

@@ -96,6 +96,8 @@ class Round : public std::enable_shared_from_this<Round> {
   // Counts an update, or answers for one that was counted. Takes `staging` and the staged entries
   // only when it counts; they are released after the fold. Errors are those of UpdateStore::Put().
   absl::StatusOr<Receipt> Commit(PreparedUpdate& update, Reservation& staging);
+  // Folds what has been counted on the strand, without waiting for more of it.
+  void FoldNow();
   // Answers a resend without its bytes. REQUIRES: `record` came from Counted().
   Receipt AnswerResend(const UpdateRecord& record);
   // Enters a refused submission in the books. One that may be tried again is not final and not
@@ -141,9 +143,11 @@ class Round : public std::enable_shared_from_this<Round> {
   void EnterGoalLocked();
   RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
-  // Whether a turn of FoldWaiting() is to be posted: none is.
-  bool WaitToBeFoldedLocked(UpdateToFold update);
-  void FoldLater();
+  // When the next turn of FoldWaiting() is to be posted, if it is not yet.
+  enum class FoldTurn { kNone, kNow, kSoon };
+  FoldTurn WaitToBeFoldedLocked(UpdateToFold update);
+  FoldTurn NextFoldTurnLocked();
+  void PostFold(FoldTurn turn);
 
   // On the strand.
   void FoldWaiting();
@@ -180,8 +184,10 @@ class Round : public std::enable_shared_from_this<Round> {
   uint64_t policy_turn_ = 0;                  // of looks; a timer of an earlier one does nothing
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or given up
   std::vector<UpdateToFold> to_fold_;
-  bool folding_ = false;  // a turn is posted or running
-  RoundSnapshot books_;   // spec left empty: spec_ never changes
+  uint64_t to_fold_bytes_ = 0;
+  bool folding_ = false;   // a turn is posted or running
+  bool fold_due_ = false;  // one will be posted in a moment
+  RoundSnapshot books_;    // spec left empty: spec_ never changes
   std::map<std::string, uint64_t> rejected_;
   std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;

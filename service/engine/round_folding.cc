@@ -1,4 +1,5 @@
 // Round, on its strand: updates are folded, the result is made, kept and published.
+#include <chrono>
 #include <shared_mutex>
 #include <utility>
 
@@ -9,40 +10,68 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
+namespace {
+
+// Small updates are folded together, when this much of them waits or after this long: to wake a
+// thread for each took a fifth of a server's time.
+constexpr uint64_t kBytesToFold = uint64_t{256} << 10;
+constexpr std::chrono::milliseconds kFoldWait{5};
+
+}  // namespace
 
 std::shared_ptr<TensorReducers> Round::Reducers() const {
   std::lock_guard lock(mutex_);
   return reducers_;
 }
 
-bool Round::WaitToBeFoldedLocked(UpdateToFold update) {
+Round::FoldTurn Round::WaitToBeFoldedLocked(UpdateToFold update) {
+  for (const StagedUpdate& tensor : update.staged) to_fold_bytes_ += tensor.bytes;
   to_fold_.push_back(std::move(update));
-  return !std::exchange(folding_, true);
+  return folding_ ? FoldTurn::kNone : NextFoldTurnLocked();
 }
 
-void Round::FoldLater() {
-  strand_.Post([self = shared_from_this()] { self->FoldWaiting(); });
+Round::FoldTurn Round::NextFoldTurnLocked() {
+  folding_ = to_fold_bytes_ >= kBytesToFold;
+  if (folding_) return FoldTurn::kNow;
+  if (to_fold_.empty() || std::exchange(fold_due_, true)) return FoldTurn::kNone;
+  return FoldTurn::kSoon;
 }
 
-// Takes all that wait at a time: a turn for each of many small updates costs more than folding
-// them.
-void Round::FoldWaiting() {
-  const absl::Status folded = FoldAll(TakeWaiting());
-  bool more = false;
+void Round::PostFold(FoldTurn turn) {
+  if (turn == FoldTurn::kNow) {
+    strand_.Post([self = shared_from_this()] { self->FoldWaiting(); });
+  } else if (turn == FoldTurn::kSoon) {
+    services_.executor.PostAfter(kFoldWait, [self = shared_from_this()] { self->FoldNow(); });
+  }
+}
+
+void Round::FoldNow() {
   {
     std::lock_guard lock(mutex_);
-    more = folding_ = !to_fold_.empty();
+    fold_due_ = false;
+    if (folding_ || to_fold_.empty()) return;
+    folding_ = true;
   }
+  PostFold(FoldTurn::kNow);
+}
+
+void Round::FoldWaiting() {
+  const absl::Status folded = FoldAll(TakeWaiting());
   if (!folded.ok()) {
     Fail(folded);
     TakeWaiting();  // nobody needs them any more
-    return;
   }
-  if (more) FoldLater();
+  FoldTurn next = FoldTurn::kNone;
+  {
+    std::lock_guard lock(mutex_);
+    next = NextFoldTurnLocked();
+  }
+  PostFold(next);
 }
 
 std::vector<UpdateToFold> Round::TakeWaiting() {
   std::lock_guard lock(mutex_);
+  to_fold_bytes_ = 0;
   return std::exchange(to_fold_, {});
 }
 

@@ -1,8 +1,11 @@
 // Plan, predicted and measured time in the status of a round, as the back end tells them.
+#include <chrono>
+#include <numeric>
 #include <thread>
 
 #include "tests/service/engine/testing.h"
 #include "tests/service/timed_backend.h"
+#include "tests/support/manual_executor.h"
 
 namespace sparseagg {
 namespace {
@@ -69,6 +72,41 @@ TEST_F(PlanStatusTest, AnAbortedRoundKeepsWhatItHad) {
   engine_->Drain();
   ASSERT_TRUE(engine_->AbortRound(round_).ok());
   ExpectTimes(*engine_->GetRound(round_), 0.25, 0.5);
+}
+
+TEST(SmallUpdates, AreFoldedTogether) {
+  testing::ManualExecutor executor;
+  TestEngine engine{std::make_unique<TimedBackend>(MakeBackend("reference"))};
+  engine.options.executor = &executor;
+  const TensorSpec spec = Sparse("a", 1 << 20);
+  const std::string round = engine.Create({spec}).name;
+  const auto submit = [&](const std::string& contributor, size_t entries) {
+    std::vector<int64_t> rows(entries);
+    std::iota(rows.begin(), rows.end(), 0);
+    const std::vector<float> values(entries, 1.0f);
+    return engine.Submit(TestUpdate(round, contributor).Add<float>(spec, rows, values)).ok();
+  };
+  const auto folded = [&] { return engine->GetRound(round)->tensors[0].reduction.seconds / 0.5; };
+
+  ASSERT_TRUE(submit("a", 100));
+  ASSERT_TRUE(submit("b", 100));
+  executor.WaitUntilIdle();
+  EXPECT_EQ(folded(), 0);
+  executor.Advance(std::chrono::milliseconds(5));
+  executor.WaitUntilIdle();
+  EXPECT_EQ(folded(), 2) << "after a moment";
+
+  ASSERT_TRUE(submit("c", 100));
+  ASSERT_TRUE(submit("d", 22'000));  // of 12 bytes: more than 256 KiB
+  executor.WaitUntilIdle();
+  EXPECT_EQ(folded(), 4) << "without another moment";
+
+  ASSERT_TRUE(submit("e", 100));
+  ASSERT_TRUE(engine->SealRound(round).ok());
+  executor.WaitUntilIdle();
+  EXPECT_EQ(engine->GetRound(round)->state, RoundState::kPublished);
+  EXPECT_EQ(engine->Result(round).value()->tensors[0].nnz(), 22'000u);
+  executor.DropAll();
 }
 
 // TimedBackend fails the test if one of the readers gets at an aggregator.
