@@ -1,5 +1,8 @@
 #include "service/rpc/stream_updates.h"
 
+#include <grpcpp/alarm.h>
+
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -26,6 +29,14 @@ namespace {
 
 // About 200 bytes each: the answers that a stream may hold back.
 constexpr size_t kQueuedResponsesMax = 4096;
+
+// While messages follow one another this closely, their answers wait for each other, to be sent
+// together: for so long, or until there are many. How many is learned: one more each time, up to
+// the last number here, and half when the sender is found to wait for answers.
+constexpr std::chrono::microseconds kSoon{100};
+constexpr std::chrono::milliseconds kHoldTime{1};
+constexpr size_t kHeldAtFirst = 8;
+constexpr size_t kHeldMax = 128;
 
 // Updates of a stream that are counted on other threads while it reads on.
 constexpr size_t kJobsMax = 64;
@@ -93,7 +104,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       // The call ended while the message was on its way; it is not counted.
       if (finished_ || !end_error_.ok()) return;
       handling_ = true;
-      pace = pace_.EndWait(Clock::now(), ok ? request_.Length() : 0, !uploads_.empty());
+      const Time now = Clock::now();
+      in_a_stream_ = now - read_begin_ < kSoon;
+      pace = pace_.EndWait(now, ok ? request_.Length() : 0, !uploads_.empty());
     }
     if (!ok) {
       AnswerIncompleteUploads();
@@ -115,6 +128,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     } else {
       responses_.pop_front();
     }
+    if (responses_.empty()) sending_ = false;
     Step();
   }
 
@@ -302,13 +316,14 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // REQUIRES: mutex_ held.
   void Step() {
     if (finished_) return;
+    if (broken_ && !writing_) responses_.clear();  // what was held
     const bool idle = !handling_ && !writing_ && jobs_ == 0 && responses_.empty();
     if (idle && (broken_ || reads_done_ || draining_ || !end_error_.ok())) {
       finished_ = true;
       Finish(EndStatus());
       return;
     }
-    if (!writing_ && !responses_.empty() && !broken_) {
+    if (!writing_ && !responses_.empty() && !broken_ && !HoldResponses()) {
       writing_ = true;
       write_begin_ = Clock::now();
       // More answers wait: let gRPC send them together.
@@ -321,9 +336,37 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
     if (!reading_ && may_read && may_wait) {
       reading_ = true;
-      pace_.BeginWait(Clock::now());
+      read_begin_ = Clock::now();
+      pace_.BeginWait(read_begin_);
       StartRead(&request_);
     }
+  }
+
+  // Whether what could be sent waits for more. REQUIRES: mutex_ held.
+  bool HoldResponses() {
+    if (sending_) return false;
+    if (!in_a_stream_ || reads_done_ || draining_ || !end_error_.ok()) return false;
+    if (responses_.size() >= held_max_) {
+      held_max_ = std::min(held_max_ + 1, kHeldMax);
+      sending_ = true;
+      return false;
+    }
+    if (!std::exchange(alarm_is_set_, true)) {
+      alarm_.emplace();
+      alarm_->Set(std::chrono::system_clock::now() + kHoldTime,
+                  [call = shared_from_this()](bool) { call->SendHeldResponses(); });
+    }
+    return true;
+  }
+
+  void SendHeldResponses() {
+    const std::lock_guard lock(mutex_);
+    alarm_is_set_ = false;
+    if (responses_.empty() || sending_) return;
+    const bool sender_waits = reading_ && !handling_ && Clock::now() - read_begin_ > kSoon;
+    if (sender_waits) held_max_ = std::max<size_t>(responses_.size() / 2, 1);
+    sending_ = true;
+    Step();
   }
 
   grpc::Status EndStatus() const {
@@ -352,6 +395,12 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   bool handling_ = false;                   // the later part of it
   bool writing_ = false;
   Time write_begin_;
+  Time read_begin_;
+  bool in_a_stream_ = false;  // the last message came soon after the one before it
+  bool sending_ = false;      // until none of responses_ is left
+  size_t held_max_ = kHeldAtFirst;
+  bool alarm_is_set_ = false;
+  std::optional<grpc::Alarm> alarm_;  // when none is held any longer
   StreamPace pace_;
   absl::Status end_error_;  // why the server ends the call
   size_t jobs_ = 0;
