@@ -354,7 +354,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     if (!std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
       alarm_->Set(std::chrono::system_clock::now() + kHoldTime,
-                  [call = shared_from_this()](bool) { call->SendHeldResponses(); });
+                  [weak = weak_from_this()](bool) {  // a call has its alarm
+                    if (const auto call = weak.lock()) call->SendHeldResponses();
+                  });
     }
     return true;
   }
