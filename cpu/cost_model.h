@@ -54,7 +54,7 @@ inline constexpr CpuCosts kCpuCosts;
 inline constexpr uint64_t kBatchBytesMin = uint64_t{64} << 20;
 // Up to here it has several times the bytes of the state.
 inline constexpr uint64_t kBatchBytesMax = uint64_t{256} << 20;
-inline constexpr uint64_t kStatesInBatch = 3;
+inline constexpr uint64_t kStatesInBatch = 6;
 
 // The cheaper way to bring the entries of such a batch together.
 Feed FeedFor(const ReduceSpec& spec, const Workload& workload);

@@ -190,6 +190,10 @@ std::vector<Setting> ServingSettings() {
       NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
                               "Memory the back end may use; 0: it decides", {},
                               SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+      NumberSetting<uint64_t>("free-memory-keep-ms", "ms",
+                              "How long memory that rounds no longer need waits for the next one "
+                              "before the system gets it back, up to twice as long; 0: for good",
+                              {0, 86'400'000}, SPARSEAGG_FIELD(uint64_t, free_memory_keep_ms)),
       SwitchSetting("exit-on-gpu-loss",
                     "End the process when the GPU fails, for an orchestrator to start it again; "
                     "otherwise its rounds go on with the CPU",

@@ -28,6 +28,7 @@ struct ServerConfig {
   std::string backend = "auto";
   uint32_t threads = 0;
   uint64_t backend_memory_bytes = 0;
+  uint64_t free_memory_keep_ms = 10'000;  // 0: for good
   bool exit_on_gpu_loss = false;
   LogLevel log_level = LogLevel::kInfo;
   uint64_t drain_delay_ms = 200;

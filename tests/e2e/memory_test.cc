@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <iostream>
 #include <random>
@@ -90,6 +91,36 @@ TEST(MemoryTest, DoesNotGrowWithTheNumberOfContributors) {
   std::cout << "after 40 % of " << contributors << " contributors: " << early / 1024
             << " MiB, after 90 %: " << late / 1024 << " MiB\n";
   EXPECT_LE(late, early + early / 10);
+}
+
+TEST(MemoryTest, GoesBackToTheSystemWhenNobodyWantsIt) {
+  testing::ServerProcess server({"--free-memory-keep-ms=200"});
+  testing::TestClient client(testing::NewChannel(server.address()));
+  const uint64_t before = ResidentKilobytes(server.pid());
+  v1::RoundSpec spec;
+  *spec.add_tensors() = testing::VectorSpec("t", kRows);
+  const std::string round = client.Create(spec)->name();
+  uint64_t most = 0;
+  int contributors = 0;
+  for (v1::SubmitUpdateRequest& update : MakeUpdates(round)) {
+    update.mutable_header()->set_contributor("c" + std::to_string(++contributors));
+    update.mutable_header()->set_update_id("u");
+    ASSERT_TRUE(client.Submit(update).ok());
+    most = std::max(most, ResidentKilobytes(server.pid()));
+  }
+  ASSERT_TRUE(client.Publish(round).ok());
+  ASSERT_TRUE(client.Delete(round).ok());
+  ASSERT_GT(most, before + 50 * 1024);
+
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(testing::kCallSecondsMax);
+  const uint64_t few = before + (most - before) / 4;
+  uint64_t now = most;
+  while (now > few && std::chrono::steady_clock::now() < deadline) {
+    EXPECT_FALSE(client.Get(round).ok());  // asked now and again, a server lets go all the same
+    now = ResidentKilobytes(server.pid());
+  }
+  EXPECT_LE(now, few) << before << " before, " << most << " during the round";
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ LIBRARIES = [
     ("spdlog", r"spdlog/.*"),
     ("prometheus", r"prometheus/.*"),
     ("http", r"httplib\.h"),
+    ("allocator", r"gperftools/malloc_extension\.h"),
     ("profiler", r"gperftools/profiler\.h"),
     ("cli11", r"CLI/.*"),
     ("json", r"nlohmann/.*"),
@@ -137,6 +138,7 @@ DEPENDENCIES = [
     (r"service/gpu_loss\.(h|cc)", [*_LOW, *_SERVICE]),
     # What this server is, as the answer of GetServerInfo: part of the composition, not of the edge.
     (r"service/server_info\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "proto", "proto/"]),
+    (r"service/allocator_tcmalloc\.cc", ["std", "service", "allocator"]),
     (
         r"service/[^/]+\.(h|cc)",
         [
