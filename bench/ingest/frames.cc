@@ -113,6 +113,7 @@ std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, i
     const size_t turn = static_cast<size_t>(i) % payloads.size();
     const Payload& payload = payloads[turn];
     v1::StreamUpdatesRequest request;
+    request.set_takes_more(true);
     if (chunk_bytes == 0) {
       *request.mutable_update() = MakeUnary(payload, round, first + i);
       frames.push_back(WholeFrame(request));

@@ -153,7 +153,9 @@ class UpdateStream:
         if update.update_id not in self._pending:
             return  # answered in the meantime
         if update.message_bytes <= self._message_bytes_max:
-            stream.send(aggregation_pb2.StreamUpdatesRequest(update=update.whole()))
+            stream.send(
+                aggregation_pb2.StreamUpdatesRequest(update=update.whole(), takes_more=True)
+            )
             self._meter.advance(update.payload.size)
             return
         self._offset = None
@@ -177,14 +179,19 @@ class UpdateStream:
         answer = stream.receive()
         if answer is None:
             raise UnavailableError("the server ended the stream before it answered every update")
-        self._handle(answer)
+        self._handle_all(answer)
 
     def _take_answers(self) -> None:
         while self._stream is not None:
             answer = self._stream.poll()
             if answer is None:
                 return
-            self._handle(answer)
+            self._handle_all(answer)
+
+    def _handle_all(self, answer: Any) -> None:
+        self._handle(answer)
+        for other in answer.more:
+            self._handle(other)
 
     def _handle(self, answer: Any) -> None:
         update = self._pending.get(answer.update_id)

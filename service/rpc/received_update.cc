@@ -10,6 +10,7 @@
 namespace sparseagg {
 namespace {
 
+constexpr uint32_t Varint(uint32_t number) { return number << 3; }
 constexpr uint32_t Delimited(uint32_t number) { return number << 3 | 2; }
 
 // Calls on_field(tag, content, field) for each field of `message`: `content` is that of a
@@ -147,12 +148,18 @@ absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes) {
 
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
   std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts> body;
-  const bool ok = EachField(
-      WireReader(bytes), [&](uint32_t tag, const WireReader& content, const WireReader& /*field*/) {
-        return ReadBody<v1::StreamUpdatesRequest>(tag, content, &body);
-      });
+  v1::StreamUpdatesRequest rest;
+  const bool ok = EachField(WireReader(bytes),
+                            [&](uint32_t tag, const WireReader& content, const WireReader& field) {
+                              if (tag != Varint(v1::StreamUpdatesRequest::kTakesMoreFieldNumber)) {
+                                return ReadBody<v1::StreamUpdatesRequest>(tag, content, &body);
+                              }
+                              return Merge(field, &rest);
+                            });
   if (!ok) return Malformed("StreamUpdatesRequest");
-  return ToReceived<ReceivedStreamMessage>(std::move(body));
+  return ReceivedStreamMessage{
+      .body = ToReceived<decltype(ReceivedStreamMessage::body)>(std::move(body)),
+      .takes_more = rest.takes_more()};
 }
 
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {

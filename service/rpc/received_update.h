@@ -38,8 +38,10 @@ struct ReceivedChunk {
 };
 
 // A message without a body is std::monostate.
-using ReceivedStreamMessage =
-    std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
+struct ReceivedStreamMessage {
+  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk> body;
+  bool takes_more = false;
+};
 using ReceivedReduceMessage =
     std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
 

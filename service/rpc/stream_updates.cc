@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "proto/error_details.h"
+#include "service/rpc/answer_hold.h"
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/received_update.h"
 #include "service/rpc/round_proto.h"
@@ -30,13 +31,8 @@ namespace {
 // About 200 bytes each: the answers that a stream may hold back.
 constexpr size_t kQueuedResponsesMax = 4096;
 
-// While messages follow one another this closely, their answers wait for each other, to be sent
-// together: for so long, or until there are many. How many is learned: one more each time, up to
-// the last number here, and half when the sender is found to wait for answers.
-constexpr std::chrono::microseconds kSoon{100};
-constexpr std::chrono::milliseconds kHoldTime{1};
-constexpr size_t kHeldAtFirst = 8;
-constexpr size_t kHeldMax = 128;
+// In one message, of callers that take more than one.
+constexpr int kAnswersTogetherMax = 1000;
 
 // Updates of a stream that are counted on other threads while it reads on.
 constexpr size_t kJobsMax = 64;
@@ -105,7 +101,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       if (finished_ || !end_error_.ok()) return;
       handling_ = true;
       const Time now = Clock::now();
-      in_a_stream_ = now - read_begin_ < kSoon;
+      hold_.OnMessage(now - read_begin_);
       pace = pace_.EndWait(now, ok ? request_.Length() : 0, !uploads_.empty());
     }
     if (!ok) {
@@ -123,12 +119,6 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     writing_ = false;
     pace_.BeginWait(Clock::now());  // the client may have waited for this
     if (!ok) broken_ = true;
-    if (broken_) {
-      responses_.clear();
-    } else {
-      responses_.pop_front();
-    }
-    if (responses_.empty()) sending_ = false;
     Step();
   }
 
@@ -154,12 +144,18 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
     if (!message.ok()) {
       Answer("", message.status());
-    } else if (auto* update = std::get_if<ReceivedUpdate>(&*message)) {
+      return MessageHandled(/*ok=*/true);
+    }
+    if (message->takes_more && !takes_more_) {
+      const std::lock_guard lock(mutex_);
+      takes_more_ = true;
+    }
+    if (auto* update = std::get_if<ReceivedUpdate>(&message->body)) {
       HandleUpdate(std::move(bytes), std::move(*update));
-    } else if (const auto* begin = std::get_if<v1::BeginUpdate>(&*message)) {
+    } else if (const auto* begin = std::get_if<v1::BeginUpdate>(&message->body)) {
       return HandleInTurn(engine_.WaitsForDisk(begin->header().round()),
                           [this, begin = *begin] { HandleBegin(begin); });
-    } else if (const auto* chunk = std::get_if<ReceivedChunk>(&*message)) {
+    } else if (const auto* chunk = std::get_if<ReceivedChunk>(&message->body)) {
       return HandleInTurn(
           uploads_.WaitsForDisk(chunk->update_id),
           [this, chunk = *chunk, bytes = std::make_shared<MessageBytes>(std::move(bytes))] {
@@ -196,13 +192,14 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   void HandleUpdate(MessageBytes bytes, ReceivedUpdate update) {
     if (!engine_.WaitsForDisk(update.header.round())) {
-      return Answer(update.header.update_id(), Submit(update));
+      return Answer(update.header.update_id(), Submit(update), kMayWait);
     }
     const uint64_t size = WireReader(bytes.chain()).size();
     const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedUpdate>>(std::move(bytes),
                                                                                 std::move(update));
-    RunJob(commits_, size,
-           [this, kept] { Answer(kept->second.header.update_id(), Submit(kept->second)); });
+    RunJob(commits_, size, [this, kept] {
+      Answer(kept->second.header.update_id(), Submit(kept->second), kMayWait);
+    });
   }
 
   absl::StatusOr<Receipt> Submit(const ReceivedUpdate& update) {
@@ -220,7 +217,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
     {
       const std::lock_guard lock(mutex_);
-      QueueLocked(response);
+      QueueLocked(std::move(response), kAtOnce);
     }
     // All there already: an update without entries, or one that was counted before.
     if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
@@ -291,12 +288,17 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Answer(update_id, error);
   }
 
-  void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome) {
+  // Whether the sender of many may have an answer with those that follow.
+  enum When { kAtOnce, kMayWait };
+
+  void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
+              When when = kAtOnce) {
     const std::lock_guard lock(mutex_);
-    AnswerLocked(update_id, outcome);
+    AnswerLocked(update_id, outcome, when);
   }
 
-  void AnswerLocked(const std::string& update_id, const absl::StatusOr<Receipt>& outcome) {
+  void AnswerLocked(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
+                    When when = kAtOnce) {
     v1::StreamUpdatesResponse response;
     response.set_update_id(update_id);
     if (outcome.ok()) {
@@ -304,32 +306,34 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     } else {
       *response.mutable_error() = ToProto(outcome.status());
     }
-    QueueLocked(response);
+    QueueLocked(std::move(response), when);
   }
 
-  void QueueLocked(const v1::StreamUpdatesResponse& response) {
+  void QueueLocked(v1::StreamUpdatesResponse response, When when) {
     if (broken_) return;
-    responses_.push_back(ToBytes(response));
+    responses_.push_back(std::move(response));
+    if (when == kAtOnce) hold_.SendNow();
     Step();
   }
 
   // REQUIRES: mutex_ held.
   void Step() {
     if (finished_) return;
-    if (broken_ && !writing_) responses_.clear();  // what was held
+    if (broken_) responses_.clear();
     const bool idle = !handling_ && !writing_ && jobs_ == 0 && responses_.empty();
     if (idle && (broken_ || reads_done_ || draining_ || !end_error_.ok())) {
       finished_ = true;
       Finish(EndStatus());
       return;
     }
-    if (!writing_ && !responses_.empty() && !broken_ && !HoldResponses()) {
+    if (!writing_ && !responses_.empty() && !HoldResponses()) {
       writing_ = true;
       write_begin_ = Clock::now();
+      written_ = ToBytes(TakeResponses());
       // More answers wait: let gRPC send them together.
       auto options = grpc::WriteOptions();
-      if (responses_.size() > 1) options.set_buffer_hint();
-      StartWrite(&responses_.front(), options);
+      if (!responses_.empty()) options.set_buffer_hint();
+      StartWrite(&written_, options);
     }
     const bool may_read = !reads_done_ && !broken_ && !draining_ && end_error_.ok() &&
                           responses_.size() < kQueuedResponsesMax;
@@ -342,18 +346,24 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     }
   }
 
+  // What the next message says. REQUIRES: mutex_ held, and that there is something.
+  v1::StreamUpdatesResponse TakeResponses() {
+    v1::StreamUpdatesResponse taken = std::move(responses_.front());
+    responses_.pop_front();
+    while (takes_more_ && !responses_.empty() && taken.more_size() + 1 < kAnswersTogetherMax) {
+      *taken.add_more() = std::move(responses_.front());
+      responses_.pop_front();
+    }
+    return taken;
+  }
+
   // Whether what could be sent waits for more. REQUIRES: mutex_ held.
   bool HoldResponses() {
-    if (sending_) return false;
-    if (!in_a_stream_ || reads_done_ || draining_ || !end_error_.ok()) return false;
-    if (responses_.size() >= held_max_) {
-      held_max_ = std::min(held_max_ + 1, kHeldMax);
-      sending_ = true;
-      return false;
-    }
+    if (!takes_more_ || reads_done_ || draining_ || !end_error_.ok()) return false;
+    if (!hold_.Holds(responses_.size())) return false;
     if (!std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
-      alarm_->Set(std::chrono::system_clock::now() + kHoldTime,
+      alarm_->Set(std::chrono::system_clock::now() + AnswerHold::kTime,
                   [weak = weak_from_this()](bool) {  // a call has its alarm
                     if (const auto call = weak.lock()) call->SendHeldResponses();
                   });
@@ -364,10 +374,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void SendHeldResponses() {
     const std::lock_guard lock(mutex_);
     alarm_is_set_ = false;
-    if (responses_.empty() || sending_) return;
-    const bool sender_waits = reading_ && !handling_ && Clock::now() - read_begin_ > kSoon;
-    if (sender_waits) held_max_ = std::max<size_t>(responses_.size() / 2, 1);
-    sending_ = true;
+    if (responses_.empty()) return;
+    const bool waiting = reading_ && !handling_;
+    hold_.TimeIsUp(responses_.size(),
+                   waiting ? Clock::now() - read_begin_ : Clock::duration::zero());
     Step();
   }
 
@@ -392,15 +402,15 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::set<std::string> refused_;
 
   std::mutex mutex_;
-  std::deque<grpc::ByteBuffer> responses_;  // the first is the one being written
-  bool reading_ = false;                    // from StartRead() until the message has been handled
-  bool handling_ = false;                   // the later part of it
+  std::deque<v1::StreamUpdatesResponse> responses_;
+  grpc::ByteBuffer written_;
+  bool reading_ = false;   // from StartRead() until the message has been handled
+  bool handling_ = false;  // the later part of it
   bool writing_ = false;
   Time write_begin_;
   Time read_begin_;
-  bool in_a_stream_ = false;  // the last message came soon after the one before it
-  bool sending_ = false;      // until none of responses_ is left
-  size_t held_max_ = kHeldAtFirst;
+  bool takes_more_ = false;  // the caller, in a message
+  AnswerHold hold_;
   bool alarm_is_set_ = false;
   std::optional<grpc::Alarm> alarm_;  // when none is held any longer
   StreamPace pace_;

@@ -16,9 +16,9 @@ class Stream {
   explicit Stream(EngineTarget& target) : target_(target), engine_(target.EngineWithRound()) {}
 
   void Handle(const ReceivedStreamMessage& message) {
-    if (const auto* update = std::get_if<ReceivedUpdate>(&message)) Update(*update);
-    if (const auto* begin = std::get_if<v1::BeginUpdate>(&message)) Begin(*begin);
-    if (const auto* chunk = std::get_if<ReceivedChunk>(&message)) Chunk(*chunk);
+    if (const auto* update = std::get_if<ReceivedUpdate>(&message.body)) Update(*update);
+    if (const auto* begin = std::get_if<v1::BeginUpdate>(&message.body)) Begin(*begin);
+    if (const auto* chunk = std::get_if<ReceivedChunk>(&message.body)) Chunk(*chunk);
   }
   void End() {
     for (const auto& [update_id, error] : uploads_.TakeIncomplete()) {

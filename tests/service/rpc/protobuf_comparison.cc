@@ -32,9 +32,8 @@ v1::SubmitUpdateRequest ToProto(const ReceivedUpdate& update) {
   return proto;
 }
 
-// Message is StreamUpdatesRequest or ReduceRequest.
-template <typename Message, typename Received>
-Message ToProto(const Received& message) {
+template <typename Message, typename Body>
+Message BodyToProto(const Body& message) {
   Message proto;
   if constexpr (std::is_same_v<Message, v1::ReduceRequest>) {
     if (const auto* start = std::get_if<v1::ReduceStart>(&message)) *proto.mutable_start() = *start;
@@ -50,6 +49,18 @@ Message ToProto(const Received& message) {
     proto.mutable_chunk()->set_data(Joined(chunk->data));
   }
   return proto;
+}
+
+template <typename Message>
+Message ToProto(const ReceivedStreamMessage& message) {
+  auto proto = BodyToProto<Message>(message.body);
+  proto.set_takes_more(message.takes_more);
+  return proto;
+}
+
+template <typename Message>
+Message ToProto(const ReceivedReduceMessage& message) {
+  return BodyToProto<Message>(message);
 }
 
 // An absent header reads like an empty one, and what protobuf does not know says nothing here.

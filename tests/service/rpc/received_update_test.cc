@@ -45,7 +45,7 @@ TEST(ReceivedUpdateTest, LeavesThePayloadWhereItIs) {
                                                 std::string_view(bytes).substr(middle)};
   const auto message = ReadStreamUpdates(pieces);
   ASSERT_TRUE(message.ok()) << message.status();
-  const auto& chunk = std::get<ReceivedChunk>(*message);
+  const auto& chunk = std::get<ReceivedChunk>(message->body);
   EXPECT_EQ(chunk.update_id, "u");
   EXPECT_EQ(chunk.offset, 70'000);
   EXPECT_EQ(chunk.crc32c, 17);
@@ -100,6 +100,9 @@ TEST(ReceivedUpdateTest, ReadsCornersOfTheWireFormatAsProtobufDoes) {
       std::string("\x9a\x80\x80\x80\x10\x00", 6),          // a tag of more than 32 bits
       std::string("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11),  // the longest varint
       std::string("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12),
+      std::string("\x20\x01\x20\x00", 4),  // the last one holds
+      chunk + std::string("\x20\x80\x80\x01", 4),
+      std::string("\x22\x01\x01", 3),          // of the wrong wire type
       std::string("\x27", 1),                  // wire type 7
       std::string("\x1a\x03\x0a\x01\xff", 5),  // an update_id that is no UTF-8
       std::string(99, '\x23') + std::string(99, '\x24'),

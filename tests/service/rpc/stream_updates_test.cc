@@ -27,9 +27,10 @@ class UpdateStream {
   explicit UpdateStream(testing::TestClient& client)
       : stream_(client.stub().StreamUpdates(context_.get())) {}
 
-  void Send(const v1::SubmitUpdateRequest& update) {
+  void Send(const v1::SubmitUpdateRequest& update, bool takes_more = false) {
     v1::StreamUpdatesRequest message;
     *message.mutable_update() = update;
+    message.set_takes_more(takes_more);
     EXPECT_TRUE(stream_->Write(message));
   }
   void Send(const v1::BeginUpdate& begin) {
@@ -101,6 +102,35 @@ TEST_F(StreamUpdatesTest, AnswersEveryUpdateWithItsReceipt) {
   EXPECT_TRUE(stream.status().ok()) << stream.status();
   EXPECT_EQ(receipts.size(), 300);
   EXPECT_EQ(Counted(), 300);
+}
+
+TEST_F(StreamUpdatesTest, AnswersTogetherToWhoTakesThem) {
+  constexpr int kUpdates = 300;
+  for (const bool takes_more : {true, false}) {
+    UpdateStream stream(client_);
+    for (int i = 0; i < kUpdates; ++i) {
+      const std::string name = (takes_more ? "a-" : "b-") + std::to_string(i);
+      // What the first message says holds for the stream.
+      stream.Send(Update(name, {i}), takes_more && i == 0);
+    }
+    const auto messages = stream.CloseAndReceiveRest();
+    EXPECT_TRUE(stream.status().ok()) << stream.status();
+    std::set<std::string> receipts;
+    for (const auto& message : messages) {
+      receipts.insert(message.receipt().contributor());
+      for (const auto& other : message.more()) {
+        receipts.insert(other.receipt().contributor());
+        EXPECT_EQ(other.more_size(), 0);
+      }
+    }
+    EXPECT_EQ(receipts.size(), kUpdates);
+    if (takes_more) {
+      EXPECT_LT(messages.size(), kUpdates);
+    } else {
+      EXPECT_EQ(messages.size(), kUpdates);
+    }
+  }
+  EXPECT_EQ(Counted(), 2 * kUpdates);
 }
 
 TEST_F(StreamUpdatesTest, AnErrorEndsItsUpdateAndNotTheStream) {

@@ -1,0 +1,71 @@
+#include "service/rpc/answer_hold.h"
+
+#include <gtest/gtest.h>
+
+namespace sparseagg {
+namespace {
+
+using std::chrono::microseconds;
+
+// A hold whose stream's messages follow one another closely.
+AnswerHold InAStream() {
+  AnswerHold hold;
+  hold.OnMessage(microseconds(5));
+  return hold;
+}
+
+// The fewest answers that do not wait. Learns as a sent message does.
+size_t Most(AnswerHold& hold) {
+  size_t answers = 1;
+  while (hold.Holds(answers)) ++answers;
+  return answers;
+}
+
+TEST(AnswerHoldTest, SendsAtOnceWhereMessagesAreFarApart) {
+  AnswerHold hold;
+  EXPECT_FALSE(hold.Holds(1)) << "no message yet";
+  hold.OnMessage(microseconds(100));
+  EXPECT_FALSE(hold.Holds(1));
+  hold.OnMessage(microseconds(99));
+  EXPECT_TRUE(hold.Holds(1));
+  hold.OnMessage(microseconds(2000));
+  EXPECT_FALSE(hold.Holds(1));
+}
+
+TEST(AnswerHoldTest, WaitsForOneMoreEachTime) {
+  AnswerHold hold = InAStream();
+  for (size_t most = 8; most < 128; ++most) EXPECT_EQ(Most(hold), most);
+  EXPECT_EQ(Most(hold), 128u);
+  EXPECT_EQ(Most(hold), 128u) << "and no longer";
+}
+
+TEST(AnswerHoldTest, WhatIsToGoAtOnceTakesTheOthersAlong) {
+  AnswerHold hold = InAStream();
+  EXPECT_TRUE(hold.Holds(3));
+  hold.SendNow();
+  EXPECT_FALSE(hold.Holds(4));
+  EXPECT_TRUE(hold.Holds(1)) << "once";
+}
+
+TEST(AnswerHoldTest, WaitsForFewerWhenTheSenderWaits) {
+  AnswerHold hold = InAStream();
+  EXPECT_TRUE(hold.Holds(6));
+  hold.TimeIsUp(6, microseconds(900));
+  EXPECT_FALSE(hold.Holds(6));
+  EXPECT_EQ(Most(hold), 3u);
+  EXPECT_TRUE(hold.Holds(1));
+  hold.TimeIsUp(1, microseconds(900));
+  EXPECT_FALSE(hold.Holds(1));
+  EXPECT_EQ(Most(hold), 1u);
+}
+
+TEST(AnswerHoldTest, ASlowServerIsNotASenderThatWaits) {
+  AnswerHold hold = InAStream();
+  EXPECT_TRUE(hold.Holds(6));
+  hold.TimeIsUp(6, microseconds(0));
+  EXPECT_FALSE(hold.Holds(6));
+  EXPECT_EQ(Most(hold), 8u);
+}
+
+}  // namespace
+}  // namespace sparseagg
