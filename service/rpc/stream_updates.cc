@@ -2,9 +2,7 @@
 
 #include <grpcpp/alarm.h>
 
-#include <algorithm>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,8 +12,9 @@
 #include <utility>
 
 #include "proto/error_details.h"
-#include "service/rpc/answer_hold.h"
+#include "service/rpc/answer_queue.h"
 #include "service/rpc/message_bytes.h"
+#include "service/rpc/read_ahead.h"
 #include "service/rpc/received_update.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
@@ -29,10 +28,7 @@ namespace sparseagg {
 namespace {
 
 // About 200 bytes each: the answers that a stream may hold back.
-constexpr size_t kQueuedResponsesMax = 4096;
-
-// In one message, of callers that take more than one.
-constexpr int kAnswersTogetherMax = 1000;
+constexpr size_t kQueuedAnswersMax = 4096;
 
 // Updates of a stream that are counted on other threads while it reads on.
 constexpr size_t kJobsMax = 64;
@@ -94,24 +90,21 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   void OnReadDone(bool ok) override {
-    absl::Status pace;
     {
       const std::lock_guard lock(mutex_);
       // The call ended while the message was on its way; it is not counted.
       if (finished_ || !end_error_.ok()) return;
+      reading_ = false;
+      if (ok) {
+        arrived_.Push(request_);
+      } else {
+        reads_ended_ = true;
+      }
+      answers_.hold().OnMessage(handling_ ? Clock::duration::zero() : Clock::now() - wait_begin_);
+      if (handling_) return Step();  // whoever handles the one before comes to it
       handling_ = true;
-      const Time now = Clock::now();
-      hold_.OnMessage(now - read_begin_);
-      pace = pace_.EndWait(now, ok ? request_.Length() : 0, !uploads_.empty());
     }
-    if (!ok) {
-      AnswerIncompleteUploads();
-      return MessageHandled(ok);
-    }
-    if (!pace.ok()) {
-      for (const std::string& update_id : uploads_.RefuseAll(pace)) Refuse(update_id, pace);
-    }
-    HandleMessage();
+    HandleArrived(/*waited=*/true);
   }
 
   void OnWriteDone(bool ok) override {
@@ -138,17 +131,55 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
  private:
-  void HandleMessage() {
-    MessageBytes bytes(request_);
-    request_.Clear();
+  // Handles what has come, until nothing is left. `waited`: nothing was there before.
+  void HandleArrived(bool waited) {
+    while (TakeArrived(std::exchange(waited, false))) {
+      if (!HandleMessage()) return;
+    }
+  }
+
+  // False: nothing is left, and nobody handles messages any more.
+  bool TakeArrived(bool waited) {
+    absl::Status pace;
+    std::unique_lock lock(mutex_);
+    const Time now = Clock::now();
+    if (broken_) arrived_.Clear();
+    arrived_.Handled();
+    if (arrived_.empty() && reads_ended_) {
+      lock.unlock();
+      for (const auto& [update_id, error] : uploads_.TakeIncomplete()) Answer(update_id, error);
+      lock.lock();
+      reads_done_ = true;
+    }
+    if (arrived_.empty()) {
+      handling_ = false;
+      BeginWait(now);
+      Step();
+      return false;
+    }
+    message_ = arrived_.Take();
+    if (!waited) pace_.BeginWait(now);
+    pace = pace_.EndWait(now, message_.Length(), !uploads_.empty());
+    Step();
+    lock.unlock();
+    if (!pace.ok()) {
+      for (const std::string& update_id : uploads_.RefuseAll(pace)) Refuse(update_id, pace);
+    }
+    return true;
+  }
+
+  // False: on another thread, which goes on with HandleArrived() then.
+  bool HandleMessage() {
+    MessageBytes bytes(message_);
+    message_.Clear();
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
     if (!message.ok()) {
       Answer("", message.status());
-      return MessageHandled(/*ok=*/true);
+      return true;
     }
-    if (message->takes_more && !takes_more_) {
+    if (message->takes_more) {
       const std::lock_guard lock(mutex_);
-      takes_more_ = true;
+      answers_.SendTogether();
     }
     if (auto* update = std::get_if<ReceivedUpdate>(&message->body)) {
       HandleUpdate(std::move(bytes), std::move(*update));
@@ -165,40 +196,32 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       Answer("", MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
                            "a message of the stream has no body; set update, begin or chunk"));
     }
-    MessageHandled(/*ok=*/true);
+    return true;
   }
 
-  // Handles a message before the next one is read; on another thread when it waits for the disk.
-  void HandleInTurn(bool waits_for_disk, std::function<void()> handle) {
+  // Handles a message before the next one; on another thread when it waits for the disk.
+  bool HandleInTurn(bool waits_for_disk, std::function<void()> handle) {
     if (!waits_for_disk) {
       handle();
-      return MessageHandled(/*ok=*/true);
+      return true;
     }
     commits_.Run([call = shared_from_this(), handle = std::move(handle)]() mutable {
       handle();
       handle = nullptr;
-      call->MessageHandled(/*ok=*/true);
+      call->HandleArrived(/*waited=*/false);
     });
-  }
-
-  // The end of what OnReadDone() began.
-  void MessageHandled(bool ok) {
-    const std::lock_guard lock(mutex_);
-    reading_ = false;
-    handling_ = false;
-    if (!ok) reads_done_ = true;
-    Step();
+    return false;
   }
 
   void HandleUpdate(MessageBytes bytes, ReceivedUpdate update) {
     if (!engine_.WaitsForDisk(update.header.round())) {
-      return Answer(update.header.update_id(), Submit(update), kMayWait);
+      return Answer(update.header.update_id(), Submit(update), AnswerQueue::kMayWait);
     }
     const uint64_t size = WireReader(bytes.chain()).size();
     const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedUpdate>>(std::move(bytes),
                                                                                 std::move(update));
     RunJob(commits_, size, [this, kept] {
-      Answer(kept->second.header.update_id(), Submit(kept->second), kMayWait);
+      Answer(kept->second.header.update_id(), Submit(kept->second), AnswerQueue::kMayWait);
     });
   }
 
@@ -217,7 +240,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
     {
       const std::lock_guard lock(mutex_);
-      QueueLocked(std::move(response), kAtOnce);
+      QueueLocked(std::move(response), AnswerQueue::kAtOnce);
     }
     // All there already: an update without entries, or one that was counted before.
     if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
@@ -277,10 +300,6 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     });
   }
 
-  void AnswerIncompleteUploads() {
-    for (const auto& [update_id, error] : uploads_.TakeIncomplete()) Answer(update_id, error);
-  }
-
   // An error that ends an update whose further chunks may be on their way.
   void Refuse(const std::string& update_id, const absl::Status& error) {
     if (refused_.size() >= kRefusedUpdatesMax) refused_.clear();
@@ -288,17 +307,14 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Answer(update_id, error);
   }
 
-  // Whether the sender of many may have an answer with those that follow.
-  enum When { kAtOnce, kMayWait };
-
   void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
-              When when = kAtOnce) {
+              AnswerQueue::When when = AnswerQueue::kAtOnce) {
     const std::lock_guard lock(mutex_);
     AnswerLocked(update_id, outcome, when);
   }
 
   void AnswerLocked(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
-                    When when = kAtOnce) {
+                    AnswerQueue::When when = AnswerQueue::kAtOnce) {
     v1::StreamUpdatesResponse response;
     response.set_update_id(update_id);
     if (outcome.ok()) {
@@ -309,75 +325,67 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     QueueLocked(std::move(response), when);
   }
 
-  void QueueLocked(v1::StreamUpdatesResponse response, When when) {
+  void QueueLocked(v1::StreamUpdatesResponse response, AnswerQueue::When when) {
     if (broken_) return;
-    responses_.push_back(std::move(response));
-    if (when == kAtOnce) hold_.SendNow();
+    answers_.Push(std::move(response), when);
     Step();
   }
 
   // REQUIRES: mutex_ held.
   void Step() {
     if (finished_) return;
-    if (broken_) responses_.clear();
-    const bool idle = !handling_ && !writing_ && jobs_ == 0 && responses_.empty();
+    if (broken_) answers_.Clear();
+    const bool idle = !handling_ && !writing_ && jobs_ == 0 && answers_.empty();
     if (idle && (broken_ || reads_done_ || draining_ || !end_error_.ok())) {
       finished_ = true;
       Finish(EndStatus());
       return;
     }
-    if (!writing_ && !responses_.empty() && !HoldResponses()) {
+    if (!writing_ && !answers_.empty() && !HoldAnswers()) {
       writing_ = true;
       write_begin_ = Clock::now();
-      written_ = ToBytes(TakeResponses());
+      written_ = ToBytes(answers_.Take());
       // More answers wait: let gRPC send them together.
       auto options = grpc::WriteOptions();
-      if (!responses_.empty()) options.set_buffer_hint();
+      if (!answers_.empty()) options.set_buffer_hint();
       StartWrite(&written_, options);
     }
-    const bool may_read = !reads_done_ && !broken_ && !draining_ && end_error_.ok() &&
-                          responses_.size() < kQueuedResponsesMax;
+    const bool may_read = !reads_ended_ && !broken_ && !draining_ && end_error_.ok() &&
+                          answers_.size() < kQueuedAnswersMax && arrived_.has_room();
     const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
     if (!reading_ && may_read && may_wait) {
       reading_ = true;
-      read_begin_ = Clock::now();
-      pace_.BeginWait(read_begin_);
+      if (!handling_) BeginWait(Clock::now());
       StartRead(&request_);
     }
   }
 
-  // What the next message says. REQUIRES: mutex_ held, and that there is something.
-  v1::StreamUpdatesResponse TakeResponses() {
-    v1::StreamUpdatesResponse taken = std::move(responses_.front());
-    responses_.pop_front();
-    while (takes_more_ && !responses_.empty() && taken.more_size() + 1 < kAnswersTogetherMax) {
-      *taken.add_more() = std::move(responses_.front());
-      responses_.pop_front();
-    }
-    return taken;
+  // The server has nothing to do until a message comes. REQUIRES: mutex_ held.
+  void BeginWait(Time now) {
+    wait_begin_ = now;
+    pace_.BeginWait(now);
   }
 
   // Whether what could be sent waits for more. REQUIRES: mutex_ held.
-  bool HoldResponses() {
-    if (!takes_more_ || reads_done_ || draining_ || !end_error_.ok()) return false;
-    if (!hold_.Holds(responses_.size())) return false;
+  bool HoldAnswers() {
+    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds()) return false;
     if (!std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
       alarm_->Set(std::chrono::system_clock::now() + AnswerHold::kTime,
                   [weak = weak_from_this()](bool) {  // a call has its alarm
-                    if (const auto call = weak.lock()) call->SendHeldResponses();
+                    if (const auto call = weak.lock()) call->SendHeldAnswers();
                   });
     }
     return true;
   }
 
-  void SendHeldResponses() {
+  void SendHeldAnswers() {
     const std::lock_guard lock(mutex_);
     alarm_is_set_ = false;
-    if (responses_.empty()) return;
+    if (answers_.empty()) return;
     const bool waiting = reading_ && !handling_;
-    hold_.TimeIsUp(responses_.size(),
-                   waiting ? Clock::now() - read_begin_ : Clock::duration::zero());
+    answers_.hold().TimeIsUp(answers_.size(),
+                             waiting ? Clock::now() - wait_begin_ : Clock::duration::zero());
     Step();
   }
 
@@ -395,29 +403,31 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
-  // Only the reading side, one message at a time; and, while it waits for one, whoever holds
+  grpc::ByteBuffer request_;  // the reading side's
+
+  // Only the handling side, one message at a time; and, while nobody handles one, whoever holds
   // mutex_.
-  grpc::ByteBuffer request_;
+  grpc::ByteBuffer message_;
   StreamUploads uploads_;
   std::set<std::string> refused_;
 
   std::mutex mutex_;
-  std::deque<v1::StreamUpdatesResponse> responses_;
+  AnswerQueue answers_;
   grpc::ByteBuffer written_;
-  bool reading_ = false;   // from StartRead() until the message has been handled
-  bool handling_ = false;  // the later part of it
+  bool reading_ = false;
+  ReadAhead arrived_;
+  bool handling_ = false;  // somebody handles messages, until none has arrived
   bool writing_ = false;
   Time write_begin_;
-  Time read_begin_;
-  bool takes_more_ = false;  // the caller, in a message
-  AnswerHold hold_;
+  Time wait_begin_;
   bool alarm_is_set_ = false;
   std::optional<grpc::Alarm> alarm_;  // when none is held any longer
   StreamPace pace_;
   absl::Status end_error_;  // why the server ends the call
   size_t jobs_ = 0;
-  uint64_t job_bytes_ = 0;   // of their updates
-  bool reads_done_ = false;  // the caller closed its side
+  uint64_t job_bytes_ = 0;    // of their updates
+  bool reads_ended_ = false;  // the caller closed its side
+  bool reads_done_ = false;   // and all that came before is handled
   bool draining_ = false;
   bool broken_ = false;  // nobody reads the answers any more
   bool finished_ = false;
