@@ -37,7 +37,6 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   using Base::JoinRows;
   using Base::kBytesAhead;
   using Base::kCellsAhead;
-  using Base::PrefetchRow;
   using Base::Rows;
   using Base::Values;
   using Base::WeightOf;
@@ -174,7 +173,8 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       if constexpr (C::kHasValues) {
         if (done + kCellsAhead < size && cursor.row[done + kCellsAhead] < limit) {
           const uint64_t next = cursor.row[done + kCellsAhead] - window.begin;
-          PrefetchRow(window.values + next * width * C::kValueBytes, width * C::kValueBytes);
+          FetchRow<kFirstCache>(window.values + next * width * C::kValueBytes,
+                                width * C::kValueBytes);
         }
         ValueCell* const cells = Values(window.values) + (row - window.begin) * width;
         if (size == 1) {  // on its own: what follows in memory is not what comes next

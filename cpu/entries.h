@@ -34,10 +34,13 @@ struct Cursor {
 
 inline constexpr size_t kLineBytes = 64;
 
-// What memory has of `at`'s line, into the second cache: that one can wait for more lines at a time
-// than the first (docs/decisions/0004-cpu-plans.md).
-inline void FetchLine(const void* at) {
-  __builtin_prefetch(at, /*write=*/0, /*locality=*/2);
+// Where fetched lines go. What memory has, into the second cache: that one can wait for more lines
+// at a time than the first (docs/decisions/0004-cpu-plans.md).
+enum Cache { kSecondCache = 2, kFirstCache = 3 };
+
+template <Cache kCache = kSecondCache>
+void FetchLine(const void* at) {
+  __builtin_prefetch(at, /*write=*/0, kCache);
   asm volatile("");  // g++ 12 takes a function that only prefetches for one without effects
 }
 
@@ -51,9 +54,12 @@ inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
 }
 
 // Fetches a row, or the first KiB of it: what follows is then found by the processor.
-inline void FetchRow(const std::byte* at, size_t bytes) {
+template <Cache kCache = kSecondCache>
+void FetchRow(const std::byte* at, size_t bytes) {
   constexpr size_t kBytesMax = 1024;
-  for (size_t line = 0; line < std::min(bytes, kBytesMax); line += kLineBytes) FetchLine(at + line);
+  for (size_t line = 0; line < std::min(bytes, kBytesMax); line += kLineBytes) {
+    FetchLine<kCache>(at + line);
+  }
 }
 
 // Fetches part `part` of `parts` of some cells.

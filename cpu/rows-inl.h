@@ -7,7 +7,6 @@
 #define SPARSEAGG_CPU_ROWS_INL_H_
 #endif
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -121,12 +120,6 @@ struct RowKernels {
   // What is fetched while a row is added: values from memory, cells from the second cache.
   static constexpr size_t kBytesAhead = 6144;  // of a cursor
   static constexpr size_t kCellsAhead = 2;
-  static constexpr size_t kPrefetchBytesMax = 1024;
-  static void PrefetchRow(const std::byte* at, size_t bytes) {
-    for (size_t line = 0; line < std::min(bytes, kPrefetchBytesMax); line += 64) {
-      __builtin_prefetch(reinterpret_cast<const char*>(at) + line);
-    }
-  }
 
   static void JoinRows(uint64_t row, uint32_t width, const std::byte* from_values,
                        const std::byte* from_row, std::byte* values, std::byte* row_cell,

@@ -27,8 +27,11 @@ void Check(bool ok) {
 }  // namespace
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
+  // EVP_sha256() would be looked up for each digest, which takes as long as hashing 1 KB.
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   context_->md = EVP_MD_CTX_new();
-  Check(context_->md != nullptr && EVP_DigestInit_ex(context_->md, EVP_sha256(), nullptr) == 1);
+  Check(algorithm != nullptr && context_->md != nullptr &&
+        EVP_DigestInit_ex(context_->md, algorithm, nullptr) == 1);
 }
 
 Sha256::~Sha256() = default;
