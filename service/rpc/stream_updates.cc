@@ -30,7 +30,8 @@ namespace {
 // About 200 bytes each: the answers that a stream may hold back.
 constexpr size_t kQueuedAnswersMax = 4096;
 
-// Updates of a stream that are counted on other threads while it reads on.
+// Updates of a stream that are counted on other threads while it reads on; those that have been
+// read by then come on top.
 constexpr size_t kJobsMax = 64;
 constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
 
