@@ -68,7 +68,7 @@ struct RowKernels {
       auto lost = hn::Zero(BitsTag());
       bool beyond = false;
       if (kStream) {
-        for (size_t byte = 0; byte < kColumns * sizeof(V); byte += 64) {
+        for (size_t byte = 0; byte < kColumns * sizeof(V); byte += kLineBytes) {
           FetchLine(reinterpret_cast<const char*>(values + c) + kBytesAhead + byte);
         }
       }

@@ -4,6 +4,7 @@
 #define SPARSEAGG_SERVICE_RPC_ANSWER_QUEUE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <utility>
 
@@ -37,6 +38,7 @@ class AnswerQueue {
 
   // The next message. REQUIRES: not empty().
   v1::StreamUpdatesResponse Take() {
+    ++taken_;
     v1::StreamUpdatesResponse taken = std::move(answers_.front());
     answers_.pop_front();
     while (together_ && !answers_.empty() && taken.more_size() + 1 < kTogetherMax) {
@@ -46,11 +48,18 @@ class AnswerQueue {
     return taken;
   }
 
+  // Whether gRPC may keep the message that was taken last, to send it with the next, which is here.
+  // Never a call's first: with that go the call's headers. gRPC (1.51) says that a message is
+  // written when the headers with it are, and sends nothing for a message that it may keep; without
+  // that word there is no next one, and the call stands still.
+  bool MayKeepTaken() const { return taken_ > 1 && !answers_.empty(); }
+
   void Clear() { answers_.clear(); }
 
  private:
   std::deque<v1::StreamUpdatesResponse> answers_;
   bool together_ = false;
+  uint64_t taken_ = 0;
   AnswerHold hold_;
 };
 

@@ -141,7 +141,6 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // False: nothing is left, and nobody handles messages any more.
   bool TakeArrived(bool waited) {
-    absl::Status pace;
     std::unique_lock lock(mutex_);
     const Time now = Clock::now();
     if (broken_) arrived_.Clear();
@@ -160,7 +159,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     }
     message_ = arrived_.Take();
     if (!waited) pace_.BeginWait(now);
-    pace = pace_.EndWait(now, message_.Length(), !uploads_.empty());
+    const absl::Status pace = pace_.EndWait(now, message_.Length(), !uploads_.empty());
     Step();
     lock.unlock();
     if (!pace.ok()) {
@@ -346,9 +345,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       writing_ = true;
       write_begin_ = Clock::now();
       written_ = ToBytes(answers_.Take());
-      // More answers wait: let gRPC send them together.
       auto options = grpc::WriteOptions();
-      if (!answers_.empty()) options.set_buffer_hint();
+      if (answers_.MayKeepTaken()) options.set_buffer_hint();
       StartWrite(&written_, options);
     }
     const bool may_read = !reads_ended_ && !broken_ && !draining_ && end_error_.ok() &&

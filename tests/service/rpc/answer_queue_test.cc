@@ -52,5 +52,16 @@ TEST(AnswerQueueTest, HoldsOnlyWhatGoesTogether) {
   EXPECT_FALSE(answers.Holds());
 }
 
+TEST(AnswerQueueTest, GrpcMayKeepAMessageForTheNextButNotTheFirst) {
+  AnswerQueue answers;
+  for (int i = 0; i < 3; ++i) answers.Push(Answer(i), AnswerQueue::kAtOnce);
+  answers.Take();
+  EXPECT_FALSE(answers.MayKeepTaken());
+  answers.Take();
+  EXPECT_TRUE(answers.MayKeepTaken());
+  answers.Take();
+  EXPECT_FALSE(answers.MayKeepTaken());  // nothing follows
+}
+
 }  // namespace
 }  // namespace sparseagg

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
 #include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
@@ -131,6 +132,24 @@ TEST_F(StreamUpdatesTest, AnswersTogetherToWhoTakesThem) {
     }
   }
   EXPECT_EQ(Counted(), 2 * kUpdates);
+}
+
+// Their answers are few enough for gRPC to keep all of them, and nothing else is sent.
+TEST_F(StreamUpdatesTest, ShortStreamsComeToTheirEnd) {
+  for (const int updates : {1, 2, 8, 9, 30, 62}) {
+    for (const bool takes_more : {true, false}) {
+      testing::TestClient client(testing::NewChannel(server_.address()));
+      UpdateStream stream(client);
+      for (int i = 0; i < updates; ++i) {
+        const std::string name = absl::StrCat(updates, takes_more ? "-a-" : "-b-", i);
+        stream.Send(Update(name, {i}), takes_more);
+      }
+      int answers = 0;
+      for (const auto& message : stream.CloseAndReceiveRest()) answers += 1 + message.more_size();
+      EXPECT_TRUE(stream.status().ok()) << updates << ": " << stream.status();
+      EXPECT_EQ(answers, updates);
+    }
+  }
 }
 
 TEST_F(StreamUpdatesTest, AnErrorEndsItsUpdateAndNotTheStream) {
