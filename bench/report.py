@@ -17,8 +17,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def machine() -> dict:
     info = {"cores": os.cpu_count(), "cpu": platform.machine(), "system": platform.system()}
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            info["cpu"] = line.split(":", 1)[1].strip()
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            info["cpu"] = value.strip()
+        # Clouds hide the model; what decides most is whether there is AVX-512.
+        if key.strip() == "flags":
+            flags = value.split()
+            info["vectors"] = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
             break
     for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal"):
@@ -78,7 +83,8 @@ def render(report: dict) -> str:
     about = report.get("machine")
     if about:
         lines.append(
-            f"{about['cpu']}, {about['cores']} cores, {about.get('memory_gb', '?')} GB, {about['system']}"
+            f"{about['cpu']} {about.get('vectors', '')}".strip()
+            + f", {about['cores']} cores, {about.get('memory_gb', '?')} GB, {about['system']}"
         )
         lines.append(f"commit {report.get('commit')}, {report.get('date')}")
     if "read_gb_s" in report:

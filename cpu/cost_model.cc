@@ -4,12 +4,17 @@
 #include <cmath>
 
 #include "cpu/kernels.h"
+#include "cpu/key_sort.h"
 #include "cpu/tuning.h"
 
 namespace sparseagg {
 namespace {
 
 constexpr const CpuCosts& kCost = kCpuCosts;
+
+uint64_t Saturated(double bytes) {
+  return bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
+}
 
 // A workload as the model sees it.
 struct Load {
@@ -20,8 +25,12 @@ struct Load {
   double width;
   bool sorted;
   bool per_update;  // updates that are not canonical are brought into order whatever the plan
-  double folds;     // before the last one
+  double sort;      // an entry of a sparse window
+  double streamed;  // bytes of entries that arrive over time
 };
+
+// Of `rows` that entries hit evenly, those that so many have hit.
+double TouchedBy(double rows, double entries) { return rows * -std::expm1(-entries / rows); }
 
 Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   Load load;
@@ -31,15 +40,14 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   const double nnz = workload.nnz_per_update > 0 ? static_cast<double>(workload.nnz_per_update)
                                                  : std::clamp(load.rows / 100, 1.0, 1e5);
   load.entries = load.updates * nnz;
-  load.touched = load.rows * -std::expm1(-load.entries / load.rows);
+  load.touched = TouchedBy(load.rows, load.entries);
   load.width = spec.layout.row_width;
   const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
   load.per_update = kernels != nullptr && kernels->per_update;
+  load.sort = SortsInLongVectors() ? kCost.sort : kCost.short_sort;
   load.sorted = workload.order != EntryOrder::kUnsorted;
   const double entry_bytes = sizeof(uint64_t) + static_cast<double>(spec.layout.row_bytes());
-  load.folds = workload.at_once
-                   ? 0.0
-                   : std::floor(load.entries * entry_bytes / static_cast<double>(kBatchBytesMin));
+  load.streamed = workload.at_once ? 0.0 : load.entries * entry_bytes;
   return load;
 }
 
@@ -53,15 +61,20 @@ bool IsFull(const Load& load) {
   return load.sorted && load.entries >= 0.9 * load.rows * load.updates;
 }
 
+// Windows in which entries are sorted, as so few of the rows are touched.
+bool HasSparseWindows(const Load& load) {
+  return load.entries / load.rows * kDenseRowsPerEntry < 1;
+}
+
 // The entries into windows, and the rows out of them.
 double Windows(const Load& load, double cursors, double cells_max) {
   const double density = load.entries / load.rows;
   const double rows_out = load.touched * kCost.emit;
   const double wanted = static_cast<double>(kEntriesPerVisit) * cursors / std::min(1.0, density);
   const double cells = std::clamp(wanted, static_cast<double>(kDenseCellsMin), cells_max);
-  if (density * kDenseRowsPerEntry < 1) {
+  if (HasSparseWindows(load)) {
     const double windows = load.entries / std::max(cells, static_cast<double>(kSparseEntries)) + 1;
-    return load.entries * kCost.sort + Visits(load, windows * cursors, kCost.sparse_visit) +
+    return load.entries * load.sort + Visits(load, windows * cursors, kCost.sparse_visit) +
            rows_out;
   }
   return load.entries * (IsFull(load) ? kCost.full_scatter : kCost.scatter) +
@@ -125,23 +138,31 @@ double Dense(const Load& load) {
          clear + load.touched * kCost.emit;
 }
 
-// Folds before the last one: a batch is at least as large as the state and as kBatchBytesMin, so
-// that the state is swept along by every batch while it is small, and twice in all when it is
-// large.
+// The state is swept along by each batch but the first, and by what waits at the end. In sparse
+// windows its rows are sorted with the entries.
 double Merges(const Load& load, double row_cells) {
-  const double state_bytes = load.touched * (sizeof(uint64_t) + row_cells);
-  const bool large = state_bytes > static_cast<double>(kBatchBytesMin);
-  const double rows = load.touched * (large ? std::min(2.0, load.folds) : 0.8 * load.folds);
-  if (load.width == 1) return rows * kCost.merge;
+  constexpr int kFoldsMax = 100;  // that are looked at; the state has its size by then
+  double rows = 0;                // of the state, each time
+  double arrived = 0;
+  double batch = static_cast<double>(kBatchBytesMin);
+  for (int fold = 0; fold < kFoldsMax && arrived + batch <= load.streamed; ++fold) {
+    arrived += batch;
+    const double held = TouchedBy(load.rows, load.entries * arrived / load.streamed);
+    rows += held;
+    batch = static_cast<double>(BatchBytes(Saturated(held * (sizeof(uint64_t) + row_cells))));
+    if (fold + 1 == kFoldsMax) rows += held * std::floor((load.streamed - arrived) / batch);
+  }
+  if (load.width == 1) return rows * (HasSparseWindows(load) ? load.sort : kCost.merge);
   const double repeated = 1 - load.touched / load.entries;
   return rows * load.width * (kCost.wide_merge + kCost.wide_join * repeated);
 }
 
-uint64_t Saturated(double bytes) {
-  return bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
-}
-
 }  // namespace
+
+uint64_t BatchBytes(uint64_t state_bytes) {
+  const uint64_t several = std::min(state_bytes, kBatchBytesMax / kStatesInBatch) * kStatesInBatch;
+  return std::max({kBatchBytesMin, state_bytes, several});
+}
 
 Feed FeedFor(const ReduceSpec& spec, const Workload& workload) {
   const Load load = LoadOf(spec, workload);
@@ -170,7 +191,7 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
     // Plan rows is either of them, by batch: the name for wide rows, and no other for single
     // values.
     if (plan == "rows") ns = std::min(Sweep(load), ns) + (load.width > 1 ? -1 : 1);
-    if (load.folds > 0) ns += Merges(load, row_cells);
+    ns += Merges(load, row_cells);
     tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
   }
   const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));

@@ -1,6 +1,7 @@
 // Predicts how long a plan takes on a CPU. The constants are a table, measured on one machine
-// (docs/decisions/0004-cpu-plans.md); what decides between plans is their ratios, which move little
-// from machine to machine, and the round's status shows prediction and measurement side by side.
+// (docs/decisions/0004-cpu-plans.md); what decides between plans is their ratios, of which that of
+// sorting moves most from machine to machine and is known by its vectors. The round's status shows
+// prediction and measurement side by side.
 #ifndef SPARSEAGG_CPU_COST_MODEL_H_
 #define SPARSEAGG_CPU_COST_MODEL_H_
 
@@ -27,6 +28,7 @@ struct CpuCosts {
   double scan = 0.3;             // a cell of a dense window, when it is emptied
   double emit = 0.7;             // a row of the result
   double sort = 6.4;             // an entry of a sparse window
+  double short_sort = 11;        // the same without AVX-512
   double partition = 3.2;        // an entry distributed over windows, of a sorted update
   double partition_far = 5.0;    // the same of an unsorted one
   double partition_update = 90;  // an update whose entries are distributed, beyond `update`
@@ -39,10 +41,10 @@ struct CpuCosts {
   double far_width = 4096;
   double wide_emit = 0.35;  // a value of a wide row of the result
   double clear = 0.9;       // a cell of a dense accumulator: made, and looked at for the result
-  double far_clear = 3.0;   // the same of one beyond the last cache
+  double far_clear = 3.0;   // the same of one beyond the last cache, in memory that is new
   double far_cells = 4e6;
   double wide_clear = 2.5;     // a cell of a touched wide row of a dense accumulator
-  double merge = 2.5;          // a row of the state, swept along by a fold
+  double merge = 2.5;          // a row of the state, swept along by a fold through dense windows
   double wide_merge = 0.8;     // a value of a wide row of the state, swept along by a fold
   double wide_join = 1.4;      // what it costs more when the row is in the batch, too
   double thread_share = 0.65;  // of a further thread that is useful
@@ -55,6 +57,11 @@ inline constexpr uint64_t kBatchBytesMin = uint64_t{64} << 20;
 // Up to here it has several times the bytes of the state.
 inline constexpr uint64_t kBatchBytesMax = uint64_t{256} << 20;
 inline constexpr uint64_t kStatesInBatch = 6;
+
+// Of a batch, for a state of so many bytes. A batch passes by the whole state: as many bytes as
+// that has, so that the number of times that an entry is merged does not grow with their number;
+// and a few times as many while that is little.
+uint64_t BatchBytes(uint64_t state_bytes);
 
 // The cheaper way to bring the entries of such a batch together.
 Feed FeedFor(const ReduceSpec& spec, const Workload& workload);

@@ -88,7 +88,7 @@ class CpuAggregator : public Aggregator {
     waiting_bytes_ += update.bytes;
     // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
     waiting_.push_back({std::move(update), std::fabs(weight)});
-    if (at_once_ || waiting_bytes_ < BatchBytes()) return absl::OkStatus();
+    if (at_once_ || waiting_bytes_ < BatchBytes(plan_->MemoryBytes())) return absl::OkStatus();
     return Fold();
   }
 
@@ -134,14 +134,6 @@ class CpuAggregator : public Aggregator {
   }
 
  private:
-  // A batch passes by the whole state: as many bytes as that has, so that the number of times that
-  // an entry is merged does not grow with their number; and a few times as many while that is
-  // little.
-  uint64_t BatchBytes() const {
-    const uint64_t state = plan_->MemoryBytes();
-    return std::max({kBatchBytesMin, state, std::min(kStatesInBatch * state, kBatchBytesMax)});
-  }
-
   absl::Status Fold() {
     if (waiting_.empty()) return absl::OkStatus();
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { KeepDenseWhereHalfCanBe(); }));

@@ -1,6 +1,7 @@
 #include "cpu/key_sort.h"
 
 #include <hwy/contrib/sort/vqsort.h>
+#include <hwy/targets.h>
 
 #include <algorithm>
 #include <bit>
@@ -20,6 +21,8 @@ void SortKeys(uint64_t* keys, size_t n) {
   thread_local const hwy::Sorter sorter;
   sorter(keys, n, hwy::SortAscending());
 }
+
+bool SortsInLongVectors() { return (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0; }
 
 void StartPacking(uint64_t begin, uint64_t end, size_t capacity, uint32_t width,
                   uint32_t value_bytes, uint32_t row_bytes, PackedWindow& packed) {

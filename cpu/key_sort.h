@@ -12,6 +12,9 @@ namespace sparseagg {
 // Ascending.
 void SortKeys(uint64_t* keys, size_t n);
 
+// Whether keys are sorted in vectors of 64 bytes here (AVX-512).
+bool SortsInLongVectors();
+
 // Makes `packed` ready for at most `capacity` entries of rows [begin, end). `width`, `value_bytes`
 // and `row_bytes` as in CpuKernels. Grows, never shrinks.
 void StartPacking(uint64_t begin, uint64_t end, size_t capacity, uint32_t width,

@@ -85,12 +85,6 @@ absl::StatusOr<CaseFile> CaseFile::Open(const std::string& path) {
   return result;
 }
 
-ClippedCase::ClippedCase(const CaseView& whole, uint64_t entries)
-    : offsets_(whole.offsets.begin(), whole.offsets.end()), view_(whole) {
-  for (uint64_t& offset : offsets_) offset = std::min(offset, entries);
-  view_.offsets = offsets_;
-}
-
 void ForwardReader::Copy(void* to, const void* from, size_t bytes) {
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);

@@ -55,20 +55,6 @@ class CaseFile {
   CaseView view_;
 };
 
-// The first `entries` entries of a case, with all of its contributors: for warming up.
-class ClippedCase {
- public:
-  ClippedCase(const CaseView& whole, uint64_t entries);
-  ClippedCase(const ClippedCase&) = delete;
-  ClippedCase& operator=(const ClippedCase&) = delete;
-
-  const CaseView& view() const { return view_; }
-
- private:
-  std::vector<uint64_t> offsets_;
-  CaseView view_;
-};
-
 // Copies from the mapping front to back and gives back the pages behind it, so that the file does
 // not count as memory of the process.
 class ForwardReader {

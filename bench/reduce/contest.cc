@@ -27,8 +27,7 @@ uint64_t ValuesOf(const CaseView& updates) { return updates.entries() * updates.
 
 int RoundsFor(uint64_t values) { return values <= 2'000'000 ? 5 : values <= 30'000'000 ? 3 : 2; }
 
-// Short runs are repeated inside a process until a run's noise is small against it; longer ones as
-// often as it takes for most of them to find the memory of the one before.
+// Runs that count in one process: short ones until their noise is small against them.
 int RepetitionsFor(uint64_t values) {
   if (values <= 20'000) return 21;
   if (values <= 200'000) return 9;

@@ -166,30 +166,21 @@ Row MeasureOwn(const OwnContender& contender, const CaseView& updates, int repet
   if (!plan.ok()) return Skipped(plan.status());
 
   const uint64_t before = ResidentBytes();
-  const ClippedCase warm(updates, WarmUpEntries(updates));
-  const Stopwatch warming;
-  absl::StatusOr<Run> run = RunOnce(**backend, *plan, warm.view());
-  if (!run.ok()) return Skipped(run.status());
-  std::vector<Run> runs;
+  // What one round takes. A later one finds pages that the allocator has kept, which are no
+  // round's.
   uint64_t peak = 0;
-  if (warming.Seconds() > kSlowSeconds) {
-    repetitions = 1;
-    if (warm.view().entries() == updates.entries()) {  // nothing of its time is warming up
-      peak = PeakResidentBytes();
-      runs.push_back(*std::move(run));
-    }
-  }
-  while (static_cast<int>(runs.size()) < repetitions) {
-    run = RunOnce(**backend, *plan, updates);
+  auto runs = RunsOf(repetitions, [&] {
+    absl::StatusOr<Run> run = RunOnce(**backend, *plan, updates);
+    if (peak == 0) peak = PeakResidentBytes();
+    return run;
+  });
+  for (const absl::StatusOr<Run>& run : runs) {
     if (!run.ok()) return Skipped(run.status());
-    // What one round takes. A later one finds pages that the allocator has kept, which are no
-    // round's.
-    if (runs.empty()) peak = PeakResidentBytes();
-    runs.push_back(*std::move(run));
   }
-  std::nth_element(runs.begin(), runs.begin() + repetitions / 2, runs.end(),
-                   [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
-  return RowOf(runs[repetitions / 2], peak > before ? peak - before : 0);
+  const auto median = runs.begin() + runs.size() / 2;
+  std::nth_element(runs.begin(), median, runs.end(),
+                   [](const auto& a, const auto& b) { return a->seconds < b->seconds; });
+  return RowOf(**median, peak > before ? peak - before : 0);
 }
 
 std::vector<std::string> PlansOf(const BackendFactory& factory) {

@@ -64,22 +64,18 @@ Row MeasurePeer(const Peer& peer, const CaseView& updates, int repetitions) {
   input.rows = rows.data();
   input.values = values.data();
 
-  const ClippedCase warm(input, WarmUpEntries(input));
   ResetPeak();
-  const Stopwatch warming;
-  PeerRun run = peer.run(warm.view(), peer.threads);
+  uint64_t peak = 0;  // of the very first run, as of our own
+  const auto runs = RunsOf(repetitions, [&] {
+    const PeerRun run = peer.run(input, peer.threads);
+    if (peak == 0) peak = PeakResidentBytes();
+    return run;
+  });
   std::vector<double> seconds;
-  if (warming.Seconds() > kSlowSeconds) {
-    repetitions = 1;
-    if (warm.view().entries() == input.entries()) seconds.push_back(run.seconds);
-  }
-  while (static_cast<int>(seconds.size()) < repetitions) {
-    run = peer.run(input, peer.threads);
-    seconds.push_back(run.seconds);
-  }
+  for (const PeerRun& run : runs) seconds.push_back(run.seconds);
   return {{"seconds", Median(seconds)},
-          {"peak_bytes", PeakResidentBytes() - before - file_pages},
-          {"nnz", run.nnz}};
+          {"peak_bytes", peak - before - file_pages},
+          {"nnz", runs.back().nnz}};
 }
 
 }  // namespace sparseagg::bench

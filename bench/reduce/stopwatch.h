@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
-
-#include "bench/reduce/case_file.h"
+#include <cstddef>
+#include <vector>
 
 namespace sparseagg::bench {
 
@@ -20,15 +19,24 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// A run that warms up for longer than this is measured once in its process: what is small against
-// it needs no repetition.
-inline constexpr double kSlowSeconds = 0.2;
+// The first runs of a process do not count: threads start, and memory that a virtual machine's host
+// has taken back while it was free comes at a tenth of its speed. Later ones have the same memory.
+inline constexpr size_t kRunsNotCounted = 2;
 
-// Values that warm up: small cases as a whole, of large ones as much as starts all threads.
-inline constexpr uint64_t kWarmUpValues = 2'000'000;
+// What is so slow that this time is over has fewer runs, one at least.
+inline constexpr double kProcessSeconds = 3;
 
-inline uint64_t WarmUpEntries(const CaseView& updates) {
-  return std::max<uint64_t>(1, kWarmUpValues / updates.layout.row_width);
+// The runs that count, `repetitions` of them, or fewer where they are slow.
+template <typename RunOnce>
+auto RunsOf(int repetitions, RunOnce run_once) {
+  const Stopwatch process;
+  std::vector<decltype(run_once())> runs;
+  const size_t most = kRunsNotCounted + static_cast<size_t>(repetitions);
+  do {
+    runs.push_back(run_once());
+  } while (runs.size() < most && process.Seconds() < kProcessSeconds);
+  runs.erase(runs.begin(), runs.begin() + std::min(kRunsNotCounted, runs.size() - 1));
+  return runs;
 }
 
 }  // namespace sparseagg::bench

@@ -1,6 +1,7 @@
 #include "cpu/cost_model.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include "cpu/cpu_backend.h"
 #include "tests/support/workload.h"
@@ -72,6 +73,21 @@ TEST(CpuCost, ReducingInBatchesCostsMoreThanAtOnce) {
   const double at_once = CpuCost(backend->info(), "sweep", Scalars(100'000'000), workload).seconds;
   workload.at_once = false;
   EXPECT_GT(CpuCost(backend->info(), "sweep", Scalars(100'000'000), workload).seconds, at_once);
+}
+
+// A machine without AVX-512 takes twice as long to sort a window, and as long for a dense one.
+TEST(CpuCost, KnowsHowFastTheMachineSorts) {
+  const auto backend = *MakeCpuBackend({.threads = 1});
+  const auto seconds = [&](int64_t targets, uint64_t num_rows) {
+    hwy::SetSupportedTargetsForTest(targets);
+    const Workload load = Load(100, 100'000, EntryOrder::kCanonical);
+    const double cost = CpuCost(backend->info(), "sweep", Scalars(num_rows), load).seconds;
+    hwy::SetSupportedTargetsForTest(0);
+    return cost;
+  };
+  constexpr uint64_t kSparse = uint64_t{1} << 40;
+  EXPECT_GT(seconds(HWY_AVX2, kSparse), 1.3 * seconds(HWY_AVX3, kSparse));
+  EXPECT_EQ(seconds(HWY_AVX2, 1'000'000), seconds(HWY_AVX3, 1'000'000));
 }
 
 // The report of a reduction has a prediction and a measurement of it.
