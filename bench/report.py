@@ -23,7 +23,9 @@ def machine() -> dict:
         # Clouds hide the model; what decides most is whether there is AVX-512.
         if key.strip() == "flags":
             flags = value.split()
-            info["vectors"] = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
+            info["vectors"] = (
+                "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
+            )
             break
     for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal"):
