@@ -63,7 +63,8 @@ bool IsFull(const Load& load) {
 
 // Windows in which entries are sorted, as so few of the rows are touched.
 bool HasSparseWindows(const Load& load) {
-  return load.entries / load.rows * kDenseRowsPerEntry < 1;
+  const double rows_per_entry = load.width > 1 ? kWideRowsPerEntry : kDenseRowsPerEntry;
+  return load.entries / load.rows * rows_per_entry < 1;
 }
 
 // The entries into windows, and the rows out of them.
@@ -93,7 +94,7 @@ double WideEmit(const Load& load) {
 // Rows of several values: scattered where most rows are touched more than once, otherwise their
 // references are sorted.
 double WideWindows(const Load& load, double cursors) {
-  const bool dense = load.entries / load.rows * kWideRowsPerEntry >= 1;
+  const bool dense = !HasSparseWindows(load);
   const double window =
       dense ? static_cast<double>(kWideCells) / load.width * load.entries / load.rows
             : static_cast<double>(kSparseEntries);
@@ -111,7 +112,9 @@ double Sweep(const Load& load) {
 }
 
 double Distribute(const Load& load) {
-  return load.entries * (load.sorted ? kCost.partition : kCost.partition_far);
+  if (!load.sorted) return load.entries * kCost.partition_far;
+  const bool rows_apart = load.width > 1 && !HasSparseWindows(load);
+  return load.entries * (rows_apart ? kCost.wide_partition : kCost.partition);
 }
 
 double PartitionCost(const Load& load) {
