@@ -20,7 +20,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "sparse/types.h"

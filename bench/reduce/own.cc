@@ -166,14 +166,7 @@ Row MeasureOwn(const OwnContender& contender, const CaseView& updates, int repet
   if (!plan.ok()) return Skipped(plan.status());
 
   const uint64_t before = ResidentBytes();
-  // What one round takes. A later one finds pages that the allocator has kept, which are no
-  // round's.
-  uint64_t peak = 0;
-  auto runs = RunsOf(repetitions, [&] {
-    absl::StatusOr<Run> run = RunOnce(**backend, *plan, updates);
-    if (peak == 0) peak = PeakResidentBytes();
-    return run;
-  });
+  auto [runs, peak] = RunsOf(repetitions, [&] { return RunOnce(**backend, *plan, updates); });
   for (const absl::StatusOr<Run>& run : runs) {
     if (!run.ok()) return Skipped(run.status());
   }

@@ -23,7 +23,7 @@ struct OwnContender {
 // "predicted_seconds", "plan_seconds"}, or {"skipped": why}. Timed is what the aggregator does,
 // from the first Accumulate() to the complete result of Report(). Staging - copying from the file
 // into the back end's memory, and ValidateUpdate() - is the caller's; its time stands apart.
-// The median of RunsOf(repetitions), with the peak of the very first run.
+// The median of RunsOf(repetitions), with their peak.
 Row MeasureOwn(const OwnContender& contender, const CaseView& updates, int repetitions);
 
 // The plans that a back end has. Starts its threads: call it in a child.

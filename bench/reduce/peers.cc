@@ -65,12 +65,7 @@ Row MeasurePeer(const Peer& peer, const CaseView& updates, int repetitions) {
   input.values = values.data();
 
   ResetPeak();
-  uint64_t peak = 0;  // of the very first run, as of our own
-  const auto runs = RunsOf(repetitions, [&] {
-    const PeerRun run = peer.run(input, peer.threads);
-    if (peak == 0) peak = PeakResidentBytes();
-    return run;
-  });
+  const auto [runs, peak] = RunsOf(repetitions, [&] { return peer.run(input, peer.threads); });
   std::vector<double> seconds;
   for (const PeerRun& run : runs) seconds.push_back(run.seconds);
   return {{"seconds", Median(seconds)},

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#include "bench/reduce/child.h"
 
 namespace sparseagg::bench {
 
@@ -26,16 +29,25 @@ inline constexpr size_t kRunsNotCounted = 2;
 // What is so slow that this time is over has fewer runs, one at least.
 inline constexpr double kProcessSeconds = 3;
 
-// The runs that count, `repetitions` of them, or fewer where they are slow.
+template <typename Run>
+struct Runs {
+  std::vector<Run> counted;
+  // Of the very first run, which is what one round takes: later ones find pages that the allocator
+  // has kept.
+  uint64_t peak_bytes = 0;
+};
+
+// Runs in this process: `repetitions` that count, or fewer where they are slow.
 template <typename RunOnce>
 auto RunsOf(int repetitions, RunOnce run_once) {
   const Stopwatch process;
-  std::vector<decltype(run_once())> runs;
+  Runs<decltype(run_once())> runs;
+  auto& all = runs.counted;
+  all.push_back(run_once());
+  runs.peak_bytes = PeakResidentBytes();
   const size_t most = kRunsNotCounted + static_cast<size_t>(repetitions);
-  do {
-    runs.push_back(run_once());
-  } while (runs.size() < most && process.Seconds() < kProcessSeconds);
-  runs.erase(runs.begin(), runs.begin() + std::min(kRunsNotCounted, runs.size() - 1));
+  while (all.size() < most && process.Seconds() < kProcessSeconds) all.push_back(run_once());
+  all.erase(all.begin(), all.begin() + std::min(kRunsNotCounted, all.size() - 1));
   return runs;
 }
 
