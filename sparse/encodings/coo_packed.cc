@@ -63,6 +63,9 @@ class BlockReader {
                                     ": its check does not agree with its content; the "
                                     "bytes were damaged, send them again"));
     }
+    // Here and not by the last row alone: from a first row in range, which is below 2^63, no form
+    // wraps around to a last one that is in range, too.
+    if (entry.first >= num_rows_) return OutOfRange({&entry.first, 1}, first_entry);
     BlockRows found;
     const char* wrong =
         rows == nullptr ? InspectBlock(entry.first, entry.form(), words, num_words, count, found)
@@ -189,7 +192,7 @@ class PackedDecoder : public TensorDecoder {
       all = kept_;
     }
     SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices, order_));
-    kept_ = {};
+    std::string().swap(kept_);  // = {} would keep its memory
     return absl::OkStatus();
   }
 
@@ -203,7 +206,7 @@ class PackedDecoder : public TensorDecoder {
     }
     if (!Keep(bytes, header_.values_bytes)) return absl::OkStatus();
     SPARSEAGG_RETURN_IF_ERROR(Decode(kept_, header_.nnz * out_.layout.row_width));
-    kept_ = {};
+    std::string().swap(kept_);  // = {} would keep its memory
     return absl::OkStatus();
   }
 

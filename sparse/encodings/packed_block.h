@@ -84,8 +84,9 @@ uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t n
 inline constexpr size_t kBlockSlackBytes = 16;
 
 // Writes `count` ascending rows. `words` need not be aligned and has kBlockSlackBytes more bytes.
-// Null, or what is wrong with the block; `rows` holds anything then. REQUIRES: a form of the
-// grammar, num_words as it says, num_words <= kBlockWordsMax.
+// Null, or what is wrong with the block; `rows` holds anything then. REQUIRES: first < 2^63 (beyond
+// that, rows may wrap around to small ones), a form of the grammar, num_words as it says, num_words
+// <= kBlockWordsMax.
 const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                         uint32_t count, uint64_t* rows);
 

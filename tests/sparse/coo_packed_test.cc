@@ -197,6 +197,30 @@ TEST(CooPackedTest, RefusesRowsThatWrapAroundOrGoBack) {
   ExpectError(Decode(back, spec).status, "MALFORMED_BLOCK", "block 1 of 2: it begins below");
 }
 
+// Of unsigned rows the last may be in range again: 2^64 - 2, 2^64 - 1, 0.
+TEST(CooPackedTest, RefusesBlocksThatBeginBeyondTheRowsAndEndInRange) {
+  const TensorSpec spec = SpecOf({1 << 20}, 1);
+  for (const auto& [form, words] : std::vector<std::pair<uint32_t, std::vector<uint32_t>>>{
+           {0, {}},                  // the next row, twice
+           {1, {0}},                 // the same, a bit for each
+           {kRepeatsForm + 1, {3}},  // 0 is the same row: 1, twice
+           {kBitmapForm, {7}},       // three bits
+           {62, {0, 0, 0, 0}},       // wide differences
+       }) {
+    SCOPED_TRACE(form);
+    Encoded wraps = Pack(spec, {0, 1, 2});
+    wraps.indices.resize(sizeof(BlockEntry) + 4 * words.size());
+    std::memcpy(wraps.indices.data() + sizeof(BlockEntry), words.data(), 4 * words.size());
+    wraps.header.indices_bytes = wraps.indices.size();
+    BlockEntry entry = EntryOf(wraps, 0);
+    entry.first = ~uint64_t{0} - 1;
+    entry.tag = form;
+    SetEntry(wraps, 0, entry, static_cast<uint32_t>(words.size()));
+    ExpectError(Decode(wraps, spec).status, "INDEX_OUT_OF_RANGE",
+                "row 18446744073709551614 at entry 0 is not below 1048576 rows");
+  }
+}
+
 TEST(CooPackedTest, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
   const TensorSpec spec = SpecOf({1 << 20}, 1);
   const Encoded good = Pack(spec, AscendingRows(300, 500, 0, 8));
