@@ -1,7 +1,5 @@
 #include "cpu/cpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -19,6 +17,7 @@
 #include "cpu/parallel.h"
 #include "cpu/sparse_plan.h"
 #include "cpu/staging.h"
+#include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -64,13 +63,13 @@ class CpuAggregator : public Aggregator {
     return staging_.Stage(spec_.layout, nnz);
   }
 
-  // Where a dense state is what they are added to: an update that holds a quarter of the rows makes
-  // it dense.
-  absl::StatusOr<StagedUpdate> StagePacked(uint64_t nnz, uint64_t rows_bytes) const override {
+  // Rows stay packed where a dense state is what they are added to: an update that holds a quarter
+  // of the rows makes it dense.
+  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t rows_bytes) const override {
     const bool in_blocks = spec_.layout.row_width == 1 && kernels_.value_bytes > 0 &&
                            !kernels_.per_update && rows_bytes > 0;
     const bool to_dense = dense_ || (!forced_ && nnz >= spec_.layout.num_rows / 4);
-    if (!in_blocks || !to_dense) return Stage(nnz);
+    if (!in_blocks || !to_dense) return StageOnHeap(spec_.layout, nnz);
     return StagingArea::StagePacked(spec_.layout, nnz, rows_bytes);
   }
 
@@ -138,7 +137,10 @@ class CpuAggregator : public Aggregator {
     if (waiting_.empty()) return absl::OkStatus();
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { KeepDenseWhereHalfCanBe(); }));
     waiting_bytes_ = 0;
-    return Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); });
+    SPARSEAGG_RETURN_IF_ERROR(
+        Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); }));
+    staging_.Trim();
+    return absl::OkStatus();
   }
 
   // A sorted state is swept along by every batch. When it may come to hold half of the rows, a cell
@@ -211,13 +213,6 @@ class CpuAggregator : public Aggregator {
   uint64_t waiting_bytes_ = 0;
 };
 
-uint64_t PhysicalMemoryBytes() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page)
-                               : uint64_t{1} << 32;
-}
-
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
@@ -227,7 +222,7 @@ class CpuBackend : public Backend {
     info_.threads = parallel_.threads();
     info_.description = absl::StrCat(info_.threads, " threads, ", InstructionSet());
     info_.memory_bytes =
-        options.memory_bytes != 0 ? options.memory_bytes : PhysicalMemoryBytes() / 2;
+        options.memory_bytes != 0 ? options.memory_bytes : AvailableMemoryBytes() / 2;
     info_.plans = {"dense", "sweep", "partition", "rows"};
     info_.cost = &CpuCost;
   }

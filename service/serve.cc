@@ -31,6 +31,7 @@
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
 #include "service/store/store.h"
+#include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -109,6 +110,18 @@ void LogNotes(const BackendInfo& backend, const Log& log) {
   for (const std::string& note : backend.notes) {
     log.Info("back end", {{"backend", backend.name}, {"message", note}});
   }
+}
+
+// What goes beyond a container's limit is not refused memory but killed.
+void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
+  const uint64_t available = AvailableMemoryBytes();
+  if (aggregation <= available && staging <= available - aggregation) return;
+  log.Warning(
+      "the limits allow more memory than there is; lower aggregation-bytes-max or "
+      "staging-bytes-max",
+      {{"aggregation_bytes_max", absl::StrCat(aggregation)},
+       {"staging_bytes_max", absl::StrCat(staging)},
+       {"available_bytes", absl::StrCat(available)}});
 }
 
 struct Server {
@@ -196,6 +209,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   v1::ServerInfo info =
       MakeServerInfo(server.backend, config, *server.store, engine_options.default_durability);
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
+  WarnOfMemory(server.engine->Stats().aggregation_bytes_max, config.limits.staging_bytes_max, log);
   SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
   const auto rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max());
   for (const RoundSnapshot& round : rounds) server.protection->RecordRecovered(round);

@@ -49,7 +49,7 @@ struct PlanReport {
   double seconds = 0;            // that they took
 };
 
-// One tensor of one round on one back end. Stage() and StagePacked() are thread-safe, also beside
+// One tensor of one round on one back end. Stage() and StageArriving() are thread-safe, also beside
 // the rest and after Report(); the rest is for one thread at a time.
 class Aggregator {
  public:
@@ -58,10 +58,11 @@ class Aggregator {
   // Reserves memory for `nnz` entries. RESOURCE_EXHAUSTED when there is none.
   virtual absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const = 0;
 
-  // The same for entries that come as coo.packed, with `rows_bytes` of indices. A back end that
-  // adds them block by block may ask to have the rows as they are: entries.packed_rows, and no
-  // indices.
-  virtual absl::StatusOr<StagedUpdate> StagePacked(uint64_t nnz, uint64_t /*rows_bytes*/) const {
+  // The same for an update that arrives piece by piece, and may take its time: not in memory that
+  // is given back together with that of others. `rows_bytes` > 0: as coo.packed, with as many bytes
+  // of indices. A back end that adds them block by block may ask to have the rows as they are:
+  // entries.packed_rows, and no indices.
+  virtual absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t /*rows_bytes*/) const {
     return Stage(nnz);
   }
 

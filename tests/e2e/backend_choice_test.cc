@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "tests/e2e/server_process.h"
 
@@ -45,6 +46,15 @@ TEST(BackendChoiceTest, TheCpuIsServedWithoutALineAboutOthers) {
   testing::ServerProcess server({"--backend", "cpu"});
   ASSERT_TRUE(server.WaitForLog("backend=cpu"));
   EXPECT_THAT(server.log(), ::testing::Not(HasSubstr("back end not available")));
+}
+
+// A container's limit kills: what the server's own limits add up to is compared with it.
+TEST(MemoryWarningTest, ComesWhereLimitsAllowMoreThanThereIs) {
+  constexpr std::string_view kWarning = "the limits allow more memory than there is";
+  testing::ServerProcess modest({"--aggregation-bytes-max", "1MiB", "--staging-bytes-max", "1MiB"});
+  EXPECT_THAT(modest.log(), ::testing::Not(HasSubstr(kWarning)));
+  testing::ServerProcess greedy({"--aggregation-bytes-max", "512TiB"});
+  EXPECT_THAT(greedy.log(), HasSubstr(kWarning));
 }
 
 }  // namespace

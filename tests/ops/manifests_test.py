@@ -149,6 +149,19 @@ class ManifestTest(unittest.TestCase):
         )
         self.assertGreater(1000 * pod["terminationGracePeriodSeconds"], server_ms)
 
+    def test_what_the_server_may_hold_leaves_a_quarter_of_the_pods_memory(self) -> None:
+        statefulset = yaml.safe_load((KUBERNETES / "cpu/statefulset.yaml").read_text())
+        [container] = statefulset["spec"]["template"]["spec"]["containers"]
+        settings = {entry["name"]: entry["value"] for entry in container["env"]}
+        held = int(settings["SPARSEAGG_STAGING_BYTES_MAX"]) + int(
+            settings["SPARSEAGG_AGGREGATION_BYTES_MAX"]
+        )
+        resources = container["resources"]
+        limit = int(resources["limits"]["memory"].removesuffix("Gi")) << 30
+        self.assertLessEqual(held, limit * 3 // 4)
+        # A pod that gets less than its limit is killed for what others take.
+        self.assertEqual(resources["requests"]["memory"], resources["limits"]["memory"])
+
 
 class ComposeTest(unittest.TestCase):
     def setUp(self) -> None:

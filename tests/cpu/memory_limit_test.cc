@@ -1,0 +1,140 @@
+#include "sparse/memory_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "cpu/cpu_backend.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+// What version 1 says where there is no limit.
+constexpr std::string_view kNoLimitV1 = "9223372036854771712\n";
+
+// A machine's files, in a folder of the test's own.
+class MemoryLimitTest : public ::testing::Test {
+ protected:
+  MemoryLimitTest() { std::filesystem::create_directories(places_.root); }
+
+  void Member(std::string_view lines) const { WriteTo(places_.membership, lines); }
+  void Write(const std::string& file, std::string_view content) const {
+    WriteTo(places_.root + "/" + file, content);
+  }
+  std::optional<uint64_t> Limit() const { return CgroupMemoryBytes(places_); }
+
+  const testing::TemporaryFolder folder_;
+  const CgroupPlaces places_{folder_.path() + "/cgroup", folder_.path() + "/sys"};
+
+ private:
+  static void WriteTo(const std::filesystem::path& path, std::string_view content) {
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << content;
+  }
+};
+
+TEST_F(MemoryLimitTest, IsThatOfTheMountInAContainerWithANamespace) {
+  Member("0::/\n");
+  Write("memory.max", "8589934592\n");
+  EXPECT_EQ(Limit(), 8192 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, TheLeastOfAllGroupsAroundTheProcessCounts) {
+  Member("0::/kubepods.slice/pod7.slice/a.scope\n");
+  Write("kubepods.slice/memory.max", "400000000\n");
+  Write("kubepods.slice/pod7.slice/memory.max", "max\n");
+  Write("kubepods.slice/pod7.slice/a.scope/memory.max", "300000000\n");
+  EXPECT_EQ(Limit(), 300'000'000u);
+  Write("kubepods.slice/pod7.slice/memory.max", "200000000\n");
+  EXPECT_EQ(Limit(), 200'000'000u);
+  Write("kubepods.slice/memory.max", "100000000\n");
+  EXPECT_EQ(Limit(), 100'000'000u);
+}
+
+TEST_F(MemoryLimitTest, OtherGroupsDoNotCount) {
+  Member("0::/a/b\n");
+  Write("a/memory.max", "max\n");
+  Write("a/b/memory.max", "500000000\n");
+  Write("a/b/child/memory.max", "1000\n");
+  Write("a/sibling/memory.max", "1000\n");
+  EXPECT_EQ(Limit(), 500'000'000u);
+}
+
+TEST_F(MemoryLimitTest, MaxIsNone) {
+  Member("0::/a\n");
+  Write("a/memory.max", "max\n");
+  EXPECT_EQ(Limit(), std::nullopt);
+}
+
+TEST_F(MemoryLimitTest, ReadsVersion1) {
+  Member("9:name=systemd:/\n4:cpu,memory:/docker/5f0c\n3:cpuset:/x\n");
+  Write("memory/memory.limit_in_bytes", kNoLimitV1);
+  Write("memory/docker/memory.limit_in_bytes", kNoLimitV1);
+  Write("memory/docker/5f0c/memory.limit_in_bytes", "268435456\n");
+  Write("memory/x/memory.limit_in_bytes", "1000\n");
+  EXPECT_EQ(Limit(), 256 * kMiB);
+}
+
+// The group's path is the host's, and the mount shows only the container's own group.
+TEST_F(MemoryLimitTest, IsThatOfTheMountWhereTheGroupsPathIsTheHosts) {
+  Member("4:memory:/docker/5f0c\n0::/system.slice/docker-5f0c.scope\n");
+  Write("memory/memory.limit_in_bytes", "268435456\n");
+  EXPECT_EQ(Limit(), 256 * kMiB);
+  Write("memory.max", "134217728\n");
+  EXPECT_EQ(Limit(), 128 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, APathOutOfTheNamespaceLeadsNowhere) {
+  Member("0::/../../other\n");
+  Write("memory.max", "700000000\n");
+  Write("../memory.max", "1000\n");
+  Write("other/memory.max", "1000\n");
+  EXPECT_EQ(Limit(), 700'000'000u);
+}
+
+TEST_F(MemoryLimitTest, AGroupsNameMayHoldColons) {
+  Member("0::/a:b:c\n");
+  Write("a:b:c/memory.max", "600000000\n");
+  EXPECT_EQ(Limit(), 600'000'000u);
+}
+
+TEST_F(MemoryLimitTest, ThereIsNoneWithoutFiles) {
+  EXPECT_EQ(Limit(), std::nullopt);
+  Member("0::/a\n4:memory:/b\n");
+  EXPECT_EQ(Limit(), std::nullopt);
+  std::filesystem::create_directories(places_.root + "/memory.max");
+  EXPECT_EQ(Limit(), std::nullopt) << "a folder of that name";
+}
+
+TEST_F(MemoryLimitTest, GarbageSetsNoLimit) {
+  Member("\n:\nmemory\n0:\n4:memory\n0::/a\n");
+  Write("a/memory.max", "900000000\n");
+  for (const std::string_view garbage :
+       {"", "\n", "-1\n", "0\n", "8GiB\n", "1e9\n", "max 5\n", "99999999999999999999999999\n"}) {
+    Write("memory.max", garbage);
+    EXPECT_EQ(Limit(), 900'000'000u) << garbage;
+  }
+}
+
+TEST_F(MemoryLimitTest, NoGroupGivesMoreThanTheMachineHas) {
+  const uint64_t physical = AvailableMemoryBytes(places_);
+  EXPECT_GT(physical, 16 * kMiB);
+  Member("4:memory:/\n");
+  Write("memory/memory.limit_in_bytes", kNoLimitV1);
+  EXPECT_EQ(AvailableMemoryBytes(places_), physical);
+  Write("memory/memory.limit_in_bytes", "16777216\n");
+  EXPECT_EQ(AvailableMemoryBytes(places_), 16 * kMiB);
+}
+
+TEST(CpuBackendMemoryTest, IsHalfOfWhatTheProcessMayTake) {
+  EXPECT_EQ((*MakeCpuBackend({.threads = 1}))->info().memory_bytes, AvailableMemoryBytes() / 2);
+  EXPECT_EQ((*MakeCpuBackend({.threads = 1, .memory_bytes = 7}))->info().memory_bytes, 7u);
+}
+
+}  // namespace
+}  // namespace sparseagg
