@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sparse/encodings/packed_block.h"
@@ -73,20 +74,27 @@ void* StagingArea::Allocate(size_t bytes) {
   const size_t size = bytes + kLine;
   const std::lock_guard lock(mutex_);
   if (region_ == nullptr || region_->used + size > region_->size) {
-    const size_t next =
-        std::clamp(region_ == nullptr ? 0 : 2 * region_->size, kRegionBytesMin, kRegionBytesMax);
+    const size_t next = std::clamp(2 * region_bytes_, kRegionBytesMin, kRegionBytesMax);
     const size_t region_bytes = std::max(next, 4 * RoundUp(size));
     void* memory = AllocateHost(region_bytes);
     if (memory == nullptr) return nullptr;
     Release(region_);
     region_ = new (memory) Region;
-    region_->size = region_bytes;
+    region_->size = region_bytes_ = region_bytes;
   }
   std::byte* block = reinterpret_cast<std::byte*>(region_) + region_->used + kLine;
   region_->used += size;
   region_->users.fetch_add(1, std::memory_order_relaxed);
   *reinterpret_cast<Region**>(block - kLine) = region_;
   return block;
+}
+
+void StagingArea::Trim() {
+  const std::lock_guard lock(mutex_);
+  // Nobody but the area, which alone hands out blocks, and not now.
+  if (region_ != nullptr && region_->users.load(std::memory_order_acquire) == 1) {
+    Release(std::exchange(region_, nullptr));
+  }
 }
 
 void StagingArea::FreeBlock(void* block) {

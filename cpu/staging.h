@@ -30,6 +30,8 @@ class StagingArea {
   // With packed rows; kValuesSlackBytes can be read after the values.
   static absl::StatusOr<StagedUpdate> StagePacked(const TensorLayout& layout, uint64_t nnz,
                                                   uint64_t rows_bytes);
+  // Gives back what no update is in.
+  void Trim();
 
  private:
   struct Region;
@@ -39,6 +41,7 @@ class StagingArea {
 
   std::mutex mutex_;
   Region* region_ = nullptr;  // that new blocks come from
+  size_t region_bytes_ = 0;   // of the last one
 };
 
 }  // namespace sparseagg

@@ -66,6 +66,11 @@ absl::Status Claim::Reserve(uint64_t bytes, bool held) {
   return taken;
 }
 
+void Claim::GiveBack(uint64_t bytes) {
+  if (own_ != nullptr) own_->GiveBack(bytes);
+  Unreserve(bytes, /*held=*/true);
+}
+
 void Claim::Unreserve(uint64_t bytes, bool held) {
   std::lock_guard lock(admission_->mutex_);
   admission_->bytes_in_use_ -= bytes;

@@ -73,7 +73,7 @@ class Claim {
   // changed.
   absl::StatusOr<Reservation> Settle(uint64_t bytes);
   // Of what is held. REQUIRES: as much is.
-  void GiveBack(uint64_t bytes) { Unreserve(bytes, /*held=*/true); }
+  void GiveBack(uint64_t bytes);
 
  private:
   friend class Admission;

@@ -70,6 +70,7 @@ class CollectedBytes {
     SPARSEAGG_RETURN_IF_ERROR(claim_.Take(capacity));
     std::unique_ptr<char[]> data(new (std::nothrow) char[capacity]);
     if (data == nullptr) {
+      claim_.GiveBack(capacity);
       constexpr uint64_t kRetryAfterMs = 200;
       return WithRetryAfter(
           MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL",

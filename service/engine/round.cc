@@ -26,7 +26,7 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundCl
       reducers_(std::move(reducers)) {
   books_.tenant = std::string(TenantOf(name_));
   books_.name = std::string(PublicName(name_));
-  books_.create_time = services_.options.now();
+  books_.create_time = clock_.anchor().wall;  // one moment: the time it is open counts from here
   books_.tensors = reducers_->Describe();
   books_.revision = 1;
 }

@@ -72,9 +72,8 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
 
 absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHeader& header) const {
   const Aggregator& aggregator = *reducers_[i].aggregator;
-  return header.encoding == kCooPacked.name
-             ? aggregator.StagePacked(header.nnz, header.indices_bytes)
-             : aggregator.Stage(header.nnz);
+  const bool packed = header.encoding == kCooPacked.name;
+  return aggregator.StageArriving(header.nnz, packed ? header.indices_bytes : 0);
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {

@@ -199,7 +199,10 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
   absl::StatusOr<Receipt> receipt = CommitBytes();
   std::lock_guard lock(mutex_);
   const absl::StatusCode code = receipt.status().code();
-  if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kResourceExhausted) {
+  const bool later =
+      code == absl::StatusCode::kUnavailable || (code == absl::StatusCode::kResourceExhausted &&
+                                                 ErrorReason(receipt.status()) != "ROUND_FULL");
+  if (later) {
     phase_ = Phase::kReceiving;  // complete and kept: a retry need not send it again
   } else {
     CloseLocked(MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED",

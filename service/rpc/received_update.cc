@@ -56,13 +56,37 @@ bool ReadTensor(const WireReader& bytes, ReceivedUpdate::Tensor* tensor) {
   });
 }
 
+// Two bytes can say that there is a tensor, which takes hundreds: they are counted before protobuf
+// makes them. `tensors`: those of earlier fields; these are added.
+bool HasFewTensors(const WireReader& bytes, uint32_t tensors_field, uint64_t& tensors) {
+  return EachField(bytes, [&](uint32_t tag, const WireReader&, const WireReader&) {
+    return tag != Delimited(tensors_field) || ++tensors <= kMessageTensorsMax;
+  });
+}
+
+bool MergeBegin(const WireReader& bytes, v1::BeginUpdate* begin) {
+  auto tensors = static_cast<uint64_t>(begin->tensors_size());
+  return HasFewTensors(bytes, v1::BeginUpdate::kTensorsFieldNumber, tensors) && Merge(bytes, begin);
+}
+
+bool MergeStart(const WireReader& bytes, v1::ReduceStart* start) {
+  auto tensors = static_cast<uint64_t>(start->spec().tensors_size());
+  const bool few =
+      EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
+        if (tag != Delimited(v1::ReduceStart::kSpecFieldNumber)) return true;
+        return HasFewTensors(content, v1::RoundSpec::kTensorsFieldNumber, tensors);
+      });
+  return few && Merge(bytes, start);
+}
+
 bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     switch (tag) {
       case Delimited(v1::SubmitUpdateRequest::kHeaderFieldNumber):
         return Merge(content, &update->header);
       case Delimited(v1::SubmitUpdateRequest::kTensorsFieldNumber):
-        return ReadTensor(content, &update->tensors.emplace_back());
+        return update->tensors.size() < kMessageTensorsMax &&
+               ReadTensor(content, &update->tensors.emplace_back());
       default:
         return true;
     }
@@ -109,7 +133,7 @@ bool ReadBody(uint32_t tag, const WireReader& content, Body* body) {
     case Delimited(Message::kUpdateFieldNumber):
       return ReadUpdate(content, Get<ReceivedUpdate>(body));
     case Delimited(Message::kBeginFieldNumber):
-      return Merge(content, Get<v1::BeginUpdate>(body));
+      return MergeBegin(content, Get<v1::BeginUpdate>(body));
     case Delimited(Message::kChunkFieldNumber): {
       auto* chunk = Get<ChunkParts>(body);
       return ReadChunk(content, &chunk->rest, &chunk->data);
@@ -135,7 +159,8 @@ Received ToReceived(Body body) {
 absl::Status Malformed(const char* name) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
-      absl::StrCat("the bytes are not a ", name, " of sparseagg.v1; was it made from its .proto?"));
+      absl::StrCat("the bytes are not a ", name, " of sparseagg.v1, or have more than ",
+                   kMessageTensorsMax, " tensors; was it made from its .proto?"));
 }
 
 }  // namespace
@@ -162,6 +187,19 @@ absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
       .takes_more = rest.takes_more()};
 }
 
+void ShortenUpdateId(ReceivedStreamMessage& message) {
+  constexpr size_t kKept = 1024;
+  std::string* id = nullptr;
+  if (auto* update = std::get_if<ReceivedUpdate>(&message.body)) {
+    id = update->header.mutable_update_id();
+  } else if (auto* begin = std::get_if<v1::BeginUpdate>(&message.body)) {
+    id = begin->mutable_header()->mutable_update_id();
+  } else if (auto* chunk = std::get_if<ReceivedChunk>(&message.body)) {
+    id = &chunk->update_id;
+  }
+  if (id != nullptr && id->size() > kKept) *id = id->substr(0, kKept);
+}
+
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {
   std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ChunkParts> body;
   const bool ok = EachField(
@@ -169,7 +207,7 @@ absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {
         if (tag != Delimited(v1::ReduceRequest::kStartFieldNumber)) {
           return ReadBody<v1::ReduceRequest>(tag, content, &body);
         }
-        return Merge(content, Get<v1::ReduceStart>(&body));
+        return MergeStart(content, Get<v1::ReduceStart>(&body));
       });
   if (!ok) return Malformed("ReduceRequest");
   return ToReceived<ReceivedReduceMessage>(std::move(body));

@@ -45,10 +45,17 @@ struct ReceivedStreamMessage {
 using ReceivedReduceMessage =
     std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
 
-// INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message.
+// As many as round-tensors-max can be; they take about as much memory as a message may.
+inline constexpr uint64_t kMessageTensorsMax = 65'536;
+
+// INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message, or have more tensors.
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
+
+// Cuts an update id that is longer than any valid one, by far, so that answers which wait, and what
+// is remembered of refused updates, stay small: a message's id may have megabytes.
+void ShortenUpdateId(ReceivedStreamMessage& message);
 
 }  // namespace sparseagg
 

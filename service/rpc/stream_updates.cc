@@ -27,7 +27,7 @@
 namespace sparseagg {
 namespace {
 
-// About 200 bytes each: the answers that a stream may hold back.
+// About 200 bytes each, 1.3 KB at most: the answers that a stream may hold back.
 constexpr size_t kQueuedAnswersMax = 4096;
 
 // Updates of a stream that are counted on other threads while it reads on; those that have been
@@ -177,6 +177,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       Answer("", message.status());
       return true;
     }
+    ShortenUpdateId(*message);
     if (message->takes_more) {
       const std::lock_guard lock(mutex_);
       answers_.SendTogether();

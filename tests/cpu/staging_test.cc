@@ -72,6 +72,15 @@ TEST(StagingArea, SeveralThreadsMayStage) {
   for (uint64_t t = 0; t < 4; ++t) threads.emplace_back([&, t] { StageAtRandom(area, t); });
 }
 
+TEST(StagingArea, IsTrimmedBesideThoseWhoStage) {
+  StagingArea area;
+  std::vector<std::jthread> threads;
+  for (uint64_t t = 0; t < 2; ++t) threads.emplace_back([&, t] { StageAtRandom(area, t); });
+  threads.emplace_back([&] {
+    for (int i = 0; i < 1000; ++i) area.Trim();
+  });
+}
+
 TEST(StagingArea, UpdatesMayOutliveIt) {
   std::optional<StagingArea> area(std::in_place);
   std::vector<StagedUpdate> updates;

@@ -221,7 +221,7 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
   if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
   std::string rows;
   AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
-  StagedUpdate staged = aggregator.StagePacked(update.rows.size(), rows.size()).value();
+  StagedUpdate staged = aggregator.StageArriving(update.rows.size(), rows.size()).value();
   if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
   std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());

@@ -87,6 +87,17 @@ TEST(ClaimTest, OfATenantIsSettledInBothBudgetsOrInNone) {
   EXPECT_EQ(whole.bytes_in_use(), 20u);
 }
 
+TEST(ClaimTest, OfATenantGivesBackToBothBudgets) {
+  Admission own(40, kTenantBudget);
+  Admission whole(1000);
+  Admission both(own, whole);
+  Claim claim = *both.Announce(40);
+  ASSERT_TRUE(claim.Take(30).ok());
+  claim.GiveBack(20);
+  EXPECT_EQ(own.bytes_in_use(), 10u);
+  EXPECT_EQ(whole.bytes_in_use(), 10u);
+}
+
 TEST(ClaimTest, RefusesWhatWillNeverFit) {
   Admission admission(100);
   const absl::Status never = admission.Announce(101).status();

@@ -242,6 +242,11 @@ TEST_F(PolicyTest, AWallClockThatIsSetByADayMovesNoDeadline) {
   }
 }
 
+TEST_F(PolicyTest, TheTimeThatARoundIsOpenCountsFromItsCreation) {
+  const RoundSnapshot round = Create({.open_for = minutes(5)});
+  EXPECT_TRUE(*round.close_time - round.create_time == minutes(5));  // to the nanosecond
+}
+
 TEST_F(PolicyTest, UpdatesAfterTheDeadlineAreLateEvenBeforeTheRoundIsSealed) {
   engine_.options.look_interval = hours(1);  // no look until then
   Create({.open_for = hours(2)});

@@ -1,4 +1,5 @@
 // Updates in chunks: broken off and resumed, damaged, abandoned, contested.
+#include <chrono>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -336,6 +337,27 @@ TEST_F(LargeUploadTest, FreesWhatItHasWhenTheRoundIsAborted) {
   EXPECT_EQ(engine_->Stats().staged_bytes, 0u);
   EXPECT_THAT(upload->Append(60'000, "x", std::nullopt),
               FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN"));
+}
+
+// A full round gets no emptier: nothing is kept for another try.
+TEST_F(LargeUploadTest, KeepsNothingForARoundThatIsFull) {
+  RoundSpec spec;
+  spec.tensors = {spec_};
+  spec.policy.max_contributors = 1;
+  const std::string round = engine_.Create(spec).name;
+  TestUpdate late = Update(round, "late");
+  const auto upload = Begin(late);
+  ASSERT_TRUE(upload->Append(0, late.byte_string(), std::nullopt).ok());
+  TestUpdate first = Update(round, "first");
+  ASSERT_TRUE(engine_.Submit(first).ok());
+  EXPECT_THAT(upload->Finish().status(),
+              FailsWith(absl::StatusCode::kResourceExhausted, "ROUND_FULL"));
+  // The first one's entries until they are folded.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (engine_->Stats().staged_bytes > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(engine_->Stats().staged_bytes, 0u);
 }
 
 TEST_F(LargeUploadTest, KeepsItsEntriesUntilTheyCanBeCounted) {

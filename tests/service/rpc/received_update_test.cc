@@ -74,6 +74,89 @@ TEST(ReceivedUpdateTest, RefusesBytesThatAreNoMessage) {
   EXPECT_EQ(ErrorReason(ReadSubmitUpdate(pieces).status()), "MALFORMED_MESSAGE");
 }
 
+// Two bytes a tensor.
+TEST(ReceivedUpdateTest, RefusesMoreTensorsThanAnyRoundHas) {
+  const auto reason = [](auto message, auto read) {
+    const std::string bytes = message.SerializeAsString();
+    const std::vector<std::string_view> pieces = {bytes};
+    return ErrorReason(read(pieces).status());
+  };
+  v1::SubmitUpdateRequest update;
+  v1::StreamUpdatesRequest begin;
+  v1::ReduceRequest start;
+  for (uint64_t t = 0; t < kMessageTensorsMax; ++t) {
+    update.add_tensors();
+    begin.mutable_begin()->add_tensors();
+    start.mutable_start()->mutable_spec()->add_tensors();
+  }
+  EXPECT_EQ(reason(update, ReadSubmitUpdate), "");
+  EXPECT_EQ(reason(begin, ReadStreamUpdates), "");
+  EXPECT_EQ(reason(start, ReadReduce), "");
+  update.add_tensors();
+  begin.mutable_begin()->add_tensors();
+  start.mutable_start()->mutable_spec()->add_tensors();
+  EXPECT_EQ(reason(update, ReadSubmitUpdate), "MALFORMED_MESSAGE");
+  EXPECT_EQ(reason(begin, ReadStreamUpdates), "MALFORMED_MESSAGE");
+  EXPECT_EQ(reason(start, ReadReduce), "MALFORMED_MESSAGE");
+}
+
+// Fields that come again are merged: they count together.
+TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
+  v1::StreamUpdatesRequest half;
+  v1::RoundSpec half_spec;
+  for (uint64_t t = 0; t <= kMessageTensorsMax / 2; ++t) {
+    half.mutable_begin()->add_tensors();
+    half_spec.add_tensors();
+  }
+  const std::string once = half.SerializeAsString();
+  const std::string twice = once + once;
+  EXPECT_TRUE(ReadStreamUpdates(std::vector<std::string_view>{once}).ok());
+  EXPECT_EQ(ErrorReason(ReadStreamUpdates(std::vector<std::string_view>{twice}).status()),
+            "MALFORMED_MESSAGE");
+
+  // A start with two specs, which no message object writes.
+  v1::ReduceStart start;
+  *start.mutable_spec() = half_spec;
+  const auto request_with = [](const std::string& content) {
+    std::string bytes(1, static_cast<char>(v1::ReduceRequest::kStartFieldNumber << 3 | 2));
+    size_t left = content.size();
+    for (; left >= 0x80; left >>= 7) bytes.push_back(static_cast<char>(left | 0x80));
+    bytes.push_back(static_cast<char>(left));
+    return bytes + content;
+  };
+  const std::string one = request_with(start.SerializeAsString());
+  const std::string two = request_with(start.SerializeAsString() + start.SerializeAsString());
+  EXPECT_TRUE(ReadReduce(std::vector<std::string_view>{one}).ok());
+  EXPECT_EQ(ErrorReason(ReadReduce(std::vector<std::string_view>{two}).status()),
+            "MALFORMED_MESSAGE");
+}
+
+TEST(ReceivedUpdateTest, CutsIdsThatNoUpdateHas) {
+  const auto id_after = [](auto fill) {
+    v1::StreamUpdatesRequest message;
+    fill(message, std::string(5000, 'a'));
+    const std::string bytes = message.SerializeAsString();
+    ReceivedStreamMessage read = ReadStreamUpdates(std::vector<std::string_view>{bytes}).value();
+    ShortenUpdateId(read);
+    if (auto* update = std::get_if<ReceivedUpdate>(&read.body)) return update->header.update_id();
+    if (auto* begin = std::get_if<v1::BeginUpdate>(&read.body)) return begin->header().update_id();
+    return std::get<ReceivedChunk>(read.body).update_id;
+  };
+  const std::string cut(1024, 'a');
+  EXPECT_EQ(id_after([](auto& message, const std::string& id) {
+              message.mutable_update()->mutable_header()->set_update_id(id);
+            }),
+            cut);
+  EXPECT_EQ(id_after([](auto& message, const std::string& id) {
+              message.mutable_begin()->mutable_header()->set_update_id(id);
+            }),
+            cut);
+  EXPECT_EQ(id_after([](auto& message, const std::string& id) {
+              message.mutable_chunk()->set_update_id(id);
+            }),
+            cut);
+}
+
 // What is easy to get wrong, one at a time.
 TEST(ReceivedUpdateTest, ReadsCornersOfTheWireFormatAsProtobufDoes) {
   const std::string update = SomeUpdate().SerializeAsString();
