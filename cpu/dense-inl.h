@@ -12,7 +12,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "cpu/cells.h"
 #include "cpu/kernels.h"
@@ -37,9 +39,14 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   using Base::JoinRows;
   using Base::kBytesAhead;
   using Base::kCellsAhead;
+  using Base::kTile;
   using Base::Rows;
   using Base::Values;
   using Base::WeightOf;
+
+  // Bits of a tile: of as many rows as make kTile vectors, and whole bytes.
+  using TileBits = std::conditional_t<kTile * kLanes == 32, uint32_t,
+                                      std::conditional_t<kTile * kLanes == 16, uint16_t, uint8_t>>;
 
   static void Clear(const CellWindow& window, size_t rows, uint32_t width) {
     if constexpr (C::kHasValues) std::fill_n(Values(window.values), rows * width, C::EmptyValue());
@@ -194,25 +201,37 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     Advance(cursor, done, width);
   }
 
-  // A byte of bits, kGroup rows, at a time.
   static void ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,
                           const CellWindow& window, SideTable& side) {
     const auto* value = reinterpret_cast<const V*>(values);
-    const uint64_t span = rows.last - rows.first + 1;
     uint64_t done = 0;
     if constexpr (C::kInexactValues && !C::kHasRow) {
-      for (; done + kGroup <= span; done += kGroup) {
-        FetchLine(reinterpret_cast<const char*>(value) + kBytesAhead);
-        const size_t bits = rows.bytes[done / kGroup];
-        if (!AddBits(rows.first + done, bits, value, weight, window, side)) {
-          AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
-        }
-        value += std::popcount(bits);
-      }
+      AddTilesOfBits<TileBits>(rows, done, value, weight, window, side);
+      AddTilesOfBits<uint8_t>(rows, done, value, weight, window, side);
     }
-    for (; done < span; done += kGroup) {
-      const size_t bits = rows.bytes[done / kGroup];
+    for (; done <= rows.last - rows.first; done += 8) {
+      const size_t bits = rows.bytes[done / 8];
       AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
+      value += std::popcount(bits);
+    }
+  }
+
+  // As many rows as are whole tiles, each with as many rows as `Bits` has bits; `value` is moved
+  // on.
+  template <class Bits>
+  static HWY_INLINE void AddTilesOfBits(const PackedRows::Bits& rows, uint64_t& done,
+                                        const V*& value, float weight, const CellWindow& window,
+                                        SideTable& side) {
+    constexpr size_t kRows = 8 * sizeof(Bits);
+    for (; done + kRows <= rows.last - rows.first + 1; done += kRows) {
+      for (size_t byte = 0; byte < kRows * sizeof(V); byte += kLineBytes) {
+        FetchLine(reinterpret_cast<const char*>(value) + kBytesAhead + byte);
+      }
+      Bits bits;
+      std::memcpy(&bits, rows.bytes + done / 8, sizeof(bits));
+      if (!AddBits(rows.first + done, bits, value, weight, window, side)) {
+        AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
+      }
       value += std::popcount(bits);
     }
   }
@@ -226,22 +245,30 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
 
   // False when a product is beyond what a cell takes; nothing is added then. To rows without a bit
   // -0.0 is added, which changes nothing, an empty cell's -0.0 included.
-  static HWY_INLINE bool AddBits(uint64_t row, size_t bits, const V* HWY_RESTRICT value,
-                                 float weight, const CellWindow& window, SideTable& side) {
-    constexpr size_t kVectors = kGroup / kLanes;
-    constexpr size_t kAllLanes = (size_t{1} << kLanes) - 1;
+  template <class Bits>
+  static HWY_INLINE bool AddBits(uint64_t row, Bits bits, const V* HWY_RESTRICT value, float weight,
+                                 const CellWindow& window, SideTable& side) {
+    constexpr size_t kRows = 8 * sizeof(Bits);
+    constexpr size_t kVectors = kRows / kLanes;
+    constexpr uint64_t kAllLanes = (uint64_t{1} << kLanes) - 1;
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (row - window.begin);
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
     hn::Vec<DoubleTag> addends[kVectors];
     hn::Vec<DoubleTag> before[kVectors];
     bool beyond = false;
-    for (size_t v = 0; v < kVectors; ++v) {
-      const size_t own = bits >> (v * kLanes) & kAllLanes;
-      const auto products = Product(d, factor, value);
-      beyond |= AnyBeyondCells<V>(d, products);
-      value += std::popcount(own);
-      addends[v] = SpreadOver(own, products);
+    if (bits == static_cast<Bits>(~Bits{0})) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        addends[v] = Product(d, factor, value + v * kLanes);
+        beyond |= AnyBeyondCells<V>(d, addends[v]);
+      }
+    } else {
+      for (size_t v = 0; v < kVectors; ++v) {
+        const uint64_t earlier = bits & ((uint64_t{1} << (v * kLanes)) - 1);
+        const auto products = Product(d, factor, value + std::popcount(earlier));
+        beyond |= AnyBeyondCells<V>(d, products);
+        addends[v] = SpreadOver(bits >> (v * kLanes) & kAllLanes, products);
+      }
     }
     if (HWY_UNLIKELY(beyond)) return false;
     auto lost = hn::Zero(BitsTag());
@@ -250,11 +277,11 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       hn::StoreU(SumsIfExact(before[v], addends[v], lost), d, cells + v * kLanes);
     }
     if (HWY_UNLIKELY(AnyLost(lost))) {
-      HWY_ALIGN double errors[kGroup];
+      HWY_ALIGN double errors[kRows];
       for (size_t v = 0; v < kVectors; ++v) {
         StoreSumsAndErrors(d, before[v], addends[v], cells + v * kLanes, errors + v * kLanes);
       }
-      for (size_t i = 0; i < kGroup; ++i) side.Push(row + i, 0, errors[i]);
+      for (size_t i = 0; i < kRows; ++i) side.Push(row + i, 0, errors[i]);
     }
     return true;
   }

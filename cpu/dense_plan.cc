@@ -18,7 +18,9 @@ constexpr uint64_t kSliceCells = uint64_t{1} << 17;
 // that stream by (2^17 cells: 12 % more time of the server for scalars).
 constexpr uint64_t kVisitCells = uint64_t{1} << 13;
 constexpr uint32_t kGroupsPerThread = 4;
-constexpr uint32_t kSliceColumns = 4096;  // their cells stay in the first cache
+constexpr uint32_t kSliceColumns = 4096;  // their cells stay cached
+// What the next update has in as many columns is fetched while those of this one are added.
+constexpr uint32_t kPieceColumns = 1024;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 bool SideBefore(const SideEntry& a, const SideEntry& b) {
@@ -88,6 +90,13 @@ void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
   if (!unsorted.empty()) FoldUnsorted(unsorted);
 }
 
+// Those of the cursor's next row.
+void DensePlan::FetchValues(const Cursor& cursor, Columns columns) const {
+  const uint64_t bytes = SizeOf(spec_.layout.value_type);
+  const uint64_t size = (columns.end - columns.begin) * bytes;
+  FetchPart({cursor.value + columns.begin * bytes, size}, 0, 1);
+}
+
 void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   const size_t tasks = (width_ + kSliceColumns - 1) / kSliceColumns;
   std::vector<std::vector<SideEntry>> sides(tasks);
@@ -96,8 +105,14 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
     const Columns columns{
         begin, static_cast<uint32_t>(std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
     SideTable side;
-    for (Cursor cursor : cursors) {
-      kernels_.scatter_rows(cursor, kNoLimit, width_, columns, All(), side);
+    for (size_t k = 0; k < cursors.size(); ++k) {
+      for (uint32_t c = columns.begin; c < columns.end;) {
+        const Columns piece{c, c + std::min(columns.end - c, kPieceColumns)};
+        if (k + 1 < cursors.size()) FetchValues(cursors[k + 1], piece);
+        Cursor cursor = cursors[k];
+        kernels_.scatter_rows(cursor, kNoLimit, width_, piece, All(), side);
+        c = piece.end;
+      }
     }
     sides[t] = side.Take();
   });
@@ -256,13 +271,23 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
 
 // Sides of ascending slices of rows are in order one after another; those of columns are not.
 void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
+  size_t size = 0;
+  for (const auto& side : sides) size += side.size();
+  if (size == 0) return;
   std::vector<SideEntry> added;
-  for (const auto& side : sides) added.insert(added.end(), side.begin(), side.end());
-  if (added.empty()) return;
+  added.reserve(size);
+  for (auto& side : sides) {
+    added.insert(added.end(), side.begin(), side.end());
+    side = std::vector<SideEntry>();  // there may be many: not twice
+  }
   if (!std::is_sorted(added.begin(), added.end(), SideBefore)) SortSide(added);
-  const auto middle = static_cast<std::ptrdiff_t>(side_.size());
-  side_.insert(side_.end(), added.begin(), added.end());
-  std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SideBefore);
+  if (side_.empty()) {
+    side_ = std::move(added);
+  } else {
+    const auto middle = static_cast<std::ptrdiff_t>(side_.size());
+    side_.insert(side_.end(), added.begin(), added.end());
+    std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SideBefore);
+  }
   CompactSide(side_);
 }
 

@@ -32,6 +32,7 @@ class DensePlan : public CpuPlan {
   CellWindow From(uint64_t row);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   void FoldFew(std::vector<Cursor>& cursors);
+  void FetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);
   uint64_t RowsPerVisit(std::span<const Cursor> cursors) const;
   void FoldSorted(std::span<const Cursor> cursors);
