@@ -32,11 +32,15 @@ namespace sparseagg::client {
 
 // Waits first_delay_ms, then twice as long each time up to delay_ms_max, a random half of it taken
 // off; never shorter than the server's hint. An upload that got further since the last failure
-// starts counting again.
+// starts anew, with count and time.
 struct RetryPolicy {
-  uint32_t attempts_max = 5;  // the first included
+  // Of a call that finds no server (UNAVAILABLE), the first included; 1 repeats nothing at all.
+  uint32_t attempts_max = 5;
   uint64_t first_delay_ms = 100;
   uint64_t delay_ms_max = 5000;
+  // How long a call goes on, however often, while the server answers that it is busy and when to
+  // come back (RetryInfo): as long as the Python client by default.
+  uint64_t busy_ms_max = 60'000;
 };
 
 // Files in PEM.

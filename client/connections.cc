@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 namespace sparseagg::client {
@@ -14,7 +15,30 @@ namespace {
 // with long names well below this.
 constexpr int kReceiveBytesMax = 32 << 20;
 
+bool IsLoopbackHost(std::string_view host) {
+  if (host == "localhost") return true;
+  // An address, not a name that begins like one.
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 }  // namespace
+
+bool IsThisMachine(std::string_view target) {
+  if (target.starts_with("unix:") || target.starts_with("unix-abstract:")) return true;
+  for (const std::string_view scheme : {"dns:///", "dns:", "ipv4:", "ipv6:"}) {
+    if (!target.starts_with(scheme)) continue;
+    target.remove_prefix(scheme.size());
+    break;
+  }
+  constexpr std::string_view kIpv6 = "[::1]";
+  if (target.starts_with(kIpv6)) {
+    target.remove_prefix(kIpv6.size());
+    return target.empty() || (target[0] == ':' &&
+                              target.find_first_not_of("0123456789", 1) == std::string_view::npos);
+  }
+  return IsLoopbackHost(target.substr(0, target.rfind(':')));
+}
 
 std::shared_ptr<grpc::Channel> MakeChannel(
     const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
@@ -26,8 +50,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  // Else gRPC stops after two pings of a call that only waits (WatchRound).
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Channels of one process to one target would share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (IsThisMachine(target)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetUserAgentPrefix("sparseagg-cpp");
   return grpc::CreateCustomChannel(target, credentials, arguments);
 }

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/connections.h"
 #include "sparse/status.h"
 
 namespace sparseagg::client {
@@ -20,19 +20,6 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (file && (text << file.rdbuf())) return text.str();
   return MakeError(absl::StatusCode::kNotFound, "FILE_UNREADABLE",
                    absl::StrCat("cannot read ", path, ", or it is empty"));
-}
-
-bool IsThisMachine(std::string_view target) {
-  for (const std::string_view local :
-       {"localhost:", "[::1]:", "unix:", "unix-abstract:", "ipv6:[::1]:"}) {
-    if (target.starts_with(local)) return true;
-  }
-  // An address, not a name that begins like one.
-  constexpr std::string_view kIpv4 = "ipv4:";
-  std::string_view host = target.substr(0, target.rfind(':'));
-  if (host.starts_with(kIpv4)) host.remove_prefix(kIpv4.size());
-  return host.starts_with("127.") &&
-         host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 }  // namespace

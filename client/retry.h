@@ -2,7 +2,11 @@
 #ifndef SPARSEAGG_CLIENT_RETRY_H_
 #define SPARSEAGG_CLIENT_RETRY_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "client/client.h"
@@ -12,21 +16,34 @@ namespace sparseagg::client {
 // Whether the same call may succeed later: the connection failed, or the server said so.
 bool IsRetryable(const absl::Status& status);
 
-// Counts the attempts of one call. Thread-compatible.
+// The attempts of one call. While there is no connection they are counted; while the server answers
+// that it is busy (RetryInfo) they go on for a time, as often as it says: a loaded server takes
+// longer than a few hints of 200 ms. Thread-compatible.
 class RetryLoop {
  public:
-  explicit RetryLoop(const ClientOptions& options) : options_(options) {}
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit RetryLoop(
+      const ClientOptions& options,
+      std::function<Time()> now = [] { return std::chrono::steady_clock::now(); })
+      : options_(options), now_(std::move(now)) {}
 
   // After a failed attempt: waits and answers true when there is to be another.
   bool Again(const absl::Status& status);
-  // The failed attempt got something done: the count starts anew.
-  void MadeProgress() { attempts_ = 0; }
+  // The failed attempt got something done: count and time start anew.
+  void MadeProgress();
   // An attempt failed before this one.
   bool repeated() const { return repeated_; }
 
  private:
+  // Whether RetryPolicy has another attempt after this failure and `delay_ms`.
+  bool Allows(const absl::Status& status, uint64_t delay_ms);
+
   const ClientOptions& options_;
-  uint32_t attempts_ = 0;
+  const std::function<Time()> now_;
+  uint32_t failures_ = 0;           // since the last progress
+  uint32_t unavailable_ = 0;        // of them
+  std::optional<Time> busy_since_;  // the server answers, and that it is busy
   bool repeated_ = false;
 };
 

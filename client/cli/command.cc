@@ -72,8 +72,10 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
                   "Seconds that one attempt of a call may take (0: 30, and 3600 for data)")
       ->check(CLI::Range(0.0, 1e6));
   command
-      .add_option("--attempts", flags.attempts,
-                  "How often a call is tried before it fails for lack of a connection")
+      .add_option(
+          "--attempts", flags.attempts,
+          "How often a call is tried before it fails for lack of a connection; 1: no call is "
+          "repeated")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
   AddJsonFlag(command, flags);

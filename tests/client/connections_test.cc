@@ -3,7 +3,24 @@
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tests/support/temporary_folder.h"
 
 namespace sparseagg::client {
 namespace {
@@ -61,6 +78,127 @@ TEST_F(ConnectionsTest, ThereIsAlwaysOne) {
   const auto b = connections.ForUpload();
   EXPECT_EQ(a.get(), b.get());
   EXPECT_EQ(made_, 1);
+}
+
+TEST(IsThisMachineTest, KnowsLoopbackAddressesAndUnixSockets) {
+  for (const char* target :
+       {"127.0.0.1:50061", "127.0.0.1", "127.8.9.10:1", "localhost:50061", "localhost",
+        "[::1]:50061", "[::1]", "ipv4:127.0.0.1:50061", "ipv6:[::1]:50061", "dns:localhost:50061",
+        "dns:///localhost:50061", "dns:///127.0.0.1:1", "unix:/run/sparseagg.sock",
+        "unix:///run/sparseagg.sock", "unix-abstract:sparseagg"}) {
+    EXPECT_TRUE(IsThisMachine(target)) << target;
+  }
+}
+
+TEST(IsThisMachineTest, IsNotTakenInByNamesThatLookLikeThem) {
+  for (const char* target :
+       {"", ":50061", "10.0.0.1:50061", "128.0.0.1:1", "127.evil.example:50061",
+        "localhost.evil.example:50061", "evil.localhost:1", "dns:///fl.example:50061",
+        "dns://10.0.0.1/localhost:50061", "[::1].evil.example:50061", "[::2]:50061", "[::1]:1,x:1",
+        "ipv4:127.0.0.1:1,10.0.0.1:1", "ipv4:10.0.0.1:1,127.0.0.1:1", "unixx:/a"}) {
+    EXPECT_FALSE(IsThisMachine(target)) << target;
+  }
+}
+
+// A TCP socket of this machine, at which nobody listens until Listen().
+class Port {
+ public:
+  Port() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address_), size), 0);
+    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address_), &size), 0);
+  }
+  ~Port() { close(socket_); }
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)); }
+  void Listen() const { EXPECT_EQ(listen(socket_, 8), 0); }
+  // What the first to connect sends first; empty after 20 seconds without one.
+  std::string FirstBytes() const {
+    if (!Readable(socket_)) return {};
+    const int connection = accept(socket_, nullptr, nullptr);
+    std::string bytes(200, '\0');
+    const ssize_t n =
+        Readable(connection) ? recv(connection, bytes.data(), bytes.size(), 0) : ssize_t{0};
+    close(connection);
+    bytes.resize(n > 0 ? static_cast<size_t>(n) : 0);
+    return bytes;
+  }
+
+ private:
+  static bool Readable(int socket) {
+    pollfd waiting{socket, POLLIN, 0};
+    return poll(&waiting, 1, 20'000) == 1;
+  }
+
+  int socket_;
+  sockaddr_in address_{};
+};
+
+// The environment of a machine that reaches others through the proxy at `proxy_`.
+class ProxyTest : public ::testing::Test {
+ protected:
+  ProxyTest() {
+    // Others that gRPC prefers, or that would make exceptions.
+    for (const char* name : {"grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"}) Set(name);
+    Set("http_proxy", proxy_.url().c_str());
+  }
+  ~ProxyTest() override {
+    for (const auto& [name, value] : before_) Put(name, value ? value->c_str() : nullptr);
+  }
+
+  const Port proxy_;
+
+ private:
+  static void Put(const std::string& name, const char* value) {
+    value == nullptr ? unsetenv(name.c_str()) : setenv(name.c_str(), value, 1);
+  }
+  void Set(const std::string& name, const char* value = nullptr) {
+    const char* before = std::getenv(name.c_str());
+    before_[name] = before == nullptr ? std::nullopt : std::optional<std::string>(before);
+    Put(name, value);
+  }
+
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+TEST_F(ProxyTest, IsNotAskedForAServerOfThisMachine) {
+  v1::AggregationService::Service nothing;  // every call: UNIMPLEMENTED
+  const testing::TemporaryFolder folder;
+  const std::string unix_socket = "unix:" + folder.path() + "/socket";
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(unix_socket, grpc::InsecureServerCredentials());
+  builder.RegisterService(&nothing);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+
+  const std::string at = ":" + std::to_string(port);
+  for (const std::string& target : {"127.0.0.1" + at, "localhost" + at, "ipv4:127.0.0.1" + at,
+                                    "dns:///localhost" + at, unix_socket}) {
+    const auto channel = MakeChannel(target, grpc::InsecureChannelCredentials());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    v1::ServerInfo info;
+    const grpc::Status status =
+        v1::AggregationService::NewStub(channel)->GetServerInfo(&context, {}, &info);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED)
+        << target << ": " << status.error_message();
+  }
+}
+
+TEST_F(ProxyTest, IsAskedForServersOfOtherMachines) {
+  proxy_.Listen();
+  const auto channel = MakeChannel("sparseagg.invalid:50061", grpc::InsecureChannelCredentials());
+  // A channel gets on with connecting only while something waits on it.
+  std::jthread connecting([&channel](const std::stop_token& over) {
+    while (!over.stop_requested()) SleepWhileConnecting(*channel, 20);
+  });
+  EXPECT_THAT(proxy_.FirstBytes(), ::testing::StartsWith("CONNECT sparseagg.invalid:50061"));
 }
 
 }  // namespace

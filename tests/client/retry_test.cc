@@ -1,5 +1,6 @@
 #include "client/retry.h"
 
+#include <chrono>
 #include <vector>
 
 #include "sparse/status.h"
@@ -16,6 +17,37 @@ ClientOptions Recording(std::vector<uint64_t>& waits, RetryPolicy policy) {
 }
 
 const absl::Status kUnavailable = absl::UnavailableError("gone");
+
+absl::Status Busy(uint64_t hint_ms) {
+  return WithRetryAfter(
+      MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL", "no memory at the moment"),
+      hint_ms);
+}
+
+// A loop whose time passes only while it sleeps, and as the test says.
+class BusyServerTest : public ::testing::Test {
+ protected:
+  BusyServerTest() {
+    options_.retry = {5, 100, 5000};
+    options_.sleep = [this](uint64_t ms) { Pass(ms); };
+  }
+
+  void Pass(uint64_t ms) { now_ += std::chrono::milliseconds(ms); }
+  uint64_t PassedMs() const {
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(now_ - RetryLoop::Time()).count());
+  }
+  // How often the call is repeated until it is given up.
+  int RepeatUntilGivenUp(const absl::Status& status) {
+    int repeated = 0;
+    while (repeated < 10'000 && retry_.Again(status)) ++repeated;
+    return repeated;
+  }
+
+  ClientOptions options_;
+  RetryLoop::Time now_;
+  RetryLoop retry_{options_, [this] { return now_; }};
+};
 
 TEST(RetryDelayTest, DoublesUpToTheLimitAndTakesAtMostHalfOff) {
   const RetryPolicy policy{10, 100, 1000};
@@ -67,9 +99,85 @@ TEST(RetryLoopTest, RepeatsOnlyWhatMayHelp) {
   EXPECT_FALSE(RetryLoop(options).Again(absl::ResourceExhaustedError("no hint")));
   EXPECT_FALSE(RetryLoop(options).Again(absl::DeadlineExceededError("late")));
   EXPECT_TRUE(waits.empty());
-  EXPECT_TRUE(RetryLoop(options).Again(
-      WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "FULL", "full"), 300)));
+  EXPECT_TRUE(RetryLoop(options).Again(Busy(300)));
   EXPECT_EQ(waits, (std::vector<uint64_t>{300}));
+}
+
+TEST(RetryLoopTest, RepeatsNothingWhereOneAttemptIsAll) {
+  std::vector<uint64_t> waits;
+  const ClientOptions options = Recording(waits, {1, 10, 10});
+  EXPECT_FALSE(RetryLoop(options).Again(kUnavailable));
+  EXPECT_FALSE(RetryLoop(options).Again(Busy(200)));
+  EXPECT_TRUE(waits.empty());
+}
+
+// STAGING_FULL says 200 ms: counted as attempts, 5 of them would be over before a second is.
+TEST_F(BusyServerTest, IsAskedForAMinuteHoweverManyAttemptsThatTakes) {
+  options_.retry = {5, 100, 200};
+  EXPECT_GT(RepeatUntilGivenUp(Busy(200)), 250);
+  EXPECT_GT(PassedMs(), 59'000u);
+  EXPECT_LE(PassedMs(), 60'000u);
+}
+
+TEST_F(BusyServerTest, IsGivenUpAfterTheTimeOfThePolicy) {
+  options_.retry.busy_ms_max = 3000;
+  EXPECT_GE(RepeatUntilGivenUp(Busy(200)), 3);
+  EXPECT_LE(PassedMs(), 3000u);
+  EXPECT_FALSE(retry_.Again(Busy(200))) << "and stays so";
+}
+
+TEST_F(BusyServerTest, IsNotWaitedForLongerThanThat) {
+  EXPECT_TRUE(retry_.Again(Busy(60'000)));
+  EXPECT_EQ(PassedMs(), 60'000u);
+  retry_.MadeProgress();
+  EXPECT_FALSE(retry_.Again(Busy(60'001)));
+  EXPECT_FALSE(retry_.Again(Busy(~uint64_t{0})));
+  EXPECT_EQ(PassedMs(), 60'000u);
+}
+
+TEST_F(BusyServerTest, TimeThatAttemptsTakeCounts) {
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+  Pass(60'000);
+  EXPECT_FALSE(retry_.Again(Busy(200)));
+}
+
+// The first attempt of a large update may take minutes until there is no memory for its last bytes.
+TEST_F(BusyServerTest, TheTimeBeginsWithTheFirstFailure) {
+  Pass(600'000);
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+}
+
+TEST_F(BusyServerTest, ProgressGivesItsTimeAnew) {
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+  Pass(59'000);
+  retry_.MadeProgress();
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+  Pass(59'000);
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+}
+
+TEST_F(BusyServerTest, ItsAnswersAreNotAttemptsWithoutAConnection) {
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(retry_.Again(Busy(200)));
+  for (int i = 1; i < 5; ++i) EXPECT_TRUE(retry_.Again(kUnavailable)) << i;
+  EXPECT_FALSE(retry_.Again(kUnavailable)) << "the fifth";
+}
+
+TEST_F(BusyServerTest, OneThatStopsIsCountedEvenWithAHint) {
+  EXPECT_EQ(RepeatUntilGivenUp(WithRetryAfter(kUnavailable, 1000)), 4);
+}
+
+// A restart of minutes is not time in which the server was busy.
+TEST_F(BusyServerTest, ARestartGivesItsTimeAnew) {
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+  Pass(100'000);
+  EXPECT_TRUE(retry_.Again(kUnavailable));
+  EXPECT_TRUE(retry_.Again(Busy(200)));
+}
+
+TEST_F(BusyServerTest, AndGoneInTurnEndsAfterTheAttempts) {
+  int repeated = 0;
+  while (repeated < 100 && retry_.Again(Busy(200)) && retry_.Again(kUnavailable)) ++repeated;
+  EXPECT_EQ(repeated, 4);
 }
 
 }  // namespace

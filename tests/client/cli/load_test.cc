@@ -76,6 +76,56 @@ TEST(SyntheticUpdatesTest, SumsWhatTheFirstContributorsSend) {
   EXPECT_EQ(updates.SumOf(0).nnz(), 0u);
 }
 
+TEST(SyntheticUpdatesTest, DrawsNearlyAllRowsInNoTime) {
+  constexpr uint64_t kRows = 100'000;  // drawn one by one, the last of them would take hours
+  SyntheticShape shape{.num_rows = kRows};
+  for (const uint64_t left_out : {0, 1, 100, 49'999}) {
+    shape.nnz_min = shape.nnz_max = kRows - left_out;
+    const SyntheticUpdates updates = SyntheticUpdates::Make(shape, 2).value();
+    for (uint64_t i = 0; i < 2; ++i) {
+      const std::vector<uint64_t>& rows = updates.tensor(i).indices;
+      ASSERT_EQ(rows.size(), kRows - left_out);
+      EXPECT_EQ(OrderOf(rows.data(), rows.size()), EntryOrder::kCanonical) << "distinct";
+      EXPECT_LT(rows.back(), kRows);
+    }
+    EXPECT_EQ(updates.tensor(0).indices == updates.tensor(1).indices, left_out == 0);
+    EXPECT_EQ(SyntheticUpdates::Make(shape, 1)->tensor(0).indices, updates.tensor(0).indices)
+        << "the same seed";
+  }
+}
+
+TEST(SyntheticUpdatesTest, WhatIsLeftOutIsUniformToo) {
+  const SyntheticShape shape{.num_rows = 1000, .nnz_min = 900, .nnz_max = 900};
+  const SyntheticUpdates updates = SyntheticUpdates::Make(shape, 200).value();
+  std::vector<int> drawn(1000);
+  for (uint64_t i = 0; i < 200; ++i) {
+    for (const uint64_t row : updates.tensor(i).indices) ++drawn[row];
+  }
+  // 180 each are expected, with a deviation of 4.2.
+  EXPECT_GT(*std::min_element(drawn.begin(), drawn.end()), 150);
+  EXPECT_LT(*std::min_element(drawn.begin(), drawn.end()), 180);
+}
+
+TEST(SyntheticUpdatesTest, EveryRowOfTheSmallestTensors) {
+  for (const uint64_t rows : {1, 2, 3}) {
+    const SyntheticShape shape{
+        .num_rows = static_cast<int64_t>(rows), .nnz_min = rows, .nnz_max = rows};
+    const SyntheticUpdates updates = SyntheticUpdates::Make(shape, 1).value();
+    EXPECT_EQ(updates.tensor(0).nnz(), rows);
+    EXPECT_EQ(updates.tensor(0).indices.back(), rows - 1);
+  }
+}
+
+TEST(SyntheticUpdatesTest, DrawsAsManyEntriesAsEveryDistributionAllows) {
+  for (const std::string indices : {"zipf", "topk"}) {
+    SyntheticShape shape{
+        .num_rows = 200'000, .nnz_min = 20'000, .nnz_max = 20'000, .indices = indices};
+    EXPECT_EQ(SyntheticUpdates::Make(shape, 1)->tensor(0).nnz(), 20'000u) << indices;
+    ++shape.nnz_max;
+    EXPECT_TRUE(HasError(SyntheticUpdates::Make(shape, 1).status(), "BAD_ARGUMENT", "ten times"));
+  }
+}
+
 TEST(SyntheticUpdatesTest, RefusesMoreEntriesThanItCanDraw) {
   SyntheticShape shape = Small("zipf");
   shape.nnz_max = 501;
