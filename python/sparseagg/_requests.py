@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from sparseagg.tensors import TensorSpec
 
 # Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
 WAIT_SLICE_SECONDS = 30.0
+# How much later than asked an answer may come before the call is given up: the way there and back
+# on a slow network.
+_WAIT_MARGIN_SECONDS = 5.0
 _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
 
 
@@ -157,6 +161,30 @@ def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRound
     seconds = WAIT_SLICE_SECONDS if left is None else max(0.0, min(left, WAIT_SLICE_SECONDS))
     request.timeout.FromNanoseconds(int(seconds * 1e9))
     return request
+
+
+def wait_call_seconds(left: float | None, timeout: float) -> float:
+    """Seconds that the call of one slice may take, with `left` until the caller's deadline (None:
+    there is none) and the client's `timeout` for a call."""
+    seconds = WAIT_SLICE_SECONDS + timeout
+    if left is not None:
+        seconds = min(seconds, max(0.0, left) + min(timeout, _WAIT_MARGIN_SECONDS))
+    return seconds
+
+
+def check_time_left(
+    round_name: str, timeout: float | None, deadline: float | None, silence: DeadlineExceededError
+) -> None:
+    """After a slice that brought no answer (`silence`): raises DeadlineExceededError where the
+    caller's time is over, too.
+
+    deadline: of the caller, as of `time.monotonic()`; None: the next slice may bring one, however
+    many it takes.
+    """
+    if deadline is not None and time.monotonic() >= deadline:
+        raise DeadlineExceededError(
+            f"the server did not say within {timeout:g} s whether {round_name} is published"
+        ) from silence
 
 
 def is_published(info: RoundInfo, timeout: float | None, left: float | None) -> bool:

@@ -25,7 +25,7 @@ from sparseagg.errors import (
     UnavailableError,
     from_rpc_error,
 )
-from sparseagg.security import Access
+from sparseagg.security import Access, is_local
 
 _T = TypeVar("_T")
 SERVICE = "/sparseagg.v1.AggregationService/"
@@ -54,11 +54,24 @@ CHANNEL_OPTIONS = (
     # The time that one attempt to connect may take: with TLS several round trips and some arithmetic.
     ("grpc.min_reconnect_backoff_ms", 5000),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # A server or a router that vanished without a word is noticed after 80 s, as by the C++ client;
+    # the server allows a ping every 10 s. gRPC itself would stop after two pings of a stream that
+    # only waits (WatchRound).
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Newer versions of gRPC wait for the answer of a ping by this one, a minute by default.
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
     # Channels of one process to one target would share a connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
+# gRPC sends every TCP connection through the proxy that http_proxy names, which does not reach our
+# loopback.
+_LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
+# Why a server ends a stream on which nothing is under way: another one may be opened at once.
+STREAM_IDLE = "STREAM_IDLE"
 
 
 @dataclass(frozen=True)
@@ -113,8 +126,13 @@ class Backoff:
 
 
 def is_retryable(error: SparseAggError) -> bool:
-    """True for a server that is unavailable, or that tells when to come back."""
-    return error.retry_after is not None or isinstance(error, UnavailableError)
+    """True for a server that is unavailable, that tells when to come back, or that ended a silent
+    stream."""
+    return (
+        error.retry_after is not None
+        or isinstance(error, UnavailableError)
+        or error.reason == STREAM_IDLE
+    )
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
@@ -137,7 +155,8 @@ class Channel:
         retry: RetryPolicy,
         connections: int,
     ) -> None:
-        all_options = [*CHANNEL_OPTIONS, *options]
+        local_options = _LOCAL_OPTIONS if is_local(target) else ()
+        all_options = [*CHANNEL_OPTIONS, *local_options, *options]
 
         def connect() -> Connection:
             channel = access.open_channel(self._library, target, all_options)

@@ -3,6 +3,8 @@
     pending:  sent, not yet answered; resent in order on a new stream when the old one breaks
     again:    answered "come back later"; resent after the pause that the server asked for
 
+A server ends a stream that is silent for its `stream-idle-ms`; the next update opens another one.
+
 An update stays in memory until it is answered, so the number and the bytes of pending updates are bounded.
 """
 
@@ -14,7 +16,7 @@ from typing import Any, Callable, Union
 
 from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2
-from sparseagg._transport import Backoff, StreamCall, Transport, is_retryable
+from sparseagg._transport import STREAM_IDLE, Backoff, StreamCall, Transport, is_retryable
 from sparseagg._wire import EncodedUpdate
 from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
 from sparseagg.records import Receipt, receipt_from_proto
@@ -217,6 +219,10 @@ class UpdateStream:
 
     def _pause(self, error: SparseAggError) -> None:
         """Sleeps before the next attempt, or raises `error` when there was no progress for too long."""
+        is_first = self._backoff is None
         if self._backoff is None:
             self._backoff = Backoff(self._transport.retry, self._timeout)
-        self._backoff.wait(error)
+        # The caller had nothing to send for a while, which is no failure. Twice without progress is
+        # one.
+        if not (is_first and error.reason == STREAM_IDLE):
+            self._backoff.wait(error)

@@ -203,8 +203,24 @@ class _Untouched(DenseValues):
 
 
 def selection_to_proto(tensor: str, indices: Any) -> aggregation_pb2.IndexSelection:
-    """Indices `[n, sparse_dim]` (or `[n]`) as `sparseagg.v1.IndexSelection`."""
+    """Indices `[n, sparse_dim]` (or `[n]`) as `sparseagg.v1.IndexSelection`.
+
+    Raises InvalidArgumentError for anything but integers below 2^63. An empty array may have any
+    type.
+    """
     array = np.asarray(indices)
+    # Converted, a mask would ask for the rows 0 and 1, and 2.7 for row 2.
+    if array.size and array.dtype.kind not in "iu":
+        hint = "; of a mask take np.argwhere(mask)" if array.dtype.kind == "b" else ""
+        raise InvalidArgumentError(
+            f'tensor "{tensor}": the indices to select are of type {array.dtype}, not integers{hint}',
+            reason="INDEX_TYPE_UNSUPPORTED",
+        )
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidArgumentError(
+            f'tensor "{tensor}": index {int(array.max())} is not below 2^63',
+            reason="INDEX_OUT_OF_RANGE",
+        )
     narrow = array.dtype == np.int32
     return aggregation_pb2.IndexSelection(
         tensor=tensor,

@@ -34,7 +34,11 @@ def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
 
     uint16 is no value type of its own, so for a bf16 tensor it can only mean bit patterns.
     """
-    values = value[1] if isinstance(value, tuple) and len(value) == 3 else value
+    values = value
+    if isinstance(value, tuple) and len(value) == 3:
+        values = value[1]
+    elif isinstance(value, Mapping):
+        values = value.get("values")
     is_bits = (
         spec is not None
         and spec.value_type == "bf16"

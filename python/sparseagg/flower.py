@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable
 
 import numpy as np
@@ -35,6 +35,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
+from sparseagg._erase import erase
 from sparseagg._requests import Update
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
@@ -132,7 +133,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             validate_message_reply_consistency(contents, self.weighted_by_key, False)
         self.bytes_received[server_round] = round.info().bytes_received
         result = self._finish(round, len(contents))
-        round.delete()
+        erase(round)
         if result is None:
             return None, None
         metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key) if contents else None
@@ -144,9 +145,8 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             round.seal()
             result = round.result()
         except SparseAggError as refusal:
-            if refusal.reason == "INSUFFICIENT_CONTRIBUTORS":
-                round.abort()
-            elif round.info().state is not RoundState.ABORTED:
+            is_short = refusal.reason == "INSUFFICIENT_CONTRIBUTORS"
+            if not is_short and round.info().state is not RoundState.ABORTED:
                 raise
             _LOG.warning("%s has no aggregate: %s", round.name, refusal)
             return None
@@ -202,19 +202,36 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
     def _submit(self, round: Round, replies: Sequence[Message]) -> list[Message]:
         """Those of the replies whose updates count: uploaded by the clients, or submitted here, each once."""
         new = [reply for reply in replies if _answered(reply) not in self._taken]
-        carried = []
+        carried, submitted = [], []
         for reply in new:
             receipt = reply.content.config_records.get(_KEY, {})
             if "update-id" in receipt:
                 self._taken[_answered(reply)] = receipt["round"] == round.name
             else:
                 carried.append(reply)
-        outcomes = round.submit_many(map(self._update_in, carried), return_exceptions=True)
-        for reply, outcome in zip(carried, outcomes):
-            self._taken[_answered(reply)] = isinstance(outcome, Receipt)
-            if not isinstance(outcome, Receipt):
-                _LOG.warning("node %d does not count: %s", reply.metadata.src_node_id, outcome)
+
+        def updates() -> Iterator[Update]:
+            for reply in carried:
+                try:
+                    update = self._update_in(reply)
+                # What is in a reply is up to its client, and must not end the rounds of the others.
+                except Exception as refusal:
+                    self._refuse(reply, refusal)
+                    continue
+                submitted.append(reply)
+                yield update
+
+        outcomes = round.submit_many(updates(), return_exceptions=True)
+        for reply, outcome in zip(submitted, outcomes):
+            if isinstance(outcome, Receipt):
+                self._taken[_answered(reply)] = True
+            else:
+                self._refuse(reply, outcome)
         return [reply for reply in replies if self._taken[_answered(reply)]]
+
+    def _refuse(self, reply: Message, why: Exception) -> None:
+        self._taken[_answered(reply)] = False
+        _LOG.warning("node %d does not count: %s", reply.metadata.src_node_id, why)
 
     def _update_in(self, reply: Message) -> Update:
         record = _only(reply.content.array_records, "ArrayRecord")
@@ -326,7 +343,9 @@ def tensors_of(record: ArrayRecord) -> dict[str, Any]:
         if table and all(f"{table}/{other}" in record for other in _PARTS) and part in _PARTS:
             if part == _PARTS[0]:
                 indices, values, shape = (record[f"{table}/{other}"].numpy() for other in _PARTS)
-                tensors[table] = SparseTensor(indices, values, shape)
+                # Bit patterns of bfloat16: sparse tensors have no other values of that type.
+                value_type = "bf16" if values.dtype == np.uint16 else None
+                tensors[table] = SparseTensor(indices, values, shape, value_type)
         else:
             tensors[name] = array.numpy()
     return tensors

@@ -13,6 +13,7 @@ With dense params only, FULL or DIFF, it averages as NVFlare's own aggregation d
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -22,9 +23,11 @@ from nvflare.apis.dxo import MetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 
+from sparseagg._erase import erase
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, specs_of
 from sparseagg.errors import InvalidUpdateError, SparseAggError
+from sparseagg.kinds import kind_of
 from sparseagg.round import Round
 from sparseagg.tensors import SparseTensor
 
@@ -41,7 +44,9 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
     client_options: for `sparseagg.Client`: timeout, credentials, ...
 
     The first result of a round tells which tensors there are. The memory of the server process does not grow with the
-    number of clients. The aggregate is dense, because NVFlare adds it to the global model.
+    number of clients. The aggregate is dense, because NVFlare adds it to the global model; each
+    tensor is of the kind and the type that the first result has: a torch.bfloat16 tensor where that
+    has one. Whole numbers become float64.
     """
 
     def __init__(
@@ -65,7 +70,9 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         params = {name: _materialized(value) for name, value in model.params.items()}
         weight = _weight_of(model)
         with state.lock:
-            round = state.round or state.open(self._specs(params), self.round_options or {}, model)
+            round = state.round
+            if round is None:
+                round = state.open(self._specs(params), self.round_options or {}, model, params)
         if model.params_type != state.params_type:
             raise InvalidUpdateError(
                 f"params_type is {model.params_type}, the first result's is {state.params_type}"
@@ -81,25 +88,30 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             state.metrics.append((weight, dict(model.metrics or {})))
 
     def aggregate_model(self) -> FLModel:
-        """The aggregate of the round; metrics are averaged with the same weights."""
+        """The aggregate of the round; metrics are averaged with the same weights.
+
+        Raises a SparseAggError: with the reason INSUFFICIENT_CONTRIBUTORS where fewer than its
+        minimum have contributed, which ends the round. An error that tells of the connection leaves
+        it as it is, so that calling again goes on.
+        """
         state = self._state()
         with state.lock:
-            round, state.round = state.round, None
+            round = state.round
             metrics, params_type, current_round = state.metrics, state.params_type, state.number
         if round is None:
             raise InvalidUpdateError("no result was accepted in this round")
         try:
             round.seal()
-        except SparseAggError:  # fewer than its minimum have contributed
-            round.abort()
+            result = round.result("dense")
+        except SparseAggError as refusal:
+            if _is_without_result(refusal):
+                state.close(round)
             raise
-        result = round.result("dense")
-        round.delete()
         params = {
-            name: array.reshape(state.shapes[name])
-            for name, array in result.items()
-            if isinstance(array, np.ndarray)
+            name: kind_of(example).restore(result[name], example)
+            for name, example in state.examples.items()
         }
+        state.close(round)
         return FLModel(
             params_type=params_type,
             params=params,
@@ -114,7 +126,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             round, state.round = state.round, None
             state.metrics = []
         if round is not None:
-            round.abort()
+            erase(round)
 
     def _state(self) -> _State:
         """Made by the first call, which the controller makes before clients answer."""
@@ -140,22 +152,35 @@ class _State:
         self.round: Round | None = None
         self.params_type: ParamsType | None = None
         self.number: int | None = None
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.examples: dict[str, Any] = {}  # of each tensor of the round, see _example
         self.metrics: list[tuple[float, dict[str, Any]]] = []
 
-    def open(self, specs: list[Any], round_options: dict[str, Any], model: FLModel) -> Round:
+    def open(
+        self,
+        specs: list[Any],
+        round_options: dict[str, Any],
+        model: FLModel,
+        params: Mapping[str, Any],
+    ) -> Round:
+        """A round for results like `model`, whose materialised params are `params`. With the lock
+        held."""
         if model.params_type != ParamsType.DIFF and any(spec.sparse_dim for spec in specs):
             raise InvalidUpdateError(
                 "sparse params are changes: return them with params_type=ParamsType.DIFF"
             )
+        self.examples = {name: _example(_averageable(value)) for name, value in params.items()}
         self.round = self.client.create_round(specs, **round_options)
         self.params_type = model.params_type
         self.number = model.current_round
-        self.shapes = {
-            spec.name: tuple(getattr(model.params[spec.name], "shape", spec.dense_shape))
-            for spec in specs
-        }
         return self.round
+
+    def close(self, round: Round) -> None:
+        """Nothing more is wanted of `round`. Without the lock: a server that does not answer takes
+        its time."""
+        with self.lock:
+            if self.round is round:
+                self.round = None
+        erase(round)
 
 
 def _weight_of(model: FLModel) -> float:
@@ -176,7 +201,40 @@ def _averageable(value: Any) -> Any:
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":
         return value.astype(np.float64)
+    if _is_of_torch(value) and not (value.is_floating_point() or value.is_complex()):
+        return value.to(sys.modules["torch"].float64)
     return value
+
+
+def _example(value: Any) -> Any:
+    """What the aggregate of `value` is to look like: a dense tensor of its kind, type and device.
+
+    Empty where that can be made, so that no client's result stays in memory until the round is
+    over.
+    """
+    if isinstance(value, Mapping):
+        value = value["values"]
+    elif isinstance(value, SparseTensor):
+        value = value.values
+    elif isinstance(value, tuple):
+        value = value[1]
+    if _is_of_torch(value):
+        shape = () if value.dim() == 0 else (0,)
+        return sys.modules["torch"].empty(shape, dtype=value.dtype, device=value.device)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.empty(() if value.ndim == 0 else (0,), value.dtype)
+    return value
+
+
+def _is_of_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # whoever has one of its tensors has imported it
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _is_without_result(refusal: SparseAggError) -> bool:
+    """True where the round has none and never will: too few contributed, or it is aborted."""
+    is_over = refusal.reason in ("INSUFFICIENT_CONTRIBUTORS", "ROUND_ABORTED")
+    return is_over or refusal.metadata.get("state") == "ABORTED"
 
 
 def _mean_of_metrics(metrics: list[tuple[float, dict[str, Any]]]) -> dict[str, float]:

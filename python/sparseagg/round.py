@@ -15,7 +15,12 @@ from sparseagg._requests import Update, why_not_found
 from sparseagg._transport import Transport
 from sparseagg._uploads import Outcome, UpdateStream
 from sparseagg._wire import EncodedUpdate
-from sparseagg.errors import NotFoundError, SparseAggError, UnavailableError
+from sparseagg.errors import (
+    DeadlineExceededError,
+    NotFoundError,
+    SparseAggError,
+    UnavailableError,
+)
 from sparseagg.records import (
     Receipt,
     RoundInfo,
@@ -117,14 +122,20 @@ class Round(RoundBase):
     ) -> list[Outcome]:
         """Submits many updates over one stream; returns their receipts in the order of `updates`.
 
-        An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
-        `return_exceptions`, stands in the list in the place of its receipt. `timeout`: seconds without any progress.
+        An update that is refused, by the server or already here, does not stop the others.
+        Afterwards the first refusal is raised, or, with `return_exceptions`, stands in the list in
+        the place of its receipt. Raises UnavailableError and DeadlineExceededError in both cases:
+        then updates with an `update_id` of their own are safe to submit again.
+
+        `timeout`: seconds without any progress.
         The iterable is read as fast as the server takes the updates. `progress`: as in `submit`, counting bytes.
         `encoding`, `values`: as in `submit`.
         """
         with Meter(progress, None, "sending") as meter:
             options = EncodeOptions(encoding, values)
-            encoded = (self._encode(update, options) for update in updates)
+            options = options.for_server(self._server().encodings)
+            specs = self.specs  # asked here, so that below a refusal is one of the update
+            encoded = (self._encoded_or_refusal(specs, update, options) for update in updates)
             outcomes = self._submit_stream(encoded, timeout, meter)
         if not return_exceptions:
             for outcome in outcomes:
@@ -146,11 +157,15 @@ class Round(RoundBase):
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            answer = self._call(
-                "WaitRound",
-                _requests.wait_round(self.name, left),
-                timeout=_requests.WAIT_SLICE_SECONDS + self._transport.timeout,
-            )
+            try:
+                answer = self._call(
+                    "WaitRound",
+                    _requests.wait_round(self.name, left),
+                    timeout=_requests.wait_call_seconds(left, self._transport.timeout),
+                )
+            except DeadlineExceededError as silence:
+                _requests.check_time_left(self.name, timeout, deadline, silence)
+                continue
             info = round_from_proto(answer)
             left = None if deadline is None else deadline - time.monotonic()
             if _requests.is_published(info, timeout, left):
@@ -253,9 +268,21 @@ class Round(RoundBase):
         options = options.for_server(self._server().encodings)
         return _requests.encode_update(self.name, self.specs, update, options)
 
+    def _encoded_or_refusal(
+        self, specs: Mapping[str, TensorSpec], update: Update, options: EncodeOptions
+    ) -> EncodedUpdate | SparseAggError:
+        try:
+            return _requests.encode_update(self.name, specs, update, options)
+        except SparseAggError as refusal:
+            return refusal
+
     def _submit_stream(
-        self, updates: Iterable[EncodedUpdate], timeout: float | None, meter: Meter
+        self,
+        updates: Iterable[EncodedUpdate | SparseAggError],
+        timeout: float | None,
+        meter: Meter,
     ) -> list[Outcome]:
+        """The outcome of each update, in their order; an error among them is its own outcome."""
         outcomes: dict[int, Outcome] = {}
         positions: dict[int, int] = {}  # id of an update object -> its place
 
@@ -266,6 +293,9 @@ class Round(RoundBase):
             self._transport, self._server().message_bytes_max, on_answer, timeout, meter
         ) as stream:
             for position, update in enumerate(updates):
+                if isinstance(update, SparseAggError):
+                    outcomes[position] = update
+                    continue
                 positions[id(update)] = position
                 stream.submit(update)
             stream.finish()

@@ -20,7 +20,10 @@ import grpc
 __all__ = ["Tls", "Token", "TokenFile"]
 
 # Addresses, not names that begin like one.
-_LOCAL = re.compile(r"(ipv4:)?127\.[0-9.]+:|localhost:|(ipv6:)?\[::1\]:|unix(-abstract)?:")
+_LOCAL = re.compile(
+    r"unix(-abstract)?:.+|(ipv4:|dns:(///)?)?127\.[0-9.]+(:\d+)?|(dns:(///)?)?localhost(:\d+)?"
+    r"|(ipv6:|dns:(///)?)?\[::1\](:\d+)?"
+)
 _Path = Union[str, "os.PathLike[str]"]
 
 
@@ -79,7 +82,7 @@ class Access:
         self.credentials = credentials
         self._token = _token_from_environment() if token is None else token
         self._metadata = tuple(metadata)
-        if self._token is not None and credentials is None and not _LOCAL.match(target):
+        if self._token is not None and credentials is None and not is_local(target):
             raise ValueError(f"whoever sees the traffic to {target} would have the token; use tls")
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -94,6 +97,11 @@ class Access:
         if self.credentials is None:
             return api.insecure_channel(target, options)
         return api.secure_channel(target, self.credentials, options)
+
+
+def is_local(target: str) -> bool:
+    """True for a gRPC target on this machine: loopback addresses, localhost, unix sockets."""
+    return _LOCAL.fullmatch(target) is not None
 
 
 def _read(path: _Path | None) -> bytes | None:

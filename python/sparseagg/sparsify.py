@@ -6,6 +6,9 @@
     above                            lossy; the values of a magnitude of at least a threshold
 
 Arrays are numpy's or whatever `as_tensor` takes as dense (torch, TensorFlow, JAX). Results are SparseTensors.
+
+Where values are left out, a NaN has no magnitude to be left out by: those functions raise
+InvalidUpdateError (reason NON_FINITE_VALUE, with the position) for NaN and infinity.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparseagg.convert import as_tensor, flatten
-from sparseagg.errors import InvalidArgumentError
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.tensors import DenseValues, SparseTensor
 
 
@@ -64,9 +67,14 @@ class ChangedRows:
 def top_k(array: Any, k: int) -> SparseTensor:
     """The `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
 
-    Ties go to the lower index, so the choice does not depend on the machine.
+    Ties go to the lower index, so the choice does not depend on the machine. Raises
+    InvalidUpdateError for a value that is not finite.
     """
-    values = _dense(array)
+    values = _finite(_dense(array))
+    return _largest(values, k)
+
+
+def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
     flat = np.abs(values.reshape(-1))
     k = max(0, min(int(k), flat.size))
     if k == 0:
@@ -78,8 +86,9 @@ def top_k(array: Any, k: int) -> SparseTensor:
 
 
 def above(array: Any, threshold: float) -> SparseTensor:
-    """The values of a magnitude of at least `threshold`, every dimension indexed."""
-    values = _dense(array)
+    """The values of a magnitude of at least `threshold`, every dimension indexed. Raises
+    InvalidUpdateError for a value that is not finite."""
+    values = _finite(_dense(array))
     return _entries(values, np.flatnonzero(np.abs(values.reshape(-1)) >= threshold))
 
 
@@ -97,17 +106,25 @@ class TopK:
         self._left_out: dict[str, np.ndarray[Any, Any]] = {}
 
     def compress(self, update: Any) -> dict[str, SparseTensor]:
-        """The largest values of each dense tensor of `update`, by the names of `flatten`."""
+        """The largest values of each dense tensor of `update`, by the names of `flatten`.
+
+        Raises InvalidUpdateError, naming tensor and position, where the update plus what was left
+        out before is not finite; then nothing is taken of any tensor, and what was left out stays
+        as it was.
+        """
         compressed = {}
+        left_out = {}
         for name, tensor in flatten(update).items():
             total = _dense(tensor)
             if name in self._left_out:
                 total = total + self._left_out[name]
-            sparse = top_k(total, max(1, round(self._fraction * total.size)))
+            sparse = _largest(_finite(total, name), max(1, round(self._fraction * total.size)))
             rest = total.copy()
             rest[tuple(sparse.indices.T)] = 0
-            self._left_out[name] = rest
+            left_out[name] = rest
             compressed[name] = sparse
+        # A NaN that got in here would be in every later update.
+        self._left_out.update(left_out)
         return compressed
 
 
@@ -118,6 +135,19 @@ def _dense(value: Any) -> np.ndarray[Any, Any]:
             "this needs a dense array of a type that numpy can calculate with"
         )
     return tensor.values
+
+
+def _finite(values: np.ndarray[Any, Any], name: str | None = None) -> np.ndarray[Any, Any]:
+    """`values`; raises InvalidUpdateError that names the first one that is not finite."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        position = np.unravel_index(int(finite.reshape(-1).argmin()), values.shape)
+        where = "" if name is None else f'tensor "{name}": '
+        raise InvalidUpdateError(
+            f"{where}value {values[position]} at {[int(index) for index in position]} is not finite",
+            reason="NON_FINITE_VALUE",
+        )
+    return values
 
 
 def _entries(values: np.ndarray[Any, Any], flat_indices: np.ndarray[Any, Any]) -> SparseTensor:

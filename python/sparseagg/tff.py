@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from sparseagg._erase import erase
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor
 from sparseagg.records import Receipt
@@ -156,10 +157,15 @@ class SparseRound:
     def next(self, state: Any, client_data: Sequence[Any]) -> Any:
         """One round: broadcast, the work of every client in this process, aggregation, server update."""
         name = self.open()
-        context = self.broadcast(state)
-        for number, data in enumerate(client_data):
-            self.run_client(name, context, data, contributor=str(number))
-        return self._server_update(state, self.finish(name))
+        try:
+            context = self.broadcast(state)
+            for number, data in enumerate(client_data):
+                self.run_client(name, context, data, contributor=str(number))
+            aggregate = self.finish(name)
+        except BaseException:  # nobody else knows the round's name, so it would stay
+            erase(self._client.round(name))
+            raise
+        return self._server_update(state, aggregate)
 
     def broadcast(self, state: Any) -> Any:
         """What clients get of the state."""
@@ -195,11 +201,23 @@ class SparseRound:
         )
 
     def finish(self, round_name: str, *, seal: bool = True) -> Any:
-        """Seals the round, or waits until its policy has (seal=False); the aggregate in the structure of an update."""
+        """Seals the round, or waits until its policy has (seal=False); the aggregate in the
+        structure of an update.
+
+        The round is deleted once its aggregate is here, unless it was opened with `keep_updates`,
+        which is for who verifies it. Raises a SparseAggError without deleting anything, so that
+        calling again goes on: as `Round.seal` and `Round.result` do.
+        """
         round = self._client.round(round_name)
         if seal:
             round.seal()
-        result: Result = round.result()
+        aggregate = self._structured(round.result())
+        if not self._round_options.get("keep_updates"):
+            erase(round)
+        return aggregate
+
+    def _structured(self, result: Result) -> Any:
+        """A result in the structure of an update."""
         aggregate: Any = OrderedDict()
         for path, leaf in self._leaves.items():
             tensor = result["/".join(path)]

@@ -64,6 +64,15 @@ class Server:
             self._process.kill()
             self._process.wait()
 
+    def pause(self) -> None:
+        """Lets it answer nothing from now on; its connections stay."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        """Lets it go on after a pause."""
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """Asks it to stop; its exit code."""
         assert self._process is not None
@@ -103,3 +112,16 @@ def client(server):
     """A connection to the shared server."""
     with Client(server.target) as connection:
         yield connection
+
+
+@pytest.fixture
+def rounds_left(server):
+    """A function that gives the names of the rounds that came since the test began and are still
+    there."""
+
+    def names():
+        with Client(server.target) as client:
+            return {info.name for info in client.rounds()}
+
+    before = names()
+    return lambda: names() - before

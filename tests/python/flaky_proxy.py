@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server that cuts connections, for tests of resuming."""
+"""A TCP proxy in front of a server that cuts connections, or falls silent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import threading
 class FlakyProxy:
     """Forwards to `port`; the first connection is cut after `cut_after_bytes` from the client, later ones are not."""
 
-    def __init__(self, port: int, cut_after_bytes: int) -> None:
+    def __init__(self, port: int, cut_after_bytes: int | None = None) -> None:
         self._port = port
-        self._cut_after_bytes: int | None = cut_after_bytes
+        self._cut_after_bytes = cut_after_bytes
+        self._lost = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self.connections = 0
@@ -22,6 +23,10 @@ class FlakyProxy:
     def target(self) -> str:
         """Where a client finds it."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def lose(self) -> None:
+        """From now on keeps the connections and passes nothing on, as when a router on the way is switched off."""
+        self._lost.set()
 
     def close(self) -> None:
         """Takes no more connections."""
@@ -47,7 +52,8 @@ class FlakyProxy:
         passed = 0
         try:
             while data := source.recv(1 << 16):
-                sink.sendall(data)
+                if not self._lost.is_set():
+                    sink.sendall(data)
                 passed += len(data)
                 if counted:
                     with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sparseagg import (
     TensorSpec,
     UnavailableError,
     Update,
+    _requests,
 )
 from sparseagg.aio import Client
 
@@ -134,3 +136,48 @@ def test_no_server_is_unavailable(tmp_path):
 
     with pytest.raises(UnavailableError, match="is the server running there"):
         run(f"unix:{tmp_path}/none", scenario, retry=RetryPolicy(attempts=2, initial_delay=0.01))
+
+
+def test_waiting_ends_in_time_though_the_server_says_nothing(own_server):
+    server = own_server()
+
+    async def scenario(client):
+        round = await client.create_round(SPECS)
+        server.pause()
+        await round.wait(timeout=0.1)
+
+    begin = time.monotonic()
+    with pytest.raises(DeadlineExceededError, match="within 0.1 s"):
+        run(server.target, scenario, timeout=0.5)
+    assert time.monotonic() - begin < 10  # a slice is 30 s
+
+
+def test_waiting_without_a_limit_outlasts_a_server_that_says_nothing(own_server, monkeypatch):
+    monkeypatch.setattr(_requests, "WAIT_SLICE_SECONDS", 0.05)
+    server = own_server()
+
+    async def scenario(client):
+        round = await client.create_round(SPECS)
+        server.pause()
+        waiting = asyncio.ensure_future(round.wait())
+        await asyncio.wait([waiting], timeout=1)  # four slices
+        assert not waiting.done()
+        server.resume()
+        async with Client(server.target) as other:
+            await other.round(round.name).seal()
+        return await asyncio.wait_for(waiting, 30)
+
+    assert run(server.target, scenario, timeout=0.2).state is RoundState.PUBLISHED
+
+
+def test_updates_refused_here_do_not_stop_the_others(server):
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [10], "i64")])
+        updates = [
+            Update({"n": ([n], np.ones(1, np.int64 if n != 1 else bool), [10])}, f"c{n}")
+            for n in range(4)
+        ]
+        return await round.submit_many(updates, return_exceptions=True)
+
+    outcomes = run(server.target, scenario)
+    assert [isinstance(outcome, InvalidUpdateError) for outcome in outcomes] == [0, 1, 0, 0]

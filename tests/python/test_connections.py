@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from sparseagg import Client, TensorSpec
+import pytest
+from conftest import ROOT
+from flaky_proxy import FlakyProxy
+from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError, _transport
 
 
 def uploads(client: Client) -> list[int]:
@@ -57,3 +62,84 @@ def test_large_updates_side_by_side_are_all_counted(server):
         round.seal()
         assert np.array_equal(round.result()["w"], 6 * values)
         round.delete()
+
+
+_KEEPALIVE_TIMES = ("keepalive_time_ms", "keepalive_timeout_ms", "ping_timeout_ms")
+
+
+def test_a_stream_that_only_waits_notices_a_lost_network(server, monkeypatch):
+    """The options as they are, with keepalive times of a three-hundredth: a ping every 200 ms."""
+    shorter = [
+        (name, value // 300 if name.endswith(_KEEPALIVE_TIMES) else value)
+        for name, value in _transport.CHANNEL_OPTIONS
+    ]
+    monkeypatch.setattr(_transport, "CHANNEL_OPTIONS", shorter)
+    proxy = FlakyProxy(server.port)
+    with Client(proxy.target, retry=RetryPolicy(attempts=1)) as client:
+        round = client.create_round([TensorSpec("n", [10])])
+        changes = round.watch()
+        next(changes)
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(next, changes)
+            try:
+                with pytest.raises(TimeoutError):
+                    waiting.result(2)  # ten pings
+                proxy.lose()
+                with pytest.raises(UnavailableError):
+                    waiting.result(30)
+            finally:
+                client.close()
+                proxy.close()
+    with Client(server.target) as client:
+        client.round(round.name).abort()
+        client.round(round.name).delete()
+
+
+def test_connections_are_kept_alive_as_by_the_cpp_client():
+    source = (ROOT / "client/connections.cc").read_text()
+    theirs = dict(re.findall(r"GRPC_ARG_(KEEPALIVE_\w+_MS), ([\d']+)", source))
+    assert set(theirs) == {"KEEPALIVE_TIME_MS", "KEEPALIVE_TIMEOUT_MS"}
+    ours = dict(_transport.CHANNEL_OPTIONS)
+    for name, value in theirs.items():
+        assert ours[f"grpc.{name.lower()}"] == int(value.replace("'", ""))
+
+
+@pytest.fixture
+def http_proxy(monkeypatch):
+    """A socket to which http_proxy points; it takes connections and answers nothing."""
+    for name in ("grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        yield listener
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "localhost:{}", "dns:///localhost:{}"])
+def test_this_machine_is_reached_without_the_proxy(server, http_proxy, form):
+    target = form.format(server.port)
+    with Client(target, timeout=5, retry=RetryPolicy(attempts=1)) as client:
+        assert client.info().version
+
+
+@pytest.mark.parametrize("target", ["[::1]:1", "ipv6:[::1]:1", "unix:/nowhere/socket"])
+def test_the_proxy_is_not_asked_for_this_machine(http_proxy, target):
+    with (
+        Client(target, timeout=5, retry=RetryPolicy(attempts=1)) as client,
+        pytest.raises(UnavailableError),
+    ):
+        client.info()
+    http_proxy.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        http_proxy.accept()
+
+
+def test_other_machines_are_reached_through_the_proxy(http_proxy):
+    with (
+        Client("agg.invalid:50061", timeout=5, retry=RetryPolicy(attempts=1)) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        threads.submit(client.info)  # fails when the proxy hangs up
+        http_proxy.settimeout(30)
+        connection, _ = http_proxy.accept()
+        with connection:
+            assert connection.recv(1024).startswith(b"CONNECT agg.invalid:50061 ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from sparseagg import (
     AlreadyCountedError,
     Client,
+    DeadlineExceededError,
+    InvalidArgumentError,
     RoundState,
     SparseTensor,
     TensorSpec,
     Update,
+    _requests,
     records,
     sparse_sum,
 )
@@ -287,3 +291,72 @@ def test_one_client_serves_many_threads(client):
         list(threads.map(submit, range(80)))
     round.seal()
     assert round.result("dense")["sum"].tolist() == [1.0] * 8  # ten times 0.1, exactly added
+
+
+def test_waiting_ends_in_time_though_the_server_says_nothing(own_server):
+    server = own_server()
+    with Client(server.target, timeout=0.5) as client:
+        round = client.create_round(SPECS)
+        server.pause()
+        begin = time.monotonic()
+        with pytest.raises(DeadlineExceededError, match="within 0.1 s"):
+            round.wait(timeout=0.1)
+        assert time.monotonic() - begin < 10  # a slice is 30 s
+        server.resume()
+
+
+def test_waiting_without_a_limit_outlasts_a_server_that_says_nothing(own_server, monkeypatch):
+    monkeypatch.setattr(_requests, "WAIT_SLICE_SECONDS", 0.05)
+    server = own_server()
+    with Client(server.target, timeout=0.2) as client, Client(server.target) as other:
+        round = client.create_round(SPECS)
+        with ThreadPoolExecutor(1) as threads:
+            server.pause()
+            waiting = threads.submit(round.wait)
+            with pytest.raises(TimeoutError):
+                waiting.result(1)  # four slices
+            assert not waiting.done()
+            server.resume()
+            other.round(round.name).seal()
+            assert waiting.result(30).state is RoundState.PUBLISHED
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (np.array([True, False, True]), "bool, not integers; of a mask"),
+        ([2.0, 9.0], "float64, not integers"),
+        (np.array(["2"]), "not integers"),
+        (np.array([2**63], np.uint64), "9223372036854775808 is not below"),
+    ],
+)
+def test_only_integers_select_rows(client, wanted, words):
+    round = client.create_round(SPECS)
+    with pytest.raises(InvalidArgumentError, match=f'"emb".*{words}'):
+        round.result(indices={"emb": wanted}, timeout=1)
+    round.abort()
+    round.delete()
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float64, np.int32, np.uint64])
+def test_no_rows_may_be_selected_with_an_empty_array_of_any_type(client, dtype):
+    round = client.create_round(SPECS)
+    round.submit({"emb": SparseTensor([2], np.ones((1, 3), np.float32), [100, 3])}, contributor="a")
+    round.seal()
+    assert round.result("dense", indices={"emb": np.empty(0, dtype)})["emb"].shape == (0, 3)
+    round.delete()
+
+
+def test_bfloat16_bits_in_a_dictionary(client):
+    round = client.create_round([TensorSpec("emb", [10, 2], "bf16")])
+    bits = np.array([[0x3F80, 0x4000]], np.uint16)  # 1 and 2
+    tensor = {"indices": np.array([3]), "values": bits, "dense_shape": np.array([10, 2])}
+    round.submit({"emb": tensor}, contributor="a")
+    round.submit_many([Update({"emb": tensor}, "b")])
+    round.seal()
+    total = round.result()["emb"]
+    assert total.value_type == "bf16"
+    assert total.values.tolist() == [[0x4000, 0x4080]]  # 2 and 4
+    again = client.reduce([TensorSpec("emb", [10, 2], "bf16")], [{"emb": total.to_dict()}])
+    assert again["emb"].values.tolist() == total.values.tolist()
+    round.delete()

@@ -76,3 +76,29 @@ def test_what_cannot_be_compressed_is_refused():
         top_k(([1], np.float32([1]), [5]), 1)
     with pytest.raises(InvalidUpdateError, match="bool"):
         top_k(np.ones(3, bool), 1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_named_and_not_dropped(bad):
+    array = np.float32([[1, 2, 3], [4, bad, np.nan]])
+    for sparsify in (lambda: top_k(array, 2), lambda: above(array, 1)):
+        with pytest.raises(InvalidUpdateError, match=r"value -?(nan|inf) at \[1, 1\]") as caught:
+            sparsify()
+        assert caught.value.reason == "NON_FINITE_VALUE"
+
+
+def test_an_update_that_is_not_finite_leaves_the_error_feedback_as_it_was():
+    compressor = TopK(0.5)
+    compressor.compress({"a": np.float64([5, 1]), "b": np.float64([7, 2])})
+    with pytest.raises(InvalidUpdateError, match=r'"b": value nan at \[1\]'):
+        compressor.compress({"a": np.float64([1, 1]), "b": np.float64([1, np.nan])})
+    sent = compressor.compress({"a": np.float64([0, 0]), "b": np.float64([0, 0])})
+    assert sent["a"].to_dense().tolist() == [0, 1]
+    assert sent["b"].to_dense().tolist() == [0, 2]
+
+
+def test_a_total_that_overflows_is_refused():
+    compressor = TopK(0.5)
+    compressor.compress({"a": np.float32([3.4e38, 3e38])})
+    with np.errstate(over="ignore"), pytest.raises(InvalidUpdateError, match=r"inf at \[1\]"):
+        compressor.compress({"a": np.float32([0, 3e38])})

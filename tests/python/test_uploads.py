@@ -10,6 +10,8 @@ import pytest
 from flaky_proxy import FlakyProxy
 from sparseagg import (
     Client,
+    InvalidUpdateError,
+    Receipt,
     RetryPolicy,
     SparseTensor,
     TensorSpec,
@@ -174,3 +176,54 @@ def test_calls_wait_for_a_server_that_comes_back(own_server):
         server.start()
         waiting.join(30)
         assert answers == [version]
+
+
+def wait_for_the_end_of_streams() -> None:
+    """Returns when every stream of this process has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "sparseagg-stream":
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("attempts", [1, 6])
+def test_an_iterable_may_pause_longer_than_the_server_keeps_a_silent_stream(own_server, attempts):
+    server = own_server("--stream-idle-ms", "50")
+    with Client(server.target, retry=RetryPolicy(attempts=attempts)) as client:
+        round = client.create_round([TensorSpec("n", [10], "i64")])
+
+        def updates():
+            for number in range(3):
+                yield Update({"n": ([number], np.array([1]), [10])}, f"c{number}")
+                wait_for_the_end_of_streams()
+
+        receipts = round.submit_many(updates())
+        assert [receipt.sequence for receipt in receipts] == [1, 2, 3]
+        assert round.info().contributors == 3
+
+
+def updates_of_which_one_is_refused_here():
+    """Number 1 has a type that no encoding can hold, so it never gets to the server."""
+    for number in range(4):
+        values = np.ones(1, np.int64 if number != 1 else bool)
+        yield Update({"n": ([number], values, [10])}, f"c{number}")
+
+
+def test_an_update_that_is_refused_here_does_not_stop_the_others(client):
+    round = client.create_round([TensorSpec("n", [10], "i64")])
+    outcomes = round.submit_many(updates_of_which_one_is_refused_here(), return_exceptions=True)
+    assert isinstance(outcomes[1], InvalidUpdateError)
+    others = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    assert [receipt.contributor for receipt in others] == ["c0", "c2", "c3"]
+    assert round.info().contributors == 3
+    round.abort()
+    round.delete()
+
+
+def test_a_refusal_here_is_raised_when_the_others_are_counted(client):
+    round = client.create_round([TensorSpec("n", [10], "i64")])
+    with pytest.raises(InvalidUpdateError, match="bool"):
+        round.submit_many(updates_of_which_one_is_refused_here())
+    assert round.info().contributors == 3
+    round.abort()
+    round.delete()

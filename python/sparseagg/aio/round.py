@@ -17,7 +17,12 @@ from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import ChunkedUpload
-from sparseagg.errors import NotFoundError, SparseAggError, UnavailableError
+from sparseagg.errors import (
+    DeadlineExceededError,
+    NotFoundError,
+    SparseAggError,
+    UnavailableError,
+)
 from sparseagg.records import (
     Receipt,
     RoundInfo,
@@ -135,11 +140,15 @@ class Round(RoundBase):
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            answer = await self._call(
-                "WaitRound",
-                _requests.wait_round(self.name, left),
-                timeout=_requests.WAIT_SLICE_SECONDS + self._transport.timeout,
-            )
+            try:
+                answer = await self._call(
+                    "WaitRound",
+                    _requests.wait_round(self.name, left),
+                    timeout=_requests.wait_call_seconds(left, self._transport.timeout),
+                )
+            except DeadlineExceededError as silence:
+                _requests.check_time_left(self.name, timeout, deadline, silence)
+                continue
             info = round_from_proto(answer)
             left = None if deadline is None else deadline - time.monotonic()
             if _requests.is_published(info, timeout, left):

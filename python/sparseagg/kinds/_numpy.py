@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sparseagg.kinds import kind_of
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 
@@ -19,10 +20,10 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
     if isinstance(value, (SparseTensor, DenseValues)):
         return value
     if isinstance(value, tuple) and len(value) == 3:
-        return SparseTensor(*value, value_type=value_type)
+        return _of_parts(*value, value_type=value_type)
     if isinstance(value, Mapping):
         parts = (value["indices"], value["values"], value["dense_shape"])
-        return SparseTensor(*parts, value_type=value_type)
+        return _of_parts(*parts, value_type=value_type)
     return DenseValues(value, value_type)
 
 
@@ -34,6 +35,16 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
         sparse = isinstance(like, (SparseTensor, tuple))
         return tensor if sparse else to_numpy(tensor.to_dense(), like)
     return to_numpy(tensor, like)
+
+
+def _of_parts(indices: Any, values: Any, dense_shape: Any, value_type: str | None) -> SparseTensor:
+    # numpy cannot read the bfloat16 of torch, so values of another package are read by its own
+    # module.
+    kind = kind_of(values)
+    if kind.read is not read:
+        dense = kind.read(values, value_type)
+        values, value_type = dense.values, dense.value_type
+    return SparseTensor(indices, values, dense_shape, value_type)
 
 
 def to_numpy(array: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:

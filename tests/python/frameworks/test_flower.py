@@ -87,7 +87,7 @@ def start_ray():
                 raise
 
 
-def simulate(strategy, mods):
+def simulate(strategy, mods, train=train):
     """The result of the strategy after ROUNDS rounds with CLIENTS clients, and the bytes of arrays in replies."""
     client_app = ClientApp(mods=mods)
     client_app.train()(train)
@@ -181,3 +181,41 @@ def test_a_name_that_no_array_has_is_refused(server):
     strategy = SparseFedAvg(server.target, sparse=["embb.weight"], **OPTIONS)
     with pytest.raises(ValueError, match=r"embb\.weight"):
         strategy._specs(initial_arrays())
+
+
+def train_carelessly(message, context):
+    """As `train`, but four clients reply what cannot be counted."""
+    reply = train(message, context)
+    partition = int(context.node_config["partition-id"])
+    if partition == 0:
+        del reply.content["metrics"]["num-examples"]
+    elif partition == 1:
+        del reply.content["arrays"]
+    elif partition == 2:
+        reply.content["metrics"]["num-examples"] = [1, 2]
+    elif partition == 3:
+        reply.content["arrays"]["dense.weight"] = Array(
+            "float32", (4, WIDTH), "numpy.ndarray", b"junk"
+        )
+    return reply
+
+
+def test_a_malformed_reply_is_the_failure_of_its_client_only(server):
+    strategy = SparseFedAvg(server.target, sparse=["emb.weight"], direct=False, **OPTIONS)
+    average, counted = strategy.train_metrics_aggr_fn, []
+    strategy.train_metrics_aggr_fn = lambda replies, key: (
+        counted.append(len(replies)) or average(replies, key)
+    )
+    result, _ = simulate(strategy, [], train_carelessly)
+    assert counted == [CLIENTS - 4] * ROUNDS
+    # `train` adds the number of the client, which weighs 10 more than that, to the counter.
+    counts = range(4, CLIENTS)
+    added = sum((10 + n) * n for n in counts) / sum(10 + n for n in counts)
+    counter = result.arrays["norm.num_batches_tracked"].numpy()
+    assert counter == pytest.approx(3 + ROUNDS * added, abs=1)  # a client gets it as it is
+
+
+def test_records_carry_bfloat16_bits():
+    tensor = SparseTensor([1], np.full((1, 2), 0x3F80, np.uint16), [4, 2], "bf16")
+    restored = tensors_of(sparse_record({"emb": tensor}))["emb"]
+    assert (restored.value_type, restored.values.tolist()) == ("bf16", [[0x3F80, 0x3F80]])

@@ -15,7 +15,14 @@ from nvflare.apis.dxo import DataKind, MetaKey  # noqa: E402
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType  # noqa: E402
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe  # noqa: E402
 from nvflare.recipe.sim_env import SimEnv  # noqa: E402
-from sparseagg import Client, InvalidUpdateError, RoundNotOpenError, SparseAggError  # noqa: E402
+from sparseagg import (  # noqa: E402
+    Client,
+    DeadlineExceededError,
+    InvalidUpdateError,
+    RoundNotOpenError,
+    SparseAggError,
+    SparseTensor,
+)
 from sparseagg.nvflare import SparseAggregator  # noqa: E402
 
 CLIENTS, ROUNDS, SHAPE = 4, 2, (500, 8)
@@ -133,3 +140,101 @@ def test_a_new_round_starts_empty_and_sparse_values_must_be_changes(server):
     sparse = {"indices": np.array([1]), "values": np.float32([4]), "dense_shape": [3]}
     with pytest.raises(InvalidUpdateError, match="DIFF"):
         aggregator.accept_model(model("a", {"e": sparse}, 1, params_type=ParamsType.FULL))
+
+
+def test_no_round_is_left_behind(server, rounds_left):
+    aggregator = SparseAggregator(server.target)
+    aggregator.accept_model(model("a", {"w": np.ones(2)}, 1))
+    assert len(rounds_left()) == 1
+    aggregator.aggregate_model()
+    assert not rounds_left()
+
+    aggregator.accept_model(model("a", {"w": np.ones(2)}, 1))
+    aggregator.reset_stats()  # gives an open round up
+    assert not rounds_left()
+
+    aggregator = SparseAggregator(server.target, round_options={"goal": 1})
+    aggregator.accept_model(model("a", {"w": np.ones(2)}, 1))
+    with Client(server.target) as client:
+        client.round(rounds_left().pop()).wait(30)
+    aggregator.reset_stats()  # gives a published round up
+    assert not rounds_left()
+
+    for options in ({}, {"deadline": 0.05}):  # too few when it is asked, and when time was over
+        few = SparseAggregator(server.target, round_options={"min_contributors": 2, **options})
+        few.accept_model(model("a", {"w": np.ones(2)}, 1))
+        if options:
+            with Client(server.target) as client, pytest.raises(SparseAggError, match="1 of at"):
+                client.round(rounds_left().pop()).wait(30)
+        with pytest.raises(SparseAggError):
+            few.aggregate_model()
+        assert not rounds_left()
+
+
+def test_a_round_outlasts_a_server_that_cannot_be_reached(own_server):
+    server = own_server()
+    aggregator = SparseAggregator(server.target, client_options={"timeout": 0.5})
+    for contributor, value in (("a", 1.0), ("b", 3.0)):
+        aggregator.accept_model(model(contributor, {"w": np.float32([value])}, 1))
+    server.pause()
+    with pytest.raises(DeadlineExceededError):
+        aggregator.aggregate_model()
+    server.resume()
+    assert aggregator.aggregate_model().params["w"].tolist() == [2]
+
+
+def test_torch_params_come_back_as_they_were(server):
+    torch = pytest.importorskip("torch")
+    rows = {
+        "indices": torch.tensor([1]),
+        "values": torch.tensor([[4.0, 8.0]], dtype=torch.bfloat16),
+        "dense_shape": torch.tensor([3, 2]),
+    }
+    params = {
+        "bf16": torch.tensor([1.5, 2.0], dtype=torch.bfloat16),
+        "f16": torch.tensor([[1.0], [2.0]], dtype=torch.float16),
+        "f32": torch.tensor([1.0]),
+        "scalar": torch.tensor(2.5),
+        "counted": torch.tensor(3),
+        "rows": rows,
+        "coo": torch.sparse_coo_tensor([[1]], torch.tensor([2.0]), (3,)).to(torch.bfloat16),
+    }
+    aggregator = SparseAggregator(server.target)
+    aggregator.accept_model(model("a", params, 1))
+    aggregator.accept_model(model("b", params, 1))
+    result = aggregator.aggregate_model().params
+    assert {name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in result.items()} == {
+        "bf16": ("torch.bfloat16", (2,)),
+        "f16": ("torch.float16", (2, 1)),
+        "f32": ("torch.float32", (1,)),
+        "scalar": ("torch.float32", ()),
+        "counted": ("torch.float64", ()),
+        "rows": ("torch.bfloat16", (3, 2)),
+        "coo": ("torch.bfloat16", (3,)),
+    }
+    assert all(isinstance(tensor, torch.Tensor) for tensor in result.values())
+    assert result["bf16"].tolist() == [1.5, 2.0]
+    assert result["rows"].tolist() == [[0, 0], [4, 8], [0, 0]]
+    assert result["coo"].tolist() == [0, 2, 0]
+    assert (float(result["scalar"]), float(result["counted"])) == (2.5, 3)
+
+
+def test_bfloat16_of_ml_dtypes_comes_back_as_it_was(server):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    rows = {"indices": np.array([1]), "values": np.ones((1, 2), bfloat16), "dense_shape": [3, 2]}
+    aggregator = SparseAggregator(server.target)
+    aggregator.accept_model(model("a", {"w": np.array([1.5, 2.0], bfloat16), "rows": rows}, 1))
+    result = aggregator.aggregate_model().params
+    assert (result["w"].dtype, result["rows"].dtype) == (bfloat16, bfloat16)
+    assert result["w"].astype(np.float32).tolist() == [1.5, 2]
+    assert result["rows"].astype(np.float32).tolist() == [[0, 0], [1, 1], [0, 0]]
+
+
+def test_bfloat16_bits_of_a_later_client_are_taken(server):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    rows = {"indices": np.array([1]), "values": np.ones((1, 2), bfloat16), "dense_shape": [3, 2]}
+    bits = SparseTensor([1], np.full((1, 2), 0x4040, np.uint16), [3, 2], "bf16").to_dict()  # 3
+    aggregator = SparseAggregator(server.target)
+    aggregator.accept_model(model("a", {"rows": rows}, 1))
+    aggregator.accept_model(model("b", {"rows": bits}, 1))
+    assert aggregator.aggregate_model().params["rows"].astype(np.float32)[1].tolist() == [2, 2]

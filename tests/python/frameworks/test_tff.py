@@ -11,7 +11,10 @@ from random_updates import dense_sum, triples
 tf = pytest.importorskip("tensorflow")
 tff = pytest.importorskip("tensorflow_federated")
 from sparseagg import (  # noqa: E402
+    Client,
+    NotFoundError,
     RoundNotOpenError,
+    SparseAggError,
     sparse_mean_of_contributors,
     sparse_sum,
     sparse_weighted_mean,
@@ -243,3 +246,42 @@ def test_tff_and_the_server_agree(client):
     updates = triples([ROWS, WIDTH], 1, 30)
     result = aggregate(SparseSumFactory(), sparse_type(), values_of(updates))
     assert np.allclose(result["values"], sparse_sum(updates, client=client).values, atol=1e-5)
+
+
+STATE = OrderedDict(table=np.zeros([ROWS, WIDTH], np.float32), bias=np.zeros(2, np.float32))
+
+
+def sparse_round(target, **options):
+    return SparseRound(
+        client_work(), server_update, {"emb": [ROWS, WIDTH]}, target=target, **options
+    )
+
+
+def test_no_round_is_left_behind(server, rounds_left):
+    rounds = sparse_round(server.target)
+    rounds.next(STATE, [[np.int64([1])]])
+    assert not rounds_left()
+    with pytest.raises(Exception):  # noqa: B017 - TFF's own: the data are no words
+        rounds.next(STATE, [[np.int64([1])], "no data"])
+    assert not rounds_left()
+    with pytest.raises(SparseAggError, match="1 of at least 2"):
+        sparse_round(server.target, round_options={"min_contributors": 2}).next(
+            STATE, [[np.int64([1])]]
+        )
+    assert not rounds_left()
+
+
+def test_a_finished_round_is_deleted_unless_its_updates_are_to_be_kept(own_server, tmp_path):
+    server = own_server("--data-dir", str(tmp_path / "data"))
+    for options in ({}, {"keep_updates": True}):
+        rounds = sparse_round(server.target, round_options=options)
+        name = rounds.open()
+        rounds.run_client(name, rounds.broadcast(STATE), [np.int64([1])], contributor="a")
+        assert rounds.finish(name)["emb"]["indices"].tolist() == [1]
+        with Client(server.target) as client:
+            if options:
+                client.round(name).verify()
+                assert rounds.finish(name)["emb"]["indices"].tolist() == [1]
+            else:
+                with pytest.raises(NotFoundError):
+                    client.round(name).info()

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
-from sparseagg import InvalidUpdateError, as_tensor, sparse_count, sparse_sum, specs_of
+from sparseagg import (
+    InvalidUpdateError,
+    TensorSpec,
+    as_tensor,
+    sparse_count,
+    sparse_sum,
+    specs_of,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -154,3 +161,16 @@ def test_tensors_on_several_devices(client):
     exact, bound = dense_sum(updates)
     assert total.device.type == "cuda"
     assert (np.abs(total.cpu().to_dense().numpy() - exact) <= bound).all()
+
+
+def test_torch_values_in_a_triple_and_in_a_dictionary(client):
+    """bfloat16, too, of which numpy cannot make an array."""
+    indices, shape = torch.tensor([2]), [4, 2]
+    for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32")):
+        values = torch.tensor([[1.0, 2.0]], dtype=dtype)
+        parts = {"indices": indices, "values": values, "dense_shape": torch.tensor(shape)}
+        result = client.reduce(
+            [TensorSpec("emb", shape, name)], [{"emb": parts}, {"emb": (indices, values, shape)}]
+        )
+        total = result.like({"emb": torch.zeros(shape, dtype=dtype)})["emb"]
+        assert (total.dtype, total.tolist()) == (dtype, [[0, 0], [0, 0], [2, 4], [0, 0]])
