@@ -59,9 +59,9 @@ int Main(int argc, char** argv) {
   bool no_peers = false;
   app.add_option("case", path, "file that bench/reduce/cases.py wrote")->required();
   app.add_option("--threads", options.threads, "numbers of threads")->delimiter(',');
-  app.add_option("--forms", options.forms, "batch, stream")
+  app.add_option("--forms", options.forms, "batch, packed, stream")
       ->delimiter(',')
-      ->check(CLI::IsMember({"batch", "stream"}));
+      ->check(CLI::IsMember({"batch", "packed", "stream"}));
   app.add_option("--plans", options.plans, "only these; auto is the planner's choice")
       ->delimiter(',');
   app.add_option("--rounds", options.rounds, "of all contenders; 0: by the size of the case");

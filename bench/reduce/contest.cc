@@ -68,7 +68,7 @@ void Contest::AddOwn() {
       if (!one && !Wanted(options_.plans, plan)) continue;
       for (const std::string& form : one ? std::vector<std::string>{"batch"} : options_.forms) {
         for (const uint32_t threads : one ? std::vector<uint32_t>{1} : options_.threads) {
-          const OwnContender own = {&factory, plan == "auto" ? "" : plan, threads, form == "batch"};
+          const OwnContender own = {&factory, plan == "auto" ? "" : plan, threads, form};
           contenders_.push_back(
               {.name = absl::StrCat(std::string(factory.name), "/", plan),
                .own = true,

@@ -17,7 +17,7 @@ namespace sparseagg::bench {
 
 struct ContestOptions {
   std::vector<uint32_t> threads;   // 1, and all of the machine
-  std::vector<std::string> forms;  // "batch", "stream"
+  std::vector<std::string> forms;  // "batch", "packed", "stream"
   std::vector<std::string> plans;  // "auto" is the planner's choice; empty: all
   bool cpp_peers = true;
   int rounds = 0;              // 0: by the size of the case

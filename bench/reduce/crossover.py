@@ -1,6 +1,7 @@
 """Sparse against dense aggregation by density: from where on would whole vectors be faster?
 
-K contributors, D values. Sparse: an update has density * D entries. Dense: an update is a vector of D values, which is
+K contributors, D values. Sparse: an update has density * D entries, as rows and values or, "packed", as they come out of
+coo.packed. Dense: an update is a vector of D values, which is
 added by numpy (np.add into the accumulator, what users of dense aggregation run) or reduced exactly by our own path
 for dense tensors. The time of dense aggregation does not depend on the density. Between the two: numpy scatters the
 sparse updates into a dense accumulator.
@@ -61,7 +62,7 @@ def _shape(
         nnz = max(1, round(density * values))
         case = cases.Case(nnz * k, values, k, "uniform", "sorted")
         progress(f"density {nnz / values:.2g} of {k} x {values}")
-        effort = contest.Effort(rounds, threads, ["batch"], [], False, [SCATTER])
+        effort = contest.Effort(rounds, threads, ["batch", "packed"], [], False, [SCATTER])
         measured = contest.run_case(case, tools, effort)
         report["errors"] += measured["errors"]
         report["points"].append(
@@ -75,10 +76,11 @@ def _shape(
     return report
 
 
-def seconds_of(rows: list[dict], contender: str, threads: int) -> float | None:
+def seconds_of(rows: list[dict], contender: str, threads: int, form: str = "batch") -> float | None:
     """The time of a contender; None when it did not run."""
     for row in rows:
-        if row["contender"] == contender and row["threads"] == threads and "seconds" in row:
+        same = (row["contender"], row["threads"], row["form"]) == (contender, threads, form)
+        if same and "seconds" in row:
             return row["seconds"]
     return None
 
@@ -104,11 +106,14 @@ def _summary(report: dict, threads_list: list[int]) -> list[dict]:
     auto = own_auto(report["dense"])
     rows = []
     for threads in threads_list:
-        curve = [
-            (p["density"], seconds)
-            for p in report["points"]
-            if (seconds := seconds_of(p["rows"], auto, threads)) is not None
-        ]
+        curve, packed = (
+            [
+                (p["density"], seconds)
+                for p in report["points"]
+                if (seconds := seconds_of(p["rows"], auto, threads, form)) is not None
+            ]
+            for form in ("batch", "packed")
+        )
         numpy_seconds = seconds_of(report["dense"], NUMPY, 1)
         own_seconds = seconds_of(report["dense"], auto, threads)
         row = {
@@ -123,5 +128,7 @@ def _summary(report: dict, threads_list: list[int]) -> list[dict]:
         }
         if curve and numpy_seconds:
             row["worst_ratio"] = max(seconds for _, seconds in curve) / numpy_seconds
+        if packed and own_seconds:
+            row["worst_packed_to_own"] = max(seconds for _, seconds in packed) / own_seconds
         rows.append(row)
     return rows

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/reduce/child.h"
 #include "bench/reduce/stopwatch.h"
+#include "sparse/packed_indices.h"
 #include "sparse/planner.h"
 #include "sparse/validate.h"
 
@@ -56,27 +58,47 @@ ReduceSpec SpecOf(const CaseView& updates) {
 // Stages the updates of a case one after the other.
 class Stager {
  public:
-  Stager(const CaseView& updates, const Aggregator& aggregator)
-      : updates_(updates), spec_(SpecOf(updates)), aggregator_(aggregator) {}
+  Stager(const CaseView& updates, bool packed, const Aggregator& aggregator)
+      : updates_(updates),
+        packed_(packed && updates.order == EntryOrder::kCanonical),
+        spec_(SpecOf(updates)),
+        aggregator_(aggregator) {}
 
   absl::StatusOr<StagedUpdate> Next() {
     const uint64_t begin = updates_.offsets[next_];
     const uint64_t nnz = updates_.offsets[next_ + 1] - begin;
-    absl::StatusOr<StagedUpdate> staged = aggregator_.Stage(nnz);
+    absl::StatusOr<StagedUpdate> staged =
+        packed_ ? StagePacked({updates_.rows + begin, nnz}) : aggregator_.Stage(nnz);
     if (!staged.ok()) return staged;
     const uint64_t row_bytes = updates_.layout.row_bytes();
     const auto* values = reinterpret_cast<const std::byte*>(updates_.values) + begin * row_bytes;
-    rows_.Copy(staged->entries.indices, updates_.rows + begin, nnz * sizeof(uint64_t));
     values_.Copy(staged->entries.values, values, nnz * row_bytes);
-    const auto order = ValidateUpdate(spec_, staged->entries.view(), updates_.weights[next_]);
-    if (!order.ok()) return order.status();
-    staged->order = *order;
+    if (staged->entries.packed_rows == nullptr) {
+      rows_.Copy(staged->entries.indices, updates_.rows + begin, nnz * sizeof(uint64_t));
+      const auto order = ValidateUpdate(spec_, staged->entries.view(), updates_.weights[next_]);
+      if (!order.ok()) return order.status();
+      staged->order = *order;
+    } else {
+      staged->order = updates_.order;
+    }
     ++next_;
     return staged;
   }
 
  private:
+  // The rows are there, and the decoder would have found them good, where the back end wants them
+  // as they come.
+  absl::StatusOr<StagedUpdate> StagePacked(std::span<const uint64_t> rows) const {
+    const PackedIndices packed(rows);
+    absl::StatusOr<StagedUpdate> staged = aggregator_.StageArriving(rows.size(), packed.bytes());
+    if (staged.ok() && staged->entries.packed_rows != nullptr) {
+      packed.Read(0, packed.bytes(), staged->entries.packed_rows);
+    }
+    return staged;
+  }
+
   const CaseView& updates_;
+  const bool packed_;
   const ReduceSpec spec_;
   const Aggregator& aggregator_;
   ForwardReader rows_;
@@ -84,8 +106,9 @@ class Stager {
   size_t next_ = 0;
 };
 
-absl::Status AccumulateBatch(const CaseView& updates, Aggregator& aggregator, Run& run) {
-  Stager stager(updates, aggregator);
+absl::Status AccumulateBatch(const CaseView& updates, bool packed, Aggregator& aggregator,
+                             Run& run) {
+  Stager stager(updates, packed, aggregator);
   std::vector<StagedUpdate> staged;
   staged.reserve(updates.contributors());
   const Stopwatch staging;
@@ -106,7 +129,7 @@ absl::Status AccumulateBatch(const CaseView& updates, Aggregator& aggregator, Ru
 }
 
 absl::Status AccumulateStream(const CaseView& updates, Aggregator& aggregator, Run& run) {
-  Stager stager(updates, aggregator);
+  Stager stager(updates, false, aggregator);
   ResetPeak();
   for (size_t k = 0; k < updates.contributors(); ++k) {
     const Stopwatch staging;
@@ -121,12 +144,13 @@ absl::Status AccumulateStream(const CaseView& updates, Aggregator& aggregator, R
   return absl::OkStatus();
 }
 
-absl::StatusOr<Run> RunOnce(Backend& backend, const Plan& plan, const CaseView& updates) {
+absl::StatusOr<Run> RunOnce(Backend& backend, const Plan& plan, bool packed,
+                            const CaseView& updates) {
   auto aggregator = backend.NewAggregator(plan);
   if (!aggregator.ok()) return aggregator.status();
   Run run;
   const absl::Status accumulated = plan.workload.at_once
-                                       ? AccumulateBatch(updates, **aggregator, run)
+                                       ? AccumulateBatch(updates, packed, **aggregator, run)
                                        : AccumulateStream(updates, **aggregator, run);
   if (!accumulated.ok()) return accumulated;
   const Stopwatch timed;
@@ -161,12 +185,13 @@ Row MeasureOwn(const OwnContender& contender, const CaseView& updates, int repet
   const Workload workload = {.contributors = updates.contributors(),
                              .nnz_per_update = updates.entries() / updates.contributors(),
                              .order = updates.order,
-                             .at_once = contender.at_once};
+                             .at_once = contender.form != "stream"};
   const auto plan = MakePlan(SpecOf(updates), workload, (*backend)->info(), contender.plan);
   if (!plan.ok()) return Skipped(plan.status());
 
   const uint64_t before = ResidentBytes();
-  auto [runs, peak] = RunsOf(repetitions, [&] { return RunOnce(**backend, *plan, updates); });
+  auto [runs, peak] = RunsOf(
+      repetitions, [&] { return RunOnce(**backend, *plan, contender.form == "packed", updates); });
   for (const absl::StatusOr<Run>& run : runs) {
     if (!run.ok()) return Skipped(run.status());
   }

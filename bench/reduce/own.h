@@ -16,7 +16,9 @@ struct OwnContender {
   const BackendFactory* factory;
   std::string plan;  // forced; empty lets the planner choose
   uint32_t threads;
-  bool at_once;  // batch: all updates are there before the first is accumulated; else a stream
+  // "batch": all updates are there before the first is accumulated; "packed": the same, as they
+  // come out of coo.packed; "stream": each is accumulated when it is there.
+  std::string form;
 };
 
 // What one run gave: {"seconds", "stage_seconds", "peak_bytes", "nnz", "digest", "plan", "reason",

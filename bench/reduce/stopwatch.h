@@ -27,7 +27,7 @@ class Stopwatch {
 inline constexpr size_t kRunsNotCounted = 2;
 
 // What is so slow that this time is over has fewer runs, one at least.
-inline constexpr double kProcessSeconds = 3;
+inline constexpr double kProcessSeconds = 15;
 
 template <typename Run>
 struct Runs {
