@@ -32,14 +32,13 @@ void RangedOutput::ReserveExactly(const std::vector<uint64_t>& counts) {
   Reserve(std::move(starts));
 }
 
-RangeOutput RangedOutput::OutputOf(size_t r) {
-  const uint64_t start = starts_[r];
-  return {starts_[r + 1] - start, output_.rows.data() + start,
-          output_.values.data() + start * value_bytes_,
-          output_.row_cells.data() + start * row_cell_bytes_};
+RangeOutput RangedOutput::OutputOf(size_t r, size_t at) {
+  return {starts_[r + 1] - at, output_.rows.data() + at, output_.values.data() + at * value_bytes_,
+          output_.row_cells.data() + at * row_cell_bytes_};
 }
 
-void RangedOutput::Take(size_t r, RangeReducer& reducer) {
+void RangedOutput::Take(size_t r, size_t at, RangeReducer& reducer) {
+  ranges_[r].at = at;
   ranges_[r].rows = reducer.rows();
   ranges_[r].infinite_values = reducer.infinite_values();
   ranges_[r].status = reducer.status();
@@ -47,32 +46,55 @@ void RangedOutput::Take(size_t r, RangeReducer& reducer) {
 }
 
 absl::StatusOr<SparseSums> RangedOutput::Close(const std::vector<SideEntry>& prior) {
-  std::vector<size_t> at(ranges_.size() + 1, 0);
-  for (size_t r = 0; r < ranges_.size(); ++r) {
-    if (!ranges_[r].status.ok()) return ranges_[r].status;
-    at[r + 1] = at[r] + ranges_[r].rows;
-    output_.infinite_values += ranges_[r].infinite_values;
+  size_t rows = 0;
+  for (const Range& range : ranges_) {
+    if (!range.status.ok()) return range.status;
+    rows += range.rows;
+    output_.infinite_values += range.infinite_values;
   }
   parallel_.For(3, [&](size_t array) {
     if (array == 0) {
-      CloseGaps(at, reinterpret_cast<std::byte*>(output_.rows.data()), sizeof(uint64_t));
+      CloseGaps(reinterpret_cast<std::byte*>(output_.rows.data()), sizeof(uint64_t));
     } else if (array == 1) {
-      CloseGaps(at, output_.values.data(), value_bytes_);
+      CloseGaps(output_.values.data(), value_bytes_);
     } else {
-      CloseGaps(at, output_.row_cells.data(), row_cell_bytes_);
+      CloseGaps(output_.row_cells.data(), row_cell_bytes_);
     }
   });
-  output_.rows.resize(at.back());
-  output_.values.resize(at.back() * value_bytes_);
-  output_.row_cells.resize(at.back() * row_cell_bytes_);
+  output_.rows.resize(rows);
+  output_.values.resize(rows * value_bytes_);
+  output_.row_cells.resize(rows * row_cell_bytes_);
   if (!lowering_.results) JoinSides(prior);
   return std::move(output_);
 }
 
-void RangedOutput::CloseGaps(const std::vector<size_t>& at, std::byte* array, size_t bytes) const {
-  for (size_t r = 0; r < ranges_.size(); ++r) {
-    if (starts_[r] == at[r] || ranges_[r].rows * bytes == 0) continue;
-    std::memmove(array + at[r] * bytes, array + starts_[r] * bytes, ranges_[r].rows * bytes);
+void RangedOutput::CloseGaps(std::byte* array, size_t bytes) const {
+  size_t to = 0;
+  for (size_t r = 0; r < ranges_.size();) {
+    const size_t from = ranges_[r].at;
+    size_t rows = 0;
+    for (; r < ranges_.size() && ranges_[r].at == from + rows; ++r) rows += ranges_[r].rows;
+    MoveDown(array + to * bytes, array + from * bytes, rows * bytes);
+    to += rows;
+  }
+}
+
+// As memmove(), by all threads. What is as long as the gap lies apart from where it goes.
+void RangedOutput::MoveDown(std::byte* to, const std::byte* from, size_t bytes) const {
+  constexpr size_t kPieceMin = size_t{64} << 10;
+  const auto gap = static_cast<size_t>(from - to);
+  if (gap == 0 || bytes == 0) return;
+  if (parallel_.threads() == 1 || gap < kPieceMin) {
+    std::memmove(to, from, bytes);
+    return;
+  }
+  for (size_t done = 0; done < bytes; done += gap) {
+    const size_t block = std::min(gap, bytes - done);
+    const size_t pieces = std::min<size_t>(parallel_.threads(), block / kPieceMin + 1);
+    parallel_.For(pieces, [&](size_t p) {
+      const size_t begin = done + block * p / pieces;
+      std::memcpy(to + begin, from + begin, done + block * (p + 1) / pieces - begin);
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 // The output of a reduction that several tasks write, each a range of rows. How many rows a range
-// will have is not known before it is reduced; so each writes where it could begin at the latest,
-// and the gaps are closed at the end. Pages that no range writes take no memory.
+// will have is not known before it is reduced; so a thread writes its ranges one behind the other,
+// the first where it could begin at the latest, and the gaps between threads are closed at the end.
+// Pages that no range writes take no memory.
 #ifndef SPARSEAGG_CPU_RANGED_OUTPUT_H_
 #define SPARSEAGG_CPU_RANGED_OUTPUT_H_
 
@@ -12,6 +13,7 @@
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
 #include "cpu/range_reducer.h"
+#include "cpu/range_strips.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -37,10 +39,17 @@ class RangedOutput {
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
   template <class F>
   void ForEachRange(SideRange prior, const F& reduce) {
-    parallel_.For(ranges_.size(), [&](size_t r) {
-      RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r));
-      reduce(r, reducer);
-      Take(r, reducer);
+    RangeStrips strips(ranges_.size(), parallel_.threads());
+    parallel_.For(strips.size(), [&](size_t strip) {
+      size_t behind = 0;  // the ranges of this strip so far
+      while (const auto taken = strips.Take(strip)) {
+        const size_t r = taken->range;
+        if (!taken->follows) behind = starts_[r];
+        RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r, behind));
+        reduce(r, reducer);
+        Take(r, behind, reducer);
+        behind += reducer.rows();
+      }
     });
   }
 
@@ -49,15 +58,17 @@ class RangedOutput {
 
  private:
   struct Range {
+    size_t at = 0;  // where it was written
     size_t rows = 0;
     std::vector<SideEntry> side;
     uint64_t infinite_values = 0;
     absl::Status status;
   };
 
-  RangeOutput OutputOf(size_t r);
-  void Take(size_t r, RangeReducer& reducer);
-  void CloseGaps(const std::vector<size_t>& at, std::byte* array, size_t bytes) const;
+  RangeOutput OutputOf(size_t r, size_t at);
+  void Take(size_t r, size_t at, RangeReducer& reducer);
+  void CloseGaps(std::byte* array, size_t bytes) const;
+  void MoveDown(std::byte* to, const std::byte* from, size_t bytes) const;
   void JoinSides(const std::vector<SideEntry>& prior);
 
   const ReduceSpec& spec_;

@@ -115,6 +115,24 @@ INSTANTIATE_TEST_SUITE_P(Workloads, ThreadsTest,
                                                std::string(std::get<1>(info.param)));
                          });
 
+// Half as many rows as entries: what threads have written apart moves over a megabyte of gaps.
+TEST(Threads, LargeGapsBetweenTheirResultsAreClosed) {
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 500'000, 1);
+  const auto updates = MakeCrowd(
+      spec, {.crowd = Crowd::kUniform, .arrival = Arrival::kCanonical, .entries = 1'000'000}, 3);
+  const auto one = *MakeCpuBackend({.threads = 1, .memory_bytes = uint64_t{1} << 30});
+  const auto expected = Reduce(*one, spec, updates, "sweep");
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_LT(expected->tensor.nnz(), EntriesOf(updates) / 2);
+  for (uint32_t threads = 2; threads <= kThreadsMax; ++threads) {
+    const auto cpu = *MakeCpuBackend({.threads = threads, .memory_bytes = uint64_t{1} << 30});
+    for (const std::string plan : {"sweep", "partition"}) {
+      EXPECT_EQ(Difference(expected, Reduce(*cpu, spec, updates, plan)), "")
+          << plan << " with " << threads << " threads";
+    }
+  }
+}
+
 // The error of a checked integer that does not fit names the first row, not the first task's.
 TEST(Threads, TheFirstOverflowIsTheErrorOfAll) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kI32, kSparseSpace, 1);
