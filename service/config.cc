@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "service/config_file.h"
+#include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -344,6 +345,12 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
 }
 
 }  // namespace
+
+Limits DefaultLimits() {
+  Limits limits;
+  limits.staging_bytes_max = std::min(limits.staging_bytes_max, AvailableMemoryBytes() / 4);
+  return limits;
+}
 
 std::span<const Setting> Settings() {
   static const std::vector<Setting>& settings = *new std::vector<Setting>(MakeSettings());

@@ -23,6 +23,10 @@
 
 namespace sparseagg {
 
+// Those of Limits, with no more for staging than a quarter of the memory of this machine, or of the
+// container that this is.
+Limits DefaultLimits();
+
 struct ServerConfig {
   std::string listen = "127.0.0.1:50061";
   std::string backend = "auto";
@@ -44,7 +48,7 @@ struct ServerConfig {
   std::string jwt_keys;     // file
   JwtRules jwt_rules;
   std::string audit_log;  // file; empty: none
-  Limits limits;
+  Limits limits = DefaultLimits();
 };
 
 struct Setting {

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <string>
 
 #include "service/config_file.h"
+#include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -54,6 +56,12 @@ TEST(ConfigTest, DefaultsAreLoopbackAndAutomaticBackend) {
   EXPECT_EQ(loaded->config.listen, "127.0.0.1:50061");
   EXPECT_EQ(loaded->config.backend, "auto");
   EXPECT_EQ(loaded->config.limits.message_bytes_max, 16u << 20);
+}
+
+TEST(ConfigTest, StagingTakesNoMoreThanAQuarterOfTheMemoryByDefault) {
+  const uint64_t staging = ServerConfig().limits.staging_bytes_max;
+  EXPECT_EQ(staging, std::min(Limits().staging_bytes_max, AvailableMemoryBytes() / 4));
+  EXPECT_GT(staging, 0);
 }
 
 TEST(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
