@@ -10,21 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/round_calls.h"
+#include "proto/chunk_head.h"
 #include "proto/convert.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg::bench {
 namespace {
-
-void AppendVarint(uint64_t value, std::string& out) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
-void AppendDelimiter(uint32_t field, uint64_t length, std::string& out) {
-  AppendVarint(field << 3 | 2, out);
-  AppendVarint(length, out);
-}
 
 // A StreamUpdatesRequest with a chunk whose data stays where it is.
 grpc::ByteBuffer ChunkFrame(const std::string& update_id, uint64_t offset,
@@ -32,12 +23,9 @@ grpc::ByteBuffer ChunkFrame(const std::string& update_id, uint64_t offset,
   v1::UpdateChunk chunk;
   chunk.set_update_id(update_id);
   chunk.set_offset(offset);
-  std::string inner = chunk.SerializeAsString();
-  AppendDelimiter(v1::UpdateChunk::kDataFieldNumber, data.size(), inner);
-  std::string head;
-  AppendDelimiter(v1::StreamUpdatesRequest::kChunkFieldNumber, inner.size() + data.size(), head);
-  head += inner;
-  const grpc::Slice slices[] = {grpc::Slice(head), data};
+  const grpc::Slice head(ChunkHead(v1::StreamUpdatesRequest::kChunkFieldNumber, chunk,
+                                   v1::UpdateChunk::kDataFieldNumber, data.size()));
+  const grpc::Slice slices[] = {head, data};
   return grpc::ByteBuffer(slices, 2);
 }
 

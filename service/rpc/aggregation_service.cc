@@ -89,8 +89,10 @@ grpc::ServerUnaryReactor* RunAbout(const std::string& round, Engine& engine, Bac
   return Run(calls, std::move(handler));
 }
 
-absl::StatusOr<RoundSnapshot> Create(Engine& engine, const v1::CreateRoundRequest& request,
+absl::StatusOr<RoundSnapshot> Create(Engine& engine, const grpc::ByteBuffer& message,
                                      Durability default_durability) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const v1::CreateRoundRequest request,
+                             ReadCreateRound(MessageBytes(message).chain()));
   CreateRoundArgs args{
       .round_id = request.round_id(), .request_id = request.request_id(), .spec = {}};
   SPARSEAGG_ASSIGN_OR_RETURN(args.spec, FromProto(request.spec(), default_durability));
@@ -128,17 +130,20 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
                    [this] { drain_list_.CheckTimes(std::chrono::steady_clock::now()); }) {}
 
 grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
-                                                          const v1::CreateRoundRequest* request,
-                                                          v1::Round* response) {
+                                                          const grpc::ByteBuffer* request,
+                                                          grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "CreateRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto default_durability = static_cast<Durability>(info_.default_durability());
   // Opening the books of a durable round waits for a disk, and what it asks for is not known yet.
   return RunIn(commits_, calls_,
-               Answer(response, [this, call = *call, request, default_durability] {
+               [this, call = *call, request, response, default_durability]() -> absl::Status {
                  const auto acting = gate_.ActingFor(call.caller);
-                 return Create(*call.engine, *request, default_durability);
-               }));
+                 SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round,
+                                            Create(*call.engine, *request, default_durability));
+                 *response = ToBytes(ToProto(round));
+                 return absl::OkStatus();
+               });
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
@@ -237,12 +242,14 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
   return StartStreamUpdates(*context, *std::move(call), background_, commits_, drain_list_, calls_);
 }
 
-grpc::ServerWriteReactor<v1::GetAggregateResponse>* AggregationService::GetAggregate(
-    grpc::CallbackServerContext* context, const v1::GetAggregateRequest* request) {
-  using Reactor = grpc::ServerWriteReactor<v1::GetAggregateResponse>;
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "GetAggregate");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
-  return StartGetAggregate(*call->engine, calls_, *request);
+  const auto read = ReadGetAggregate(MessageBytes(*request).chain());
+  if (!read.ok()) return Refuse<Reactor>(calls_, read.status());
+  return StartGetAggregate(*call->engine, calls_, *read);
 }
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,

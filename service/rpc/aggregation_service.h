@@ -32,8 +32,8 @@ class AggregationService : public ServiceBase {
   }
 
   grpc::ServerUnaryReactor* CreateRound(grpc::CallbackServerContext* context,
-                                        const v1::CreateRoundRequest* request,
-                                        v1::Round* response) override;
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetRound(grpc::CallbackServerContext* context,
                                      const v1::GetRoundRequest* request,
                                      v1::Round* response) override;
@@ -59,8 +59,8 @@ class AggregationService : public ServiceBase {
                                          grpc::ByteBuffer* response) override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamUpdates(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerWriteReactor<v1::GetAggregateResponse>* GetAggregate(
-      grpc::CallbackServerContext* context, const v1::GetAggregateRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* GetAggregate(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* VerifyRound(grpc::CallbackServerContext* context,
                                         const v1::VerifyRoundRequest* request,
                                         v1::VerifyRoundResponse* response) override;

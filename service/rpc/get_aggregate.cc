@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
 }
 
 // One operation at a time, each started by the end of the one before; so no lock.
-class GetAggregateCall : public grpc::ServerWriteReactor<v1::GetAggregateResponse> {
+class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   GetAggregateCall(Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request)
       : call_entry_(calls) {
@@ -43,7 +43,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<v1::GetAggregateRespons
 
  private:
   void WriteNext() {
-    if (writer_->Next(message_)) {
+    if (writer_->Next<v1::GetAggregateResponse>(message_)) {
       StartWrite(&message_);
     } else {
       Finish(grpc::Status::OK);
@@ -52,12 +52,12 @@ class GetAggregateCall : public grpc::ServerWriteReactor<v1::GetAggregateRespons
 
   CallCounter::Entry call_entry_;
   std::unique_ptr<ResultWriter> writer_;
-  v1::GetAggregateResponse message_;
+  grpc::ByteBuffer message_;
 };
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GetAggregateResponse>* StartGetAggregate(
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
     Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request) {
   return new GetAggregateCall(engine, calls, request);
 }

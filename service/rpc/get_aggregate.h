@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_
 #define SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include "service/engine/engine.h"
@@ -13,7 +14,7 @@ namespace sparseagg {
 
 // The reactor frees itself. The result stays readable to the end of the call, even if the round is
 // deleted.
-grpc::ServerWriteReactor<v1::GetAggregateResponse>* StartGetAggregate(
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
     Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request);
 
 }  // namespace sparseagg

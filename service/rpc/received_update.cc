@@ -64,19 +64,23 @@ bool HasFewTensors(const WireReader& bytes, uint32_t tensors_field, uint64_t& te
   });
 }
 
+// The same of a message whose field `spec_field` is a RoundSpec.
+bool HasSpecOfFewTensors(const WireReader& bytes, uint32_t spec_field, uint64_t tensors) {
+  return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
+    return tag != Delimited(spec_field) ||
+           HasFewTensors(content, v1::RoundSpec::kTensorsFieldNumber, tensors);
+  });
+}
+
 bool MergeBegin(const WireReader& bytes, v1::BeginUpdate* begin) {
   auto tensors = static_cast<uint64_t>(begin->tensors_size());
   return HasFewTensors(bytes, v1::BeginUpdate::kTensorsFieldNumber, tensors) && Merge(bytes, begin);
 }
 
 bool MergeStart(const WireReader& bytes, v1::ReduceStart* start) {
-  auto tensors = static_cast<uint64_t>(start->spec().tensors_size());
-  const bool few =
-      EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
-        if (tag != Delimited(v1::ReduceStart::kSpecFieldNumber)) return true;
-        return HasFewTensors(content, v1::RoundSpec::kTensorsFieldNumber, tensors);
-      });
-  return few && Merge(bytes, start);
+  const auto tensors = static_cast<uint64_t>(start->spec().tensors_size());
+  return HasSpecOfFewTensors(bytes, v1::ReduceStart::kSpecFieldNumber, tensors) &&
+         Merge(bytes, start);
 }
 
 bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update) {
@@ -211,6 +215,28 @@ absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {
       });
   if (!ok) return Malformed("ReduceRequest");
   return ToReceived<ReceivedReduceMessage>(std::move(body));
+}
+
+absl::StatusOr<v1::CreateRoundRequest> ReadCreateRound(ByteChain bytes) {
+  const WireReader reader(bytes);
+  v1::CreateRoundRequest request;
+  const bool ok = HasSpecOfFewTensors(reader, v1::CreateRoundRequest::kSpecFieldNumber, 0) &&
+                  Merge(reader, &request);
+  if (!ok) return Malformed("CreateRoundRequest");
+  return request;
+}
+
+absl::StatusOr<v1::GetAggregateRequest> ReadGetAggregate(ByteChain bytes) {
+  const WireReader reader(bytes);
+  v1::GetAggregateRequest request;
+  uint64_t tensors = 0;
+  uint64_t selections = 0;
+  const bool ok =
+      HasFewTensors(reader, v1::GetAggregateRequest::kTensorsFieldNumber, tensors) &&
+      HasFewTensors(reader, v1::GetAggregateRequest::kSelectionsFieldNumber, selections) &&
+      Merge(reader, &request);
+  if (!ok) return Malformed("GetAggregateRequest");
+  return request;
 }
 
 }  // namespace sparseagg

@@ -1,7 +1,7 @@
-// The messages that bring updates (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest), read
-// from the bytes that the network brought: their headers are parsed by protobuf, their payloads
-// stay where they are. The bytes mean what protobuf's parser says they mean; a test compares the
-// two.
+// The messages that bring updates (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest) and
+// those that list tensors (CreateRoundRequest, GetAggregateRequest), read from the bytes that the
+// network brought: protobuf parses what is short, once it is known to be, payloads stay where they
+// are. The bytes mean what protobuf's parser says they mean; a test compares the two.
 #ifndef SPARSEAGG_SERVICE_RPC_RECEIVED_UPDATE_H_
 #define SPARSEAGG_SERVICE_RPC_RECEIVED_UPDATE_H_
 
@@ -52,6 +52,8 @@ inline constexpr uint64_t kMessageTensorsMax = 65'536;
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
+absl::StatusOr<v1::CreateRoundRequest> ReadCreateRound(ByteChain bytes);
+absl::StatusOr<v1::GetAggregateRequest> ReadGetAggregate(ByteChain bytes);
 
 // Cuts an update id that is longer than any valid one, by far, so that answers which wait, and what
 // is remembered of refused updates, stay small: a message's id may have megabytes.

@@ -178,9 +178,8 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
 
   void WriteNext() {
-    if (writer_->Next(response_)) {
-      response_bytes_ = ToBytes(response_);
-      StartWrite(&response_bytes_);
+    if (writer_->Next<v1::ReduceResponse>(response_)) {
+      StartWrite(&response_);
     } else {
       Finish(grpc::Status::OK);
     }
@@ -196,8 +195,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   StreamUploads
       uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
   std::unique_ptr<ResultWriter> writer_;
-  v1::ReduceResponse response_;
-  grpc::ByteBuffer response_bytes_;
+  grpc::ByteBuffer response_;
   std::atomic<bool> cancelled_ =
       false;  // tells a cancelled call from one whose client has said all
 

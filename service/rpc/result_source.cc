@@ -36,6 +36,7 @@ class Memory : public ByteSource {
   void Read(uint64_t offset, size_t n, char* out) const override {
     if (n > 0) std::memcpy(out, data_ + offset, n);
   }
+  const char* InMemory() const override { return data_; }
 
  private:
   const char* data_;
@@ -133,17 +134,31 @@ class DenseValues : public ByteSource {
     const uint64_t end = offset + n;
     const auto& rows = tensor_.indices;
     auto it = std::lower_bound(rows.begin(), rows.end(), offset / row_bytes);
-    for (; it != rows.end() && *it * row_bytes < end; ++it) {
-      const uint64_t row_begin = *it * row_bytes;
-      const uint64_t from = std::max(row_begin, offset);
-      const uint64_t to = std::min(row_begin + row_bytes, end);
+    const auto last = std::lower_bound(it, rows.end(), (end - 1) / row_bytes + 1);
+    while (it != last) {
+      // Neighbours lie side by side, here as there; but most rows have none.
+      constexpr ptrdiff_t kRun = 64;
+      const bool is_run = last - it >= kRun && it[kRun - 1] - *it == kRun - 1;
+      const ptrdiff_t count = is_run ? kRun : 1;
+      const uint64_t begin = *it * row_bytes;
+      const uint64_t from = std::max(begin, offset);
+      const uint64_t to = std::min(begin + static_cast<uint64_t>(count) * row_bytes, end);
       const uint64_t stored = static_cast<uint64_t>(it - rows.begin()) * row_bytes;
-      std::memcpy(out + (from - offset), tensor_.values.data() + stored + (from - row_begin),
-                  to - from);
+      Copy(out + (from - offset), tensor_.values.data() + stored + (from - begin), to - from);
+      it += count;
     }
   }
 
  private:
+  // Many rows are one number.
+  static void Copy(char* out, const std::byte* from, size_t bytes) {
+    if (bytes == sizeof(float)) {
+      std::memcpy(out, from, sizeof(float));
+    } else {
+      std::memcpy(out, from, bytes);
+    }
+  }
+
   const SparseTensor& tensor_;
 };
 

@@ -20,6 +20,8 @@ class ByteSource {
   virtual uint64_t bytes() const = 0;
   // REQUIRES: offset + n <= bytes().
   virtual void Read(uint64_t offset, size_t n, char* out) const = 0;
+  // The whole, where it lies in memory anyway.
+  virtual const char* InMemory() const { return nullptr; }
 };
 
 // Stands in a list of positions for a row that the tensor does not hold.

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/chunk_head.h"
 #include "proto/convert.h"
+#include "service/rpc/message_bytes.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/selection.h"
 #include "sparse/encoding.h"
@@ -193,34 +195,74 @@ absl::Status ResultWriter::AddDense(size_t position, const std::vector<uint64_t>
   return absl::OkStatus();
 }
 
-bool ResultWriter::FillChunk(v1::AggregateChunk& chunk) {
-  std::string& data = *chunk.mutable_data();
-  data.clear();
-  chunk.set_offset(offset_);
+// The next chunk, as parts of sources.
+std::vector<ResultWriter::Part> ResultWriter::TakeParts() {
+  std::vector<Part> parts;
+  uint64_t left = chunk_bytes_;
   for (; source_ < sources_.size(); ++source_, source_offset_ = 0) {
     const ByteSource& source = *sources_[source_];
-    const uint64_t n = std::min(source.bytes() - source_offset_, chunk_bytes_ - data.size());
-    const size_t before = data.size();
-    data.resize(before + n);
-    source.Read(source_offset_, n, data.data() + before);
+    const uint64_t n = std::min(source.bytes() - source_offset_, left);
+    if (n > 0) parts.push_back({&source, source_offset_, n});
+    left -= n;
     source_offset_ += n;
     if (source_offset_ < source.bytes()) break;  // the chunk is full
   }
-  offset_ += data.size();
-  return !data.empty();
+  return parts;
+}
+
+grpc::Slice ResultWriter::View(const Part& part) const {
+  using Result = std::shared_ptr<const PublishedResult>;
+  const auto release = [](void* result) { delete static_cast<Result*>(result); };
+  return {const_cast<char*>(part.source->InMemory() + part.offset), part.bytes, release,
+          new Result(result_)};
+}
+
+bool ResultWriter::NextChunk(int chunk_field, grpc::ByteBuffer& message) {
+  const std::vector<Part> parts = TakeParts();
+  if (parts.empty()) return false;
+  v1::AggregateChunk chunk;
+  chunk.set_offset(offset_);
+  size_t bytes = 0;
+  for (const Part& part : parts) bytes += part.bytes;
+  offset_ += bytes;
+  std::vector<grpc::Slice> slices = {
+      grpc::Slice(ChunkHead(chunk_field, chunk, v1::AggregateChunk::kDataFieldNumber, bytes))};
+  for (auto part = parts.begin(); part != parts.end();) {
+    if (IsSentFromMemory(*part)) {
+      slices.push_back(View(*part++));
+      continue;
+    }
+    const auto end = std::find_if(part, parts.end(), IsSentFromMemory);
+    size_t made_bytes = 0;
+    for (auto at = part; at != end; ++at) made_bytes += at->bytes;
+    grpc::Slice made(made_bytes);
+    auto* out = reinterpret_cast<char*>(const_cast<uint8_t*>(made.begin()));
+    for (; part != end; out += part->bytes, ++part) {
+      part->source->Read(part->offset, part->bytes, out);
+    }
+    slices.push_back(std::move(made));
+  }
+  message = grpc::ByteBuffer(slices.data(), slices.size());
+  return true;
+}
+
+// Smaller ones are put together: each would be a buffer of its own to the kernel.
+bool ResultWriter::IsSentFromMemory(const Part& part) {
+  constexpr size_t kWorthABuffer = 16 << 10;
+  return part.bytes >= kWorthABuffer && part.source->InMemory() != nullptr;
 }
 
 template <typename Response>
-bool ResultWriter::NextMessage(Response& message) {
-  if (!header_sent_) {
-    header_sent_ = true;
-    *message.mutable_header() = header_;
-    return true;
-  }
-  return FillChunk(*message.mutable_chunk());
+bool ResultWriter::Next(grpc::ByteBuffer& message) {
+  if (header_sent_) return NextChunk(Response::kChunkFieldNumber, message);
+  header_sent_ = true;
+  Response header;
+  *header.mutable_header() = header_;
+  message = ToBytes(header);
+  return true;
 }
 
-bool ResultWriter::Next(v1::GetAggregateResponse& message) { return NextMessage(message); }
-bool ResultWriter::Next(v1::ReduceResponse& message) { return NextMessage(message); }
+template bool ResultWriter::Next<v1::GetAggregateResponse>(grpc::ByteBuffer& message);
+template bool ResultWriter::Next<v1::ReduceResponse>(grpc::ByteBuffer& message);
 
 }  // namespace sparseagg

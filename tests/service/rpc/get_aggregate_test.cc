@@ -184,6 +184,78 @@ TEST_F(GetAggregateTest, ChunksHaveTheSizeAskedForAcrossTensors) {
     EXPECT_EQ(chunked->chunk_sizes[i], 7);
 }
 
+// Tensors that are large, and so sent from where they lie, beside some that are not.
+class LargeResultTest : public testing::RpcTest {
+ protected:
+  static constexpr int64_t kEntries = 60'000;
+
+  void SetUp() override {
+    v1::RoundSpec spec = VectorRound("first", 1'000'000);
+    for (const char* name : {"small", "also small", "last"}) {
+      *spec.add_tensors() = spec.tensors(0);
+      spec.mutable_tensors()->rbegin()->set_name(name);
+    }
+    ASSERT_TRUE(client_.Create(spec, "r").ok());
+    v1::SubmitUpdateRequest update;
+    for (const v1::TensorSpec& tensor : spec.tensors()) {
+      const bool large = tensor.name() == "first" || tensor.name() == "last";
+      std::vector<int64_t> indices;
+      std::vector<float> values;
+      std::vector<float> dense(1'000'000);
+      const int64_t stride = tensor.name() == "last" ? 1 : 13;
+      for (int64_t i = 0; i < (large ? kEntries : 5); ++i) {
+        indices.push_back(stride * i + tensor.name().front());
+        values.push_back(static_cast<float>(i) + 0.5F);
+        dense[indices.back()] = values.back();
+      }
+      expected_dense_ += testing::Bytes(dense);
+      expected_ += testing::Bytes(indices) + testing::Bytes(values);
+      update.MergeFrom(
+          VectorUpdate("rounds/r", "a", VectorEntries(tensor.name(), 1'000'000, indices, values)));
+    }
+    ASSERT_TRUE(client_.Submit(update).ok());
+    ASSERT_TRUE(client_.Publish("rounds/r").ok());
+    request_.set_name("rounds/r");
+  }
+
+  v1::GetAggregateRequest request_;
+  std::string expected_;
+  std::string expected_dense_;
+};
+
+TEST_F(LargeResultTest, IsTheSameInChunksOfAnySize) {
+  for (const uint32_t chunk_bytes : {0, 30'001, 100'003, 4 << 20}) {
+    request_.set_chunk_bytes(chunk_bytes);
+    const auto answer = client_.Aggregate(request_);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE(answer->bytes == expected_) << chunk_bytes;
+  }
+}
+
+TEST_F(LargeResultTest, IsTheSameDense) {
+  request_.set_layout(v1::RESULT_LAYOUT_DENSE);
+  for (const uint32_t chunk_bytes : {0, 100'003}) {
+    request_.set_chunk_bytes(chunk_bytes);
+    const auto answer = client_.Aggregate(request_);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE(answer->bytes == expected_dense_) << chunk_bytes;
+  }
+}
+
+TEST_F(LargeResultTest, IsReadToItsEndAfterItsRoundWasDeleted) {
+  request_.set_chunk_bytes(64 << 10);
+  const auto context = testing::NewContext();
+  const auto stream = client_.stub().GetAggregate(context.get(), request_);
+  v1::GetAggregateResponse message;
+  ASSERT_TRUE(stream->Read(&message));
+  ASSERT_TRUE(message.has_header());
+  ASSERT_TRUE(client_.Delete("rounds/r").ok());
+  std::string bytes;
+  while (stream->Read(&message)) bytes += message.chunk().data();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_TRUE(bytes == expected_);
+}
+
 TEST_F(GetAggregateTest, NamesATensorThatIsNotInTheRound) {
   request_.add_tensors("embedding");
   EXPECT_EQ(ReasonOfRefusal(), "UNKNOWN_TENSOR");

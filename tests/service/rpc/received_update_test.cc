@@ -19,6 +19,7 @@ namespace sparseagg {
 namespace {
 
 using testing::DifferenceFromProtobuf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 
 v1::StreamUpdatesRequest SomeUpdate() {
@@ -72,6 +73,8 @@ TEST(ReceivedUpdateTest, RefusesBytesThatAreNoMessage) {
   const auto message = ReadStreamUpdates(pieces);
   EXPECT_EQ(ErrorReason(message.status()), "MALFORMED_MESSAGE");
   EXPECT_EQ(ErrorReason(ReadSubmitUpdate(pieces).status()), "MALFORMED_MESSAGE");
+  EXPECT_EQ(ErrorReason(ReadCreateRound(pieces).status()), "MALFORMED_MESSAGE");
+  EXPECT_EQ(ErrorReason(ReadGetAggregate(pieces).status()), "MALFORMED_MESSAGE");
 }
 
 // Two bytes a tensor.
@@ -84,20 +87,49 @@ TEST(ReceivedUpdateTest, RefusesMoreTensorsThanAnyRoundHas) {
   v1::SubmitUpdateRequest update;
   v1::StreamUpdatesRequest begin;
   v1::ReduceRequest start;
-  for (uint64_t t = 0; t < kMessageTensorsMax; ++t) {
+  v1::CreateRoundRequest round;
+  v1::GetAggregateRequest by_name;
+  v1::GetAggregateRequest selections;
+  const auto add_tensor = [&] {
     update.add_tensors();
     begin.mutable_begin()->add_tensors();
     start.mutable_start()->mutable_spec()->add_tensors();
-  }
-  EXPECT_EQ(reason(update, ReadSubmitUpdate), "");
-  EXPECT_EQ(reason(begin, ReadStreamUpdates), "");
-  EXPECT_EQ(reason(start, ReadReduce), "");
-  update.add_tensors();
-  begin.mutable_begin()->add_tensors();
-  start.mutable_start()->mutable_spec()->add_tensors();
-  EXPECT_EQ(reason(update, ReadSubmitUpdate), "MALFORMED_MESSAGE");
-  EXPECT_EQ(reason(begin, ReadStreamUpdates), "MALFORMED_MESSAGE");
-  EXPECT_EQ(reason(start, ReadReduce), "MALFORMED_MESSAGE");
+    round.mutable_spec()->add_tensors();
+    by_name.add_tensors();
+    selections.add_selections();
+  };
+  const auto reasons = [&] {
+    return std::vector<std::string>{
+        reason(update, ReadSubmitUpdate),  reason(begin, ReadStreamUpdates),
+        reason(start, ReadReduce),         reason(round, ReadCreateRound),
+        reason(by_name, ReadGetAggregate), reason(selections, ReadGetAggregate)};
+  };
+  for (uint64_t t = 0; t < kMessageTensorsMax; ++t) add_tensor();
+  EXPECT_THAT(reasons(), Each(""));
+  add_tensor();
+  EXPECT_THAT(reasons(), Each("MALFORMED_MESSAGE"));
+}
+
+TEST(ReceivedUpdateTest, ReadsListsOfTensorsAsTheyWereWritten) {
+  v1::CreateRoundRequest round;
+  round.set_round_id("r");
+  round.set_request_id("once");
+  round.mutable_spec()->add_tensors()->set_name("t");
+  const std::string of_round = round.SerializeAsString();
+  const auto read_round = ReadCreateRound(std::vector<std::string_view>{of_round});
+  ASSERT_TRUE(read_round.ok()) << read_round.status();
+  EXPECT_EQ(read_round->SerializeAsString(), of_round);
+
+  v1::GetAggregateRequest get;
+  get.set_name("rounds/r");
+  get.add_tensors("t");
+  get.add_selections()->set_indices("12345678");
+  const std::string of_get = get.SerializeAsString();
+  const std::string_view whole = of_get;
+  const auto read_get =
+      ReadGetAggregate(std::vector<std::string_view>{whole.substr(0, 9), whole.substr(9)});
+  ASSERT_TRUE(read_get.ok()) << read_get.status();
+  EXPECT_EQ(read_get->SerializeAsString(), of_get);
 }
 
 // Fields that come again are merged: they count together.
