@@ -1,6 +1,6 @@
-// When freed memory goes back to the system: what nobody has wanted for a while. Until then it waits
-// for the next round, which would spend up to half of its time on fresh pages; and a server without
-// work does not keep what its largest round took.
+// When freed memory goes back to the system: what nobody has wanted for a while. Until then it
+// waits for the next round, which would spend up to half of its time on fresh pages; and a server
+// without work does not keep what its largest round took.
 #ifndef SPARSEAGG_SERVICE_IDLE_MEMORY_H_
 #define SPARSEAGG_SERVICE_IDLE_MEMORY_H_
 

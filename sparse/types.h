@@ -102,8 +102,8 @@ struct CooView {
   uint64_t nnz = 0;
   const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
   const void* values = nullptr;       // [nnz, row_width] of layout.value_type
-  // In place of `indices`, null then, where a back end has asked for it (Aggregator::StageArriving):
-  // the rows as coo.packed encodes them (sparse/packed_rows.h).
+  // In place of `indices`, null then, where a back end has asked for it
+  // (Aggregator::StageArriving): the rows as coo.packed encodes them (sparse/packed_rows.h).
   const char* packed_rows = nullptr;
   uint64_t packed_rows_bytes = 0;
 };

@@ -62,11 +62,12 @@ class Indices : public ByteSource {
                    [this](uint64_t entry, size_t skip, size_t part, char* to) {
                      std::array<int64_t, kRankMax> index;
                      uint64_t rest = tensor_.indices[positions_ ? (*positions_)[entry] : entry];
-                     for (size_t d = dims_.size(); d-- > 0;) {
+                     for (size_t d = dims_.size(); d-- > 1;) {
                        const auto dim = static_cast<uint64_t>(dims_[d]);
                        index[d] = static_cast<int64_t>(rest % dim);
                        rest /= dim;
                      }
+                     index[0] = static_cast<int64_t>(rest);
                      std::memcpy(to, reinterpret_cast<const char*>(index.data()) + skip, part);
                    });
   }

@@ -210,7 +210,9 @@ TEST(CooPackedTest, RefusesBlocksThatBeginBeyondTheRowsAndEndInRange) {
     SCOPED_TRACE(form);
     Encoded wraps = Pack(spec, {0, 1, 2});
     wraps.indices.resize(sizeof(BlockEntry) + 4 * words.size());
-    std::memcpy(wraps.indices.data() + sizeof(BlockEntry), words.data(), 4 * words.size());
+    if (!words.empty()) {
+      std::memcpy(wraps.indices.data() + sizeof(BlockEntry), words.data(), 4 * words.size());
+    }
     wraps.header.indices_bytes = wraps.indices.size();
     BlockEntry entry = EntryOf(wraps, 0);
     entry.first = ~uint64_t{0} - 1;
