@@ -32,15 +32,15 @@ void RetryLoop::MadeProgress() {
 bool RetryLoop::Allows(const absl::Status& status, uint64_t delay_ms) {
   const RetryPolicy& policy = options_.retry;
   if (policy.attempts_max <= 1) return false;
-  // Also with a hint, as of a server that stops: whether another one comes is not known.
+  // Also with a hint, as of a server that stops: whether another one comes is not known. The hint
+  // is the server's, or a proxy's, and may be any number.
   if (absl::IsUnavailable(status)) {
     busy_since_.reset();
-    return ++unavailable_ < policy.attempts_max;
+    return RetryAfterMs(status) <= policy.busy_ms_max && ++unavailable_ < policy.attempts_max;
   }
   const Time now = now_();
   if (!busy_since_.has_value()) busy_since_ = now;
   const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - *busy_since_);
-  // The hint is the server's and may be any number.
   return delay_ms <= policy.busy_ms_max &&
          static_cast<uint64_t>(passed.count()) <= policy.busy_ms_max - delay_ms;
 }

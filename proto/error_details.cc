@@ -37,12 +37,16 @@ uint64_t ToMs(const google::protobuf::Duration& delay) {
 
 }  // namespace
 
+size_t EndOfUtf8(std::string_view text, size_t bytes_max) {
+  size_t end = bytes_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return end;
+}
+
 std::string ClipErrorMessage(std::string_view message) {
   if (message.size() <= kErrorMessageBytesMax) return std::string(message);
   constexpr std::string_view kMark = "...";
-  size_t end = kErrorMessageBytesMax - kMark.size();
-  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80)
-    --end;  // inside a UTF-8 character
+  const size_t end = EndOfUtf8(message, kErrorMessageBytesMax - kMark.size());
   return std::string(message.substr(0, end)).append(kMark);
 }
 

@@ -20,6 +20,10 @@ inline constexpr std::string_view kErrorDomain = "sparseagg";
 // by default, the message percent-encoded at up to three bytes a byte, the details in base64.
 inline constexpr size_t kErrorMessageBytesMax = 1000;
 
+// As much of `text` as `bytes_max` bytes hold of whole UTF-8 characters. REQUIRES: text.size() >
+// bytes_max.
+size_t EndOfUtf8(std::string_view text, size_t bytes_max);
+
 // `message`, cut at a character's border to kErrorMessageBytesMax.
 std::string ClipErrorMessage(std::string_view message);
 

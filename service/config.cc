@@ -260,7 +260,7 @@ std::vector<Setting> LimitSettings() {
                    "What rounds hold: accumulators, entries that wait, results; 0: the memory of "
                    "the back end",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.aggregation_bytes_max)),
-      LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, 65'536},
+      LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, kRoundTensorsMax},
                    SPARSEAGG_FIELD(uint64_t, limits.round_tensors_max)),
       LimitSetting("rounds-max", "count", "Rounds that exist at a time, in any state",
                    {1, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.rounds_max)),

@@ -119,7 +119,8 @@ void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
   log.Warning(
       "the limits allow more memory than there is; lower aggregation-bytes-max or "
       "staging-bytes-max",
-      {{"aggregation_bytes_max", absl::StrCat(aggregation)},
+      {{"aggregation_bytes_max",
+        aggregation == std::numeric_limits<uint64_t>::max() ? "none" : absl::StrCat(aggregation)},
        {"staging_bytes_max", absl::StrCat(staging)},
        {"available_bytes", absl::StrCat(available)}});
 }

@@ -11,7 +11,10 @@ namespace sparseagg {
 namespace {
 
 std::string ShapeText(const std::vector<int64_t>& shape, uint32_t sparse_dim) {
-  return absl::StrCat("[", absl::StrJoin(shape, ","), "] with sparse_dim ", sparse_dim);
+  const std::string dims = shape.size() > kRankMax
+                               ? absl::StrCat(shape.size(), " dimensions")
+                               : absl::StrCat("[", absl::StrJoin(shape, ","), "]");
+  return absl::StrCat(dims, " with sparse_dim ", sparse_dim);
 }
 
 }  // namespace

@@ -42,10 +42,16 @@ StagedUpdate Borrow(const StagedUpdate& update) {
 class FailoverAggregator : public Aggregator {
  public:
   FailoverAggregator(Pair& pair, const Plan& plan, std::shared_ptr<Aggregator> first)
-      : pair_(pair), plan_(plan), current_(std::move(first)) {}
+      : pair_(pair), plan_(plan), first_(first.get()), current_(std::move(first)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
     return current_.load()->Stage(nnz);
+  }
+
+  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t rows_bytes) const override {
+    const auto current = current_.load();
+    // What the first has may be handed to the second, who need not know packed rows.
+    return current->StageArriving(nnz, current.get() == first_ ? 0 : rows_bytes);
   }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
@@ -140,6 +146,7 @@ class FailoverAggregator : public Aggregator {
   uint64_t fetched_bytes_ = 0;
   bool failed_over_ = false;
   std::string fault_;
+  const Aggregator* const first_;                     // only compared with
   std::atomic<std::shared_ptr<Aggregator>> current_;  // Stage() may run beside a change
 };
 

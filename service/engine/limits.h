@@ -7,6 +7,9 @@
 
 namespace sparseagg {
 
+// What round_tensors_max can be; a message of as many takes about as much memory as it has bytes.
+inline constexpr uint64_t kRoundTensorsMax = 65'536;
+
 struct Limits {
   uint64_t message_bytes_max = uint64_t{16} << 20;  // one gRPC message
   uint64_t update_bytes_max = uint64_t{4} << 30;    // payload of one update

@@ -72,13 +72,22 @@ grpc::ServerUnaryReactor* RunIn(Background& background, CallCounter& calls, Hand
 }
 
 // A handler for Run() out of one that returns a StatusOr of what ToProto() turns into the response.
-template <typename Response, typename Handler>
-auto Answer(Response* response, Handler handler) {
+template <typename Handler>
+auto Answer(grpc::ByteBuffer* response, Handler handler) {
   return [response, handler = std::move(handler)]() -> absl::Status {
     auto answer = handler();
-    if (answer.ok()) *response = ToProto(*answer);
+    if (answer.ok()) *response = ToBytes(ToProto(*answer));
     return answer.status();
   };
+}
+
+// A request of names, numbers and times.
+template <typename Request>
+absl::StatusOr<Request> ReadSmall(const grpc::ByteBuffer& message) {
+  Request request;
+  SPARSEAGG_RETURN_IF_ERROR(
+      ReadRequest(MessageBytes(message).chain(), kSmallRequestBytesMax, &request));
+  return request;
 }
 
 // gRPC's threads do not wait for a disk. `handler` must not refer to the caller's variables.
@@ -91,8 +100,8 @@ grpc::ServerUnaryReactor* RunAbout(const std::string& round, Engine& engine, Bac
 
 absl::StatusOr<RoundSnapshot> Create(Engine& engine, const grpc::ByteBuffer& message,
                                      Durability default_durability) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const v1::CreateRoundRequest request,
-                             ReadCreateRound(MessageBytes(message).chain()));
+  v1::CreateRoundRequest request;
+  SPARSEAGG_RETURN_IF_ERROR(ReadRequest(MessageBytes(message).chain(), message.Length(), &request));
   CreateRoundArgs args{
       .round_id = request.round_id(), .request_id = request.request_id(), .spec = {}};
   SPARSEAGG_ASSIGN_OR_RETURN(args.spec, FromProto(request.spec(), default_durability));
@@ -147,69 +156,91 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
-                                                       const v1::GetRoundRequest* request,
-                                                       v1::Round* response) {
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "GetRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return Run(calls_, Answer(response, [&] { return call->engine->GetRound(request->name()); }));
+  return Run(calls_, Answer(response, [&]() -> absl::StatusOr<RoundSnapshot> {
+               SPARSEAGG_ASSIGN_OR_RETURN(const auto get, ReadSmall<v1::GetRoundRequest>(*request));
+               return call->engine->GetRound(get.name());
+             }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* context,
-                                                         const v1::ListRoundsRequest* request,
-                                                         v1::ListRoundsResponse* response) {
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "ListRounds");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return Run(calls_, [&] { return List(*call->engine, *request, *response); });
+  return Run(calls_, [&]() -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto list, ReadSmall<v1::ListRoundsRequest>(*request));
+    v1::ListRoundsResponse page;
+    SPARSEAGG_RETURN_IF_ERROR(List(*call->engine, list, page));
+    *response = ToBytes(page);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* context,
-                                                        const v1::SealRoundRequest* request,
-                                                        v1::Round* response) {
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "SealRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return RunAbout(request->name(), *call->engine, commits_, calls_,
-                  Answer(response, [this, call = *call, request] {
+  const auto seal = ReadSmall<v1::SealRoundRequest>(*request);
+  if (!seal.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, seal.status());
+  return RunAbout(seal->name(), *call->engine, commits_, calls_,
+                  Answer(response, [this, call = *call, name = seal->name()] {
                     const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->SealRound(request->name());
+                    return call.engine->SealRound(name);
                   }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
-                                                         const v1::AbortRoundRequest* request,
-                                                         v1::Round* response) {
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "AbortRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return RunAbout(request->name(), *call->engine, commits_, calls_,
-                  Answer(response, [this, call = *call, request] {
+  const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
+  if (!abort.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, abort.status());
+  return RunAbout(abort->name(), *call->engine, commits_, calls_,
+                  Answer(response, [this, call = *call, name = abort->name()] {
                     const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->AbortRound(request->name());
+                    return call.engine->AbortRound(name);
                   }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
-                                                          const v1::DeleteRoundRequest* request,
-                                                          google::protobuf::Empty* /*response*/) {
+                                                          const grpc::ByteBuffer* request,
+                                                          grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "DeleteRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return RunAbout(request->name(), *call->engine, commits_, calls_, [this, call = *call, request] {
-    const auto acting = gate_.ActingFor(call.caller);
-    return call.engine->DeleteRound(request->name());
-  });
+  const auto erase = ReadSmall<v1::DeleteRoundRequest>(*request);
+  if (!erase.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, erase.status());
+  *response = ToBytes(google::protobuf::Empty());
+  return RunAbout(erase->name(), *call->engine, commits_, calls_,
+                  [this, call = *call, name = erase->name()] {
+                    const auto acting = gate_.ActingFor(call.caller);
+                    return call.engine->DeleteRound(name);
+                  });
 }
 
-grpc::ServerWriteReactor<v1::Round>* AggregationService::WatchRound(
-    grpc::CallbackServerContext* context, const v1::WatchRoundRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "WatchRound");
-  if (!call.ok()) return Refuse<grpc::ServerWriteReactor<v1::Round>>(calls_, call.status());
-  return StartWatchRound(*call->engine, drain_list_, calls_, *request);
+  if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
+  const auto watch = ReadSmall<v1::WatchRoundRequest>(*request);
+  if (!watch.ok()) return Refuse<Reactor>(calls_, watch.status());
+  return StartWatchRound(*call->engine, drain_list_, calls_, *watch);
 }
 
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,
-                                                        const v1::WaitRoundRequest* request,
-                                                        v1::Round* response) {
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "WaitRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return StartWaitRound(*call->engine, drain_list_, calls_, *request, response);
+  const auto wait = ReadSmall<v1::WaitRoundRequest>(*request);
+  if (!wait.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, wait.status());
+  return StartWaitRound(*call->engine, drain_list_, calls_, *wait, response);
 }
 
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
@@ -247,22 +278,27 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "GetAggregate");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
-  const auto read = ReadGetAggregate(MessageBytes(*request).chain());
-  if (!read.ok()) return Refuse<Reactor>(calls_, read.status());
-  return StartGetAggregate(*call->engine, calls_, *read);
+  v1::GetAggregateRequest get;
+  const absl::Status read = ReadRequest(MessageBytes(*request).chain(), request->Length(), &get);
+  if (!read.ok()) return Refuse<Reactor>(calls_, read);
+  return StartGetAggregate(*call->engine, calls_, get);
 }
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,
-                                                          const v1::VerifyRoundRequest* request,
-                                                          v1::VerifyRoundResponse* response) {
+                                                          const grpc::ByteBuffer* request,
+                                                          grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "VerifyRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  return RunIn(background_, calls_, [engine = call->engine, request, response]() -> absl::Status {
-    SPARSEAGG_ASSIGN_OR_RETURN(const Verification verified, engine->VerifyRound(request->name()));
-    *response = ToProto(verified);
-    response->set_name(request->name());
-    return absl::OkStatus();
-  });
+  const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
+  if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
+  return RunIn(background_, calls_,
+               [engine = call->engine, name = verify->name(), response]() -> absl::Status {
+                 SPARSEAGG_ASSIGN_OR_RETURN(const Verification verified, engine->VerifyRound(name));
+                 v1::VerifyRoundResponse answer = ToProto(verified);
+                 answer.set_name(name);
+                 *response = ToBytes(answer);
+                 return absl::OkStatus();
+               });
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(
@@ -274,16 +310,17 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
-    grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
-    v1::ServerInfo* response) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* /*request: it says nothing*/,
+    grpc::ByteBuffer* response) {
   const auto call = gate_.Admit(*context, "GetServerInfo");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&] {
-    *response = info_;
+    v1::ServerInfo info = info_;
     if (call->caller.roles.Has(Role::kOperator)) {
-      *response->mutable_load() = ToProto(call->engine->Stats());
-      response->mutable_load()->set_calls(calls_.count());
+      *info.mutable_load() = ToProto(call->engine->Stats());
+      info.mutable_load()->set_calls(calls_.count());
     }
+    *response = ToBytes(info);
     return absl::OkStatus();
   });
 }

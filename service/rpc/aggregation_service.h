@@ -35,25 +35,25 @@ class AggregationService : public ServiceBase {
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetRound(grpc::CallbackServerContext* context,
-                                     const v1::GetRoundRequest* request,
-                                     v1::Round* response) override;
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ListRounds(grpc::CallbackServerContext* context,
-                                       const v1::ListRoundsRequest* request,
-                                       v1::ListRoundsResponse* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* SealRound(grpc::CallbackServerContext* context,
-                                      const v1::SealRoundRequest* request,
-                                      v1::Round* response) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* AbortRound(grpc::CallbackServerContext* context,
-                                       const v1::AbortRoundRequest* request,
-                                       v1::Round* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* DeleteRound(grpc::CallbackServerContext* context,
-                                        const v1::DeleteRoundRequest* request,
-                                        google::protobuf::Empty* response) override;
-  grpc::ServerWriteReactor<v1::Round>* WatchRound(grpc::CallbackServerContext* context,
-                                                  const v1::WatchRoundRequest* request) override;
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchRound(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* WaitRound(grpc::CallbackServerContext* context,
-                                      const v1::WaitRoundRequest* request,
-                                      v1::Round* response) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* SubmitUpdate(grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override;
@@ -62,13 +62,13 @@ class AggregationService : public ServiceBase {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetAggregate(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* VerifyRound(grpc::CallbackServerContext* context,
-                                        const v1::VerifyRoundRequest* request,
-                                        v1::VerifyRoundResponse* response) override;
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Reduce(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
-                                          const v1::GetServerInfoRequest* request,
-                                          v1::ServerInfo* response) override;
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
 
  private:
   Gate gate_;

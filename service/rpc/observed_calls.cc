@@ -75,14 +75,10 @@ class ObservedCall : public grpc::experimental::Interceptor {
   }
 
   void Received(InterceptorBatchMethods& methods) {
-    // Only of the own service it is known what a message is. The size of a protocol buffer, which
-    // begins with its MessageLite, takes a look at each field, not at each byte.
+    // Only of the own service it is known what a message is.
     const void* message = own_ ? methods.GetRecvMessage() : nullptr;
     if (message == nullptr) return;
-    const size_t bytes =
-        IsRawMethod(method_.method)
-            ? static_cast<const grpc::ByteBuffer*>(message)->Length()
-            : static_cast<const google::protobuf::MessageLite*>(message)->ByteSizeLong();
+    const size_t bytes = static_cast<const grpc::ByteBuffer*>(message)->Length();
     bytes_in_ += bytes;
     observer_->OnMessage(method_, bytes, 0);
   }

@@ -4,34 +4,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/error_details.h"
+#include "service/rpc/known_fields.h"
 #include "service/rpc/wire_reader.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
-constexpr uint32_t Varint(uint32_t number) { return number << 3; }
-constexpr uint32_t Delimited(uint32_t number) { return number << 3 | 2; }
+constexpr uint32_t Varint(uint32_t number) { return number << 3 | kWireVarint; }
+constexpr uint32_t Delimited(uint32_t number) { return number << 3 | kWireDelimited; }
 
-// Calls on_field(tag, content, field) for each field of `message`: `content` is that of a
-// length-delimited one, `field` is all of it. False when the bytes or on_field say so.
-template <typename OnField>
-bool EachField(WireReader message, OnField on_field) {
-  while (!message.AtEnd()) {
-    const WireReader start = message;
-    uint32_t tag = 0;
-    WireReader content;
-    if (!message.ReadTag(&tag)) return false;
-    const bool delimited = tag == Delimited(tag >> 3);
-    if (!(delimited ? message.ReadLengthDelimited(&content) : message.SkipField(tag))) return false;
-    if (!on_field(tag, content, start.Until(message))) return false;
-  }
-  return true;
-}
-
-// As protobuf does with a field that comes again.
-bool Merge(const WireReader& bytes, google::protobuf::MessageLite* message) {
-  return message->MergeFromString(bytes.Copy());
+// As protobuf does with a field that comes again. `elements`: those of its lists so far.
+bool Merge(const WireReader& bytes, google::protobuf::Message* message, uint64_t elements = 0) {
+  std::string known;
+  known.reserve(bytes.size());
+  return AppendKnownFields(bytes, *message->GetDescriptor(), elements, known) &&
+         message->MergeFromString(known);
 }
 
 void Replace(const WireReader& bytes, std::vector<std::string_view>* pieces) {
@@ -56,31 +45,12 @@ bool ReadTensor(const WireReader& bytes, ReceivedUpdate::Tensor* tensor) {
   });
 }
 
-// Two bytes can say that there is a tensor, which takes hundreds: they are counted before protobuf
-// makes them. `tensors`: those of earlier fields; these are added.
-bool HasFewTensors(const WireReader& bytes, uint32_t tensors_field, uint64_t& tensors) {
-  return EachField(bytes, [&](uint32_t tag, const WireReader&, const WireReader&) {
-    return tag != Delimited(tensors_field) || ++tensors <= kMessageTensorsMax;
-  });
-}
-
-// The same of a message whose field `spec_field` is a RoundSpec.
-bool HasSpecOfFewTensors(const WireReader& bytes, uint32_t spec_field, uint64_t tensors) {
-  return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
-    return tag != Delimited(spec_field) ||
-           HasFewTensors(content, v1::RoundSpec::kTensorsFieldNumber, tensors);
-  });
-}
-
 bool MergeBegin(const WireReader& bytes, v1::BeginUpdate* begin) {
-  auto tensors = static_cast<uint64_t>(begin->tensors_size());
-  return HasFewTensors(bytes, v1::BeginUpdate::kTensorsFieldNumber, tensors) && Merge(bytes, begin);
+  return Merge(bytes, begin, static_cast<uint64_t>(begin->tensors_size()));
 }
 
 bool MergeStart(const WireReader& bytes, v1::ReduceStart* start) {
-  const auto tensors = static_cast<uint64_t>(start->spec().tensors_size());
-  return HasSpecOfFewTensors(bytes, v1::ReduceStart::kSpecFieldNumber, tensors) &&
-         Merge(bytes, start);
+  return Merge(bytes, start, static_cast<uint64_t>(start->spec().tensors_size()));
 }
 
 bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update) {
@@ -89,7 +59,7 @@ bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update) {
       case Delimited(v1::SubmitUpdateRequest::kHeaderFieldNumber):
         return Merge(content, &update->header);
       case Delimited(v1::SubmitUpdateRequest::kTensorsFieldNumber):
-        return update->tensors.size() < kMessageTensorsMax &&
+        return update->tensors.size() < kRoundTensorsMax &&
                ReadTensor(content, &update->tensors.emplace_back());
       default:
         return true;
@@ -160,11 +130,11 @@ Received ToReceived(Body body) {
       std::move(body));
 }
 
-absl::Status Malformed(const char* name) {
+absl::Status Malformed(const std::string& name) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
       absl::StrCat("the bytes are not a ", name, " of sparseagg.v1, or have more than ",
-                   kMessageTensorsMax, " tensors; was it made from its .proto?"));
+                   kRoundTensorsMax, " tensors; was it made from its .proto?"));
 }
 
 }  // namespace
@@ -201,7 +171,7 @@ void ShortenUpdateId(ReceivedStreamMessage& message) {
   } else if (auto* chunk = std::get_if<ReceivedChunk>(&message.body)) {
     id = &chunk->update_id;
   }
-  if (id != nullptr && id->size() > kKept) *id = id->substr(0, kKept);
+  if (id != nullptr && id->size() > kKept) id->resize(EndOfUtf8(*id, kKept));
 }
 
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {
@@ -217,26 +187,15 @@ absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {
   return ToReceived<ReceivedReduceMessage>(std::move(body));
 }
 
-absl::StatusOr<v1::CreateRoundRequest> ReadCreateRound(ByteChain bytes) {
+absl::Status ReadRequest(ByteChain bytes, uint64_t bytes_max, google::protobuf::Message* request) {
   const WireReader reader(bytes);
-  v1::CreateRoundRequest request;
-  const bool ok = HasSpecOfFewTensors(reader, v1::CreateRoundRequest::kSpecFieldNumber, 0) &&
-                  Merge(reader, &request);
-  if (!ok) return Malformed("CreateRoundRequest");
-  return request;
-}
-
-absl::StatusOr<v1::GetAggregateRequest> ReadGetAggregate(ByteChain bytes) {
-  const WireReader reader(bytes);
-  v1::GetAggregateRequest request;
-  uint64_t tensors = 0;
-  uint64_t selections = 0;
-  const bool ok =
-      HasFewTensors(reader, v1::GetAggregateRequest::kTensorsFieldNumber, tensors) &&
-      HasFewTensors(reader, v1::GetAggregateRequest::kSelectionsFieldNumber, selections) &&
-      Merge(reader, &request);
-  if (!ok) return Malformed("GetAggregateRequest");
-  return request;
+  const std::string& name = request->GetDescriptor()->name();
+  if (reader.size() > bytes_max) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
+                     absl::StrCat("a ", name, " of ", reader.size(),
+                                  " bytes; none needs more than ", bytes_max));
+  }
+  return Merge(reader, request) ? absl::OkStatus() : Malformed(name);
 }
 
 }  // namespace sparseagg

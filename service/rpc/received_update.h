@@ -1,7 +1,7 @@
-// The messages that bring updates (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest) and
-// those that list tensors (CreateRoundRequest, GetAggregateRequest), read from the bytes that the
-// network brought: protobuf parses what is short, once it is known to be, payloads stay where they
-// are. The bytes mean what protobuf's parser says they mean; a test compares the two.
+// Messages of clients, read from the bytes that the network brought. Of those that bring updates
+// (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest) payloads stay where they are; protobuf
+// parses the rest, and all others, less what it does not know. The bytes mean what protobuf's
+// parser says they mean; a test compares the two.
 #ifndef SPARSEAGG_SERVICE_RPC_RECEIVED_UPDATE_H_
 #define SPARSEAGG_SERVICE_RPC_RECEIVED_UPDATE_H_
 
@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sparse/encoding.h"
 #include "sparseagg/v1/aggregation.pb.h"
@@ -45,15 +46,16 @@ struct ReceivedStreamMessage {
 using ReceivedReduceMessage =
     std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
 
-// As many as round-tensors-max can be; they take about as much memory as a message may.
-inline constexpr uint64_t kMessageTensorsMax = 65'536;
-
 // INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message, or have more tensors.
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
-absl::StatusOr<v1::CreateRoundRequest> ReadCreateRound(ByteChain bytes);
-absl::StatusOr<v1::GetAggregateRequest> ReadGetAggregate(ByteChain bytes);
+
+// Requests that are names, numbers and times.
+inline constexpr uint64_t kSmallRequestBytesMax = 65'536;
+
+// The same for any other request, which is empty before. Of at most `bytes_max` bytes.
+absl::Status ReadRequest(ByteChain bytes, uint64_t bytes_max, google::protobuf::Message* request);
 
 // Cuts an update id that is longer than any valid one, by far, so that answers which wait, and what
 // is remembered of refused updates, stay small: a message's id may have megabytes.

@@ -27,7 +27,7 @@
 namespace sparseagg {
 namespace {
 
-// About 200 bytes each, 1.3 KB at most: the answers that a stream may hold back.
+// About 200 bytes each, 2.1 KB at most: the answers that a stream may hold back.
 constexpr size_t kQueuedAnswersMax = 4096;
 
 // Updates of a stream that are counted on other threads while it reads on; those that have been

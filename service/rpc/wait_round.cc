@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "service/rpc/message_bytes.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
 #include "service/rpc/subscribed_call.h"
@@ -19,7 +20,7 @@ constexpr milliseconds kTimeoutMax{300'000};
 
 class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
  public:
-  WaitRoundCall(const v1::WaitRoundRequest& request, v1::Round* response, CallCounter& calls)
+  WaitRoundCall(const v1::WaitRoundRequest& request, grpc::ByteBuffer* response, CallCounter& calls)
       : SubscribedCall(request.name(), calls),
         after_revision_(request.after_revision()),
         response_(response) {}
@@ -43,20 +44,21 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
   void OnAlarm() override { End(absl::OkStatus()); }  // with the latest state
 
   void OnEnd(const absl::Status& status) override {
-    if (status.ok()) *response_ = *std::move(latest_);
+    if (status.ok()) *response_ = ToBytes(*latest_);
     latest_.reset();
     Finish(ToGrpcStatus(status));
   }
 
   const uint64_t after_revision_;
-  v1::Round* const response_;
+  grpc::ByteBuffer* const response_;
   std::optional<v1::Round> latest_;  // guarded by mutex()
 };
 
 }  // namespace
 
 grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
-                                         const v1::WaitRoundRequest& request, v1::Round* response) {
+                                         const v1::WaitRoundRequest& request,
+                                         grpc::ByteBuffer* response) {
   const auto call = std::make_shared<WaitRoundCall>(request, response, calls);
   call->Start(engine, drain_list, request);
   return call.get();

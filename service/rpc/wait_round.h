@@ -16,7 +16,8 @@ namespace sparseagg {
 // The reactor frees itself. `engine` must outlive the call; `response` is the call's. Timeouts
 // above 300 s are 300 s.
 grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
-                                         const v1::WaitRoundRequest& request, v1::Round* response);
+                                         const v1::WaitRoundRequest& request,
+                                         grpc::ByteBuffer* response);
 
 }  // namespace sparseagg
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "service/rpc/message_bytes.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
 #include "service/rpc/subscribed_call.h"
@@ -22,7 +23,7 @@ constexpr milliseconds kMinIntervalMax{3'600'000};
 // At most one operation (a write or Finish) is under way; whoever ends it decides on the next, in
 // Step(). Operations are started under the mutex: gRPC runs reactions on its own threads, never
 // inside a Start call.
-class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<v1::Round>> {
+class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
   WatchRoundCall(std::string round, CallCounter& calls) : SubscribedCall(std::move(round), calls) {}
 
@@ -71,7 +72,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<v1::Round>
       ArmAlarm(std::chrono::ceil<milliseconds>(next_write_ - now));
       return;
     }
-    message_ = *std::exchange(pending_, std::nullopt);
+    message_ = ToBytes(*std::exchange(pending_, std::nullopt));
     next_write_ = now + min_interval_;
     writing_ = true;
     StartWrite(&message_);
@@ -84,7 +85,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<v1::Round>
   std::optional<v1::Round> pending_;  // the newest state, not yet sent
   bool pending_is_final_ = false;
   Clock::time_point next_write_{};
-  v1::Round message_;  // being written
+  grpc::ByteBuffer message_;  // being written
   bool writing_ = false;
   std::optional<grpc::Status> end_;  // how the call ends once nothing is pending
   bool finished_ = false;
@@ -92,9 +93,9 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<v1::Round>
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::Round>* StartWatchRound(Engine& engine, DrainList& drain_list,
-                                                     CallCounter& calls,
-                                                     const v1::WatchRoundRequest& request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(Engine& engine, DrainList& drain_list,
+                                                            CallCounter& calls,
+                                                            const v1::WatchRoundRequest& request) {
   const auto call = std::make_shared<WatchRoundCall>(request.name(), calls);
   call->Start(engine, drain_list, request);
   return call.get();

@@ -14,9 +14,9 @@
 namespace sparseagg {
 
 // The reactor frees itself. `engine` must outlive the call.
-grpc::ServerWriteReactor<v1::Round>* StartWatchRound(Engine& engine, DrainList& drain_list,
-                                                     CallCounter& calls,
-                                                     const v1::WatchRoundRequest& request);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(Engine& engine, DrainList& drain_list,
+                                                            CallCounter& calls,
+                                                            const v1::WatchRoundRequest& request);
 
 }  // namespace sparseagg
 

@@ -6,14 +6,9 @@
 namespace sparseagg {
 namespace {
 
-enum WireType : uint32_t {
-  kVarint = 0,
-  kFixed64 = 1,
-  kLengthDelimited = 2,
-  kStartGroup = 3,
-  kEndGroup = 4,
-  kFixed32 = 5,
-};
+// Besides those of proto/wire_format.h.
+constexpr uint32_t kStartGroup = 3;
+constexpr uint32_t kEndGroup = 4;
 
 // Protobuf reads ahead by this much and takes no length that this could carry beyond 31 bits.
 constexpr uint64_t kLengthMax = std::numeric_limits<int32_t>::max() - 16;
@@ -81,15 +76,15 @@ bool WireReader::SkipField(uint32_t tag, int depth_left) {
   uint64_t varint = 0;
   WireReader content;
   switch (tag & 7) {
-    case kVarint:
+    case kWireVarint:
       return ReadVarint(10, &varint);
-    case kFixed64:
+    case kWireFixed64:
       return Skip(8);
-    case kLengthDelimited:
+    case kWireDelimited:
       return ReadLengthDelimited(&content);
     case kStartGroup:
       return depth_left > 0 && SkipGroup(tag >> 3, depth_left - 1);
-    case kFixed32:
+    case kWireFixed32:
       return Skip(4);
     default:  // kEndGroup: without its start
       return false;
@@ -111,23 +106,23 @@ WireReader WireReader::Until(const WireReader& later) const {
   return range;
 }
 
-void WireReader::AppendPieces(std::vector<std::string_view>* pieces) const {
+template <typename OnPiece>
+void WireReader::EachPiece(OnPiece on_piece) const {
   WireReader rest = *this;
   while (rest.size_ > 0) {
     rest.DropEmptyPieces();
     const std::string_view piece = rest.piece_->substr(rest.offset_, rest.size_);
-    pieces->push_back(piece);
+    on_piece(piece);
     rest.Skip(piece.size());
   }
 }
 
-std::string WireReader::Copy() const {
-  std::vector<std::string_view> pieces;
-  AppendPieces(&pieces);
-  std::string copy;
-  copy.reserve(size_);
-  for (const std::string_view piece : pieces) copy.append(piece);
-  return copy;
+void WireReader::AppendPieces(std::vector<std::string_view>* pieces) const {
+  EachPiece([pieces](std::string_view piece) { pieces->push_back(piece); });
+}
+
+void WireReader::AppendTo(std::string& out) const {
+  EachPiece([&out](std::string_view piece) { out.append(piece); });
 }
 
 }  // namespace sparseagg

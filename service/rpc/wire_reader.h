@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "proto/wire_format.h"
 #include "sparse/encoding.h"
 
 namespace sparseagg {
@@ -35,7 +36,7 @@ class WireReader {
   // What lies between this position and `later`, a later one of the same range.
   WireReader Until(const WireReader& later) const;
 
-  std::string Copy() const;
+  void AppendTo(std::string& out) const;
   // Appends the rest as views.
   void AppendPieces(std::vector<std::string_view>* pieces) const;
 
@@ -48,11 +49,29 @@ class WireReader {
   bool SkipField(uint32_t tag, int depth_left);
   bool SkipGroup(uint32_t number, int depth_left);
   void DropEmptyPieces();
+  template <typename OnPiece>
+  void EachPiece(OnPiece on_piece) const;
 
   const std::string_view* piece_ = nullptr;  // the one that is being read
   uint64_t offset_ = 0;                      // in it
   uint64_t size_ = 0;                        // bytes left
 };
+
+// Calls on_field(tag, content, field) for each field of `message`: `content` is that of a
+// length-delimited one, `field` is all of it. False when the bytes or on_field say so.
+template <typename OnField>
+bool EachField(WireReader message, OnField on_field) {
+  while (!message.AtEnd()) {
+    const WireReader start = message;
+    uint32_t tag = 0;
+    WireReader content;
+    if (!message.ReadTag(&tag)) return false;
+    const bool delimited = (tag & 7) == kWireDelimited;
+    if (!(delimited ? message.ReadLengthDelimited(&content) : message.SkipField(tag))) return false;
+    if (!on_field(tag, content, start.Until(message))) return false;
+  }
+  return true;
+}
 
 }  // namespace sparseagg
 

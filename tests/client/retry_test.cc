@@ -166,6 +166,11 @@ TEST_F(BusyServerTest, OneThatStopsIsCountedEvenWithAHint) {
   EXPECT_EQ(RepeatUntilGivenUp(WithRetryAfter(kUnavailable, 1000)), 4);
 }
 
+TEST_F(BusyServerTest, NobodyWaitsLongerThanTheTimeForOneThatIsGone) {
+  EXPECT_TRUE(retry_.Again(WithRetryAfter(kUnavailable, 60'000)));
+  EXPECT_FALSE(retry_.Again(WithRetryAfter(kUnavailable, 3'600'000)));
+}
+
 // A restart of minutes is not time in which the server was busy.
 TEST_F(BusyServerTest, ARestartGivesItsTimeAnew) {
   EXPECT_TRUE(retry_.Again(Busy(200)));

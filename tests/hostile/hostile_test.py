@@ -18,6 +18,7 @@ import zlib
 
 import http2
 import uploads
+from _proto import aggregation_pb2 as api
 from server import Server, wait_until
 from swarm import Swarm
 
@@ -72,6 +73,23 @@ class ProbesTest(HostileTest):
         print(f"bomb of {len(bomb)} bytes for 256 MiB: memory grew {grown / MIB:.1f} MiB")
         self.assertTrue(answered)
         self.assertLess(grown, 32 * MIB)
+        self.check_serves(server, "after")
+
+    def test_fields_that_nobody_knows_take_no_memory(self) -> None:
+        server = self.start()
+        server.create_round("open", ROWS)
+        before = server.memory_bytes("VmHWM")
+        calls = 200
+        request = api.WaitRoundRequest(name="rounds/open").SerializeToString()
+        request += b"\x7b\x7c" * 30_000  # empty groups: protobuf keeps each in 50 bytes
+        connection = http2.Connection(server.target)
+        for _ in range(calls):
+            connection.start("WaitRound", [request])
+        self.assertTrue(wait_until(lambda: server.load().calls == calls + 1))
+        grown = server.memory_bytes("VmHWM") - before
+        connection.close()
+        print(f"{calls} waiting calls of {len(request)} bytes: memory grew {grown / MIB:.1f} MiB")
+        self.assertLess(grown, 100 * MIB)
         self.check_serves(server, "after")
 
     def test_rapid_resets_are_survived(self) -> None:

@@ -147,9 +147,8 @@ class Connection:
             if frames:
                 return frames
 
-    def call(self, method: str, requests: list[bytes]) -> list[bytes]:
-        """Sends all messages; the answers until the server ends the stream or the connection. Together the messages
-        must fit a stream's first window, 65,535 bytes."""
+    def start(self, method: str, requests: list[bytes]) -> None:
+        """Sends all messages of a call. Together they must fit a stream's first window, 65,535 bytes."""
         self._stream += 2
         self.send(frame(HEADERS, END_HEADERS, self._stream, request_headers(SERVICE + method)))
         data = b"".join(message(request) for request in requests)
@@ -159,6 +158,10 @@ class Connection:
         for at in range(0, len(data), 16_000):
             last = END_STREAM if at + 16_000 >= len(data) else 0
             self.send(frame(DATA, last, self._stream, data[at : at + 16_000]))
+
+    def call(self, method: str, requests: list[bytes]) -> list[bytes]:
+        """The same; the answers until the server ends the stream or the connection."""
+        self.start(method, requests)
         answers: list[bytes] = []
         while True:
             frames = self.receive()

@@ -123,6 +123,9 @@ TEST(InspectTensor, ComparesWithTheSpec) {
   header = HeaderFor(spec, 1, indices, values);
   header.dense_shape = {801};
   ExpectError(InspectTensor(header, spec), "SHAPE_MISMATCH", "shape is [801] with sparse_dim 1");
+  header.dense_shape.assign(1'000'000, 1);
+  ExpectError(InspectTensor(header, spec), "SHAPE_MISMATCH",
+              "shape is 1000000 dimensions with sparse_dim 1");
   header = HeaderFor(spec, 1, indices, values);
   header.encoding = "coo.zip";
   ExpectError(InspectTensor(header, spec), "UNKNOWN_ENCODING",

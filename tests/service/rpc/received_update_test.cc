@@ -21,6 +21,14 @@ namespace {
 using testing::DifferenceFromProtobuf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <typename Request>
+absl::StatusOr<Request> Read(ByteChain bytes) {
+  Request request;
+  SPARSEAGG_RETURN_IF_ERROR(ReadRequest(bytes, uint64_t{1} << 30, &request));
+  return request;
+}
 
 v1::StreamUpdatesRequest SomeUpdate() {
   v1::StreamUpdatesRequest message;
@@ -73,8 +81,8 @@ TEST(ReceivedUpdateTest, RefusesBytesThatAreNoMessage) {
   const auto message = ReadStreamUpdates(pieces);
   EXPECT_EQ(ErrorReason(message.status()), "MALFORMED_MESSAGE");
   EXPECT_EQ(ErrorReason(ReadSubmitUpdate(pieces).status()), "MALFORMED_MESSAGE");
-  EXPECT_EQ(ErrorReason(ReadCreateRound(pieces).status()), "MALFORMED_MESSAGE");
-  EXPECT_EQ(ErrorReason(ReadGetAggregate(pieces).status()), "MALFORMED_MESSAGE");
+  EXPECT_EQ(ErrorReason(Read<v1::CreateRoundRequest>(pieces).status()), "MALFORMED_MESSAGE");
+  EXPECT_EQ(ErrorReason(Read<v1::GetAggregateRequest>(pieces).status()), "MALFORMED_MESSAGE");
 }
 
 // Two bytes a tensor.
@@ -99,12 +107,14 @@ TEST(ReceivedUpdateTest, RefusesMoreTensorsThanAnyRoundHas) {
     selections.add_selections();
   };
   const auto reasons = [&] {
-    return std::vector<std::string>{
-        reason(update, ReadSubmitUpdate),  reason(begin, ReadStreamUpdates),
-        reason(start, ReadReduce),         reason(round, ReadCreateRound),
-        reason(by_name, ReadGetAggregate), reason(selections, ReadGetAggregate)};
+    return std::vector<std::string>{reason(update, ReadSubmitUpdate),
+                                    reason(begin, ReadStreamUpdates),
+                                    reason(start, ReadReduce),
+                                    reason(round, Read<v1::CreateRoundRequest>),
+                                    reason(by_name, Read<v1::GetAggregateRequest>),
+                                    reason(selections, Read<v1::GetAggregateRequest>)};
   };
-  for (uint64_t t = 0; t < kMessageTensorsMax; ++t) add_tensor();
+  for (uint64_t t = 0; t < kRoundTensorsMax; ++t) add_tensor();
   EXPECT_THAT(reasons(), Each(""));
   add_tensor();
   EXPECT_THAT(reasons(), Each("MALFORMED_MESSAGE"));
@@ -116,7 +126,7 @@ TEST(ReceivedUpdateTest, ReadsListsOfTensorsAsTheyWereWritten) {
   round.set_request_id("once");
   round.mutable_spec()->add_tensors()->set_name("t");
   const std::string of_round = round.SerializeAsString();
-  const auto read_round = ReadCreateRound(std::vector<std::string_view>{of_round});
+  const auto read_round = Read<v1::CreateRoundRequest>(std::vector<std::string_view>{of_round});
   ASSERT_TRUE(read_round.ok()) << read_round.status();
   EXPECT_EQ(read_round->SerializeAsString(), of_round);
 
@@ -126,8 +136,8 @@ TEST(ReceivedUpdateTest, ReadsListsOfTensorsAsTheyWereWritten) {
   get.add_selections()->set_indices("12345678");
   const std::string of_get = get.SerializeAsString();
   const std::string_view whole = of_get;
-  const auto read_get =
-      ReadGetAggregate(std::vector<std::string_view>{whole.substr(0, 9), whole.substr(9)});
+  const auto read_get = Read<v1::GetAggregateRequest>(
+      std::vector<std::string_view>{whole.substr(0, 9), whole.substr(9)});
   ASSERT_TRUE(read_get.ok()) << read_get.status();
   EXPECT_EQ(read_get->SerializeAsString(), of_get);
 }
@@ -136,7 +146,7 @@ TEST(ReceivedUpdateTest, ReadsListsOfTensorsAsTheyWereWritten) {
 TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
   v1::StreamUpdatesRequest half;
   v1::RoundSpec half_spec;
-  for (uint64_t t = 0; t <= kMessageTensorsMax / 2; ++t) {
+  for (uint64_t t = 0; t <= kRoundTensorsMax / 2; ++t) {
     half.mutable_begin()->add_tensors();
     half_spec.add_tensors();
   }
@@ -161,6 +171,60 @@ TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
   EXPECT_TRUE(ReadReduce(std::vector<std::string_view>{one}).ok());
   EXPECT_EQ(ErrorReason(ReadReduce(std::vector<std::string_view>{two}).status()),
             "MALFORMED_MESSAGE");
+}
+
+// Protobuf would keep them, in up to a hundred times their bytes.
+TEST(ReceivedUpdateTest, LeavesOutWhatTheProtoDoesNotHave) {
+  v1::CreateRoundRequest known;
+  known.set_round_id("r");
+  known.mutable_spec()->add_tensors()->set_name("t");
+  known.mutable_spec()->mutable_policy()->mutable_grace()->set_seconds(7);
+  const std::string number = "\x78\x01";                  // field 15, a varint
+  const std::string text = "\x7a\x01x";                   // field 15, a string
+  const std::string group = "\x7b\x78\x01\x7c";           // field 15, a group
+  const std::string other_type = "\x0d\x01\x02\x03\x04";  // field 1 of four bytes
+  for (const std::string& unknown : {number, text, group, other_type}) {
+    v1::CreateRoundRequest with = known;
+    with.mutable_spec()->MergeFromString(unknown);
+    with.mutable_spec()->mutable_tensors(0)->MergeFromString(unknown);
+    with.mutable_spec()->mutable_policy()->mutable_grace()->MergeFromString(unknown);
+    const std::string bytes = unknown + with.SerializeAsString() + unknown;
+    ASSERT_GE(bytes.size(), known.ByteSizeLong() + 5 * unknown.size());
+    const auto read = Read<v1::CreateRoundRequest>(std::vector<std::string_view>{bytes});
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->SerializeAsString(), known.SerializeAsString());
+  }
+  v1::SubmitUpdateRequest update = SomeUpdate().update();
+  const std::string before = update.header().SerializeAsString();
+  update.mutable_header()->MergeFromString(group);
+  const std::string bytes = update.SerializeAsString();
+  const auto read = ReadSubmitUpdate(std::vector<std::string_view>{bytes});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->header.SerializeAsString(), before);
+}
+
+TEST(ReceivedUpdateTest, RefusesRequestsLargerThanTheyCanBe) {
+  v1::WaitRoundRequest wait;
+  wait.set_name(std::string(100, 'r'));
+  const std::string bytes = wait.SerializeAsString();
+  const std::vector<std::string_view> pieces = {bytes};
+  v1::WaitRoundRequest read;
+  EXPECT_TRUE(ReadRequest(pieces, bytes.size(), &read).ok());
+  EXPECT_EQ(read.name(), wait.name());
+  const absl::Status refused = ReadRequest(pieces, bytes.size() - 1, &read);
+  EXPECT_EQ(ErrorReason(refused), "MALFORMED_MESSAGE");
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("a WaitRoundRequest of 102 bytes; none needs more than 101"));
+}
+
+TEST(ReceivedUpdateTest, CutsIdsAtACharactersBorder) {
+  v1::StreamUpdatesRequest chunk;
+  chunk.mutable_chunk()->set_update_id(std::string(1023, 'a') + "\xc3\xa9");  // an e with an accent
+  const std::string bytes = chunk.SerializeAsString();
+  auto message = ReadStreamUpdates(std::vector<std::string_view>{bytes});
+  ASSERT_TRUE(message.ok()) << message.status();
+  ShortenUpdateId(*message);
+  EXPECT_EQ(std::get<ReceivedChunk>(message->body).update_id, std::string(1023, 'a'));
 }
 
 TEST(ReceivedUpdateTest, CutsIdsThatNoUpdateHas) {
