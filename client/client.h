@@ -108,7 +108,7 @@ class Client {
  public:
   // `target` is host:port or any gRPC target ("unix:/run/sparseagg.sock"). Does not connect yet:
   // the first call does. INVALID_ARGUMENT: INVALID_TARGET for an empty one, TOKEN_NEEDS_TLS.
-  // NOT_FOUND (FILE_UNREADABLE): a file of options.tls.
+  // FAILED_PRECONDITION (FILE_UNREADABLE): a file of options.tls.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          ClientOptions options = {});
   ~Client();

@@ -18,7 +18,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file && (text << file.rdbuf())) return text.str();
-  return MakeError(absl::StatusCode::kNotFound, "FILE_UNREADABLE",
+  return MakeError(absl::StatusCode::kFailedPrecondition, "FILE_UNREADABLE",
                    absl::StrCat("cannot read ", path, ", or it is empty"));
 }
 

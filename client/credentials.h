@@ -12,12 +12,12 @@
 
 namespace sparseagg::client {
 
-// TLS, or plaintext where `options` has none. NOT_FOUND (FILE_UNREADABLE); INVALID_ARGUMENT
-// (TOKEN_NEEDS_TLS) where a token would travel in the clear to another machine.
+// TLS, or plaintext where `options` has none. FAILED_PRECONDITION (FILE_UNREADABLE);
+// INVALID_ARGUMENT (TOKEN_NEEDS_TLS) where a token would travel in the clear to another machine.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const std::string& target, const ClientOptions& options);
 
-// The token in a file, without white space around it. NOT_FOUND (FILE_UNREADABLE).
+// The token in a file, without white space around it. FAILED_PRECONDITION (FILE_UNREADABLE).
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
 }  // namespace sparseagg::client

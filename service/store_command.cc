@@ -40,8 +40,10 @@ void Print(const RoundCheck& check) {
 
 int Check(const std::string& directory, std::span<const BackendFactory> factories) {
   // Opening would make what is not there.
-  if (!std::filesystem::exists(directory + "/store.db")) {
-    return Complain(absl::StrCat(directory, " is no data directory: it has no store.db"));
+  std::error_code error;
+  if (!std::filesystem::exists(directory + "/store.db", error)) {
+    return Complain(error ? absl::StrCat("cannot look into ", directory, ": ", error.message())
+                          : absl::StrCat(directory, " is no data directory: it has no store.db"));
   }
   const auto store = OpenDurableStore({.directory = directory, .new_epoch = false});
   if (!store.ok()) return Complain(std::string(store.status().message()));

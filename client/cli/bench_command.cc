@@ -165,7 +165,9 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
       ->check(CLI::Range(0.0, 1e7));
   command.add_option("--rows", flags->shape.num_rows, "Rows of the tensor")->capture_default_str();
   command.add_option("--width", flags->shape.row_width, "Values of a row")->capture_default_str();
-  command.add_option("--nnz", flags->shape.nnz_max, "Rows of an update")->capture_default_str();
+  command.add_option("--nnz", flags->shape.nnz_max, "Rows of an update")
+      ->capture_default_str()
+      ->check(NotNegative);
   command.add_option("--nnz-min", flags->nnz_min, "Any number of rows from here to --nnz");
   command.add_option("--indices", flags->shape.indices, "uniform, zipf or topk")
       ->check(CLI::IsMember({"uniform", "zipf", "topk"}))

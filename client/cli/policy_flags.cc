@@ -9,12 +9,15 @@
 namespace sparseagg::cli {
 
 void AddPolicyFlags(CLI::App& command, PolicyFlags& flags) {
-  command.add_option("--goal", flags.goal,
-                     "Seal the round when so many updates are accepted, after the grace");
+  command
+      .add_option("--goal", flags.goal,
+                  "Seal the round when so many updates are accepted, after the grace")
+      ->check(NotNegative);
   command.add_option("--grace", flags.grace,
                      "How long updates still count after the goal: 30s, 10m, 1h30m");
-  command.add_option("--min", flags.min, "With fewer at the deadline there is no result");
-  command.add_option("--max", flags.max, "Refuse further updates");
+  command.add_option("--min", flags.min, "With fewer at the deadline there is no result")
+      ->check(NotNegative);
+  command.add_option("--max", flags.max, "Refuse further updates")->check(NotNegative);
   command.add_option("--deadline", flags.deadline,
                      "When the round is sealed at the latest: after so long (10m, 2h), or a time "
                      "(2026-01-31T18:00:00Z)");

@@ -27,7 +27,7 @@ struct PushFlags {
   std::string dtype;
   std::string encoding = "auto";
   std::string values = "auto";
-  float weight = 1.0f;
+  double weight = 1;
 };
 
 // Text has no value types: a matrix of a .mtx file takes the one of its tensor in the round.
@@ -60,7 +60,7 @@ absl::Status Push(const PushFlags& flags) {
   client::Update update;
   update.contributor = flags.contributor;
   update.update_id = flags.update_id;
-  update.weight = flags.weight;
+  SPARSEAGG_ASSIGN_OR_RETURN(update.weight, ExactWeight(flags.weight));
   update.encoding = flags.encoding;
   update.values = flags.values;
   update.tensors = client::ViewsOf(tensors);

@@ -45,9 +45,11 @@ absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags) {
         absl::StrCat("--weights has ", parts.size(), " numbers for ", weights.size(), " files"));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!absl::SimpleAtof(parts[i], &weights[i])) {
+    double weight = 0;
+    if (!absl::SimpleAtod(parts[i], &weight)) {
       return BadArgument(absl::StrCat("--weights: \"", parts[i], "\" is not a number"));
     }
+    SPARSEAGG_ASSIGN_OR_RETURN(weights[i], ExactWeight(weight));
   }
   return weights;
 }

@@ -1,10 +1,12 @@
 #include "client/cli/tensor_spec.h"
 
 #include <charconv>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sparse/status.h"
@@ -80,6 +82,20 @@ absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
 }
 
 }  // namespace
+
+absl::StatusOr<float> ExactWeight(double weight) {
+  const auto sent = static_cast<float>(weight);
+  if (std::isfinite(sent) && std::trunc(weight) == weight && static_cast<double>(sent) != weight) {
+    return BadArgument(absl::StrCat("the weight ", absl::StrFormat("%.0f", weight),
+                                    " is not a number of f32, which weights are; the nearest is ",
+                                    absl::StrFormat("%.0f", sent)));
+  }
+  return sent;
+}
+
+std::string NotNegative(const std::string& text) {
+  return text.starts_with('-') ? absl::StrCat(text, " is negative") : std::string();
+}
 
 absl::Status BadArgument(const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, "BAD_ARGUMENT", message);

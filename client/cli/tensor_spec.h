@@ -36,6 +36,12 @@ absl::StatusOr<IntegerOverflow> ParseOverflowArgument(std::string_view text);
 // "1000x64"
 std::string FormatShape(const std::vector<int64_t>& shape);
 
+// A weight as it is sent, f32. BAD_ARGUMENT for a whole number that f32 does not have.
+absl::StatusOr<float> ExactWeight(double weight);
+
+// A check of an option that is a count: CLI11 would take -1 for 2^64 - 1.
+std::string NotNegative(const std::string& text);
+
 // INVALID_ARGUMENT with the reason BAD_ARGUMENT, which ends in kExitUsage.
 absl::Status BadArgument(const std::string& message);
 

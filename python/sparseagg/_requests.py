@@ -244,14 +244,18 @@ def get_aggregate(
     tensors: Sequence[str] | None,
     indices: Mapping[str, Any] | None,
     encoding: str,
+    specs: Mapping[str, TensorSpec],
 ) -> aggregation_pb2.GetAggregateRequest:
-    """See `Round.result`."""
+    """See `Round.result`. `specs`: of the round, where `indices` are given."""
     return aggregation_pb2.GetAggregateRequest(
         name=round_name,
         tensors=tensors or (),
         layout=layout_number(layout),
         encoding=encoding,
-        selections=[selection_to_proto(name, wanted) for name, wanted in (indices or {}).items()],
+        selections=[
+            selection_to_proto(name, wanted, specs.get(name))
+            for name, wanted in (indices or {}).items()
+        ],
     )
 
 

@@ -5,6 +5,7 @@ Methods are called by their path ("/sparseagg.v1.AggregationService/GetRound"), 
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -46,6 +47,9 @@ METHODS = {
     "Reduce": ("stream_stream", aggregation_pb2.ReduceResponse),
     "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
 }
+# The distribution's gRPC (1.51) gets on with connecting while a call waits, and otherwise looks every 5 s: too seldom
+# for attempts that nobody waits in between. It reads this when the first channel is made.
+os.environ.setdefault("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100")
 # gRPC's own pause between two attempts to connect grows to two minutes; a server that restarts is back in seconds.
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -156,7 +160,8 @@ class Channel:
         connections: int,
     ) -> None:
         local_options = _LOCAL_OPTIONS if is_local(target) else ()
-        all_options = [*CHANNEL_OPTIONS, *local_options, *options]
+        # The caller's last: of equal keys gRPC itself would take the first.
+        all_options = list(dict([*CHANNEL_OPTIONS, *local_options, *options]).items())
 
         def connect() -> Connection:
             channel = access.open_channel(self._library, target, all_options)

@@ -107,6 +107,8 @@ class EncodedUpdate:
             round=round_name, contributor=contributor, update_id=update_id
         )
         if weight is not None:
+            if any(tensor.value_type[0] in "iu" for tensor in tensors.values()):
+                _check_weight_of_integers(weight)
             self.header.weight = weight
         self._tensors = []
         for name, tensor in tensors.items():
@@ -202,13 +204,31 @@ class _Untouched(DenseValues):
         return self._shape
 
 
-def selection_to_proto(tensor: str, indices: Any) -> aggregation_pb2.IndexSelection:
-    """Indices `[n, sparse_dim]` (or `[n]`) as `sparseagg.v1.IndexSelection`.
+def _check_weight_of_integers(weight: float) -> None:
+    """Raises InvalidArgumentError where f32, as which weights travel, would make another number of it: the server, which
+    refuses weights of integers that are not whole or above 2^24, could not tell."""
+    if abs(weight) <= float(np.finfo(np.float32).max) and float(np.float32(weight)) != weight:
+        raise InvalidArgumentError(
+            f"the weight {weight} is not a number of f32, as which weights travel; "
+            "integers take whole weights of at most 2^24"
+        )
 
-    Raises InvalidArgumentError for anything but integers below 2^63. An empty array may have any
-    type.
+
+def selection_to_proto(
+    tensor: str, indices: Any, spec: TensorSpec | None = None
+) -> aggregation_pb2.IndexSelection:
+    """Indices `[n, sparse_dim]` (or `[n]`) as `sparseagg.v1.IndexSelection`. `spec`: the tensor's, where it is known.
+
+    Raises InvalidArgumentError for anything but integers below 2^63, and for another shape. An empty array may have any
+    type and shape.
     """
     array = np.asarray(indices)
+    if array.size and spec is not None:
+        flat = array.ndim == 1 and spec.sparse_dim == 1
+        if not flat and array.shape[1:] != (spec.sparse_dim,):
+            raise InvalidArgumentError(
+                f'tensor "{tensor}": the selection has the shape {array.shape}; it must be (n, {spec.sparse_dim})'
+            )
     # Converted, a mask would ask for the rows 0 and 1, and 2.7 for row 2.
     if array.size and array.dtype.kind not in "iu":
         hint = "; of a mask take np.argwhere(mask)" if array.dtype.kind == "b" else ""

@@ -220,7 +220,8 @@ class Round(RoundBase):
 
         bfloat16 values come as uint16 bit patterns. Raises as `wait` does; InvalidArgumentError for an unknown tensor.
         """
-        request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding)
+        specs = self.specs if indices else {}
+        request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
         self.wait(timeout)
         idle_timeout = self._transport.timeout if timeout is None else timeout
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "service/rpc/observed_calls.h"
 #include "sparse/status.h"
@@ -71,6 +72,13 @@ bool IsServed(const std::string& listen) {
   return served;
 }
 
+// gRPC would listen on the rest of a division by 2^16.
+bool HasNoSuchPort(const std::string& listen) {
+  uint32_t port = 0;
+  return !listen.starts_with("unix:") &&
+         absl::SimpleAtoi(listen.substr(listen.rfind(':') + 1), &port) && port > 65'535;
+}
+
 absl::Status CannotListen(const std::string& listen) {
   return MakeError(
       absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
@@ -88,6 +96,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security,
     std::shared_ptr<CallObserver> observer) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
+  if (HasNoSuchPort(listen)) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
+                     absl::StrCat("cannot listen on ", listen, ": ports end at 65535"));
+  }
   if (IsServed(listen)) return CannotListen(listen);
   // Text that is not UTF-8 is refused; protobuf's line about it would be the caller's in our log.
   google::protobuf::SetLogHandler(nullptr);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from sparseagg import Client, InvalidArgumentError, RetryPolicy, SparseTensor, TensorSpec
@@ -32,6 +34,19 @@ def test_a_round_goes_on_over_a_killed_server(own_server, tmp_path):
         server.kill()
         server.start()
         np.testing.assert_array_equal(round.result()["emb"].values, np.ones((2, 4), np.float32))
+
+
+def test_an_outage_of_half_a_second_is_bridged_by_the_usual_retries(own_server, tmp_path):
+    server = own_server("--data-dir", str(tmp_path / "data"), "--store-free-bytes-min", "0")
+    with Client(server.target) as client:
+        round = client.create_round(SPEC)
+        server.kill()
+        back = threading.Timer(0.5, server.start)
+        back.start()
+        try:
+            assert round.info().contributors == 0
+        finally:
+            back.join()
 
 
 def test_a_server_without_a_directory_keeps_nothing(own_server):

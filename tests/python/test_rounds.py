@@ -347,6 +347,28 @@ def test_no_rows_may_be_selected_with_an_empty_array_of_any_type(client, dtype):
     round.delete()
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("pairs", [[1, 2, 3], [3, 4, 5]]), ("pairs", [1, 2, 3, 4]), ("rows", [[1, 2], [3, 4]])],
+)
+def test_a_selection_of_another_shape_is_refused(client, name, wanted):
+    specs = [
+        TensorSpec("pairs", (50, 60), "f32", sparse_dim=2),
+        TensorSpec("rows", (50, 3), "f32", sparse_dim=1),
+    ]
+    round = client.create_round(specs)
+    with pytest.raises(InvalidArgumentError, match=rf'"{name}".*must be \(n, [12]\)'):
+        round.result(indices={name: wanted}, timeout=1)
+
+
+def test_a_weight_that_would_be_rounded_is_refused(client):
+    round = client.create_round([TensorSpec("n", (5,), "i64", op="weighted_mean")])
+    update = {"n": ([1], np.array([1], np.int64), (5,))}
+    with pytest.raises(InvalidArgumentError, match="16777217 is not a number of f32"):
+        round.submit(update, contributor="a", weight=16_777_217)
+    assert round.info().contributors == 0
+
+
 def test_bfloat16_bits_in_a_dictionary(client):
     round = client.create_round([TensorSpec("emb", [10, 2], "bf16")])
     bits = np.array([[0x3F80, 0x4000]], np.uint16)  # 1 and 2

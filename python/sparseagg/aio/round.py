@@ -182,7 +182,8 @@ class Round(RoundBase):
         encoding: str = RAW,
     ) -> Result:
         """The published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
-        request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding)
+        specs = await self.specs() if indices else {}
+        request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
         await self.wait(timeout)
         idle_timeout = self._transport.timeout if timeout is None else timeout
 

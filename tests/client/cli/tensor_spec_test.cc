@@ -33,6 +33,19 @@ TEST(ParseTensorSpecTest, ReadsBackWhatFormatWrites) {
   }
 }
 
+TEST(ExactWeightTest, RefusesWholeNumbersThatF32DoesNotHave) {
+  EXPECT_EQ(ExactWeight(0.1).value(), 0.1F);
+  EXPECT_EQ(ExactWeight(16777216).value(), 16777216.0F);
+  EXPECT_TRUE(HasError(ExactWeight(16777217).status(), "BAD_ARGUMENT",
+                       "the weight 16777217 is not a number of f32, which weights are; the nearest "
+                       "is 16777216"));
+}
+
+TEST(NotNegativeTest, SaysWhatIs) {
+  EXPECT_EQ(NotNegative("17"), "");
+  EXPECT_EQ(NotNegative("-1"), "-1 is negative");
+}
+
 TEST(ParseTensorSpecTest, SaysWhichPartIsWrong) {
   struct Case {
     const char* text;
