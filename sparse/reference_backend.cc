@@ -221,8 +221,8 @@ class ReferenceBackend : public Backend {
   static PlanCost Cost(const BackendInfo&, std::string_view, const ReduceSpec& spec,
                        const Workload&) {
     PlanCost cost;
-    cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes() + sizeof(uint64_t) +
-                       SlotsPerRow(spec) * (sizeof(WideInteger) + sizeof(Row) + kMapNodeBytes);
+    cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes() + sizeof(uint64_t) + sizeof(Row) +
+                       kMapNodeBytes + SlotsPerRow(spec) * sizeof(WideInteger);
     return cost;
   }
 

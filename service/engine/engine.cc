@@ -14,7 +14,6 @@
 #include "service/engine/executor.h"
 #include "service/engine/names.h"
 #include "service/engine/reduction.h"
-#include "service/engine/refold.h"
 #include "service/engine/restore.h"
 #include "service/engine/round.h"
 #include "service/engine/round_spec.h"
@@ -23,6 +22,7 @@
 #include "service/engine/submission.h"
 #include "service/engine/tenant_books.h"
 #include "service/engine/upload_table.h"
+#include "service/engine/verify.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -96,7 +96,8 @@ class EngineImpl : public Engine {
     return round->Result();
   }
 
-  absl::StatusOr<Verification> VerifyRound(std::string_view name) override;
+  absl::StatusOr<Verification> VerifyRound(std::string_view name,
+                                           std::function<bool()> cancelled) override;
   absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
                                                           std::string_view tenant) override;
 
@@ -371,10 +372,14 @@ EngineStats EngineImpl::Stats() const {
   return stats;
 }
 
-absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name) {
+absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name,
+                                                     std::function<bool()> cancelled) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto result, round->Result());
-  return VerifyPublished(store_, round->name(), *result, aggregation_);
+  const uint64_t all = AggregationBytes(options_.limits, backend_);
+  const uint64_t free = all - std::min(all, aggregation_.bytes_in_use());
+  return VerifyPublished(store_, round->name(), *result, aggregation_,
+                         {.memory_bytes = free / 2, .cancelled = std::move(cancelled)});
 }
 
 absl::Status EngineImpl::Recover() {

@@ -230,10 +230,12 @@ class Engine {
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
 
-  // Computes a published round again with the reference back end. DATA_LOSS (RESULT_MISMATCH) when
-  // a bit differs. FAILED_PRECONDITION (UPDATES_NOT_KEPT) when only the stored result could be
-  // compared with the manifest, and is as it was.
-  virtual absl::StatusOr<Verification> VerifyRound(std::string_view name) = 0;
+  // Computes a published round again with the reference back end, in half of the aggregation memory
+  // that is free. DATA_LOSS (RESULT_MISMATCH) when a bit differs. FAILED_PRECONDITION
+  // (UPDATES_NOT_KEPT) when only the stored result could be compared with the manifest, and is as
+  // it was. CANCELLED once `cancelled` says so, which is asked before each update.
+  virtual absl::StatusOr<Verification> VerifyRound(std::string_view name,
+                                                   std::function<bool()> cancelled) = 0;
 
   // On the account of `tenant`.
   virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(

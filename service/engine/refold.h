@@ -20,27 +20,23 @@ struct Refolded {
   uint64_t bytes_received = 0;
 };
 
-// DATA_LOSS (STORE_CORRUPT) for an update that is not the one that was accepted; errors of the
-// limits and of `aggregation`, which the memory comes from.
+// An update as the store has kept it.
+struct KeptUpdate {
+  std::vector<EncodedHeader> headers;
+  UpdatePlan plan;
+  CutPayload payload;  // refers to the bytes that were read
+};
+
+// From what UpdateStore::ReadUpdates() gives. DATA_LOSS (STORE_CORRUPT) for an update that is not
+// the one that was accepted; errors of the limits.
+absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::string_view headers_text,
+                                          std::string_view payload, const RoundSpec& spec,
+                                          const Limits& limits);
+
+// Errors as above, and those of `aggregation`, which the memory comes from.
 absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& round,
                                 const RoundSpec& spec, const Limits& limits, Backend& backend,
                                 Admission& aggregation);
-
-// The same round, for any back end: a plan that was forced is one of some back end.
-RoundSpec WithoutPlans(RoundSpec spec);
-
-// Computes a published round again and compares updates and result with `published`. DATA_LOSS
-// (RESULT_MISMATCH) when a bit differs; errors as above. REQUIRES: the store has kept the updates.
-absl::StatusOr<Verification> Verify(const UpdateStore& store, const std::string& round,
-                                    const PublishedResult& published, Backend& backend,
-                                    Admission& aggregation);
-
-// The same of what the store has, on the reference back end; see Engine::VerifyRound().
-absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std::string& round,
-                                             const PublishedResult& result, Admission& aggregation);
-
-// Compares the stored result with the manifest. DATA_LOSS (RESULT_MISMATCH).
-absl::Status CheckResultDigest(const PublishedResult& published);
 
 }  // namespace sparseagg
 

@@ -6,8 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "service/engine/admission.h"
 #include "service/engine/manifest.h"
-#include "service/engine/refold.h"
 #include "service/engine/restore.h"
+#include "service/engine/verify.h"
+#include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -25,9 +26,11 @@ EngineOptions WithoutLimits() {
   return options;
 }
 
-// The digest of the round's result on this back end, and what the round looks like.
-absl::StatusOr<std::string> Look(const RoundRecord& record, UpdateStore& store, Backend& backend,
-                                 RoundCheck& check) {
+// Takes the round up as a server would, and fills in what it looks like. Its result, published or
+// as it would be now; null: it is aborted.
+absl::StatusOr<std::shared_ptr<const PublishedResult>> TakeUp(const RoundRecord& record,
+                                                              UpdateStore& store, Backend& backend,
+                                                              RoundCheck& check) {
   const EngineOptions options = WithoutLimits();
   Admission aggregation(kUnlimited, kAggregationBudget);
   const RoundRestorer restorer(options, backend, store, aggregation);
@@ -36,18 +39,37 @@ absl::StatusOr<std::string> Look(const RoundRecord& record, UpdateStore& store, 
   check.state = round.books.state;
   check.contributors = round.books.contributors;
   check.bytes_received = round.books.bytes_received;
-  if (record.phase == RoundPhase::kAborted) return std::string();
+  if (record.phase == RoundPhase::kAborted) return nullptr;
   if (round.books.state == RoundState::kAborted) return absl::DataLossError(round.books.failure);
   if (round.result != nullptr) {
     SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*round.result));
-    if (record.phase == RoundPhase::kPublishedWithUpdates) {
-      SPARSEAGG_RETURN_IF_ERROR(
-          Verify(store, record.name, *round.result, backend, aggregation).status());
-    }
-    return round.result->manifest.result_digest;
+    check.result_digest = round.result->manifest.result_digest;
+    return round.result;
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const PublishedResult result, round.reducers->Report());
-  return ResultDigest(result);
+  SPARSEAGG_ASSIGN_OR_RETURN(PublishedResult result, round.reducers->Report());
+  check.result_digest = ResultDigest(result);
+  return std::make_shared<const PublishedResult>(std::move(result));
+}
+
+absl::Status Look(const RoundRecord& record, UpdateStore& store,
+                  std::span<const std::unique_ptr<Backend>> backends, RoundCheck& check) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto result, TakeUp(record, store, *backends.front(), check));
+  if (result == nullptr || record.phase == RoundPhase::kPublished) return absl::OkStatus();
+  Admission aggregation(kUnlimited, kAggregationBudget);
+  const VerifyOptions options{.memory_bytes = AvailableMemoryBytes() / 4};
+  const bool published = record.phase == RoundPhase::kPublishedWithUpdates;
+  for (const std::unique_ptr<Backend>& backend : backends) {
+    if (!published && backend == backends.front()) continue;  // it has just made that result
+    const absl::Status compared =
+        published ? Verify(store, record.name, *result, *backend, aggregation, options).status()
+                  : CompareWithUpdates(store, record.name, *result, *backend, aggregation, options)
+                        .status();
+    if (compared.ok()) continue;
+    return MakeError(
+        compared.code(), ErrorReason(compared),
+        absl::StrCat("back end ", backend->info().name, ": ", std::string(compared.message())));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -58,19 +80,7 @@ std::vector<RoundCheck> CheckStore(UpdateStore& store,
   for (const RoundRecord& record : store.Rounds()) {
     RoundCheck& check = checks.emplace_back();
     check.name = record.name;
-    for (const std::unique_ptr<Backend>& backend : backends) {
-      const absl::StatusOr<std::string> digest = Look(record, store, *backend, check);
-      if (!digest.ok()) {
-        check.problem = std::string(digest.status().message());
-        break;
-      }
-      if (backend != backends.front() && *digest != check.result_digest) {
-        check.problem = absl::StrCat("back end ", backend->info().name,
-                                     " gives another result than ", backends.front()->info().name);
-        break;
-      }
-      check.result_digest = *digest;
-    }
+    check.problem = std::string(Look(record, store, backends, check).message());
   }
   return checks;
 }

@@ -66,9 +66,10 @@ class TenantEngine : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.Result(own);
   }
-  absl::StatusOr<Verification> VerifyRound(std::string_view name) override {
+  absl::StatusOr<Verification> VerifyRound(std::string_view name,
+                                           std::function<bool()> cancelled) override {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
-    return engine_.VerifyRound(own);
+    return engine_.VerifyRound(own, std::move(cancelled));
   }
   absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
                                                           std::string_view /*tenant*/) override {

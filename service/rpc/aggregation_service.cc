@@ -292,8 +292,10 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
   if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
   return RunIn(background_, calls_,
-               [engine = call->engine, name = verify->name(), response]() -> absl::Status {
-                 SPARSEAGG_ASSIGN_OR_RETURN(const Verification verified, engine->VerifyRound(name));
+               [context, engine = call->engine, name = verify->name(), response]() -> absl::Status {
+                 SPARSEAGG_ASSIGN_OR_RETURN(
+                     const Verification verified,
+                     engine->VerifyRound(name, [context] { return context->IsCancelled(); }));
                  v1::VerifyRoundResponse answer = ToProto(verified);
                  answer.set_name(name);
                  *response = ToBytes(answer);

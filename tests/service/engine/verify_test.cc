@@ -1,5 +1,7 @@
 // A published round that kept its updates can be computed again; one that did not says so.
-#include "service/engine/refold.h"
+#include "service/engine/verify.h"
+
+#include "service/engine/manifest.h"
 #include "service/engine/store_check.h"
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"
@@ -14,6 +16,8 @@ using testing::Sparse;
 using testing::TestUpdate;
 
 constexpr char kRound[] = "rounds/r";
+
+bool Never() { return false; }  // cancelled
 
 class VerifyTest : public ::testing::Test {
  protected:
@@ -53,7 +57,7 @@ class VerifyTest : public ::testing::Test {
 
 TEST_F(VerifyTest, ARoundThatKeptItsUpdatesIsComputedAgainBitForBit) {
   Publish(/*keep_updates=*/true);
-  const auto verified = engine_->VerifyRound(kRound);
+  const auto verified = engine_->VerifyRound(kRound, Never);
   ASSERT_TRUE(verified.ok()) << verified.status();
   EXPECT_EQ(verified->contributors, 20u);
   EXPECT_EQ(verified->bytes_read, engine_->GetRound(kRound)->bytes_received);
@@ -64,7 +68,7 @@ TEST_F(VerifyTest, ARoundThatKeptItsUpdatesIsComputedAgainBitForBit) {
 
 TEST_F(VerifyTest, ARoundWithoutItsUpdatesSaysThatOnlyItsResultWasChecked) {
   Publish(/*keep_updates=*/false);
-  const absl::Status verified = engine_->VerifyRound(kRound).status();
+  const absl::Status verified = engine_->VerifyRound(kRound, Never).status();
   EXPECT_THAT(verified, FailsWith(absl::StatusCode::kFailedPrecondition, "UPDATES_NOT_KEPT"));
   EXPECT_THAT(std::string(verified.message()), HasSubstr("has the digest of its manifest"));
 }
@@ -83,14 +87,46 @@ TEST_F(VerifyTest, AnotherResultThanThatOfTheUpdatesIsAMismatch) {
   PublishedResult other = *result_;
   other.tensors[0].values[3] ^= std::byte{1};
   const auto mismatch = FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH");
-  absl::Status status = Verify(engine_.store(), kRound, other, *backend, memory).status();
+  absl::Status status = Verify(engine_.store(), kRound, other, *backend, memory, {}).status();
   EXPECT_THAT(status, mismatch);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the stored result"));
   // A result that agrees with its manifest, of other updates.
   other = *result_;
   other.manifest.updates_digest[0] ^= 1;
-  EXPECT_THAT(Verify(engine_.store(), kRound, other, *backend, memory).status(), mismatch);
-  EXPECT_TRUE(Verify(engine_.store(), kRound, *result_, *backend, memory).ok());
+  EXPECT_THAT(Verify(engine_.store(), kRound, other, *backend, memory, {}).status(), mismatch);
+  EXPECT_TRUE(Verify(engine_.store(), kRound, *result_, *backend, memory, {}).ok());
+}
+
+TEST_F(VerifyTest, AResultThatOtherUpdatesGiveIsAMismatchAndItsRowIsNamed) {
+  Publish(/*keep_updates=*/true);
+  Admission memory(uint64_t{1} << 40, kAggregationBudget);
+  const auto backend = testing::MakeBackend("reference");
+  PublishedResult other = *result_;
+  other.tensors[0].values[3] ^= std::byte{1};
+  other.manifest.result_digest = ResultDigest(other);
+  const absl::Status status = Verify(engine_.store(), kRound, other, *backend, memory, {}).status();
+  EXPECT_THAT(status, FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tensor \"t\", row 0: computed again"));
+}
+
+TEST_F(VerifyTest, WithLittleMemoryTheUpdatesAreReadSeveralTimes) {
+  Publish(/*keep_updates=*/true);
+  constexpr uint64_t kBytes = 200'000;  // the reference takes some megabytes for all rows
+  Admission memory(kBytes, kAggregationBudget);
+  const auto backend = testing::MakeBackend("reference");
+  int asked = 0;
+  const auto verified = Verify(engine_.store(), kRound, *result_, *backend, memory,
+                               {.memory_bytes = kBytes, .cancelled = [&] { return ++asked < 0; }});
+  ASSERT_TRUE(verified.ok()) << verified.status();
+  EXPECT_GT(asked, 3 * 20) << "once for each update that is read";
+  EXPECT_EQ(verified->bytes_read, engine_->GetRound(kRound)->bytes_received);
+  EXPECT_EQ(verified->contributors, 20u);
+}
+
+TEST_F(VerifyTest, ItEndsWhenNobodyWaitsForIt) {
+  Publish(/*keep_updates=*/true);
+  EXPECT_EQ(engine_->VerifyRound(kRound, [] { return true; }).status().code(),
+            absl::StatusCode::kCancelled);
 }
 
 TEST_F(VerifyTest, AStoreCheckComputesItAgainOnAllBackEnds) {
@@ -104,9 +140,28 @@ TEST_F(VerifyTest, AStoreCheckComputesItAgainOnAllBackEnds) {
   EXPECT_EQ(checks[0].result_digest, result_->manifest.result_digest);
 }
 
+TEST_F(VerifyTest, AStoreCheckComputesAnOpenRoundOnAllBackEnds) {
+  const TensorSpec spec = Sparse("t", 1000);
+  engine_.Create(RoundSpec{.tensors = {spec}, .durability = Durability::kDurable});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(engine_
+                    .Submit(TestUpdate(kRound, "c" + std::to_string(i))
+                                .Add<float>(spec, {1, 500, 7 + i}, {0.1f, 0.2f, 0.3f}))
+                    .ok());
+  }
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(testing::MakeBackend("cpu"));
+  backends.push_back(testing::MakeBackend("reference"));
+  const auto checks = CheckStore(engine_.store(), backends);
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].problem, "");
+  EXPECT_EQ(checks[0].contributors, 3u);
+  EXPECT_EQ(checks[0].result_digest, engine_.SealAndWait(kRound)->manifest.result_digest);
+}
+
 TEST_F(VerifyTest, OnlyAPublishedRoundCanBeVerified) {
   engine_.Create(RoundSpec{.tensors = {Sparse("t", 10)}, .durability = Durability::kDurable});
-  EXPECT_THAT(engine_->VerifyRound(kRound).status(),
+  EXPECT_THAT(engine_->VerifyRound(kRound, Never).status(),
               FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_PUBLISHED"));
   EXPECT_THAT(engine_
                   ->CreateRound({.round_id = "m",

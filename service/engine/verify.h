@@ -1,0 +1,45 @@
+// A published round computed again from the updates that it kept, and compared bit by bit. The back
+// end that does it may be the reference, which takes hundreds of bytes for a value: the result is
+// cut into blocks, and the updates are read once for each group of them that fits in memory.
+#ifndef SPARSEAGG_SERVICE_ENGINE_VERIFY_H_
+#define SPARSEAGG_SERVICE_ENGINE_VERIFY_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "service/engine/admission.h"
+#include "service/engine/engine.h"
+
+namespace sparseagg {
+
+struct VerifyOptions {
+  uint64_t memory_bytes = uint64_t{1} << 30;               // that it may take
+  std::function<bool()> cancelled = [] { return false; };  // asked before each update
+};
+
+// DATA_LOSS (RESULT_MISMATCH) when a bit of the result or of the set of updates differs; errors of
+// Refold(), CANCELLED. REQUIRES: the store has kept the updates.
+absl::StatusOr<Verification> Verify(const UpdateStore& store, const std::string& round,
+                                    const PublishedResult& published, Backend& backend,
+                                    Admission& aggregation, const VerifyOptions& options);
+
+// The same of what the store has, on the reference back end; see Engine::VerifyRound(). Takes
+// 64 MiB and the result twice, however few options.memory_bytes are.
+absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std::string& round,
+                                             const PublishedResult& result, Admission& aggregation,
+                                             const VerifyOptions& options);
+
+// Compares the stored result with the manifest. DATA_LOSS (RESULT_MISMATCH).
+absl::Status CheckResultDigest(const PublishedResult& published);
+
+// The updates of a round folded again, and every bit of `tensors` compared with their sum: all of
+// Verify() that needs no manifest. What was read, without digest of the result.
+absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const std::string& round,
+                                                const PublishedResult& result, Backend& backend,
+                                                Admission& aggregation,
+                                                const VerifyOptions& options);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_VERIFY_H_
