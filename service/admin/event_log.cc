@@ -47,6 +47,12 @@ void EventLog::OnRoundState(const RoundSnapshot& round) {
                                    {"bytes", absl::StrCat(round.bytes_received)}});
 }
 
+void EventLog::OnRoundWaits(const RoundSnapshot& round, const absl::Status& why) {
+  log_.Warning("round waits", {{"round", QualifiedName(round.tenant, round.name)},
+                               {"state", std::string(RoundStateName(round.state))},
+                               {"reason", ErrorReason(why)}});
+}
+
 void EventLog::OnSubmission(const SubmissionReport& report) {
   if (report.status.ok()) return;
   log_.Debug("update refused", {{"round", report.header.round},

@@ -38,6 +38,9 @@ class EngineObserver {
   virtual ~EngineObserver() = default;
   // A round is in a new state: OPEN when created, RETIRED when deleted.
   virtual void OnRoundState(const RoundSnapshot& /*round*/) {}
+  // The round cannot go on yet, nor can anybody help but the operator: its result, or that it is
+  // over, has no room on the disk. At once, then every minute that it lasts.
+  virtual void OnRoundWaits(const RoundSnapshot& /*round*/, const absl::Status& /*why*/) {}
   virtual void OnSubmission(const SubmissionReport& /*report*/) {}
   virtual void OnReduction(const ReductionReport& /*report*/) {}
 };

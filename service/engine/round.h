@@ -157,8 +157,9 @@ class Round : public std::enable_shared_from_this<Round> {
   // Keeps the result and makes it readable; comes back later while the disk is full.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
   void ErasePayloads();
-  // Runs `step` on the strand after a while.
+  // Runs `step` on the strand after a while, and tells the observer now and then.
   void TryLater(const absl::Status& refusal, Task step);
+  void TellOfWait(const absl::Status& refusal);
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
@@ -194,6 +195,7 @@ class Round : public std::enable_shared_from_this<Round> {
   std::shared_ptr<const PublishedResult> result_;
   Reservation result_memory_;
   bool deleted_ = false;
+  std::chrono::steady_clock::time_point next_word_;  // of a wait
 };
 
 }  // namespace sparseagg

@@ -102,6 +102,7 @@ void Round::FollowPolicy() {
     const auto closed = Close(*reason);
     if (closed.ok() || absl::IsNotFound(closed.status())) return;
     if (RetryAfterMs(closed.status()) == 0) return Fail(closed.status());
+    TellOfWait(closed.status());
     return LookAgain(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
   }
   if (keep_anchor && !services_.store.NoteRound(name_, WriteAnchor(anchor)).ok()) {

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kBytesToFold = uint64_t{256} << 10;
 constexpr std::chrono::milliseconds kFoldWait{5};
 
+constexpr std::chrono::minutes kWordOfWait{1};
+
 }  // namespace
 
 std::shared_ptr<TensorReducers> Round::Reducers() const {
@@ -190,7 +192,18 @@ void Round::NotifyState() {
   NotifyChange();
 }
 
+void Round::TellOfWait(const absl::Status& refusal) {
+  const auto now = services_.options.steady_now();
+  {
+    std::lock_guard lock(mutex_);
+    if (now < next_word_) return;
+    next_word_ = now + kWordOfWait;
+  }
+  services_.options.observer->OnRoundWaits(Snapshot(), refusal);
+}
+
 void Round::TryLater(const absl::Status& refusal, Task step) {
+  TellOfWait(refusal);
   services_.executor.PostAfter(std::chrono::milliseconds(RetryAfterMs(refusal)),
                                [self = shared_from_this(), step = std::move(step)]() mutable {
                                  self->strand_.Post(std::move(step));

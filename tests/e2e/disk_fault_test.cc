@@ -20,6 +20,7 @@
 namespace sparseagg {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::ServerProcess;
 using testing::TestClient;
 using testing::VectorEntries;
@@ -138,6 +139,8 @@ TEST_F(DiskFaultTest, ASealedRoundWaitsForRoomForItsResult) {
   wait.set_name("rounds/r");
   wait.mutable_timeout()->set_nanos(300'000'000);
   EXPECT_EQ(client.Wait(wait)->state(), v1::ROUND_STATE_SEALED);
+  EXPECT_THAT(server->log(),
+              HasSubstr("event=\"round waits\" round=rounds/r state=SEALED reason=STORE_FULL"));
   std::filesystem::remove(full_flag());
   const auto start = std::chrono::steady_clock::now();
   wait.clear_timeout();
