@@ -1,8 +1,14 @@
 // Two requests of which one is held up in the middle of the other: what is promised holds in the
 // order that hurts most. Numbers as in the table of docs/testing.md.
+#include <unistd.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "service/store/durable_store.h"
@@ -52,6 +58,39 @@ class Pause {
   bool held_ = false;
 };
 
+// A thread that can be waited for until it has to wait itself.
+class Request {
+ public:
+  explicit Request(std::function<void()> make)
+      : thread_([this, make = std::move(make)] {
+          id_ = gettid();
+          make();
+          ended_ = true;
+        }) {}
+  // Until it is done, or sleeps: with all others held up or idle, it does so for one of them. What
+  // it would do while another one runs is not to be left to the scheduler.
+  void WaitUntilItWaits() const {
+    for (int asleep = 0; !ended_ && asleep < 20;) {
+      asleep = Sleeps() ? asleep + 1 : 0;
+      std::this_thread::yield();
+    }
+  }
+  void Join() { thread_.join(); }
+
+ private:
+  bool Sleeps() const {
+    std::ifstream stat("/proc/self/task/" + std::to_string(id_) + "/stat");
+    std::string line;
+    std::getline(stat, line);
+    const size_t name_end = line.rfind(") ");
+    return name_end != std::string::npos && line[name_end + 2] == 'S';
+  }
+
+  std::atomic<pid_t> id_{0};
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
 class InterleavingTest : public ::testing::Test {
  protected:
   InterleavingTest() {
@@ -88,10 +127,11 @@ TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
   std::thread submitting([&] { first = Submit("a"); });
   pause_.WaitUntilHeld();
   absl::StatusOr<Receipt> second;
-  std::thread resending([&] { second = Submit("a"); });
+  Request resending([&] { second = Submit("a"); });
+  resending.WaitUntilItWaits();
   pause_.Release();
   submitting.join();
-  resending.join();
+  resending.Join();
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_FALSE(first->duplicate);
   EXPECT_TRUE(second->duplicate);
@@ -109,11 +149,12 @@ TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInThe
     std::thread submitting([&] { receipt = Submit(contributor); });
     pause_.WaitUntilHeld();
     absl::StatusOr<RoundSnapshot> sealed;
-    std::thread sealing([&] { sealed = engine_->SealRound("rounds/r"); });
+    Request sealing([&] { sealed = engine_->SealRound("rounds/r"); });
+    sealing.WaitUntilItWaits();
     EXPECT_EQ(StateOf(), RoundState::kOpen);
     pause_.Release();
     submitting.join();
-    sealing.join();
+    sealing.Join();
     ASSERT_TRUE(receipt.ok() && sealed.ok()) << receipt.status() << sealed.status();
     ASSERT_EQ(engine_.WaitUntilFinal("rounds/r").state, RoundState::kPublished);
     const auto result = engine_->Result("rounds/r").value();
@@ -159,9 +200,10 @@ TEST_F(InterleavingTest, AnAbortDuringThePublicationComesBeforeOrAfterIt) {
     sealing.join();
     pause_.WaitUntilHeld();
     absl::StatusOr<RoundSnapshot> aborted;
-    std::thread aborting([&] { aborted = engine_->AbortRound("rounds/r"); });
+    Request aborting([&] { aborted = engine_->AbortRound("rounds/r"); });
+    aborting.WaitUntilItWaits();
     pause_.Release();
-    aborting.join();
+    aborting.Join();
     const RoundSnapshot ended = engine_.WaitUntilFinal("rounds/r");
     EXPECT_EQ(ended.state, aborted.ok() ? RoundState::kAborted : RoundState::kPublished);
     EXPECT_EQ(engine_->Result("rounds/r").ok(), !aborted.ok());
@@ -196,9 +238,10 @@ TEST_F(InterleavingTest, ARoundThatIsDeletedWhileItsUpdatesAreErasedLeavesNothin
   pause_.WaitUntilHeld();
   EXPECT_EQ(StateOf(), RoundState::kPublished);
   absl::Status deleted;
-  std::thread deleting([&] { deleted = engine_->DeleteRound("rounds/r"); });
+  Request deleting([&] { deleted = engine_->DeleteRound("rounds/r"); });
+  deleting.WaitUntilItWaits();
   pause_.Release();
-  deleting.join();
+  deleting.Join();
   EXPECT_TRUE(deleted.ok()) << deleted;
   ASSERT_TRUE(engine_.Restart().ok());
   EXPECT_TRUE(engine_->ListRounds("", 10).empty());

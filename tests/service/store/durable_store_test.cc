@@ -232,6 +232,37 @@ TEST_F(DurableStoreTest, IsNotReadByAnEarlierVersion) {
   EXPECT_EQ(ErrorReason(opened.status()), "STORE_VERSION");
 }
 
+// What is gone fails no checksum; that an update was there shows in the numbers of the others.
+TEST_F(DurableStoreTest, NoticesAnUpdateThatIsMissing) {
+  for (const char* table : {"updates", "contents"}) {
+    const std::string name = absl::StrCat("rounds/", table);
+    OpenRound(name);
+    for (const char* contributor : {"a", "b", "c"}) ASSERT_TRUE(Put(contributor, 10, name).ok());
+    store_.reset();
+    {
+      auto database = Database::Open(folder_.path() + "/store.db");
+      ASSERT_TRUE(database.ok());
+      const std::string second =
+          "SELECT u.id FROM updates u JOIN rounds r ON r.id = u.round "
+          "WHERE u.contributor = 'b' AND r.name = '" +
+          name + "'";
+      const std::string gone =
+          absl::StrCat("DELETE FROM ", std::string(table), " WHERE id IN (", second, ")");
+      ASSERT_TRUE((*database)->Run(gone.c_str()).ok());
+    }
+    Reopen();
+  }
+  OpenRound("rounds/whole");
+  std::map<std::string, std::string> damage;
+  for (const RoundRecord& round : store_->Rounds()) damage[round.name] = round.damage;
+  EXPECT_EQ(damage["rounds/updates"], "an update is missing");
+  EXPECT_EQ(damage["rounds/whole"], "");
+  const absl::Status read =
+      store_->ReadUpdates("rounds/contents", [](const auto&...) { return absl::OkStatus(); });
+  EXPECT_EQ(ErrorReason(read), "STORE_CORRUPT") << read;
+  EXPECT_THAT(std::string(read.message()), ::testing::HasSubstr("update of contributor \"b\""));
+}
+
 TEST_F(DurableStoreTest, TakesNoDirectoryThatItCannotWrite) {
   const auto opened = OpenDurableStore({.directory = "/proc/sparseagg"});
   EXPECT_EQ(ErrorReason(opened.status()), "STORE_UNUSABLE");
