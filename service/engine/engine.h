@@ -233,7 +233,7 @@ class Engine {
   // Computes a published round again with the reference back end, in half of the aggregation memory
   // that is free. DATA_LOSS (RESULT_MISMATCH) when a bit differs. FAILED_PRECONDITION
   // (UPDATES_NOT_KEPT) when only the stored result could be compared with the manifest, and is as
-  // it was. CANCELLED once `cancelled` says so, which is asked before each update.
+  // it was. CANCELLED once `cancelled` says so, which is asked before each step.
   virtual absl::StatusOr<Verification> VerifyRound(std::string_view name,
                                                    std::function<bool()> cancelled) = 0;
 

@@ -160,6 +160,8 @@ class Round : public std::enable_shared_from_this<Round> {
   // Runs `step` on the strand after a while, and tells the observer now and then.
   void TryLater(const absl::Status& refusal, Task step);
   void TellOfWait(const absl::Status& refusal);
+  // The round ends with an error. What a durable one has stored is erased only when the updates
+  // are to blame.
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
@@ -177,6 +179,7 @@ class Round : public std::enable_shared_from_this<Round> {
   const RoundServices services_;
   Strand strand_;
   Watchers watchers_;
+  std::mutex erase_mutex_;  // held while updates of an ended round are erased; taken before gate_
   mutable CommitGate gate_;
 
   mutable std::mutex mutex_;  // guards all below

@@ -12,6 +12,21 @@
 namespace sparseagg {
 namespace {
 
+// An error of this process, such as a lack of memory, and not of the updates: they would give a
+// result elsewhere, or later.
+bool MayPass(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return ErrorReason(error) != "TOO_MANY_ENTRIES";
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kUnavailable:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string InsufficientText(uint64_t contributors, uint64_t minimum) {
   return absl::StrCat(contributors, " of at least ", minimum, " contributors");
 }
@@ -187,15 +202,24 @@ void Round::Fail(const absl::Status& status) {
     RoundSnapshot failed = Snapshot();
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
-    // The round ends even when its books cannot be changed now: DeleteRound() tries again.
-    const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));
-    if (!aborted.ok()) absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
+    if (spec_.durability == Durability::kDurable && MayPass(status)) {
+      absl::StrAppend(&failed.failure,
+                      "; its updates are kept: the next start of the server takes the round up "
+                      "again, DeleteRound gives it up");
+    } else {
+      // The round ends even when its books cannot be changed now: DeleteRound() tries again.
+      const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));
+      if (!aborted.ok()) {
+        absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
+      }
+    }
     MarkAborted(std::move(failed.failure), *failed.abort_time);
   }
   NotifyEnd();
 }
 
 absl::StatusOr<Tombstone> Round::Delete() {
+  std::lock_guard erasing(erase_mutex_);  // what is being erased is so before the gate is closed
   std::unique_lock gate(gate_);
   {
     std::lock_guard lock(mutex_);

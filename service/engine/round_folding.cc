@@ -164,7 +164,7 @@ void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnap
 void Round::ErasePayloads() {
   absl::Status erased;
   {
-    std::shared_lock gate(gate_);
+    std::lock_guard erasing(erase_mutex_);  // not the gate: who asks for a receipt does not wait
     {
       std::lock_guard lock(mutex_);
       if (deleted_) return;

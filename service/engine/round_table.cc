@@ -73,10 +73,11 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
     const CreateRoundArgs& args, std::shared_ptr<Round> round,
     const std::function<absl::Status()>& open_books) {
-  std::lock_guard lock(mutex_);
-  SPARSEAGG_ASSIGN_OR_RETURN(auto earlier, FindRequestLocked(args));
+  std::lock_guard one_at_a_time(insertion_);
+  SPARSEAGG_ASSIGN_OR_RETURN(auto earlier, FindRequest(args));
   if (earlier != nullptr) return earlier;
   SPARSEAGG_RETURN_IF_ERROR(open_books());
+  std::lock_guard lock(mutex_);
   if (!args.request_id.empty()) name_by_request_[RequestOf(args)] = round->name();
   by_name_[round->name()] = {round, args};
   ++rounds_by_tenant_[args.tenant];

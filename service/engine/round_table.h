@@ -59,6 +59,7 @@ class RoundTable {
   uint64_t RoundsOfLocked(const std::string& tenant) const;
 
   const uint64_t rounds_max_;
+  std::mutex insertion_;  // taken before mutex_, which is not held while a disk is waited for
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> by_name_;
   std::map<std::string, Tombstone, std::less<>> erased_;

@@ -117,6 +117,9 @@ void ChunkedUpload::FreeLocked() {
   bytes_.reset();
   args_.memory = Claim();
   args_.disk = Claim();
+  // They hold the round's accumulators, and a stream may hold this for long.
+  args_.stage = nullptr;
+  args_.commit = nullptr;
 }
 
 bool ChunkedUpload::closed() const {

@@ -24,6 +24,8 @@ namespace {
 // With less, updates would be read over and over: 64 MiB are 100,000 single values.
 constexpr uint64_t kBlockBytesMin = uint64_t{64} << 20;
 
+absl::Status Cancelled() { return absl::CancelledError("nobody waits for it any more"); }
+
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
 // What was accepted once is taken, whatever the limits are today.
@@ -145,7 +147,7 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
         round,
         [&](const UpdateRecord& update, std::string_view headers,
             std::string_view payload) -> absl::Status {
-          if (options.cancelled()) return absl::CancelledError("nobody waits for it any more");
+          if (options.cancelled()) return Cancelled();
           SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept,
                                      ReadKeptUpdate(update, headers, payload, spec, limits));
           SPARSEAGG_ASSIGN_OR_RETURN(
@@ -168,6 +170,7 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
 absl::StatusOr<Verification> Verify(const UpdateStore& store, const std::string& round,
                                     const PublishedResult& published, Backend& backend,
                                     Admission& aggregation, const VerifyOptions& options) {
+  if (options.cancelled()) return Cancelled();  // the result may have taken long to read
   SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(published));
   SPARSEAGG_ASSIGN_OR_RETURN(
       Verification verified,
@@ -182,6 +185,7 @@ absl::StatusOr<Verification> Verify(const UpdateStore& store, const std::string&
 absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std::string& round,
                                              const PublishedResult& result, Admission& aggregation,
                                              const VerifyOptions& options) {
+  if (options.cancelled()) return Cancelled();
   Reservation memory;
   PublishedResult stored;
   const PublishedResult* published = &result;
@@ -197,8 +201,8 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
     SPARSEAGG_ASSIGN_OR_RETURN(stored.tensors, ReadResult(bytes, stored.spec));
     published = &stored;
   }
-  SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*published));
   if (!result.spec.keep_updates) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*published));
     return MakeError(absl::StatusCode::kFailedPrecondition, "UPDATES_NOT_KEPT",
                      "the stored result has the digest of its manifest; the updates were erased at "
                      "publication, so it cannot be computed again: set keep_updates_until_deleted");

@@ -15,7 +15,7 @@ namespace sparseagg {
 
 struct VerifyOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;               // that it may take
-  std::function<bool()> cancelled = [] { return false; };  // asked before each update
+  std::function<bool()> cancelled = [] { return false; };  // asked before each step
 };
 
 // DATA_LOSS (RESULT_MISMATCH) when a bit of the result or of the set of updates differs; errors of

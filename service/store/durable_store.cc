@@ -16,6 +16,7 @@
 #include "service/store/put_group.h"
 #include "service/store/schema.h"
 #include "service/store/store_errors.h"
+#include "service/store/store_reader.h"
 #include "service/store/tables.h"
 #include "sparse/status.h"
 
@@ -65,8 +66,12 @@ class DurableStore : public UpdateStore {
 
   std::vector<RoundRecord> Rounds() const override;
   std::vector<Tombstone> Tombstones() const override { return tombstones_; }
-  absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const override;
-  absl::StatusOr<std::string> ReadResult(const std::string& round) const override;
+  absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const override {
+    return reader_->ReadUpdates(round, on_update);
+  }
+  absl::StatusOr<std::string> ReadResult(const std::string& round) const override {
+    return reader_->ReadResult(round);
+  }
 
  private:
   absl::Status Load();
@@ -100,6 +105,7 @@ class DurableStore : public UpdateStore {
   std::unique_ptr<Tables> tables_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<Eraser> eraser_;
+  std::unique_ptr<StoreReader> reader_;
 
   // As of the opening.
   StoreEpoch epoch_;
@@ -128,6 +134,8 @@ absl::Status DurableStore::Open() {
   tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints);
   ledger_ = std::make_unique<Ledger>(*database_);
   eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
+  reader_ = std::make_unique<StoreReader>(
+      database_mutex_, *tables_, [this](const std::string& round) { return RowOf(round); });
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kDatabaseOpened));
   SPARSEAGG_RETURN_IF_ERROR(PrepareSchema(*database_));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
@@ -212,33 +220,6 @@ std::vector<RoundRecord> DurableStore::Rounds() const {
   return records;
 }
 
-absl::Status DurableStore::ReadUpdates(const std::string& round, const OnUpdate& on_update) const {
-  StoredUpdate update;
-  for (std::optional<RowRange> rows;;) {
-    {
-      std::lock_guard lock(database_mutex_);
-      const auto row = RowOf(round);
-      if (!row.has_value()) return RoundNotFound(round);  // perhaps erased meanwhile
-      if (!rows) {
-        SPARSEAGG_ASSIGN_OR_RETURN(rows, tables_->UpdateRows(row->first));
-      }
-      update.record.round = round;
-      SPARSEAGG_ASSIGN_OR_RETURN(const int64_t read,
-                                 tables_->ReadUpdate(*rows, row->first, update));
-      if (read == 0) return absl::OkStatus();
-      rows->first = read + 1;
-    }
-    SPARSEAGG_RETURN_IF_ERROR(on_update(update.record, update.headers, update.payload));
-  }
-}
-
-absl::StatusOr<std::string> DurableStore::ReadResult(const std::string& round) const {
-  const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);
-  std::lock_guard lock(database_mutex_);
-  return tables_->ReadResult(row->first);
-}
-
 // --- Rounds ---
 
 absl::Status DurableStore::OpenRound(const RoundRecord& round) {
@@ -263,6 +244,7 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
 }
 
 absl::Status DurableStore::NoteRound(const std::string& round, std::string_view details) {
+  if (!RowOf(round).has_value()) return absl::OkStatus();
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
   if (!row.has_value() || row->second.phase != RoundPhase::kOpen) return absl::OkStatus();
@@ -292,12 +274,11 @@ absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phas
 
 absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::string& round,
                                                                    std::string_view details) {
-  std::unique_lock database_lock(database_mutex_);
+  // What is in memory does not wait for the disk.
+  if (!RowOf(round).has_value()) return memory_->CloseRound(round, details);
+  std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (!row.has_value()) {
-    database_lock.unlock();
-    return memory_->CloseRound(round, details);
-  }
+  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
   if (row->second.phase == RoundPhase::kOpen) {
     SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kClosed, details));
   }
@@ -326,16 +307,18 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
 absl::Status DurableStore::ErasePayloads(const std::string& round) {
   const auto row = RowOf(round);
   if (!row.has_value()) return memory_->ErasePayloads(round);
+  if (HasUpdates(row->second.phase)) return absl::OkStatus();  // they are still needed
   const bool aborted = row->second.phase == RoundPhase::kAborted;
   return aborted ? eraser_->EraseUpdates(row->first) : eraser_->EraseContents(row->first);
 }
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
+  if (!RowOf(round).has_value()) return memory_->AbortRound(round, details);
   std::unique_lock database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (row.has_value()) SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kAborted, details));
+  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
+  SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kAborted, details));
   database_lock.unlock();
-  if (!row.has_value()) return memory_->AbortRound(round, details);
   // The round is given up, whatever becomes of the rest.
   const absl::Status erased = eraser_->EraseUpdates(row->first);
   return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;
@@ -353,15 +336,18 @@ absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tomb
   }
   SPARSEAGG_RETURN_IF_ERROR(ended ? eraser_->EraseUpdates(row->first)
                                   : AbortRound(round, row->second.details));
-  std::lock_guard database_lock(database_mutex_);
+  std::unique_lock database_lock(database_mutex_);
   SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t file, tables_->ResultFile(row->first));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
     if (tombstone != nullptr) SPARSEAGG_RETURN_IF_ERROR(ledger_->InsertTombstone(*tombstone));
     return tables_->DeleteRound(row->first);
   }));
+  {
+    std::lock_guard lock(mutex_);
+    rounds_.erase(round);
+  }
+  database_lock.unlock();
   if (file != 0) files_->Delete(file);
-  std::lock_guard lock(mutex_);
-  rounds_.erase(round);
   return absl::OkStatus();
 }
 

@@ -23,8 +23,10 @@ absl::Status Eraser::EraseContents(int64_t round) {
   for (size_t begin = 0; begin < places.size(); begin += kErasedAtOnce) {
     const auto chunk =
         std::span(places).subspan(begin, std::min(kErasedAtOnce, places.size() - begin));
-    std::lock_guard database_lock(database_mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&] { return tables_.DeleteContents(chunk); }));
+    {
+      std::lock_guard database_lock(database_mutex_);
+      SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&] { return tables_.DeleteContents(chunk); }));
+    }
     for (const ContentPlace& place : chunk) {
       if (place.file != 0) files_.Delete(place.file);
     }

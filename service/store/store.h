@@ -38,6 +38,12 @@ constexpr bool IsPublished(RoundPhase phase) {
   return phase == RoundPhase::kPublished || phase == RoundPhase::kPublishedWithUpdates;
 }
 
+// What the updates carried is there and needed.
+constexpr bool HasUpdates(RoundPhase phase) {
+  return phase == RoundPhase::kOpen || phase == RoundPhase::kClosed ||
+         phase == RoundPhase::kPublishedWithUpdates;
+}
+
 // A life of a store, from its opening to its end.
 struct StoreEpoch {
   std::string store_id;  // of the data directory; in memory, of the process
@@ -173,7 +179,8 @@ class UpdateStore {
                                     std::span<const std::string_view> result,
                                     bool keep_updates) = 0;
   // Of a published round: erases what the updates carried and keeps what is needed to recognise
-  // late retries. Of an aborted one: erases every update. May be called again after an error.
+  // late retries. Of an aborted one: erases every update. Of any other, and one that keeps its
+  // updates: nothing. May be called again after an error.
   virtual absl::Status ErasePayloads(const std::string& round) = 0;
 
   // Erases every update and keeps the round. Updates that a full disk keeps are left to
@@ -193,9 +200,10 @@ class UpdateStore {
   using OnUpdate = std::function<absl::Status(const UpdateRecord&, std::string_view headers,
                                               std::string_view payload)>;
   // Every update whose content is not erased, in the order of acceptance; ends with the first
-  // error. At any time; others commit meanwhile.
+  // error. NOT_FOUND when they are erased meanwhile. At any time; others commit meanwhile.
   virtual absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const = 0;
-  // As given to PublishRound(). REQUIRES: published. At any time.
+  // As given to PublishRound(). NOT_FOUND when it is erased meanwhile. REQUIRES: published. At any
+  // time; others commit meanwhile.
   virtual absl::StatusOr<std::string> ReadResult(const std::string& round) const = 0;
 };
 

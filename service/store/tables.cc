@@ -112,10 +112,17 @@ absl::StatusOr<Placed> Tables::Place(std::span<const std::string_view> pieces) {
   return placed;
 }
 
-absl::StatusOr<std::string> Tables::Fetch(std::string_view data, uint64_t file,
-                                          uint64_t bytes) const {
-  if (file != 0) return files_.Read(file, bytes);
-  return std::string(data);
+absl::StatusOr<std::string> Tables::Fetch(const StoredContent& content) const {
+  std::string bytes = content.data;
+  if (content.file != 0) {
+    SPARSEAGG_ASSIGN_OR_RETURN(bytes, files_.Read(content.file, content.bytes));
+  }
+  if (bytes.size() != content.bytes ||
+      ContentChecksum(content.id, content.headers, content.bytes, content.file, Crc32c(bytes)) !=
+          content.crc32c) {
+    return Damaged(content.what);
+  }
+  return bytes;
 }
 
 // --- Rounds ---
@@ -238,16 +245,14 @@ absl::StatusOr<int64_t> Tables::ReadUpdate(RowRange rows, int64_t round, StoredU
   if (!found) return 0;
   SPARSEAGG_ASSIGN_OR_RETURN(update.record, RecordOf(row, round, update.record.round));
   if (row.is_null(7)) return Damaged(NameOf(update.record));
-  update.headers = row.blob(7);
-  const auto bytes = static_cast<uint64_t>(row.integer(8));
-  const auto file = static_cast<uint64_t>(row.integer(9));
-  SPARSEAGG_ASSIGN_OR_RETURN(update.payload, Fetch(row.blob(10), file, bytes));
-  if (update.payload.size() != bytes ||
-      ContentChecksum(row.integer(6), update.headers, bytes, file, Crc32c(update.payload)) !=
-          row.integer(11)) {
-    return Damaged(NameOf(update.record));
-  }
-  return row.integer(6);
+  update.content = {.id = row.integer(6),
+                    .headers = std::string(row.blob(7)),
+                    .bytes = static_cast<uint64_t>(row.integer(8)),
+                    .file = static_cast<uint64_t>(row.integer(9)),
+                    .data = std::string(row.blob(10)),
+                    .crc32c = row.integer(11),
+                    .what = NameOf(update.record)};
+  return update.content.id;
 }
 
 absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {
@@ -288,18 +293,16 @@ absl::Status Tables::InsertResult(int64_t round, const Placed& result) {
       .Done();
 }
 
-absl::StatusOr<std::string> Tables::ReadResult(int64_t round) {
+absl::StatusOr<StoredContent> Tables::ReadResult(int64_t round) {
   Query row(database_, "SELECT bytes, file, data, crc32c FROM results WHERE round = ?");
   SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Integer(round).Step());
   if (!found) return Damaged("result");
-  const auto bytes = static_cast<uint64_t>(row.integer(0));
-  const auto file = static_cast<uint64_t>(row.integer(1));
-  SPARSEAGG_ASSIGN_OR_RETURN(std::string result, Fetch(row.blob(2), file, bytes));
-  if (result.size() != bytes ||
-      ContentChecksum(round, {}, bytes, file, Crc32c(result)) != row.integer(3)) {
-    return Damaged("result");
-  }
-  return result;
+  return StoredContent{.id = round,
+                       .bytes = static_cast<uint64_t>(row.integer(0)),
+                       .file = static_cast<uint64_t>(row.integer(1)),
+                       .data = std::string(row.blob(2)),
+                       .crc32c = row.integer(3),
+                       .what = "result"};
 }
 
 absl::StatusOr<uint64_t> Tables::ResultFile(int64_t round) {

@@ -49,11 +49,22 @@ struct RowRange {
   int64_t last = -1;
 };
 
-// An update with what it carried. `record.round` is given.
+// What an update carried, or a result, as its row says: the byte string itself is `data` when it is
+// short, otherwise in a file.
+struct StoredContent {
+  int64_t id = 0;  // that its checksum covers
+  std::string headers;
+  uint64_t bytes = 0;
+  uint64_t file = 0;
+  std::string data;
+  int64_t crc32c = 0;
+  std::string what;  // for messages
+};
+
+// `record.round` is given.
 struct StoredUpdate {
   UpdateRecord record;
-  std::string headers;
-  std::string payload;
+  StoredContent content;
 };
 
 // Where the content of an update is.
@@ -99,7 +110,10 @@ class Tables {
   absl::Status DeleteUpdates(int64_t round);
 
   absl::Status InsertResult(int64_t round, const Placed& result);
-  absl::StatusOr<std::string> ReadResult(int64_t round);
+  absl::StatusOr<StoredContent> ReadResult(int64_t round);
+  // The byte string of a row that was read. DATA_LOSS (STORE_CORRUPT) when it is not what was
+  // stored. Thread-safe, also beside the rest: a file may be long.
+  absl::StatusOr<std::string> Fetch(const StoredContent& content) const;
   // The file of the result, or 0.
   absl::StatusOr<uint64_t> ResultFile(int64_t round);
   // The row of the round and of its result.
@@ -109,8 +123,6 @@ class Tables {
   absl::StatusOr<std::vector<uint64_t>> Files();
 
  private:
-  absl::StatusOr<std::string> Fetch(std::string_view data, uint64_t file, uint64_t bytes) const;
-
   Database& database_;
   PayloadFiles& files_;
   const FailpointHook failpoints_;

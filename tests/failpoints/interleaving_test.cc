@@ -187,6 +187,29 @@ TEST_F(InterleavingTest, LookingAtRoundsDoesNotWaitForACommit) {
   EXPECT_TRUE(receipt.ok()) << receipt.status();
 }
 
+TEST_F(InterleavingTest, NobodyButTheCallerWaitsForTheDiskOfANewRound) {
+  const auto in_memory = engine_->CreateRound(
+      {.round_id = "m", .request_id = "", .spec = {.tensors = {Sparse("t", 10)}}});
+  ASSERT_TRUE(in_memory.ok()) << in_memory.status();
+  pause_.Arm(Failpoint::kTransactionBegun);
+  absl::StatusOr<RoundSnapshot> created;
+  Request creating([&] {
+    created = engine_->CreateRound(
+        {.round_id = "slow",
+         .request_id = "",
+         .spec = {.tensors = {Sparse("t", 10)}, .durability = Durability::kDurable}});
+  });
+  pause_.WaitUntilHeld();
+  // On this thread, which would wait for itself.
+  EXPECT_EQ(StateOf(), RoundState::kOpen);
+  EXPECT_EQ(engine_->ListRounds("", 10).size(), 2u);
+  EXPECT_TRUE(engine_->SealRound("rounds/m").ok());
+  EXPECT_EQ(engine_.WaitUntilFinal("rounds/m").state, RoundState::kPublished);
+  pause_.Release();
+  creating.Join();
+  EXPECT_TRUE(created.ok()) << created.status();
+}
+
 // 9
 TEST_F(InterleavingTest, AnAbortDuringThePublicationComesBeforeOrAfterIt) {
   for (const Failpoint point :

@@ -102,10 +102,14 @@ class Store {
     const auto updates = tables_.ReadUpdate(*rows, id, got);
     Require(updates.ok() || absl::IsDataLoss(updates.status()), "another error than damage");
     if (updates.ok() && *updates != 0) {
-      Require(same(got.record) && got.headers == headers && got.payload == payload,
+      const auto content = tables_.Fetch(got.content);
+      Require(content.ok()
+                  ? same(got.record) && got.content.headers == headers && *content == payload
+                  : absl::IsDataLoss(content.status()),
               "a changed content is believed");
     }
-    const auto result = tables_.ReadResult(id);
+    const auto row = tables_.ReadResult(id);
+    const auto result = row.ok() ? tables_.Fetch(*row) : row.status();
     Require(result.ok() ? *result == payload : absl::IsDataLoss(result.status()),
             "a changed result is believed");
   }

@@ -396,5 +396,17 @@ TEST_F(LargeUploadTest, KeepsItsEntriesUntilTheyCanBeCounted) {
             std::vector<float>(kEntries, 1.0f));
 }
 
+TEST_F(UploadTest, OfAnAbortedRoundHoldsNoneOfItsMemory) {
+  TensorSpec dense = Sparse("emb", 1'000'000);
+  dense.plan = "dense";
+  const std::string round = engine_.Create({dense}, "large").name;
+  auto upload = *Begin(TestUpdate(round, "a").Add<float>(dense, {3}, {1}));
+  ASSERT_TRUE(upload->Append(0, "abc", std::nullopt).ok());
+  const uint64_t before = engine_->Stats().aggregation_bytes;
+  ASSERT_TRUE(engine_->AbortRound(round).ok());
+  engine_->Drain();
+  EXPECT_LE(engine_->Stats().aggregation_bytes + 1'000'000 * sizeof(double), before);
+}
+
 }  // namespace
 }  // namespace sparseagg

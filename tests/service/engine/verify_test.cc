@@ -129,6 +129,22 @@ TEST_F(VerifyTest, ItEndsWhenNobodyWaitsForIt) {
             absl::StatusCode::kCancelled);
 }
 
+TEST_F(VerifyTest, ARoundThatIsDeletedMeanwhileIsGoneAndNotDamaged) {
+  Publish(/*keep_updates=*/true);
+  Admission memory(uint64_t{1} << 40, kAggregationBudget);
+  const auto backend = testing::MakeBackend("reference");
+  int asked = 0;
+  const auto delete_in_between = [&] {
+    if (++asked != 10) return false;
+    EXPECT_TRUE(engine_->DeleteRound(kRound).ok());
+    return false;
+  };
+  EXPECT_THAT(
+      Verify(engine_.store(), kRound, *result_, *backend, memory, {.cancelled = delete_in_between})
+          .status(),
+      FailsWith(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND"));
+}
+
 TEST_F(VerifyTest, AStoreCheckComputesItAgainOnAllBackEnds) {
   Publish(/*keep_updates=*/true);
   std::vector<std::unique_ptr<Backend>> backends;

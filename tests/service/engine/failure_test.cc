@@ -1,0 +1,161 @@
+// A durable round that fails for want of memory has not lost what it acknowledged: the next start
+// takes it up again. One whose updates have no result is over.
+#include <atomic>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "service/store/durable_store.h"
+#include "tests/service/engine/testing.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Sparse;
+using testing::TestEngine;
+using testing::TestUpdate;
+using testing::Values;
+
+constexpr char kRound[] = "rounds/r";
+
+absl::Status NoMemory() {
+  return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "there is no memory");
+}
+
+// Another back end's, while there is memory.
+class ScarceAggregator : public Aggregator {
+ public:
+  ScarceAggregator(std::unique_ptr<Aggregator> inner, const std::atomic<bool>& scarce)
+      : inner_(std::move(inner)), scarce_(scarce) {}
+
+  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override { return inner_->Stage(nnz); }
+  absl::Status Accumulate(StagedUpdate update, float weight) override {
+    if (scarce_) return NoMemory();
+    return inner_->Accumulate(std::move(update), weight);
+  }
+  absl::Status Merge(const Partial& partial) override { return inner_->Merge(partial); }
+  absl::StatusOr<Partial> Snapshot() override { return inner_->Snapshot(); }
+  uint64_t memory_bytes() const override { return inner_->memory_bytes(); }
+  PlanReport plan_report() const override { return inner_->plan_report(); }
+  absl::StatusOr<Aggregate> Report() && override {
+    if (scarce_) return NoMemory();
+    return std::move(*inner_).Report();
+  }
+
+ private:
+  const std::unique_ptr<Aggregator> inner_;
+  const std::atomic<bool>& scarce_;
+};
+
+class ScarceBackend : public Backend {
+ public:
+  explicit ScarceBackend(const std::atomic<bool>& scarce) : scarce_(scarce) {}
+  const BackendInfo& info() const override { return inner_->info(); }
+  absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto aggregator, inner_->NewAggregator(plan));
+    return std::make_unique<ScarceAggregator>(std::move(aggregator), scarce_);
+  }
+
+ private:
+  const std::unique_ptr<Backend> inner_ = testing::MakeBackend("cpu");
+  const std::atomic<bool>& scarce_;
+};
+
+class FailureTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<UpdateStore> Open() {
+    auto store = OpenDurableStore({.directory = folder_.path(), .free_bytes_min = 0});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  void Create(Durability durability = Durability::kDurable) {
+    engine_.Create(RoundSpec{.tensors = {spec_}, .durability = durability});
+  }
+  absl::StatusOr<Receipt> Submit(const std::string& contributor, int32_t value,
+                                 size_t entries = 1) {
+    return engine_.Submit(
+        TestUpdate(kRound, contributor)
+            .Add(spec_, std::vector<int64_t>(entries, 7), std::vector<int32_t>(entries, value)));
+  }
+  std::string ResultAfterARestart() {
+    EXPECT_TRUE(engine_.Restart().ok());
+    const auto again = Submit("a", 1);
+    EXPECT_TRUE(again.ok() && again->duplicate) << again.status();
+    const RoundSnapshot round = *engine_->GetRound(kRound);
+    const auto result = round.state == RoundState::kOpen
+                            ? engine_.SealAndWait(kRound)
+                            : (engine_.WaitUntilFinal(kRound), *engine_->Result(kRound));
+    return absl::StrCat(result->manifest.contributors, " contributors, ",
+                        Values<int32_t>(result->tensors[0])[0]);
+  }
+  bool NoPayloadIsLeft() const { return std::filesystem::is_empty(folder_.path() + "/payloads"); }
+
+  testing::TemporaryFolder folder_;
+  const TensorSpec spec_ = Sparse("t", 100, "sum", ValueType::kI32);
+  std::atomic<bool> scarce_ = false;
+  TestEngine engine_{std::make_unique<ScarceBackend>(scarce_), [this] { return Open(); }};
+};
+
+TEST_F(FailureTest, AFoldWithoutMemoryLosesNothingAcknowledged) {
+  Create();
+  ASSERT_TRUE(Submit("a", 1).ok());
+  scarce_ = true;
+  ASSERT_TRUE(Submit("b", 2, 20'000).ok());  // goes into a file
+  const RoundSnapshot failed = engine_.WaitUntilFinal(kRound);
+  EXPECT_EQ(failed.state, RoundState::kAborted);
+  EXPECT_THAT(failed.failure, HasSubstr("there is no memory; its updates are kept"));
+  engine_->Drain();  // what would be erased is erased
+  scarce_ = false;
+  EXPECT_EQ(ResultAfterARestart(), "2 contributors, 40001");
+}
+
+TEST_F(FailureTest, AResultWithoutMemoryIsMadeAfterARestart) {
+  Create();
+  ASSERT_TRUE(Submit("a", 1).ok());
+  ASSERT_TRUE(Submit("b", 2).ok());
+  engine_.WaitFor(kRound, [](const RoundSnapshot& round) { return round.contributors == 2; });
+  scarce_ = true;
+  ASSERT_TRUE(engine_->SealRound(kRound).ok());
+  EXPECT_EQ(engine_.WaitUntilFinal(kRound).state, RoundState::kAborted);
+  engine_->Drain();
+  scarce_ = false;
+  EXPECT_EQ(ResultAfterARestart(), "2 contributors, 3");
+}
+
+TEST_F(FailureTest, WhatIsKeptGoesWithTheRound) {
+  Create();
+  scarce_ = true;
+  ASSERT_TRUE(Submit("a", 1, 20'000).ok());
+  engine_.WaitUntilFinal(kRound);
+  EXPECT_FALSE(NoPayloadIsLeft());
+  ASSERT_TRUE(engine_->DeleteRound(kRound).ok());
+  EXPECT_TRUE(NoPayloadIsLeft());
+  ASSERT_TRUE(engine_.Restart().ok());
+  EXPECT_TRUE(engine_->ListRounds("", 10).empty());
+}
+
+TEST_F(FailureTest, UpdatesWithoutAResultAreErased) {
+  Create();
+  ASSERT_TRUE(Submit("a", 2'000'000'000, 20'000).ok());  // beyond an int32
+  ASSERT_TRUE(engine_->SealRound(kRound).ok());
+  const RoundSnapshot failed = engine_.WaitUntilFinal(kRound);
+  EXPECT_EQ(failed.state, RoundState::kAborted);
+  EXPECT_THAT(failed.failure, ::testing::Not(HasSubstr("kept")));
+  engine_->Drain();
+  EXPECT_TRUE(NoPayloadIsLeft());
+  ASSERT_TRUE(engine_.Restart().ok());
+  EXPECT_EQ(engine_->GetRound(kRound)->state, RoundState::kAborted);
+}
+
+TEST_F(FailureTest, ARoundInMemoryIsOver) {
+  Create(Durability::kMemory);
+  scarce_ = true;
+  ASSERT_TRUE(Submit("a", 1).ok());
+  const RoundSnapshot failed = engine_.WaitUntilFinal(kRound);
+  EXPECT_EQ(failed.state, RoundState::kAborted);
+  EXPECT_EQ(failed.failure, "there is no memory");
+}
+
+}  // namespace
+}  // namespace sparseagg
