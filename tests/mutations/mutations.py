@@ -205,10 +205,10 @@ MUTATIONS = (
         (
             (
                 TABLES,
-                "if (update.payload.size() != bytes ||\n"
-                "      ContentChecksum(row.integer(6), update.headers, bytes, file, Crc32c(update.payload)) !=\n"
-                "          row.integer(11)) {",
-                "if (update.payload.size() != bytes) {",
+                "if (bytes.size() != content.bytes ||\n"
+                "      ContentChecksum(content.id, content.headers, content.bytes, content.file, "
+                "Crc32c(bytes)) !=\n          content.crc32c) {",
+                "if (bytes.size() != content.bytes) {",
             ),
         ),
         fuzz("store_rows"),
