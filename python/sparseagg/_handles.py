@@ -9,9 +9,10 @@ from typing import Any
 import grpc
 
 from sparseagg import _requests
-from sparseagg._requests import Birth
+from sparseagg._requests import Birth, why_not_found
 from sparseagg._transport import RetryPolicy
-from sparseagg.records import RoundInfo, StoreEpoch
+from sparseagg.errors import NotFoundError, SparseAggError
+from sparseagg.records import RoundInfo, StoreEpoch, epoch_from_proto
 from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
 
@@ -75,6 +76,16 @@ class RoundBase:
     def _was_born(self, durability: str, epoch: StoreEpoch) -> None:
         """Keeps the first that is told."""
         self._birth = self._birth or Birth(durability, epoch)
+
+    def _may_be_lost(self, error: object) -> bool:
+        """True for a round that was there before: asked for its epoch, the server may tell why it no longer is."""
+        is_missing = isinstance(error, NotFoundError) and error.reason == "ROUND_NOT_FOUND"
+        return is_missing and self._birth is not None
+
+    def _why_lost(self, error: SparseAggError, server: Any) -> SparseAggError:
+        """What to raise instead of `error`; `server`: the answer of GetServerInfo."""
+        assert isinstance(error, NotFoundError) and self._birth is not None  # _may_be_lost
+        return why_not_found(error, self._birth, epoch_from_proto(server.epoch))
 
     def __repr__(self) -> str:
         return f"Round({self.name!r})"

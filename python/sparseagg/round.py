@@ -11,7 +11,7 @@ from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update, why_not_found
+from sparseagg._requests import Update
 from sparseagg._transport import Transport
 from sparseagg._uploads import Outcome, UpdateStream
 from sparseagg._wire import EncodedUpdate
@@ -25,7 +25,6 @@ from sparseagg.records import (
     Receipt,
     RoundInfo,
     Verification,
-    epoch_from_proto,
     receipt_from_proto,
     round_from_proto,
     verification_from_proto,
@@ -194,6 +193,8 @@ class Round(RoundBase):
                             return
             except UnavailableError as failure:
                 backoff.wait(failure)
+            except NotFoundError as missing:
+                raise self._explained(missing) from None
 
     def result(
         self,
@@ -232,7 +233,10 @@ class Round(RoundBase):
             ) as stream:
                 return receive_result(stream, reader)
 
-        return self._transport.repeat(receive)
+        try:
+            return self._transport.repeat(receive)
+        except NotFoundError as missing:
+            raise self._explained(missing) from None
 
     def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""
@@ -257,13 +261,17 @@ class Round(RoundBase):
         try:
             return self._transport.unary(method, request, **options)
         except NotFoundError as missing:
-            if missing.reason != "ROUND_NOT_FOUND" or self._birth is None:
-                raise
+            raise self._explained(missing) from None
+
+    def _explained(self, error: SparseAggError) -> SparseAggError:
+        """`error`; of a round that went with the server's memory or data, one that says so."""
+        if not self._may_be_lost(error):
+            return error
+        try:
             server = self._transport.unary("GetServerInfo", aggregation_pb2.GetServerInfoRequest())
-            error = why_not_found(missing, self._birth, epoch_from_proto(server.epoch))
-            if error is missing:
-                raise
-            raise error from None
+        except SparseAggError:
+            return error  # what is known already
+        return self._why_lost(error, server)
 
     def _encode(self, update: Update, options: EncodeOptions) -> EncodedUpdate:
         options = options.for_server(self._server().encodings)
@@ -300,4 +308,13 @@ class Round(RoundBase):
                 positions[id(update)] = position
                 stream.submit(update)
             stream.finish()
-        return [outcomes[position] for position in range(len(outcomes))]
+        ordered = [outcomes[position] for position in range(len(outcomes))]
+        return self._all_explained(ordered)
+
+    def _all_explained(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """`outcomes`, in which a lost round is asked for once and not for each update."""
+        missing = [outcome for outcome in outcomes if self._may_be_lost(outcome)]
+        if not missing:
+            return outcomes
+        why = self._explained(missing[0])
+        return [why if self._may_be_lost(outcome) else outcome for outcome in outcomes]

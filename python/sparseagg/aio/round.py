@@ -12,7 +12,7 @@ from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update, why_not_found
+from sparseagg._requests import Update
 from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg.aio._transport import Transport
@@ -27,7 +27,6 @@ from sparseagg.records import (
     Receipt,
     RoundInfo,
     Verification,
-    epoch_from_proto,
     receipt_from_proto,
     round_from_proto,
     verification_from_proto,
@@ -89,7 +88,10 @@ class Round(RoundBase):
             upload = ChunkedUpload(
                 self._transport, update, server.message_bytes_max, timeout, meter
             )
-            return await upload.run()
+            try:
+                return await upload.run()
+            except NotFoundError as missing:
+                raise await self._explained(missing) from None
 
     async def submit_many(
         self,
@@ -171,6 +173,8 @@ class Round(RoundBase):
                 raise UnavailableError("the server ended the stream before the round was final")
             except UnavailableError as failure:
                 await asyncio.sleep(backoff.pause(failure))
+            except NotFoundError as missing:
+                raise await self._explained(missing) from None
 
     async def result(
         self,
@@ -195,7 +199,10 @@ class Round(RoundBase):
                 reader.add(message)
             return reader.finish()
 
-        return await self._transport.repeat(receive)
+        try:
+            return await self._transport.repeat(receive)
+        except NotFoundError as missing:
+            raise await self._explained(missing) from None
 
     async def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""
@@ -220,12 +227,16 @@ class Round(RoundBase):
         try:
             return await self._transport.unary(method, request, **options)
         except NotFoundError as missing:
-            if missing.reason != "ROUND_NOT_FOUND" or self._birth is None:
-                raise
+            raise await self._explained(missing) from None
+
+    async def _explained(self, error: SparseAggError) -> SparseAggError:
+        """`error`; of a round that went with the server's memory or data, one that says so."""
+        if not self._may_be_lost(error):
+            return error
+        try:
             server = await self._transport.unary(
                 "GetServerInfo", aggregation_pb2.GetServerInfoRequest()
             )
-            error = why_not_found(missing, self._birth, epoch_from_proto(server.epoch))
-            if error is missing:
-                raise
-            raise error from None
+        except SparseAggError:
+            return error  # what is known already
+        return self._why_lost(error, server)
