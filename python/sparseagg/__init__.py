@@ -10,6 +10,7 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     client, round, result, functions   the API
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
+    _arguments         checks of what a caller says
     _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
                        error details
     _encodings, _packed_indices, _value_coding   what tensors travel as (docs/wire_format.md)
@@ -23,6 +24,7 @@ from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import (
     AlreadyCountedError,
     AlreadyExistsError,
+    CredentialFileError,
     DeadlineExceededError,
     InvalidArgumentError,
     InvalidUpdateError,
@@ -38,6 +40,7 @@ from sparseagg.errors import (
     SparseAggError,
     UnauthenticatedError,
     UnavailableError,
+    UnknownTensorError,
 )
 from sparseagg.functions import (
     sparse_count,
@@ -69,6 +72,7 @@ __all__ = [
     "AlreadyCountedError",
     "AlreadyExistsError",
     "Client",
+    "CredentialFileError",
     "DeadlineExceededError",
     "InvalidArgumentError",
     "InvalidUpdateError",
@@ -98,6 +102,7 @@ __all__ = [
     "TokenFile",
     "UnauthenticatedError",
     "UnavailableError",
+    "UnknownTensorError",
     "Update",
     "Verification",
     "__version__",

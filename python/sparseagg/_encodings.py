@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
+from sparseagg import _arguments
 from sparseagg._packed_indices import encode_rows
 from sparseagg._value_coding import (
     VALUE_CODINGS,
@@ -54,6 +55,11 @@ class EncodeOptions:
                     f'no values encoding "{choice}", only auto, {", ".join(VALUE_CODINGS)}',
                     reason="UNKNOWN_VALUES_ENCODING",
                 )
+
+    def check_names(self, tensors: Collection[str]) -> None:
+        """Raises InvalidArgumentError for values of a tensor that is not there."""
+        if isinstance(self.values, Mapping):
+            _arguments.names("values", self.values, tensors)
 
     def for_server(self, encodings: frozenset[str]) -> EncodeOptions:
         """For a server that knows these: one that cannot unpack gets what everyone reads."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._requests import Birth, why_not_found
 from sparseagg._transport import RetryPolicy
-from sparseagg.errors import NotFoundError, SparseAggError
+from sparseagg.errors import InvalidArgumentError, NotFoundError, SparseAggError
 from sparseagg.records import RoundInfo, StoreEpoch, epoch_from_proto
 from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
@@ -28,7 +29,7 @@ class ClientBase:
         self,
         target: str | None = None,
         *,
-        timeout: float = 60.0,
+        timeout: float | None = 60.0,
         retry: RetryPolicy | None = None,
         tls: Tls | bool | None = None,
         token: Token | None = None,
@@ -37,17 +38,23 @@ class ClientBase:
         channel_options: Sequence[tuple[str, Any]] = (),
         connections: int = 4,
     ) -> None:
-        self.target = target or os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET
+        self.target = _arguments.text(
+            "target", target or os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET
+        )
+        if not isinstance(retry, (RetryPolicy, type(None))):
+            raise InvalidArgumentError(f"retry is {retry!r}, not a RetryPolicy")
+        with _arguments.refusing("channel_options"):
+            options = list(dict(channel_options).items())
         access = Access(
             self.target, tls=tls, token=token, credentials=credentials, metadata=metadata
         )
         self._transport = self._transport_type(
             self.target,
             access=access,
-            options=channel_options,
-            timeout=timeout,
+            options=options,
+            timeout=math.inf if timeout is None else _arguments.seconds("timeout", timeout),
             retry=retry or RetryPolicy(),
-            connections=connections,
+            connections=_arguments.whole("connections", connections, 0, 1000),
         )
         self._known_server: _requests.Server | None = None
 
@@ -77,10 +84,15 @@ class RoundBase:
         """Keeps the first that is told."""
         self._birth = self._birth or Birth(durability, epoch)
 
-    def _may_be_lost(self, error: object) -> bool:
+    def _time_limit(self, timeout: float | None) -> float:
+        """The seconds of a call; of the client where there are none."""
+        if timeout is None:
+            return float(self._transport.timeout)
+        return _arguments.seconds("timeout", timeout)
+
+    def _may_be_lost(self, error: SparseAggError) -> bool:
         """True for a round that was there before: asked for its epoch, the server may tell why it no longer is."""
-        is_missing = isinstance(error, NotFoundError) and error.reason == "ROUND_NOT_FOUND"
-        return is_missing and self._birth is not None
+        return error.reason == "ROUND_NOT_FOUND" and self._birth is not None
 
     def _why_lost(self, error: SparseAggError, server: Any) -> SparseAggError:
         """What to raise instead of `error`; `server`: the answer of GetServerInfo."""

@@ -11,13 +11,15 @@ from typing import Any, Union
 
 from google.protobuf import duration_pb2
 
+from sparseagg import _arguments
 from sparseagg._encodings import EncodeOptions
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto, spec_to_proto
-from sparseagg.convert import as_tensor_of, flatten
+from sparseagg.convert import read_tensors
 from sparseagg.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
+    InvalidUpdateError,
     NotFoundError,
     RoundAbortedError,
     RoundLostError,
@@ -71,11 +73,7 @@ def _duration(field: str, time: Seconds) -> duration_pb2.Duration:
 
 
 def _count(field: str, count: int | None) -> int:
-    if count is None:
-        return 0
-    if not 0 <= count < 2**64:
-        raise InvalidArgumentError(f"{field} is {count}; it counts contributors")
-    return count
+    return 0 if count is None else _arguments.whole(field, count, 0, 2**64 - 1)
 
 
 def round_policy(
@@ -111,9 +109,11 @@ def create_round(
     keep_updates: bool,
 ) -> aggregation_pb2.CreateRoundRequest:
     """See `Client.create_round`."""
+    if keep_updates not in (True, False):
+        raise InvalidArgumentError(f"keep_updates is {keep_updates!r}, not True or False")
     spec = types_pb2.RoundSpec(
-        tensors=[spec_to_proto(tensor) for tensor in tensors],
-        keep_updates_until_deleted=keep_updates,
+        tensors=[spec_to_proto(tensor) for tensor in _arguments.items("tensors", tensors)],
+        keep_updates_until_deleted=bool(keep_updates),
     )
     if policy.ByteSize():
         spec.policy.CopyFrom(policy)
@@ -122,13 +122,22 @@ def create_round(
             raise InvalidArgumentError(f'no durability "{durability}", only "memory" and "durable"')
         spec.durability = types_pb2.Durability.Value(f"DURABILITY_{durability.upper()}")
     return aggregation_pb2.CreateRoundRequest(
-        round_id=round_id or "", spec=spec, request_id=request_id or uuid.uuid4().hex
+        round_id=_arguments.text("round_id", round_id or ""),
+        spec=spec,
+        request_id=_arguments.text("request_id", request_id or uuid.uuid4().hex),
     )
 
 
 def full_name(round_name: str) -> str:
     """ "r1" and "rounds/r1" as "rounds/r1"."""
-    return round_name if round_name.startswith("rounds/") else f"rounds/{round_name}"
+    name = _arguments.text("the round's name", round_name)
+    return name if name.startswith("rounds/") else f"rounds/{name}"
+
+
+def list_rounds(page_size: int) -> aggregation_pb2.ListRoundsRequest:
+    """See `Client.rounds`."""
+    size = _arguments.whole("page_size", page_size, -(2**31), 2**31 - 1)  # the server has limits
+    return aggregation_pb2.ListRoundsRequest(page_size=size)
 
 
 def encode_update(
@@ -138,10 +147,10 @@ def encode_update(
     options: EncodeOptions,
 ) -> EncodedUpdate:
     """An update for a round; a tensor of the round that is left out counts as not touched."""
-    tensors = {
-        name: as_tensor_of(specs.get(name), value)
-        for name, value in flatten(update.tensors).items()
-    }
+    options.check_names(specs)
+    if not isinstance(update, Update):
+        raise InvalidUpdateError(f"a {type(update).__name__} is no Update")
+    tensors = read_tensors(update.tensors, specs)
     for name, spec in specs.items():
         if name not in tensors:
             tensors[name] = empty_tensor(spec)
@@ -234,7 +243,7 @@ def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.
     """See `Round.watch`."""
     request = aggregation_pb2.WatchRoundRequest(name=round_name)
     if min_interval is not None:
-        request.min_interval.FromNanoseconds(int(min_interval * 1e9))
+        request.min_interval.CopyFrom(_duration("min_interval", min_interval))
     return request
 
 
@@ -247,21 +256,28 @@ def get_aggregate(
     specs: Mapping[str, TensorSpec],
 ) -> aggregation_pb2.GetAggregateRequest:
     """See `Round.result`. `specs`: of the round, where `indices` are given."""
+    if isinstance(tensors, str):  # whose letters would be the names
+        raise InvalidArgumentError(f'tensors is "{tensors}"; give a list of names')
+    selections = _arguments.mapping("indices", indices or {})
+    _arguments.names("indices", selections, specs)
     return aggregation_pb2.GetAggregateRequest(
         name=round_name,
-        tensors=tensors or (),
+        tensors=[
+            _arguments.text("a name of tensors", name)
+            for name in _arguments.items("tensors", tensors or ())
+        ],
         layout=layout_number(layout),
-        encoding=encoding,
+        encoding=_arguments.text("encoding", encoding),
         selections=[
-            selection_to_proto(name, wanted, specs.get(name))
-            for name, wanted in (indices or {}).items()
+            selection_to_proto(name, wanted, specs[name]) for name, wanted in selections.items()
         ],
     )
 
 
 def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.ReduceRequest:
     """The first message of Reduce."""
-    spec = types_pb2.RoundSpec(tensors=[spec_to_proto(tensor) for tensor in specs])
+    tensors = [spec_to_proto(tensor) for tensor in _arguments.items("tensors", specs)]
+    spec = types_pb2.RoundSpec(tensors=tensors)
     start = aggregation_pb2.ReduceStart(spec=spec, layout=layout_number(layout))
     return aggregation_pb2.ReduceRequest(start=start)
 
@@ -274,19 +290,21 @@ def encode_for_reduce(
 ) -> list[EncodedUpdate]:
     """The updates of one Reduce; error messages name an update by its place in the list."""
     by_name = {spec.name: spec for spec in specs}
-    listed = list(updates)
-    if weights is not None and len(weights) != len(listed):
-        raise InvalidArgumentError(f"{len(weights)} weights for {len(listed)} updates")
-    return [
-        EncodedUpdate(
-            {
-                name: as_tensor_of(by_name.get(name), value)
-                for name, value in flatten(update).items()
-            },
-            contributor=str(position),
-            update_id=str(position),
-            weight=None if weights is None else weights[position],
-            options=options,
-        )
-        for position, update in enumerate(listed)
-    ]
+    options.check_names(by_name)
+    listed = list(_arguments.items("updates", updates))
+    factors = [None] * len(listed) if weights is None else [*_arguments.items("weights", weights)]
+    if len(factors) != len(listed):
+        raise InvalidArgumentError(f"{len(factors)} weights for {len(listed)} updates")
+    encoded = []
+    for position, (update, weight) in enumerate(zip(listed, factors)):
+        with _arguments.refusing(f"update {position}", InvalidUpdateError):
+            encoded.append(
+                EncodedUpdate(
+                    read_tensors(update, by_name),
+                    contributor=str(position),
+                    update_id=str(position),
+                    weight=weight,
+                    options=options,
+                )
+            )
+    return encoded

@@ -17,6 +17,7 @@ from typing import Any, Callable, TypeVar
 import grpc
 from google.protobuf import empty_pb2
 
+from sparseagg import _arguments
 from sparseagg._connections import Connection, Connections
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.errors import (
@@ -97,6 +98,7 @@ class Backoff:
 
     def __init__(self, policy: RetryPolicy, timeout: float | None) -> None:
         self._policy = policy
+        timeout = _arguments.finite(timeout)
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._failures = 0
 
@@ -175,12 +177,21 @@ class Channel:
             }
             return Connection(channel, methods)
 
+        self._closed = False
         self._connections = Connections(connect, connections)
         self._methods = self._connections.first.methods
         self._target = target
         self._access = access
         self.timeout = timeout
         self.retry = retry
+
+    def _check_open(self) -> None:
+        if self._closed:  # where gRPC has errors of its own
+            raise SparseAggError(
+                "the client is closed",
+                code=grpc.StatusCode.FAILED_PRECONDITION,
+                reason="CLIENT_CLOSED",
+            )
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
         """What a failed unary call raises."""
@@ -198,6 +209,7 @@ class Transport(Channel):
 
     def close(self) -> None:
         """Ends the channels and every call on them."""
+        self._closed = True
         for channel in self._connections.channels():
             channel.close()
 
@@ -213,6 +225,7 @@ class Transport(Channel):
         backoff = Backoff(self.retry, self.timeout if timeout is None else timeout)
         repeated = False
         while True:
+            self._check_open()
             try:
                 return self._methods[method](
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
@@ -248,6 +261,7 @@ class Transport(Channel):
         for_update: bool = False,
     ) -> StreamCall:
         """Starts a stream; `request` for a server stream, None for one that the caller sends on."""
+        self._check_open()
         metadata = self._access.metadata()
         connection = self._connections.take() if method == UPLOADS else self._connections.first
 
@@ -281,7 +295,7 @@ class StreamCall:
         answers_max: int | None,
         for_update: bool,
     ) -> None:
-        self._idle_timeout = idle_timeout
+        self._idle_timeout = _arguments.finite(idle_timeout)
         self._answers_max = answers_max
         self._for_update = for_update
         self._end = end

@@ -63,14 +63,14 @@ class UpdateStream:
         transport: Transport,
         message_bytes_max: int,
         on_answer: Callable[[EncodedUpdate, Outcome], None],
-        timeout: float | None,
+        timeout: float,
         meter: Meter,
     ) -> None:
         self._meter = meter
         self._transport = transport
         self._message_bytes_max = message_bytes_max
         self._on_answer = on_answer
-        self._timeout = transport.timeout if timeout is None else timeout
+        self._timeout = timeout
         self._backoff: Backoff | None = None  # since the last progress
         self._stream: StreamCall | None = None
         self._pending: dict[str, EncodedUpdate] = {}

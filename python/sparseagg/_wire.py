@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sparseagg import _arguments
 from sparseagg._encodings import (
     PACKED,
     RAW,
@@ -25,7 +26,7 @@ from sparseagg._encodings import (
 from sparseagg._packed_indices import decode_rows
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._value_coding import decode_values
-from sparseagg.errors import InvalidArgumentError, SparseAggError
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 from sparseagg.records import TensorEncoding, value_type_name
 from sparseagg.tensors import (
     VALUE_DTYPES,
@@ -104,12 +105,19 @@ class EncodedUpdate:
         options: EncodeOptions = _RAW_OPTIONS,
     ) -> None:
         self.header = types_pb2.UpdateHeader(
-            round=round_name, contributor=contributor, update_id=update_id
+            round=round_name,
+            contributor=_arguments.text(
+                "contributor", contributor, InvalidUpdateError, "INVALID_CONTRIBUTOR"
+            ),
+            update_id=_arguments.text(
+                "update_id", update_id, InvalidUpdateError, "INVALID_UPDATE_ID"
+            ),
         )
         if weight is not None:
+            number = _arguments.weight(weight)
             if any(tensor.value_type[0] in "iu" for tensor in tensors.values()):
                 _check_weight_of_integers(weight)
-            self.header.weight = weight
+            self.header.weight = number
         self._tensors = []
         for name, tensor in tensors.items():
             seed = rounding_seed(round_name, contributor, name)
@@ -163,20 +171,23 @@ class EncodedUpdate:
 
 def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
     """A record as `sparseagg.v1.TensorSpec`."""
+    if not isinstance(spec, TensorSpec):
+        raise InvalidArgumentError(f"{spec!r} is no TensorSpec")
     if spec.integer_overflow not in ("checked", "modular"):
         raise InvalidArgumentError(
             f'tensor "{spec.name}": no integer_overflow "{spec.integer_overflow}", only "checked" and "modular"'
         )
     overflow = f"INTEGER_OVERFLOW_{spec.integer_overflow.upper()}"
-    return types_pb2.TensorSpec(
-        name=spec.name,
-        value_type=_VALUE_TYPES[spec.value_type],
-        dense_shape=spec.dense_shape,
-        sparse_dim=spec.sparse_dim,
-        op=spec.op,
-        integer_overflow=types_pb2.IntegerOverflow.Value(overflow),
-        plan=spec.plan,
-    )
+    with _arguments.refusing(f'tensor "{spec.name}"', reason="INVALID_SPEC"):
+        return types_pb2.TensorSpec(
+            name=_arguments.text("name", spec.name),
+            value_type=_VALUE_TYPES[spec.value_type],
+            dense_shape=spec.dense_shape,
+            sparse_dim=_arguments.whole("sparse_dim", spec.sparse_dim, 0, 2**32 - 1),
+            op=_arguments.text("op", spec.op),
+            integer_overflow=types_pb2.IntegerOverflow.Value(overflow),
+            plan=_arguments.text("plan", spec.plan),
+        )
 
 
 def empty_tensor(spec: TensorSpec) -> AnyTensor:
@@ -205,12 +216,13 @@ class _Untouched(DenseValues):
 
 
 def _check_weight_of_integers(weight: float) -> None:
-    """Raises InvalidArgumentError where f32, as which weights travel, would make another number of it: the server, which
+    """Raises InvalidUpdateError where f32, as which weights travel, would make another number of it: the server, which
     refuses weights of integers that are not whole or above 2^24, could not tell."""
     if abs(weight) <= float(np.finfo(np.float32).max) and float(np.float32(weight)) != weight:
-        raise InvalidArgumentError(
+        raise InvalidUpdateError(
             f"the weight {weight} is not a number of f32, as which weights travel; "
-            "integers take whole weights of at most 2^24"
+            "integers take whole weights of at most 2^24",
+            reason="INVALID_WEIGHT",
         )
 
 
@@ -222,7 +234,8 @@ def selection_to_proto(
     Raises InvalidArgumentError for anything but integers below 2^63, and for another shape. An empty array may have any
     type and shape.
     """
-    array = np.asarray(indices)
+    with _arguments.refusing(f'tensor "{tensor}": the indices to select'):
+        array = np.asarray(indices)
     if array.size and spec is not None:
         flat = array.ndim == 1 and spec.sparse_dim == 1
         if not flat and array.shape[1:] != (spec.sparse_dim,):

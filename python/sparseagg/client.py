@@ -23,7 +23,7 @@ class Client(ClientBase):
 
     target: "host:port", "unix:/path", or any gRPC target; when left out, what the environment variable SPARSEAGG_SERVER says,
         or this machine's default port.
-    timeout: seconds for one call with its retries; for streams, seconds without any progress.
+    timeout: seconds for one call with its retries; for streams, seconds without any progress; None for no limit.
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
     tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment
         (`sparseagg.security`), and is plain text where that says nothing.
@@ -106,7 +106,7 @@ class Client(ClientBase):
 
     def rounds(self, page_size: int = 50) -> Iterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
-        request = aggregation_pb2.ListRoundsRequest(page_size=page_size)
+        request = _requests.list_rounds(page_size)
         while True:
             page = self._transport.unary("ListRounds", request)
             for message in page.rounds:

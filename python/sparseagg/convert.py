@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sparseagg.errors import InvalidArgumentError
+from sparseagg import _arguments
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, UnknownTensorError
 from sparseagg.kinds import is_tensor, kind_of
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
@@ -47,6 +48,15 @@ def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
     return as_tensor(value, "bf16" if is_bits else None)
 
 
+def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> dict[str, AnyTensor]:
+    """The tensors of an update by the names of `flatten`, each as it is meant for its spec."""
+    tensors = {}
+    for name, value in flatten(tree).items():
+        with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
+            tensors[name] = as_tensor_of(specs.get(name), value)
+    return tensors
+
+
 def flatten(tree: Any) -> dict[str, Any]:
     """The tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
 
@@ -61,7 +71,7 @@ def flatten(tree: Any) -> dict[str, Any]:
 def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
     """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there.
 
-    tensors: results: SparseTensor or numpy array. Raises KeyError for a name of `like` that is not among them.
+    tensors: results: SparseTensor or numpy array. Raises UnknownTensorError (a KeyError) for a name of `like` that is not among them.
     """
     return _restore(like, "", tensors)
 
@@ -82,26 +92,37 @@ def specs_of(
         client.create_round(specs_of(model, "weighted_mean", sparse_dim={"emb.weight": 1}))
     """
     flat = flatten(tree)
-    unknown = set(sparse_dim or ()) - set(flat)
-    if unknown:
-        raise InvalidArgumentError(
-            f"sparse_dim names {sorted(unknown)}; the tensors are {list(flat)}"
-        )
+    dims = _arguments.mapping("sparse_dim", sparse_dim or {})
+    _arguments.names("sparse_dim", dims, flat)
+    ops = dict.fromkeys(flat, op) if isinstance(op, str) else _arguments.mapping("op", op)
+    _arguments.names("op", ops, flat)
     specs = []
     for name, value in flat.items():
-        tensor = as_tensor(value)
+        if name not in ops:
+            raise InvalidArgumentError(f'op has none for the tensor "{name}"')
+        with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
+            tensor = as_tensor(value)
         natural = tensor.sparse_dim if isinstance(tensor, SparseTensor) else 0
         specs.append(
             TensorSpec(
                 name,
                 tensor.dense_shape,
                 tensor.value_type,
-                (sparse_dim or {}).get(name, natural),
-                op if isinstance(op, str) else op[name],
+                dims.get(name, natural),
+                ops[name],
                 integer_overflow,
             )
         )
     return specs
+
+
+def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
+    """The one of this name. Raises UnknownTensorError, which lists the names, where there is none."""
+    if name not in tensors:
+        raise UnknownTensorError(
+            f'no tensor "{name}", only {_arguments.listed(tensors)}', reason="UNKNOWN_TENSOR"
+        )
+    return tensors[name]
 
 
 def _is_node(tree: Any) -> bool:
@@ -128,7 +149,7 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
 def _restore(like: Any, prefix: str, tensors: Mapping[str, ResultTensor]) -> Any:
     if not _is_node(like):
         name = prefix[: -len(_SEPARATOR)] or _ROOT
-        return kind_of(like).restore(tensors[name], like)
+        return kind_of(like).restore(tensor_of(tensors, name), like)
     restored = {
         key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors)
         for key, child in _children(like)

@@ -16,6 +16,7 @@ from sparseagg._status_details import StatusDetails, parse_status_details
 __all__ = [
     "AlreadyCountedError",
     "AlreadyExistsError",
+    "CredentialFileError",
     "DeadlineExceededError",
     "InvalidArgumentError",
     "InvalidUpdateError",
@@ -31,6 +32,7 @@ __all__ = [
     "SparseAggError",
     "UnauthenticatedError",
     "UnavailableError",
+    "UnknownTensorError",
 ]
 
 
@@ -62,6 +64,9 @@ class SparseAggError(Exception):
         self.metadata: dict[str, str] = dict(metadata or {})
         self.retry_after = retry_after
 
+    def __str__(self) -> str:
+        return self.message  # a KeyError's would be its repr
+
     def __reduce__(self) -> Any:
         # Exceptions with keyword arguments do not survive pickling by themselves; workers in processes need it.
         return _rebuild, (
@@ -74,14 +79,18 @@ class SparseAggError(Exception):
         )
 
 
-class InvalidArgumentError(SparseAggError, ValueError):
-    """The request can never succeed as it is."""
+class InvalidArgumentError(SparseAggError, ValueError, TypeError):
+    """The request can never succeed as it is. Both of what Python itself raises about arguments, so that either catches it."""
 
     default_code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class InvalidUpdateError(InvalidArgumentError):
     """An update was refused for what it contains; nothing of it was counted."""
+
+
+class UnknownTensorError(InvalidArgumentError, KeyError):
+    """A mapping of tensors has none of this name; the message lists those that it has."""
 
 
 class OutOfRangeError(SparseAggError):
@@ -140,6 +149,12 @@ class ResourceExhaustedError(SparseAggError):
 
 class UnauthenticatedError(SparseAggError):
     """The server does not know who calls: no credential, or one that is not good (any more)."""
+
+    default_code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class CredentialFileError(SparseAggError, OSError):
+    """A file of `Tls` or `TokenFile` cannot be read."""
 
     default_code = grpc.StatusCode.UNAUTHENTICATED
 

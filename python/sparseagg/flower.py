@@ -39,7 +39,7 @@ from sparseagg._erase import erase
 from sparseagg._requests import Update
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
-from sparseagg.errors import SparseAggError
+from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import Receipt, RoundState
 from sparseagg.result import Result
 from sparseagg.round import Round
@@ -187,7 +187,9 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
     def _specs(self, arrays: ArrayRecord) -> list[TensorSpec]:
         missing = set(self._sparse) - set(arrays)
         if missing:
-            raise ValueError(f"sparse names {sorted(missing)}; the arrays are {list(arrays)}")
+            raise InvalidArgumentError(
+                f"sparse names {sorted(missing)}; the arrays are {list(arrays)}"
+            )
         return [
             TensorSpec(
                 name,

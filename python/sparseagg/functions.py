@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sparseagg import _arguments
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
-from sparseagg.errors import InvalidArgumentError
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 
 
 def sparse_sum(
@@ -43,13 +44,16 @@ def sparse_sum(
         >>> total.indices.ravel(), total.values
         (array([0, 5, 9]), array([1., 2., 1.], dtype=float32))
     """
-    given = list(tensors)
+    given = list(_arguments.items("tensors", tensors))
     if not given:
         raise InvalidArgumentError("sparse_sum of no tensors: the shape of the result is unknown")
-    updates = [
-        {name: as_tensor(tensor, value_type) for name, tensor in flatten(tree).items()}
-        for tree in given
-    ]
+    updates = []
+    for position, tree in enumerate(given):
+        update = {}
+        for name, tensor in flatten(tree).items():
+            with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
+                update[name] = as_tensor(tensor, value_type)
+        updates.append(update)
     # Of the first; the server refuses the others where they differ.
     specs = specs_of(updates[0], op, integer_overflow=integer_overflow)
     if client is not None:

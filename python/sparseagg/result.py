@@ -10,7 +10,7 @@ from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._transport import StreamCall
 from sparseagg._wire import Answer
-from sparseagg.convert import unflatten
+from sparseagg.convert import tensor_of, unflatten
 from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import Manifest, manifest_from_proto
 from sparseagg.tensors import ResultTensor
@@ -35,7 +35,7 @@ class Result(MappingABC):  # type: ignore[type-arg]  # a Mapping[str, ResultTens
         self.manifest = manifest
 
     def __getitem__(self, name: str) -> ResultTensor:
-        return self._tensors[name]
+        return tensor_of(self._tensors, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -47,7 +47,7 @@ class Result(MappingABC):  # type: ignore[type-arg]  # a Mapping[str, ResultTens
         """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
         `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting.
 
-        Raises KeyError when `example` has a tensor that the result has not.
+        Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not.
         """
         return unflatten(example, self._tensors)
 
@@ -57,7 +57,7 @@ class Result(MappingABC):  # type: ignore[type-arg]  # a Mapping[str, ResultTens
 
 def layout_number(layout: str) -> Any:
     """The protocol's number for "sparse" or "dense"."""
-    if layout not in _LAYOUTS:
+    if not isinstance(layout, str) or layout not in _LAYOUTS:
         raise InvalidArgumentError(f'no layout "{layout}", only "sparse" and "dense"')
     return _LAYOUTS[layout]
 

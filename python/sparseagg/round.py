@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
@@ -96,15 +96,16 @@ class Round(RoundBase):
         Raises InvalidUpdateError (the message names tensor and position; nothing was counted), RoundNotOpenError,
         AlreadyCountedError, ResourceExhaustedError.
         """
+        limit = self._time_limit(timeout)
         options = EncodeOptions(encoding, values)
         update = self._encode(Update(tensors, contributor, weight, update_id), options)
         if update.message_bytes <= self._server().message_bytes_max:
-            answer = self._call("SubmitUpdate", update.whole(), timeout=timeout, for_update=True)
+            answer = self._call("SubmitUpdate", update.whole(), timeout=limit, for_update=True)
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
         with Meter(progress, update.payload.size, "sending") as meter:
-            outcome = self._submit_stream([update], timeout, meter)[0]
+            outcome = self._submit_stream([update], limit, meter)[0]
         if isinstance(outcome, SparseAggError):
             raise outcome
         return outcome
@@ -130,12 +131,15 @@ class Round(RoundBase):
         The iterable is read as fast as the server takes the updates. `progress`: as in `submit`, counting bytes.
         `encoding`, `values`: as in `submit`.
         """
+        limit = self._time_limit(timeout)
+        specs = self.specs  # asked here, so that below a refusal is one of the update
+        options = EncodeOptions(encoding, values)
+        options.check_names(specs)
+        options = options.for_server(self._server().encodings)
+        given = _arguments.items("updates", updates)
+        encoded = (self._encoded_or_refusal(specs, update, options) for update in given)
         with Meter(progress, None, "sending") as meter:
-            options = EncodeOptions(encoding, values)
-            options = options.for_server(self._server().encodings)
-            specs = self.specs  # asked here, so that below a refusal is one of the update
-            encoded = (self._encoded_or_refusal(specs, update, options) for update in updates)
-            outcomes = self._submit_stream(encoded, timeout, meter)
+            outcomes = self._submit_stream(encoded, limit, meter)
         if not return_exceptions:
             for outcome in outcomes:
                 if isinstance(outcome, SparseAggError):
@@ -153,6 +157,8 @@ class Round(RoundBase):
         timeout: seconds; None waits for ever. Raises RoundAbortedError when the round is given up or fails (the
         message says why), DeadlineExceededError when the time is over.
         """
+        if timeout is not None:
+            timeout = _arguments.seconds("timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - time.monotonic()
@@ -224,7 +230,7 @@ class Round(RoundBase):
         specs = self.specs if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
         self.wait(timeout)
-        idle_timeout = self._transport.timeout if timeout is None else timeout
+        idle_timeout = self._time_limit(timeout)
 
         def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
@@ -288,7 +294,7 @@ class Round(RoundBase):
     def _submit_stream(
         self,
         updates: Iterable[EncodedUpdate | SparseAggError],
-        timeout: float | None,
+        timeout: float,
         meter: Meter,
     ) -> list[Outcome]:
         """The outcome of each update, in their order; an error among them is its own outcome."""
@@ -313,8 +319,9 @@ class Round(RoundBase):
 
     def _all_explained(self, outcomes: list[Outcome]) -> list[Outcome]:
         """`outcomes`, in which a lost round is asked for once and not for each update."""
-        missing = [outcome for outcome in outcomes if self._may_be_lost(outcome)]
-        if not missing:
-            return outcomes
-        why = self._explained(missing[0])
-        return [why if self._may_be_lost(outcome) else outcome for outcome in outcomes]
+        why: SparseAggError | None = None
+        for position, outcome in enumerate(outcomes):
+            if isinstance(outcome, NotFoundError) and self._may_be_lost(outcome):
+                why = why or self._explained(outcome)
+                outcomes[position] = why
+        return outcomes

@@ -17,6 +17,9 @@ from typing import Any, Callable, Union
 
 import grpc
 
+from sparseagg import _arguments
+from sparseagg.errors import CredentialFileError, InvalidArgumentError
+
 __all__ = ["Tls", "Token", "TokenFile"]
 
 # Addresses, not names that begin like one.
@@ -24,6 +27,7 @@ _LOCAL = re.compile(
     r"unix(-abstract)?:.+|(ipv4:|dns:(///)?)?127\.[0-9.]+(:\d+)?|(dns:(///)?)?localhost(:\d+)?"
     r"|(ipv6:|dns:(///)?)?\[::1\](:\d+)?"
 )
+_METADATA_KEY = re.compile("[0-9a-z_.-]+")
 _Path = Union[str, "os.PathLike[str]"]
 
 
@@ -41,10 +45,11 @@ class Tls:
 
     def credentials(self) -> grpc.ChannelCredentials:
         """What gRPC wants."""
+        ca, key, cert = (
+            None if path is None else _read(path) for path in (self.ca, self.key, self.cert)
+        )
         return grpc.ssl_channel_credentials(
-            root_certificates=_read(self.ca),
-            private_key=_read(self.key),
-            certificate_chain=_read(self.cert),
+            root_certificates=ca, private_key=key, certificate_chain=cert
         )
 
 
@@ -55,7 +60,7 @@ class TokenFile:
     path: _Path
 
     def __call__(self) -> str:
-        return Path(self.path).read_text(encoding="ascii").strip()
+        return _read(self.path).decode("ascii", "replace").strip()
 
 
 # A bearer token, or what gives one: called for every call, from the thread that makes it.
@@ -76,20 +81,27 @@ class Access:
     ) -> None:
         tls = _tls_from_environment() if tls is None and credentials is None else tls
         if tls and credentials is not None:
-            raise ValueError("give tls or credentials, not both")
+            raise InvalidArgumentError("give tls or credentials, not both")
+        if not isinstance(tls, (Tls, bool, type(None))):
+            raise InvalidArgumentError(f"tls is {tls!r}, not a Tls, True, False or None")
         if tls:
             credentials = (Tls() if tls is True else tls).credentials()
         self.credentials = credentials
         self._token = _token_from_environment() if token is None else token
-        self._metadata = tuple(metadata)
+        self._metadata = tuple(_entry(entry) for entry in _arguments.items("metadata", metadata))
         if self._token is not None and credentials is None and not is_local(target):
-            raise ValueError(f"whoever sees the traffic to {target} would have the token; use tls")
+            raise InvalidArgumentError(
+                f"whoever sees the traffic to {target} would have the token; use tls"
+            )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What is sent with a call; with the token of this moment."""
         if self._token is None:
             return self._metadata
         token = self._token if isinstance(self._token, str) else self._token()
+        # Said here: gRPC's message would show it. Most often it is a line feed at its end.
+        if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
+            raise InvalidArgumentError("the token is not a string of printable ASCII characters")
         return (*self._metadata, ("authorization", f"Bearer {token}"))
 
     def open_channel(self, api: Any, target: str, options: Sequence[tuple[str, Any]]) -> Any:
@@ -99,13 +111,30 @@ class Access:
         return api.secure_channel(target, self.credentials, options)
 
 
+def _entry(entry: Any) -> tuple[str, str]:
+    """One of the metadata, as gRPC takes it: what it would refuse with each call."""
+    with _arguments.refusing("metadata"):
+        key, value = entry
+        is_key = isinstance(key, str) and _METADATA_KEY.fullmatch(key)
+        is_bytes = isinstance(value, bytes) and str(key).endswith("-bin")
+        is_text = isinstance(value, str) and value.isascii() and value.isprintable()
+        if not (is_key and (is_bytes or is_text)):
+            raise InvalidArgumentError(
+                f"{key!r} is no key of [0-9a-z_.-] with a value of printable ASCII characters"
+            )
+    return key, value
+
+
 def is_local(target: str) -> bool:
     """True for a gRPC target on this machine: loopback addresses, localhost, unix sockets."""
     return _LOCAL.fullmatch(target) is not None
 
 
-def _read(path: _Path | None) -> bytes | None:
-    return None if path is None else Path(path).read_bytes()
+def _read(path: _Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as bad:
+        raise CredentialFileError(str(bad)) from bad
 
 
 def _tls_from_environment() -> Tls | None:

@@ -13,10 +13,12 @@ InvalidUpdateError (reason NON_FINITE_VALUE, with the position) for NaN and infi
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
+from sparseagg import _arguments
 from sparseagg.convert import as_tensor, flatten
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.tensors import DenseValues, SparseTensor
@@ -61,7 +63,10 @@ class ChangedRows:
 
     def _watched(self, model: Any) -> dict[str, Any]:
         flat = flatten(model)
-        return flat if self._names is None else {name: flat[name] for name in self._names}
+        if self._names is None:
+            return flat
+        _arguments.names("names", self._names, flat)
+        return {name: flat[name] for name in self._names}
 
 
 def top_k(array: Any, k: int) -> SparseTensor:
@@ -76,7 +81,8 @@ def top_k(array: Any, k: int) -> SparseTensor:
 
 def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
     flat = np.abs(values.reshape(-1))
-    k = max(0, min(int(k), flat.size))
+    with _arguments.refusing("k"):
+        k = max(0, min(operator.index(k), flat.size))
     if k == 0:
         return _entries(values, np.empty(0, np.int64))
     least = np.partition(flat, flat.size - k)[flat.size - k]
@@ -89,6 +95,8 @@ def above(array: Any, threshold: float) -> SparseTensor:
     """The values of a magnitude of at least `threshold`, every dimension indexed. Raises
     InvalidUpdateError for a value that is not finite."""
     values = _finite(_dense(array))
+    if not isinstance(threshold, (int, float, np.number)) or np.isnan(threshold):
+        raise InvalidArgumentError(f"threshold is {threshold!r}, not a number")
     return _entries(values, np.flatnonzero(np.abs(values.reshape(-1)) >= threshold))
 
 
@@ -100,8 +108,10 @@ class TopK:
     """
 
     def __init__(self, fraction: float) -> None:
-        if not 0 < fraction <= 1:
-            raise InvalidArgumentError(f"fraction is {fraction}; it must be above 0 and at most 1")
+        if not isinstance(fraction, (int, float, np.number)) or not 0 < fraction <= 1:
+            raise InvalidArgumentError(
+                f"fraction is {fraction!r}; it must be above 0 and at most 1"
+            )
         self._fraction = fraction
         self._left_out: dict[str, np.ndarray[Any, Any]] = {}
 
@@ -117,7 +127,7 @@ class TopK:
         for name, tensor in flatten(update).items():
             total = _dense(tensor)
             if name in self._left_out:
-                total = total + self._left_out[name]
+                total = total + self._same_shape(name, total)
             sparse = _largest(_finite(total, name), max(1, round(self._fraction * total.size)))
             rest = total.copy()
             rest[tuple(sparse.indices.T)] = 0
@@ -126,6 +136,15 @@ class TopK:
         # A NaN that got in here would be in every later update.
         self._left_out.update(left_out)
         return compressed
+
+    def _same_shape(self, name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What was left out of this tensor, which numpy might broadcast to another shape."""
+        left_out = self._left_out[name]
+        if left_out.shape != values.shape:
+            raise InvalidArgumentError(
+                f'tensor "{name}" has the shape {list(values.shape)}; before it had {list(left_out.shape)}'
+            )
+        return left_out
 
 
 def _dense(value: Any) -> np.ndarray[Any, Any]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
-from sparseagg.errors import InvalidUpdateError
+from sparseagg import _arguments
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 
 if TYPE_CHECKING:  # numpy 1.21 knows no parameters of arrays when the program runs
     Array = np.ndarray[Any, Any]
@@ -40,7 +41,10 @@ def value_type_of(dtype: Any) -> str:
     """
     if isinstance(dtype, str) and dtype in VALUE_DTYPES:
         return dtype
-    resolved = np.dtype(dtype)
+    if dtype is None:  # which numpy takes for float64
+        raise InvalidUpdateError("the value type is None", reason="VALUE_TYPE_UNSUPPORTED")
+    with _arguments.refusing("the value type", InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED"):
+        resolved = np.dtype(dtype)
     if resolved.name == "bfloat16":
         return "bf16"
     name = _NAME_OF_DTYPE.get(resolved.newbyteorder("<"))
@@ -76,8 +80,12 @@ class TensorSpec:
     plan: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dense_shape", tuple(int(d) for d in self.dense_shape))
-        object.__setattr__(self, "value_type", value_type_of(self.value_type))
+        with _arguments.refusing(f'tensor "{self.name}"'):
+            with _arguments.refusing("dense_shape"):
+                shape = _arguments.shape(self.dense_shape)
+            value_type = value_type_of(self.value_type)
+        object.__setattr__(self, "dense_shape", shape)
+        object.__setattr__(self, "value_type", value_type)
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -106,7 +114,8 @@ class SparseTensor:
         dense_shape: Sequence[int],
         value_type: str | None = None,
     ) -> None:
-        self.dense_shape: tuple[int, ...] = tuple(int(d) for d in dense_shape)
+        with _arguments.refusing("dense_shape", InvalidUpdateError, "SHAPE_MISMATCH"):
+            self.dense_shape: tuple[int, ...] = _arguments.shape(dense_shape)
         self.indices = _as_indices(indices, len(self.dense_shape))
         self.values, self.value_type = as_values(values, value_type)
         nnz, sparse_dim = self.indices.shape
@@ -147,13 +156,21 @@ class SparseTensor:
         """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in.
 
         For results, whose indices are distinct, this is exact. bfloat16 comes as uint16 bit patterns, and equal
-        indices are refused there, because adding bit patterns means nothing.
+        indices are refused there, because adding bit patterns means nothing. So are indices outside of the shape.
         """
-        dense = np.zeros(self.dense_shape, self.values.dtype)
+        with _arguments.refusing("dense_shape"):
+            dense = np.zeros(self.dense_shape, self.values.dtype)
+        outside = (self.indices < 0) | (self.indices >= self.dense_shape[: self.sparse_dim])
+        if outside.any():  # numpy would count negative ones from the end
+            entry = int(outside.any(axis=1).argmax())
+            raise InvalidArgumentError(
+                f"index {self.indices[entry].tolist()} at entry {entry} is not in the shape {list(self.dense_shape)}",
+                reason="INDEX_OUT_OF_RANGE",
+            )
         index = tuple(self.indices.T)
         if self.value_type == "bf16":
             if len(np.unique(self.indices, axis=0)) != self.nnz:
-                raise ValueError(
+                raise InvalidArgumentError(
                     "bfloat16 entries with equal indices: sum them with sparse_sum first"
                 )
             dense[index] = self.values
@@ -162,9 +179,9 @@ class SparseTensor:
         return dense
 
     def to_scipy(self) -> Any:
-        """A `scipy.sparse.coo_matrix`. Raises ValueError unless two dimensions of two are indexed."""
+        """A `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed."""
         if len(self.dense_shape) != 2 or self.sparse_dim != 2:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"only a matrix with both dimensions indexed is a scipy matrix; this one has the shape "
                 f"{list(self.dense_shape)} and sparse_dim {self.sparse_dim}"
             )
@@ -208,10 +225,13 @@ ResultTensor = Union[SparseTensor, "np.ndarray[Any, Any]"]
 
 def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any], str]:
     """`values` as a C-ordered little-endian array, and the name of its value type."""
-    array = np.asarray(values)
+    if values is None:
+        raise InvalidUpdateError("None is no tensor", reason="VALUE_TYPE_UNSUPPORTED")
+    with _arguments.refusing("values", InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED"):
+        array = np.asarray(values)
     if value_type is None:
         value_type = value_type_of(array.dtype)
-    elif value_type not in VALUE_DTYPES:
+    elif not isinstance(value_type, str) or value_type not in VALUE_DTYPES:
         raise InvalidUpdateError(
             f'no value type "{value_type}", only {", ".join(VALUE_DTYPES)}',
             reason="VALUE_TYPE_UNSUPPORTED",
@@ -228,7 +248,8 @@ def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any]
 
 
 def _as_indices(indices: Any, rank: int) -> np.ndarray[Any, Any]:
-    array = np.asarray(indices)
+    with _arguments.refusing("indices", InvalidUpdateError, "INDEX_TYPE_UNSUPPORTED"):
+        array = np.asarray(indices)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)  # what np.asarray([]) gives
     if array.dtype.kind not in "iu":

@@ -27,6 +27,7 @@ import tensorflow_federated as tff
 from sparseagg._erase import erase
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor
+from sparseagg.errors import InvalidArgumentError
 from sparseagg.records import Receipt
 from sparseagg.result import Result
 from sparseagg.tensors import SparseTensor, TensorSpec
@@ -151,7 +152,7 @@ class SparseRound:
         self._client = Client(target, **(client_options or {}))
         result_type = form.client_processing.type_signature.result
         if len(result_type) != 2:
-            raise TypeError(f"client_work gives {result_type}, not <update, weight>")
+            raise InvalidArgumentError(f"client_work gives {result_type}, not <update, weight>")
         self._leaves = dict(_leaves(result_type[0]))
 
     def next(self, state: Any, client_data: Sequence[Any]) -> Any:
@@ -325,7 +326,9 @@ def _aggregate(value: Any, weight: Any, op: str) -> Any:
 def _accumulated_type(tensor_type: Any, op: str) -> Any:
     if tf.as_dtype(tensor_type.dtype).is_integer:
         if op != "sum":
-            raise TypeError(f"{op} of {tensor_type}: only sums of whole numbers are defined")
+            raise InvalidArgumentError(
+                f"{op} of {tensor_type}: only sums of whole numbers are defined"
+            )
         return tf.int64
     return tf.float64
 

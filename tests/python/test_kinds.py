@@ -157,7 +157,7 @@ def test_specs_of_a_model_whose_updates_are_sparse():
     emb, bias = specs_of(parameters, {"emb": "sum", "bias": "weighted_mean"}, sparse_dim={"emb": 1})
     assert (emb.dense_shape, emb.sparse_dim, emb.op) == ((9, 4), 1, "sum")
     assert (bias.dense_shape, bias.sparse_dim, bias.op) == ((4,), 0, "weighted_mean")
-    with pytest.raises(InvalidArgumentError, match="'embb'"):
+    with pytest.raises(InvalidArgumentError, match='"embb", only emb, bias'):
         specs_of(parameters, sparse_dim={"embb": 1})
 
 

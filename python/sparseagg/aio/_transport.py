@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
+from sparseagg import _arguments
 from sparseagg._transport import METHODS, UPLOADS, Backoff, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError, from_rpc_error
 
@@ -24,6 +25,7 @@ class Transport(Channel):
 
     async def close(self) -> None:
         """Ends the channels and every call on them."""
+        self._closed = True
         for channel in self._connections.channels():
             await channel.close()
 
@@ -39,6 +41,7 @@ class Transport(Channel):
         backoff = Backoff(self.retry, self.timeout if timeout is None else timeout)
         repeated = False
         while True:
+            self._check_open()
             try:
                 return await self._methods[method](
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
@@ -72,7 +75,9 @@ class Transport(Channel):
 
         DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds.
         """
+        self._check_open()
         moves = 0
+        idle_timeout = _arguments.finite(idle_timeout)
 
         async def counted(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
             nonlocal moves

@@ -23,13 +23,13 @@ class ChunkedUpload:
         transport: Transport,
         update: EncodedUpdate,
         message_bytes_max: int,
-        timeout: float | None,
+        timeout: float,
         meter: Meter,
     ) -> None:
         self._transport = transport
         self._update = update
         self._chunk_size = chunk_size(message_bytes_max)
-        self._timeout = transport.timeout if timeout is None else timeout
+        self._timeout = timeout
         self._meter = meter
         self._committed = 0  # bytes that the server has
 

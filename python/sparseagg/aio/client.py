@@ -70,7 +70,7 @@ class Client(ClientBase):
 
     async def rounds(self, page_size: int = 50) -> AsyncIterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
-        request = aggregation_pb2.ListRoundsRequest(page_size=page_size)
+        request = _requests.list_rounds(page_size)
         while True:
             page = await self._transport.unary("ListRounds", request)
             for message in page.rounds:

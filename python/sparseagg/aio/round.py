@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Callable
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
@@ -15,6 +15,7 @@ from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
 from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
+from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import ChunkedUpload
 from sparseagg.errors import (
@@ -71,27 +72,10 @@ class Round(RoundBase):
         values: ValuesChoice = "auto",
     ) -> Receipt:
         """Submits one contributor's update; returns when it is counted. See `sparseagg.Round.submit`."""
-        specs = await self.specs()
-        server = await self._server()
-        options = EncodeOptions(encoding, values).for_server(server.encodings)
-        update = _requests.encode_update(
-            self.name, specs, Update(tensors, contributor, weight, update_id), options
-        )
-        if update.message_bytes <= server.message_bytes_max:
-            answer = await self._call(
-                "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
-            )
-            receipt = receipt_from_proto(answer, update.encodings)
-            self._was_born(receipt.durability, receipt.epoch)
-            return receipt
-        with Meter(progress, update.payload.size, "sending") as meter:
-            upload = ChunkedUpload(
-                self._transport, update, server.message_bytes_max, timeout, meter
-            )
-            try:
-                return await upload.run()
-            except NotFoundError as missing:
-                raise await self._explained(missing) from None
+        limit = self._time_limit(timeout)
+        encode = await self._encoder(encoding, values)
+        update = encode(Update(tensors, contributor, weight, update_id))
+        return await self._send(update, limit, progress)
 
     async def submit_many(
         self,
@@ -107,21 +91,17 @@ class Round(RoundBase):
         An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
         `return_exceptions`, stands in the list in the place of its receipt.
         """
+        limit = self._time_limit(timeout)
+        encode = await self._encoder(encoding, values)
         outcomes: dict[int, Outcome] = {}
-        numbered = enumerate(updates)
+        numbered = enumerate(_arguments.items("updates", updates))
 
         async def work() -> None:
             for position, update in numbered:  # one iterator, shared by all workers
                 try:
-                    outcomes[position] = await self.submit(
-                        update.tensors,
-                        contributor=update.contributor,
-                        weight=update.weight,
-                        update_id=update.update_id,
-                        timeout=timeout,
-                        encoding=encoding,
-                        values=values,
-                    )
+                    # Nothing is awaited between an update's coming and its encoding: a generator
+                    # may fill the same arrays again.
+                    outcomes[position] = await self._send(encode(update), limit, False)
                 except SparseAggError as refusal:
                     outcomes[position] = refusal
 
@@ -139,6 +119,8 @@ class Round(RoundBase):
 
     async def wait(self, timeout: float | None = None) -> RoundInfo:
         """Waits until the round is published. Does not seal: someone has to. See `sparseagg.Round.wait`."""
+        if timeout is not None:
+            timeout = _arguments.seconds("timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - time.monotonic()
@@ -189,7 +171,7 @@ class Round(RoundBase):
         specs = await self.specs() if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
         await self.wait(timeout)
-        idle_timeout = self._transport.timeout if timeout is None else timeout
+        idle_timeout = self._time_limit(timeout)
 
         async def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
@@ -222,6 +204,33 @@ class Round(RoundBase):
         """Erases a published or aborted round and its result. Its name is not given again for a while (by default a
         week), so that late retries cannot count in another round. Idempotent."""
         await self._call("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
+
+    async def _encoder(
+        self, encoding: str, values: ValuesChoice
+    ) -> Callable[[Update], EncodedUpdate]:
+        """Makes messages of updates; what it takes to know for that is asked here."""
+        specs = await self.specs()
+        server = await self._server()
+        options = EncodeOptions(encoding, values)
+        options.check_names(specs)
+        options = options.for_server(server.encodings)
+        return lambda update: _requests.encode_update(self.name, specs, update, options)
+
+    async def _send(self, update: EncodedUpdate, timeout: float, progress: Progress) -> Receipt:
+        message_bytes_max = (await self._server()).message_bytes_max
+        if update.message_bytes <= message_bytes_max:
+            answer = await self._call(
+                "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
+            )
+            receipt = receipt_from_proto(answer, update.encodings)
+            self._was_born(receipt.durability, receipt.epoch)
+            return receipt
+        with Meter(progress, update.payload.size, "sending") as meter:
+            upload = ChunkedUpload(self._transport, update, message_bytes_max, timeout, meter)
+            try:
+                return await upload.run()
+            except NotFoundError as missing:
+                raise await self._explained(missing) from None
 
     async def _call(self, method: str, request: Any, **options: Any) -> Any:
         try:

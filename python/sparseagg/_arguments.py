@@ -1,0 +1,124 @@
+"""What a caller says, checked where it comes in: Python, numpy and protobuf would refuse it with errors of their own, which
+name no argument and are no SparseAggError.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
+
+# What Python, numpy and protobuf raise about an argument that they cannot take.
+_REFUSALS = (TypeError, ValueError, OverflowError, AttributeError)
+_NAMES_MAX = 20  # a model may have thousands
+_INT64_MAX = (1 << 63) - 1
+
+
+@contextmanager
+def refusing(
+    what: str, kind: type[InvalidArgumentError] = InvalidArgumentError, reason: str = ""
+) -> Iterator[None]:
+    """For the conversion of one argument: what it raises names the argument and is a `kind`."""
+    try:
+        yield
+    except InvalidArgumentError as refusal:
+        inner = type(refusal)
+        raise (inner if issubclass(inner, kind) else kind)(
+            f"{what}: {refusal.message}", reason=refusal.reason or reason
+        ) from refusal.__cause__
+    except _REFUSALS as bad:
+        raise kind(f"{what}: {bad}", reason=reason) from bad
+
+
+def text(
+    what: str, value: Any, kind: type[InvalidArgumentError] = InvalidArgumentError, reason: str = ""
+) -> str:
+    """`value`, which has to be a string that UTF-8 can carry."""
+    if not isinstance(value, str):
+        raise kind(f"{what} is {value!r}, not a string", reason=reason)
+    with refusing(what, kind, reason):
+        value.encode()
+    return value
+
+
+def whole(what: str, value: Any, low: int, high: int) -> int:
+    """`value`, which has to be a whole number of [low, high]."""
+    with refusing(what):
+        number = operator.index(value)
+    if not low <= number <= high:
+        raise InvalidArgumentError(f"{what} is {number}, not from {low} to {high}")
+    return number
+
+
+def shape(value: Iterable[Any]) -> tuple[int, ...]:
+    """`value` as the dimensions of a tensor, below 2^63. To be called with `refusing`."""
+    return tuple(whole("a dimension", dimension, -_INT64_MAX, _INT64_MAX) for dimension in value)
+
+
+def items(what: str, value: Iterable[Any]) -> Iterator[Any]:
+    """An iterator over `value`. What that raises later is the caller's own."""
+    with refusing(what):
+        return iter(value)
+
+
+def seconds(what: str, value: Any) -> float:
+    """`value` as a time limit; infinite from where on no clock of the system can count (some 292 years)."""
+    if isinstance(value, (str, bytes)):
+        raise InvalidArgumentError(f"{what} is {value!r}, not a number of seconds")
+    with refusing(what):
+        limit = float(value)
+    if math.isnan(limit):
+        raise InvalidArgumentError(f"{what} is {limit}, not a number of seconds")
+    return limit if limit < threading.TIMEOUT_MAX else math.inf
+
+
+def finite(limit: float | None) -> float | None:
+    """A time limit as those want it who wait: None where there is none."""
+    return None if limit is None or math.isinf(limit) else limit
+
+
+def weight(value: Any) -> float:
+    """`value` as a weight. Weights travel as f32; one that would become 0 or infinite there would not count as what it
+    is. NaN, infinity and negative ones are refused by the server."""
+    if isinstance(value, (str, bytes)):
+        raise InvalidUpdateError(f"the weight is {value!r}, not a number", reason="INVALID_WEIGHT")
+    with refusing("the weight", InvalidUpdateError, "INVALID_WEIGHT"):
+        number = float(value)
+    with np.errstate(over="ignore", under="ignore"):
+        single = float(np.float32(number))
+    if math.isinf(single) != math.isinf(number) or (single == 0) != (number == 0):
+        raise InvalidUpdateError(
+            f"the weight is {number}, which is {single} as f32, as which weights travel",
+            reason="INVALID_WEIGHT",
+        )
+    return number
+
+
+def names(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+    """Refuses names of tensors that are not `known`: an option for a name with a typo would be without effect."""
+    for name in given:
+        if name not in known:
+            raise InvalidArgumentError(
+                f'{what}: no tensor "{name}", only {listed(known)}', reason="UNKNOWN_TENSOR"
+            )
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for a message of one line."""
+    shown = ", ".join(itertools.islice(names, _NAMES_MAX))
+    return shown if len(names) <= _NAMES_MAX else f"{shown}, ... ({len(names)} in all)"
+
+
+def mapping(what: str, value: Any) -> Mapping[Any, Any]:
+    """`value`, which has to be one."""
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(f"{what} is a {type(value).__name__}, not a mapping from names")
+    return value

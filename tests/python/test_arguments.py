@@ -1,0 +1,298 @@
+"""Whatever is wrong with what a caller hands in, the error is one of the package and says which argument it is about."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from sparseagg import (
+    Client,
+    CredentialFileError,
+    InvalidArgumentError,
+    InvalidUpdateError,
+    SparseAggError,
+    SparseTensor,
+    TensorSpec,
+    Tls,
+    TokenFile,
+    Update,
+    aio,
+    as_tensor,
+    sparse_sum,
+    specs_of,
+    unflatten,
+)
+from sparseagg.sparsify import ChangedRows, TopK, above, top_k
+
+SPECS = [TensorSpec("emb", [800, 2]), TensorSpec("bias", [3], sparse_dim=0)]
+ROW = np.float32([[1, 2]])
+EMB = ([1], ROW, [800, 2])
+BIAS = np.float32([1, 2, 3])
+UNDECODABLE = "\ud800"
+
+
+def tensors(value) -> dict:
+    """An update whose "emb" is `value`."""
+    return {"emb": value}
+
+
+# What is wrong -> (tensors of an update, other arguments of `submit`, words of the message).
+UPDATES = {
+    "no tensor": (tensors(None), {}, 'tensor "emb": None is no tensor'),
+    "a string": (tensors("x"), {}, 'tensor "emb".*<U1'),
+    "objects": (tensors(np.array([None])), {}, 'tensor "emb".*object'),
+    "ragged lists": ({"bias": [[1.0, 2.0], [3.0]]}, {}, 'tensor "bias": values'),
+    "ragged indices": (tensors(([[1], [2, 3]], ROW, [800, 2])), {}, 'tensor "emb": indices'),
+    "no parts": (tensors((None, None, None)), {}, 'tensor "emb": dense_shape'),
+    "two parts": (tensors(([1], ROW)), {}, 'tensor "emb"'),
+    "a shape of nothing": (tensors(([1], ROW, None)), {}, 'tensor "emb": dense_shape'),
+    "a shape of letters": (tensors(([1], ROW, "ab")), {}, 'tensor "emb": dense_shape'),
+    "half a row": (tensors(([1], ROW, [800.5, 2])), {}, 'tensor "emb": dense_shape.*float'),
+    "too many rows": (tensors(([1], ROW, [2**70, 2])), {}, 'tensor "emb": dense_shape'),
+    "complex values": (tensors(([1], ROW + 1j, [800, 2])), {}, 'tensor "emb".*complex64'),
+    "truth values": ({"bias": BIAS > 1}, {}, 'tensor "bias".*bool'),
+    "no update": (None, {}, "None is no tensor"),
+    "a contributor that is a number": (tensors(EMB), {"contributor": 3}, "contributor is 3"),
+    "no contributor": (tensors(EMB), {"contributor": None}, "contributor is None"),
+    "no text": (tensors(EMB), {"contributor": UNDECODABLE}, "contributor"),
+    "an id that is a number": (tensors(EMB), {"update_id": 7}, "update_id is 7"),
+    "a weight in letters": (tensors(EMB), {"weight": "3"}, "the weight is '3'"),
+    "a complex weight": (tensors(EMB), {"weight": 1j}, "the weight"),
+    "many weights": (tensors(EMB), {"weight": np.ones(2)}, "the weight"),
+    "a weight of 401 digits": (tensors(EMB), {"weight": 10**400}, "the weight"),
+    "a weight above f32": (tensors(EMB), {"weight": 1e300}, "1e[+]300.*inf as f32"),
+    "a weight below f32": (tensors(EMB), {"weight": 1e-60}, "1e-60.*0.0 as f32"),
+    "a negative weight": (tensors(EMB), {"weight": -1}, "-1"),
+    "a weight of NaN": (tensors(EMB), {"weight": np.float32("nan")}, "nan"),
+}
+
+
+@pytest.mark.parametrize("wrong", UPDATES)
+@pytest.mark.parametrize("way", ["submit", "submit_many", "asyncio"])
+def test_a_bad_update_is_refused_by_name(client, wrong, way):
+    update, options, words = UPDATES[wrong]
+    options = {"contributor": "c", **options}
+    round = client.create_round(SPECS)
+    with pytest.raises(InvalidUpdateError, match=words):
+        if way == "submit":
+            round.submit(update, **options)
+        elif way == "submit_many":
+            round.submit_many([Update(update, **options)])
+        else:
+            asyncio.run(submit_for_asyncio(client.target, round.name, update, options))
+    assert round.info().contributors == 0
+    round.abort()
+    round.delete()
+
+
+async def submit_for_asyncio(target, name, update, options):
+    """The same by the client for asyncio."""
+    async with aio.Client(target) as client:
+        await client.round(name).submit(update, **options)
+
+
+# What is wrong -> (what is done with a client and a published round of SPECS, words of the message).
+CALLS = {
+    "a specification of nothing": (lambda c, r: c.create_round(None), "tensors"),
+    "one specification": (lambda c, r: c.create_round(SPECS[0]), "tensors"),
+    "a name": (lambda c, r: c.create_round(["emb"]), "'emb' is no TensorSpec"),
+    "a type that is none": (lambda c, r: TensorSpec("t", [3], "f33"), 'tensor "t".*f33'),
+    "no type": (lambda c, r: TensorSpec("t", [3], None), 'tensor "t".*None'),
+    "no shape": (lambda c, r: TensorSpec("t", None), 'tensor "t": dense_shape'),
+    "half a dimension": (lambda c, r: TensorSpec("t", [3.5]), 'tensor "t": dense_shape'),
+    "2^65 rows": (lambda c, r: TensorSpec("t", [2**65]), 'tensor "t": dense_shape'),
+    "sparse_dim -1": (lambda c, r: spec(c, sparse_dim=-1), 'tensor "t": sparse_dim is -1'),
+    "sparse_dim 1.5": (lambda c, r: spec(c, sparse_dim=1.5), 'tensor "t": sparse_dim'),
+    "sparse_dim 2^40": (lambda c, r: spec(c, sparse_dim=2**40), 'tensor "t": sparse_dim'),
+    "no operator": (lambda c, r: spec(c, op=None), 'tensor "t": op is None'),
+    "a plan that is a number": (lambda c, r: spec(c, plan=3), 'tensor "t": plan is 3'),
+    "an overflow that is none": (lambda c, r: spec(c, integer_overflow=[]), 'tensor "t"'),
+    "a name that is a number": (lambda c, r: c.create_round([TensorSpec(3, [3])]), "name is 3"),
+    "a round_id": (lambda c, r: c.create_round(SPECS, 3), "round_id is 3"),
+    "a request_id": (lambda c, r: c.create_round(SPECS, request_id=3), "request_id is 3"),
+    "a durability": (lambda c, r: c.create_round(SPECS, durability=[]), "durability"),
+    "half a goal": (lambda c, r: c.create_round(SPECS, goal=2.5), "goal"),
+    "a goal in letters": (lambda c, r: c.create_round(SPECS, goal="x"), "goal"),
+    "a deadline of NaN": (lambda c, r: c.create_round(SPECS, deadline=np.nan), "deadline"),
+    "a grace in letters": (lambda c, r: c.create_round(SPECS, goal=1, grace="x"), "grace"),
+    "keep_updates": (lambda c, r: c.create_round(SPECS, keep_updates="no"), "keep_updates"),
+    "no round": (lambda c, r: c.round(None), "the round's name is None"),
+    "a round that is no text": (lambda c, r: c.round(UNDECODABLE), "the round's name"),
+    "a page in letters": (lambda c, r: list(c.rounds("x")), "page_size"),
+    "a page of 2^40": (lambda c, r: list(c.rounds(2**40)), "page_size"),
+    "a layout": (lambda c, r: r.result(["dense"]), "layout"),
+    "a name for a list of names": (lambda c, r: r.result(tensors="emb"), 'tensors is "emb"'),
+    "numbers for names": (lambda c, r: r.result(tensors=[3]), "3, not a string"),
+    "a selection of nothing": (lambda c, r: r.result(indices={"emb": None}), 'tensor "emb"'),
+    "a ragged selection": (lambda c, r: r.result(indices={"emb": [[1], [2, 3]]}), '"emb"'),
+    "a selection without a name": (lambda c, r: r.result(indices=[1]), "indices is a list"),
+    "a selection's typo": (lambda c, r: r.result(indices={"typo": [1]}), 'typo".*emb, bias'),
+    "an encoding": (lambda c, r: r.result(encoding=None), "encoding is None"),
+    "a time in letters": (lambda c, r: r.wait("3"), "timeout is '3'"),
+    "a time of NaN": (lambda c, r: r.result(timeout=float("nan")), "timeout is nan"),
+    "an interval in letters": (lambda c, r: list(r.watch("x")), "min_interval"),
+    "an endless interval": (lambda c, r: list(r.watch(np.inf)), "min_interval"),
+    "a submission's time": (lambda c, r: r.submit({}, contributor="c", timeout="3"), "timeout"),
+    "no updates": (lambda c, r: r.submit_many(None), "updates"),
+    "an update that is none": (lambda c, r: r.submit_many([{"emb": EMB}]), "a dict is no Update"),
+    "a sum of nothing": (lambda c, r: sparse_sum(None, client=c), "tensors"),
+    "no operator for a sum": (lambda c, r: sparse_sum([EMB], None, client=c), "op"),
+    "weights in letters": (lambda c, r: sparse_sum([EMB], weights=["x"], client=c), "update 0"),
+    "a weight for weights": (lambda c, r: sparse_sum([EMB], weights=3, client=c), "weights"),
+    "nothing in a sum": (lambda c, r: sparse_sum([EMB, None], client=c), "update 1"),
+    "nothing in Reduce": (lambda c, r: c.reduce(SPECS, [tensors(None)]), 'update 0: tensor "emb"'),
+    "a type of values": (lambda c, r: as_tensor(BIAS, []), "value type"),
+    "a name that is not in a result": (lambda c, r: r.result()["typo"], 'typo".*emb, bias'),
+    "a model's name": (lambda c, r: unflatten({"a": BIAS}, {"b": BIAS}), '"a", only b'),
+    "rows beyond a shape": (lambda c, r: SparseTensor([7], BIAS[:1], [3]).to_dense(), "entry 0"),
+    "rows before a shape": (lambda c, r: SparseTensor([-1], BIAS[:1], [3]).to_dense(), "entry 0"),
+    "an array of 2^64 bytes": (
+        lambda c, r: SparseTensor([], BIAS[:0], [2**62]).to_dense(),
+        "dense_shape",
+    ),
+    "k in letters": (lambda c, r: top_k(BIAS, "x"), "k"),
+    "a threshold of NaN": (lambda c, r: above(BIAS, np.nan), "threshold is nan"),
+    "a fraction in letters": (lambda c, r: TopK("x"), "fraction is 'x'"),
+    "another shape than before": (lambda c, r: compress_two_shapes(), r'"w".*\[1, 3\].*\[3\]'),
+    "a table's typo": (lambda c, r: ChangedRows({"w": BIAS}, ["typo"]), 'typo", only w'),
+    "no connections": (lambda c, r: Client(c.target, connections="x"), "connections"),
+    "a policy": (lambda c, r: Client(c.target, retry=3), "retry is 3"),
+    "a target": (lambda c, r: Client(3), "target is 3"),
+    "a client's time": (lambda c, r: Client(c.target, timeout="3"), "timeout is '3'"),
+    "tls that is a file": (lambda c, r: Client(c.target, tls="ca.pem"), "tls is 'ca.pem'"),
+    "a key of metadata": (lambda c, r: Client(c.target, metadata=[("X", "y")]), "metadata: 'X'"),
+    "options": (lambda c, r: Client(c.target, channel_options=[3]), "channel_options"),
+}
+
+
+def spec(client, **options):
+    """A round of one tensor."""
+    return client.create_round([TensorSpec("t", [3], **options)])
+
+
+def compress_two_shapes():
+    """[3] and [1, 3] have as many values, and numpy would add them."""
+    compressor = TopK(0.5)
+    compressor.compress({"w": BIAS})
+    compressor.compress({"w": BIAS.reshape(1, 3)})
+
+
+@pytest.fixture(scope="module")
+def published(server):
+    """A client, and a published round."""
+    with Client(server.target) as client:
+        round = client.create_round(SPECS)
+        round.submit({"emb": EMB, "bias": BIAS}, contributor="c")
+        round.seal()
+        round.wait()
+        yield client, round
+        round.delete()
+
+
+@pytest.mark.parametrize("wrong", CALLS)
+def test_a_bad_argument_is_refused_by_name(published, wrong):
+    call, words = CALLS[wrong]
+    with pytest.raises(SparseAggError, match=words) as caught:
+        call(*published)
+    # What Python itself raises, so that code that expects it goes on working.
+    assert isinstance(caught.value, InvalidArgumentError)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_name_that_is_not_in_a_result_is_a_missing_key(published):
+    result = published[1].result()
+    assert "typo" not in result
+    assert result.get("typo") is None
+    with pytest.raises(KeyError):
+        result["typo"]
+
+
+@pytest.mark.parametrize("way", ["submit", "submit_many", "asyncio", "reduce"])
+def test_values_of_a_tensor_that_is_not_there_are_refused(client, way):
+    round = client.create_round(SPECS)
+    values = {"emb": "bf16", "bais": "int8"}
+    with pytest.raises(InvalidArgumentError, match='values: no tensor "bais", only emb, bias'):
+        if way == "submit":
+            round.submit({"emb": EMB}, contributor="c", values=values)
+        elif way == "submit_many":
+            round.submit_many([], return_exceptions=True, values=values)
+        elif way == "asyncio":
+            options = {"contributor": "c", "values": values}
+            asyncio.run(submit_for_asyncio(client.target, round.name, {"emb": EMB}, options))
+        else:
+            client.reduce(SPECS, [{"emb": EMB, "bias": BIAS}], values=values)
+    assert round.info().contributors == 0
+    round.abort()
+    round.delete()
+
+
+def test_operators_by_name_are_those_of_the_tensors():
+    model = {"emb": BIAS, "bias": BIAS}
+    with pytest.raises(InvalidArgumentError, match='op: no tensor "bais", only emb, bias'):
+        specs_of(model, {"emb": "sum", "bias": "sum", "bais": "sum"})
+    with pytest.raises(InvalidArgumentError, match='none for the tensor "bias"'):
+        specs_of(model, {"emb": "sum"})
+
+
+def test_a_message_lists_no_thousand_names():
+    model = {f"layer{n}": BIAS for n in range(1000)}
+    with pytest.raises(InvalidArgumentError, match=r"layer19, \.\.\. \(1000 in all\)$"):
+        specs_of(model, sparse_dim={"typo": 1})
+
+
+def test_files_that_are_not_there(server, tmp_path):
+    missing = tmp_path / "missing"
+    with pytest.raises(CredentialFileError, match="missing"):
+        Client(server.target, tls=Tls(ca=missing))
+    with Client(server.target, token=TokenFile(missing)) as client, pytest.raises(OSError):
+        client.info()
+
+
+def test_a_token_that_cannot_be_sent_is_not_shown(server):
+    client = Client(server.target, token="secret\n")
+    with client, pytest.raises(InvalidArgumentError) as caught:
+        client.info()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_closed_client_says_so(server):
+    client = Client(server.target)
+    client.close()
+    client.close()
+    for call in (client.info, lambda: client.reduce(SPECS, [])):
+        with pytest.raises(SparseAggError) as caught:
+            call()
+        assert caught.value.reason == "CLIENT_CLOSED"
+
+    async def scenario():
+        async with aio.Client(server.target) as closed:
+            pass
+        await closed.info()
+
+    with pytest.raises(SparseAggError) as caught:
+        asyncio.run(scenario())
+    assert caught.value.reason == "CLIENT_CLOSED"
+
+
+@pytest.mark.parametrize("endless", [float("inf"), 1e20, None])
+def test_no_limit_of_time_is_no_limit(server, endless):
+    with Client(server.target, timeout=endless) as client:
+        round = client.create_round(SPECS)
+        round.submit({"emb": EMB}, contributor="a", timeout=endless)
+        round.submit_many([Update({"emb": EMB}, "b")], timeout=endless)
+        round.seal()
+        assert round.wait(endless).contributors == 2
+        assert round.result(timeout=endless)["emb"].values.tolist() == [[2, 4]]
+        round.delete()
+
+
+def test_weights_of_every_kind_of_number(client):
+    round = client.create_round([TensorSpec("n", [1], "f32", sparse_dim=0)])
+    weights = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.uint64(2), np.array(2.0)]
+    for number, weight in enumerate([*weights, True, np.bool_(True)]):
+        round.submit({"n": np.float32([1])}, contributor=f"c{number}", weight=weight)
+    round.seal()
+    assert round.result()["n"].tolist() == [2 * len(weights) + 2]
+    round.delete()
