@@ -5,7 +5,8 @@
 
 A server ends a stream that is silent for its `stream-idle-ms`; the next update opens another one.
 
-An update stays in memory until it is answered, so the number and the bytes of pending updates are bounded.
+An update stays in memory until it is answered, so the number and the bytes of pending updates are bounded. Of a small one it is
+the message that stays: its arrays are the caller's, who may have filled them with the next update when it is sent again.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class UpdateStream:
         self._backoff: Backoff | None = None  # since the last progress
         self._stream: StreamCall | None = None
         self._pending: dict[str, EncodedUpdate] = {}
+        self._messages: dict[str, Any] = {}  # of the small ones among the pending
         self._pending_bytes = 0
         self._again: deque[tuple[EncodedUpdate, SparseAggError]] = deque()
         self._offset: int | None = None  # answer to the BeginUpdate under way
@@ -84,6 +86,10 @@ class UpdateStream:
             self._step()
         self._pending[update.update_id] = update
         self._pending_bytes += update.message_bytes
+        if update.message_bytes <= self._message_bytes_max:
+            self._messages[update.update_id] = aggregation_pb2.StreamUpdatesRequest(
+                update=update.whole(), takes_more=True
+            )
         self._attempt(lambda stream: self._send(stream, update))
         self._take_answers()
 
@@ -154,10 +160,9 @@ class UpdateStream:
     def _send(self, stream: StreamCall, update: EncodedUpdate) -> None:
         if update.update_id not in self._pending:
             return  # answered in the meantime
-        if update.message_bytes <= self._message_bytes_max:
-            stream.send(
-                aggregation_pb2.StreamUpdatesRequest(update=update.whole(), takes_more=True)
-            )
+        message = self._messages.get(update.update_id)
+        if message is not None:
+            stream.send(message)
             self._meter.advance(update.payload.size)
             return
         self._offset = None
@@ -214,6 +219,7 @@ class UpdateStream:
                 return
         self._backoff = None
         del self._pending[answer.update_id]
+        self._messages.pop(answer.update_id, None)
         self._pending_bytes -= update.message_bytes
         self._on_answer(update, outcome)
 

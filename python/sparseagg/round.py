@@ -128,7 +128,8 @@ class Round(RoundBase):
         then updates with an `update_id` of their own are safe to submit again.
 
         `timeout`: seconds without any progress.
-        The iterable is read as fast as the server takes the updates. `progress`: as in `submit`, counting bytes.
+        The iterable is read as fast as the server takes the updates, and may fill the same arrays for each of them; those of
+        an update beyond the server's message limit must stay as they are until it is answered. `progress`: as in `submit`, counting bytes.
         `encoding`, `values`: as in `submit`.
         """
         limit = self._time_limit(timeout)
