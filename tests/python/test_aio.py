@@ -181,3 +181,40 @@ def test_updates_refused_here_do_not_stop_the_others(server):
 
     outcomes = run(server.target, scenario)
     assert [isinstance(outcome, InvalidUpdateError) for outcome in outcomes] == [0, 1, 0, 0]
+
+
+def test_a_server_that_is_gone_ends_many_updates_at_once(own_server):
+    server = own_server()
+    updates = [Update({"n": ([0], np.array([1]), [10])}, f"c{n}") for n in range(10_000)]
+
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [10], "i64")])
+        await round.submit(updates[0].tensors, contributor="first")
+        server.kill()
+        taken = iter(updates)
+        with pytest.raises(UnavailableError):
+            await round.submit_many(taken, return_exceptions=True)
+        return len(list(taken))
+
+    retry = RetryPolicy(attempts=2, initial_delay=0.01)
+    assert run(server.target, scenario, retry=retry) == 10_000 - 64  # one for each worker
+
+
+def test_an_iterable_that_fails_leaves_no_update_under_way(own_server):
+    server = own_server()
+
+    def updates():
+        yield Update({"n": ([0], np.array([1]), [10])}, "c0")
+        server.pause()
+        for number in range(1, 10):
+            yield Update({"n": ([0], np.array([1]), [10])}, f"c{number}")
+        raise LookupError("the caller's own")
+
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [10], "i64")])
+        with pytest.raises(LookupError):
+            await round.submit_many(updates())
+        names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
+        return [name for name in names if "submit_many" in name]
+
+    assert run(server.target, scenario) == []

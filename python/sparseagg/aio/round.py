@@ -89,7 +89,9 @@ class Round(RoundBase):
         """Submits many updates, 64 at a time; returns their receipts in the order of `updates`.
 
         An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
-        `return_exceptions`, stands in the list in the place of its receipt.
+        `return_exceptions`, stands in the list in the place of its receipt. Raises UnavailableError and
+        DeadlineExceededError in both cases: then updates with an `update_id` of their own are safe to submit again.
+        The iterable may fill the same arrays for each update, as for `sparseagg.Round.submit_many`.
         """
         limit = self._time_limit(timeout)
         encode = await self._encoder(encoding, values)
@@ -102,10 +104,18 @@ class Round(RoundBase):
                     # Nothing is awaited between an update's coming and its encoding: a generator
                     # may fill the same arrays again.
                     outcomes[position] = await self._send(encode(update), limit, False)
+                except (UnavailableError, DeadlineExceededError):
+                    raise
                 except SparseAggError as refusal:
                     outcomes[position] = refusal
 
-        await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
+        workers = [asyncio.ensure_future(work()) for _ in range(_CONCURRENCY)]
+        try:
+            await asyncio.gather(*workers)
+        finally:  # where one has failed, the others would go on
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
         ordered = [outcomes[position] for position in range(len(outcomes))]
         for outcome in ordered:
             if isinstance(outcome, SparseAggError) and not return_exceptions:
