@@ -10,7 +10,7 @@ import numpy as np
 
 from sparseagg import _arguments
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, UnknownTensorError
-from sparseagg.kinds import is_tensor, kind_of
+from sparseagg.kinds import is_mapping, is_tensor, kind_of
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
 _SEPARATOR = "/"
@@ -38,7 +38,7 @@ def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
     values = value
     if isinstance(value, tuple) and len(value) == 3:
         values = value[1]
-    elif isinstance(value, Mapping):
+    elif is_mapping(value):
         values = value.get("values")
     is_bits = (
         spec is not None
@@ -128,7 +128,7 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 def _is_node(tree: Any) -> bool:
     if isinstance(tree, list):
         return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree)
-    return isinstance(tree, Mapping) and set(tree) != {"indices", "values", "dense_shape"}
+    return is_mapping(tree) and set(tree) != {"indices", "values", "dense_shape"}
 
 
 def _children(tree: Any) -> list[tuple[Any, Any]]:

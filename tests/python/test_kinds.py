@@ -37,7 +37,7 @@ def test_a_hundred_numpy_triples_give_their_dense_sum(client, shape, sparse_dim)
 
 
 @pytest.mark.parametrize("style", ["matrix", "array"])
-@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "lil", "dia", "dok"])
 def test_a_hundred_scipy_matrices_give_their_dense_sum(client, layout, style):
     sparse = pytest.importorskip("scipy.sparse")
     if not hasattr(sparse, f"coo_{style}"):
@@ -49,6 +49,41 @@ def test_a_hundred_scipy_matrices_give_their_dense_sum(client, layout, style):
     assert type(total) is kind
     check_sum(total.toarray(), updates, sum(matrix.toarray() for matrix in matrices))
     assert np.array_equal(sparse_sum(matrices, client=client, layout="dense"), total.toarray())
+
+
+def repeating_itself(sparse, layout):
+    """A matrix in which values stand at the same place, as far as the format allows."""
+    values, places = np.float32([1, 2, 4]), [1, 1, 0]
+    if layout in ("csr", "csc"):
+        kind = getattr(sparse, f"{layout}_matrix")
+        return kind((values, places, [0, 2, 2, 3]), shape=(3, 3))
+    if layout == "bsr":
+        blocks = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 2)
+        return sparse.bsr_matrix((blocks, [0, 0], [0, 2, 2]), shape=(4, 4))
+    return sparse.coo_matrix((values, ([0, 0, 2], places)), shape=(3, 3)).asformat(layout)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "lil", "dia", "dok"])
+def test_scipy_entries_that_repeat_a_place_are_summed(client, layout):
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = repeating_itself(sparse, layout)
+    assert np.array_equal(sparse_sum([matrix], client=client).toarray(), matrix.toarray())
+    round = client.create_round(specs_of({"m": matrix}))
+    round.submit({"m": matrix}, contributor="a", weight=2)
+    round.seal()
+    total = round.result().like({"m": matrix})["m"]
+    assert type(total) is type(matrix)
+    assert np.array_equal(total.toarray(), 2 * matrix.toarray())
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "dok"])
+def test_a_scipy_vector(client, layout):
+    pytest.importorskip("scipy", minversion="1.15")
+    sparse = pytest.importorskip("scipy.sparse")
+    vector = getattr(sparse, f"{layout}_array")(np.float32([0, 3, 0, 5]))
+    total = sparse_sum([vector, vector], client=client)
+    assert type(total) is type(vector)
+    assert total.toarray().tolist() == [0, 6, 0, 10]
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])

@@ -12,6 +12,7 @@ process has not imported itself. One more package is one more module and one mor
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from sparseagg.tensors import AnyTensor, ResultTensor
@@ -47,6 +48,11 @@ def kind_of(value: Any) -> Kind:
         if module is not None:
             return cast(Kind, importlib.import_module(f"sparseagg.kinds.{module}"))
     return cast(Kind, importlib.import_module("sparseagg.kinds._numpy"))
+
+
+def is_mapping(value: Any) -> bool:
+    """True for a mapping that is not itself a tensor, as scipy's DOK is: a dictionary from coordinates to values."""
+    return isinstance(value, Mapping) and not hasattr(value, "tocoo")
 
 
 def is_tensor(value: Any) -> bool:
