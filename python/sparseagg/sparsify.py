@@ -32,8 +32,13 @@ def changed_rows(after: Any, before: Any) -> SparseTensor:
     new, old = _dense(after), _dense(before)
     if new.shape != old.shape:
         raise InvalidArgumentError(f"shapes {list(new.shape)} and {list(old.shape)} differ")
-    rows = np.flatnonzero((new != old).reshape(len(new), -1).any(axis=1))
-    return SparseTensor(rows, new[rows] - old[rows], new.shape)
+    rows = np.flatnonzero((new != old).any(axis=tuple(range(1, new.ndim))))
+    change = new[rows] - old[rows]
+    if change.dtype.kind in "iu" and ((change < 0) != (new[rows] < old[rows])).any():
+        raise InvalidArgumentError(
+            f"a difference does not fit in {change.dtype}; convert both tables to a wider type first"
+        )
+    return SparseTensor(rows, change, new.shape)
 
 
 class ChangedRows:
@@ -80,7 +85,7 @@ def top_k(array: Any, k: int) -> SparseTensor:
 
 
 def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
-    flat = np.abs(values.reshape(-1))
+    flat = _magnitudes(values)
     with _arguments.refusing("k"):
         k = max(0, min(operator.index(k), flat.size))
     if k == 0:
@@ -97,7 +102,7 @@ def above(array: Any, threshold: float) -> SparseTensor:
     values = _finite(_dense(array))
     if not isinstance(threshold, (int, float, np.number)) or np.isnan(threshold):
         raise InvalidArgumentError(f"threshold is {threshold!r}, not a number")
-    return _entries(values, np.flatnonzero(np.abs(values.reshape(-1)) >= threshold))
+    return _entries(values, np.flatnonzero(_magnitudes(values) >= threshold))
 
 
 class TopK:
@@ -154,6 +159,14 @@ def _dense(value: Any) -> np.ndarray[Any, Any]:
             "this needs a dense array of a type that numpy can calculate with"
         )
     return tensor.values
+
+
+def _magnitudes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Flat. Of integers without a sign: the smallest one's has no place in its own type."""
+    flat: np.ndarray[Any, Any] = np.abs(values.reshape(-1))
+    if flat.dtype.kind == "i":
+        flat = flat.view(f"u{flat.itemsize}")
+    return flat
 
 
 def _finite(values: np.ndarray[Any, Any], name: str | None = None) -> np.ndarray[Any, Any]:

@@ -227,6 +227,11 @@ def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any]
     """`values` as a C-ordered little-endian array, and the name of its value type."""
     if values is None:
         raise InvalidUpdateError("None is no tensor", reason="VALUE_TYPE_UNSUPPORTED")
+    if isinstance(values, np.ma.MaskedArray):  # of which asarray gives the masked values, too
+        raise InvalidUpdateError(
+            "values of a masked array: say what masked ones are with filled()",
+            reason="VALUE_TYPE_UNSUPPORTED",
+        )
     with _arguments.refusing("values", InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED"):
         array = np.asarray(values)
     if value_type is None:

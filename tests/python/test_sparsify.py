@@ -102,3 +102,29 @@ def test_a_total_that_overflows_is_refused():
     compressor.compress({"a": np.float32([3.4e38, 3e38])})
     with np.errstate(over="ignore"), pytest.raises(InvalidUpdateError, match=r"inf at \[1\]"):
         compressor.compress({"a": np.float32([0, 3e38])})
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_the_smallest_integer_has_the_largest_magnitude(dtype):
+    least = np.iinfo(dtype).min
+    values = np.array([least + 1, least, 5], dtype)
+    assert top_k(values, 1).values.tolist() == [least]
+    assert above(values, 6).values.tolist() == [least + 1, least]
+    assert TopK(0.3).compress({"w": values})["w"].values.tolist() == [least]
+
+
+@pytest.mark.parametrize(
+    ("after", "before"),
+    [
+        (np.uint32([1, 7]), np.uint32([4, 7])),
+        (np.array([2**31 - 1], np.int32), np.int32([-1])),
+        (np.array([-(2**63)]), np.array([1])),
+    ],
+)
+def test_a_difference_that_its_type_cannot_hold_is_refused(after, before):
+    with pytest.raises(InvalidArgumentError, match="does not fit in u?int"):
+        changed_rows(after, before)
+
+
+def test_a_table_without_rows_has_not_changed():
+    assert changed_rows(np.empty((0, 3)), np.empty((0, 3))).nnz == 0

@@ -146,3 +146,10 @@ def test_the_size_of_a_message_is_known_before_it_is_made():
         tensors, round_name="rounds/r", contributor="c" * 128, update_id="u" * 64, weight=2
     )
     assert update.message_bytes >= update.whole().ByteSize()
+
+
+def test_masked_values_are_not_taken_for_values():
+    masked = np.ma.array(np.float32([1, 2]), mask=[False, True])
+    for tensor in (masked, ([0, 1], masked, [5])):
+        with pytest.raises(InvalidUpdateError, match="filled"):
+            as_tensor(tensor)
