@@ -23,16 +23,25 @@ class Connections:
         self._connect = connect
         self._most = most
         self._lock = threading.Lock()
-        self._all = [connect()]
+        self._all: list[Connection] = []
 
     @property
     def first(self) -> Connection:
-        """The one for everything else."""
+        """The one for everything else. Made when first asked for: a channel of grpc.aio belongs to the event loop that
+        runs then, and a client may be made before there is one."""
+        if not self._all:
+            with self._lock:
+                self._make_first()
         return self._all[0]
+
+    def _make_first(self) -> None:
+        if not self._all:
+            self._all.append(self._connect())
 
     def take(self) -> Connection:
         """One without an upload, a new one where there is none, or else one with as few as any. To be given back."""
         with self._lock:
+            self._make_first()
             least = min(self._all, key=lambda connection: connection.uploads)
             if least.uploads > 0 and len(self._all) < self._most:
                 least = self._connect()

@@ -179,7 +179,6 @@ class Channel:
 
         self._closed = False
         self._connections = Connections(connect, connections)
-        self._methods = self._connections.first.methods
         self._target = target
         self._access = access
         self.timeout = timeout
@@ -201,6 +200,8 @@ class Channel:
             return UnavailableError(
                 f"no answer from {self._target} ({error.message}); is the server running there?"
             )
+        if isinstance(error, DeadlineExceededError) and not error.reason:
+            return DeadlineExceededError(f"no answer from {self._target} in time ({error.message})")
         return error
 
 
@@ -227,7 +228,7 @@ class Transport(Channel):
         while True:
             self._check_open()
             try:
-                return self._methods[method](
+                return self._connections.first.methods[method](
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
             except grpc.RpcError as failure:

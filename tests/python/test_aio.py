@@ -14,6 +14,7 @@ from sparseagg import (
     NotFoundError,
     RetryPolicy,
     RoundState,
+    SparseAggError,
     TensorSpec,
     UnavailableError,
     Update,
@@ -218,3 +219,37 @@ def test_an_iterable_that_fails_leaves_no_update_under_way(own_server):
         return [name for name in names if "submit_many" in name]
 
     assert run(server.target, scenario) == []
+
+
+def test_a_client_may_be_made_before_its_event_loop(server):
+    client = Client(server.target)
+
+    async def scenario():
+        async with client:
+            return await client.info()
+
+    assert asyncio.run(scenario()).version
+
+
+def test_a_client_of_another_event_loop_says_so(server):
+    client = Client(server.target)
+
+    async def scenario():
+        return await client.info()
+
+    asyncio.run(scenario())
+    with pytest.raises(SparseAggError) as caught:
+        asyncio.run(scenario())
+    assert caught.value.reason == "OTHER_EVENT_LOOP"
+
+
+def test_no_answer_in_time_says_of_whom(own_server):
+    server = own_server()
+
+    async def scenario(client):
+        await client.info()
+        server.pause()
+        await client.info()
+
+    with pytest.raises(DeadlineExceededError, match=f"no answer from {server.target} in time"):
+        run(server.target, scenario, timeout=0.1)

@@ -22,6 +22,18 @@ class Transport(Channel):
     """The channel of the asyncio client. For one event loop."""
 
     _library = grpc.aio
+    _loop: asyncio.AbstractEventLoop | None = None  # of the first call
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if loop is not self._loop:
+            raise SparseAggError(
+                "the client belongs to another event loop; make one in each",
+                code=grpc.StatusCode.FAILED_PRECONDITION,
+                reason="OTHER_EVENT_LOOP",
+            )
 
     async def close(self) -> None:
         """Ends the channels and every call on them."""
@@ -43,7 +55,7 @@ class Transport(Channel):
         while True:
             self._check_open()
             try:
-                return await self._methods[method](
+                return await self._connections.first.methods[method](
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
             except grpc.RpcError as failure:
