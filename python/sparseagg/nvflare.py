@@ -16,6 +16,7 @@ import math
 import sys
 import threading
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -186,8 +187,10 @@ class _State:
 def _weight_of(model: FLModel) -> float:
     """The number of steps, as NVFlare weights; 1 where a client does not tell."""
     steps = (model.meta or {}).get(MetaKey.NUM_STEPS_CURRENT_ROUND)
-    if isinstance(steps, (int, float)) and math.isfinite(steps) and steps > 0:
-        return float(steps)
+    if isinstance(steps, Real):  # numpy's numbers, too
+        weight = float(steps)
+        if math.isfinite(weight) and weight > 0:
+            return weight
     return 1.0
 
 
