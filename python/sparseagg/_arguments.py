@@ -9,10 +9,7 @@ import math
 import operator
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
 
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 
@@ -20,22 +17,37 @@ from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 _REFUSALS = (TypeError, ValueError, OverflowError, AttributeError)
 _NAMES_MAX = 20  # a model may have thousands
 _INT64_MAX = (1 << 63) - 1
+# Half of the smallest f32, which rounds to 0; the largest and half a unit of its last place, which rounds to infinity.
+_ZERO_AS_F32, _INFINITE_AS_F32 = 2.0**-150, 2.0**128 - 2.0**103
 
 
-@contextmanager
-def refusing(
-    what: str, kind: type[InvalidArgumentError] = InvalidArgumentError, reason: str = ""
-) -> Iterator[None]:
-    """For the conversion of one argument: what it raises names the argument and is a `kind`."""
-    try:
-        yield
-    except InvalidArgumentError as refusal:
-        inner = type(refusal)
-        raise (inner if issubclass(inner, kind) else kind)(
-            f"{what}: {refusal.message}", reason=refusal.reason or reason
-        ) from refusal.__cause__
-    except _REFUSALS as bad:
-        raise kind(f"{what}: {bad}", reason=reason) from bad
+class refusing:
+    """For the conversion of one argument: what it raises names the argument and is a `kind`.
+
+    A class, and no generator with `contextmanager`: each update passes several of these.
+    """
+
+    __slots__ = ("_kind", "_reason", "_what")
+
+    def __init__(
+        self,
+        what: str,
+        kind: type[InvalidArgumentError] = InvalidArgumentError,
+        reason: str = "",
+    ) -> None:
+        self._what, self._kind, self._reason = what, kind, reason
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, bad: BaseException | None, _traceback: object) -> None:
+        if isinstance(bad, InvalidArgumentError):
+            inner = type(bad)
+            raise (inner if issubclass(inner, self._kind) else self._kind)(
+                f"{self._what}: {bad.message}", reason=bad.reason or self._reason
+            ) from bad.__cause__
+        if isinstance(bad, _REFUSALS):
+            raise self._kind(f"{self._what}: {bad}", reason=self._reason) from bad
 
 
 def text(
@@ -44,8 +56,9 @@ def text(
     """`value`, which has to be a string that UTF-8 can carry."""
     if not isinstance(value, str):
         raise kind(f"{what} is {value!r}, not a string", reason=reason)
-    with refusing(what, kind, reason):
-        value.encode()
+    if not value.isascii():
+        with refusing(what, kind, reason):
+            value.encode()
     return value
 
 
@@ -60,7 +73,11 @@ def whole(what: str, value: Any, low: int, high: int) -> int:
 
 def shape(value: Iterable[Any]) -> tuple[int, ...]:
     """`value` as the dimensions of a tensor, below 2^63. To be called with `refusing`."""
-    return tuple(whole("a dimension", dimension, -_INT64_MAX, _INT64_MAX) for dimension in value)
+    dimensions = tuple(operator.index(dimension) for dimension in value)
+    for dimension in dimensions:
+        if abs(dimension) > _INT64_MAX:
+            raise InvalidArgumentError(f"{dimension} is not below 2^63")
+    return dimensions
 
 
 def items(what: str, value: Iterable[Any]) -> Iterator[Any]:
@@ -92,9 +109,9 @@ def weight(value: Any) -> float:
         raise InvalidUpdateError(f"the weight is {value!r}, not a number", reason="INVALID_WEIGHT")
     with refusing("the weight", InvalidUpdateError, "INVALID_WEIGHT"):
         number = float(value)
-    with np.errstate(over="ignore", under="ignore"):
-        single = float(np.float32(number))
-    if math.isinf(single) != math.isinf(number) or (single == 0) != (number == 0):
+    size = abs(number)
+    if 0 < size <= _ZERO_AS_F32 or _INFINITE_AS_F32 <= size < math.inf:
+        single = "0" if size < 1 else "infinite"
         raise InvalidUpdateError(
             f"the weight is {number}, which is {single} as f32, as which weights travel",
             reason="INVALID_WEIGHT",

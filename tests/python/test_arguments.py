@@ -23,6 +23,7 @@ from sparseagg import (
     specs_of,
     unflatten,
 )
+from sparseagg._wire import EncodedUpdate
 from sparseagg.sparsify import ChangedRows, TopK, above, top_k
 
 SPECS = [TensorSpec("emb", [800, 2]), TensorSpec("bias", [3], sparse_dim=0)]
@@ -61,8 +62,8 @@ UPDATES = {
     "a complex weight": (tensors(EMB), {"weight": 1j}, "the weight"),
     "many weights": (tensors(EMB), {"weight": np.ones(2)}, "the weight"),
     "a weight of 401 digits": (tensors(EMB), {"weight": 10**400}, "the weight"),
-    "a weight above f32": (tensors(EMB), {"weight": 1e300}, "1e[+]300.*inf as f32"),
-    "a weight below f32": (tensors(EMB), {"weight": 1e-60}, "1e-60.*0.0 as f32"),
+    "a weight above f32": (tensors(EMB), {"weight": 1e300}, "1e[+]300.*infinite as f32"),
+    "a weight below f32": (tensors(EMB), {"weight": 1e-60}, "1e-60.*0 as f32"),
     "a negative weight": (tensors(EMB), {"weight": -1}, "-1"),
     "a weight of NaN": (tensors(EMB), {"weight": np.float32("nan")}, "nan"),
 }
@@ -286,6 +287,25 @@ def test_no_limit_of_time_is_no_limit(server, endless):
         assert round.wait(endless).contributors == 2
         assert round.result(timeout=endless)["emb"].values.tolist() == [[2, 4]]
         round.delete()
+
+
+@pytest.mark.parametrize(
+    ("weight", "is_taken"),
+    [
+        (2.0**-150, False),
+        (np.nextafter(2.0**-150, 1), True),
+        (np.nextafter(2.0**128 - 2.0**103, 0), True),
+        (2.0**128 - 2.0**103, False),
+    ],
+)
+def test_weights_end_where_f32_does(weight, is_taken):
+    with np.errstate(over="ignore", under="ignore"):
+        assert (0 < np.float32(weight) < np.inf) == is_taken
+    if is_taken:
+        assert EncodedUpdate({}, weight=weight).header.weight == np.float32(weight)
+    else:
+        with pytest.raises(InvalidUpdateError, match="as f32"):
+            EncodedUpdate({}, weight=weight)
 
 
 def test_weights_of_every_kind_of_number(client):
