@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_a_stream_that_only_waits_notices_a_lost_network(server, monkeypatch):
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(next, changes)
             try:
-                with pytest.raises(TimeoutError):
+                with pytest.raises(futures.TimeoutError):
                     waiting.result(2)  # ten pings
                 proxy.lose()
                 with pytest.raises(UnavailableError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -313,7 +314,7 @@ def test_waiting_without_a_limit_outlasts_a_server_that_says_nothing(own_server,
         with ThreadPoolExecutor(1) as threads:
             server.pause()
             waiting = threads.submit(round.wait)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(futures.TimeoutError):
                 waiting.result(1)  # four slices
             assert not waiting.done()
             server.resume()
