@@ -43,6 +43,13 @@ std::map<std::string, std::string> ErrorMetadata(const absl::Status& status) {
   return metadata;
 }
 
+absl::Status WithMessage(const absl::Status& status, std::string_view message) {
+  absl::Status other(status.code(), std::string(message));
+  status.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& value) { other.SetPayload(url, value); });
+  return other;
+}
+
 absl::Status WithRetryAfter(absl::Status status, uint64_t ms) {
   status.SetPayload(kRetryUrl, absl::Cord(absl::StrCat(ms)));
   return status;

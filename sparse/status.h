@@ -22,6 +22,9 @@ std::string ErrorReason(const absl::Status& status);
 absl::Status WithMetadata(absl::Status status, std::string_view key, std::string_view value);
 std::map<std::string, std::string> ErrorMetadata(const absl::Status& status);
 
+// The same error in other words: code, reason, facts and retry hint stay. REQUIRES: !status.ok().
+absl::Status WithMessage(const absl::Status& status, std::string_view message);
+
 // Marks that waiting helps: the caller may try again after `ms` milliseconds.
 absl::Status WithRetryAfter(absl::Status status, uint64_t ms);
 // Milliseconds to wait, or 0 when a retry is not expected to help.

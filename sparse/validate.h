@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +16,12 @@ namespace sparseagg {
 
 // Largest weight of an update of integers: every whole number up to here is exact in f32.
 inline constexpr float kIntegerWeightMax = 16777216.0f;  // 2^24
+
+// `error` as that of one update among others: the message begins with `update "ID": `, and metadata
+// kUpdateIdFact has the id for programs. OK, and what is about an update without an id, stays as it
+// is.
+inline constexpr std::string_view kUpdateIdFact = "update_id";
+absl::Status OfUpdate(const absl::Status& error, const std::string& update_id);
 
 // A weight is finite and not negative (reason INVALID_WEIGHT).
 absl::Status ValidateWeight(float weight);

@@ -19,6 +19,15 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+// What is wrong with an update is found in the file that it comes from; lost connections, a server
+// that is full and the like have nothing to do with it.
+absl::Status NameFile(const absl::Status& error, const std::string& file) {
+  const bool about_update = absl::IsInvalidArgument(error) || absl::IsOutOfRange(error) ||
+                            (absl::IsResourceExhausted(error) && RetryAfterMs(error) == 0);
+  if (file.empty() || !about_update) return error;
+  return WithMessage(error, absl::StrCat(file, ": ", std::string(error.message())));
+}
+
 // The threads of one load: each takes the next update that nobody has.
 class Load {
  public:
@@ -68,7 +77,7 @@ class Load {
       update.values = options_.values;
       const absl::StatusOr<client::Receipt> receipt = client.Submit(round_, update);
       if (!receipt.ok()) {
-        Fail(receipt.status());
+        Fail(NameFile(receipt.status(), updates_.file(i)));
         return;
       }
       part.latencies_ms.push_back(1000 * Seconds(Clock::now() - due));

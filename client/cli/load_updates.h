@@ -4,6 +4,7 @@
 #define SPARSEAGG_CLIENT_CLI_LOAD_UPDATES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,8 @@ class LoadUpdates {
   virtual std::vector<TensorSpec> specs() const = 0;
   // The tensors of contributor `i`; valid while this lives.
   virtual std::vector<client::TensorView> update(uint64_t i) const = 0;
+  // The file that update `i` was read from; empty when it was made.
+  virtual std::string file(uint64_t i) const = 0;
   // The exact sum of the updates 0 to count - 1, rounded once, as the server has to publish it.
   virtual absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const = 0;
 };

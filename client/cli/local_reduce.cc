@@ -58,6 +58,18 @@ absl::StatusOr<StagedUpdate> Stage(const Reduction& reduction, const client::Ten
   return staged;
 }
 
+absl::Status Add(const client::Update& update, std::vector<Reduction>& reductions) {
+  SPARSEAGG_RETURN_IF_ERROR(ValidateWeight(update.weight));
+  for (size_t t = 0; t < reductions.size(); ++t) {
+    SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged,
+                               Stage(reductions[t], update.tensors[t], update.weight));
+    reductions[t].nnz_received += staged.entries.nnz;
+    SPARSEAGG_RETURN_IF_ERROR(
+        reductions[t].aggregator->Accumulate(std::move(staged), update.weight));
+  }
+  return absl::OkStatus();
+}
+
 // After Report().
 client::TensorStatus StatusOf(const Reduction& reduction, const std::string& backend,
                               uint64_t nnz_result) {
@@ -107,17 +119,10 @@ absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& reques
   std::vector<Reduction> reductions;
   for (uint64_t i = 0; i < request.num_updates; ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(const client::Update update, request.update(i));
-    SPARSEAGG_RETURN_IF_ERROR(ValidateWeight(update.weight));
     if (i == 0) {
       SPARSEAGG_ASSIGN_OR_RETURN(reductions, BeginAll(request, update, at_once, backend));
     }
-    for (size_t t = 0; t < reductions.size(); ++t) {
-      SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged,
-                                 Stage(reductions[t], update.tensors[t], update.weight));
-      reductions[t].nnz_received += staged.entries.nnz;
-      SPARSEAGG_RETURN_IF_ERROR(
-          reductions[t].aggregator->Accumulate(std::move(staged), update.weight));
-    }
+    SPARSEAGG_RETURN_IF_ERROR(OfUpdate(Add(update, reductions), update.update_id));
   }
   LocalReduction local;
   local.entries.reserve(reductions.size());

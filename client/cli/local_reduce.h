@@ -33,9 +33,9 @@ struct LocalReduction {
   LocalReduction& operator=(const LocalReduction&) = delete;
 };
 
-// REQUIRES: there is an update. `bytes_max` is the most that the tensors of all updates can take:
-// where there is room for it, they are reduced at once, otherwise in batches. `request.dense` and
-// `request.progress` play no part.
+// Errors of one update are named as OfUpdate() does. REQUIRES: there is an update. `bytes_max` is
+// the most that the tensors of all updates can take: where there is room for it, they are reduced
+// at once, otherwise in batches. `request.dense` and `request.progress` play no part.
 absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& request,
                                              uint64_t bytes_max, Backend& backend);
 

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/local_reduce.h"
@@ -19,6 +21,7 @@
 #include "client/cli/tensor_spec.h"
 #include "client/io/tensor_file.h"
 #include "sparse/status.h"
+#include "sparse/validate.h"
 
 namespace sparseagg::cli {
 namespace {
@@ -74,12 +77,30 @@ class Updates {
                                ReadFileArgument(files_[i], dtype_));
     SPARSEAGG_ASSIGN_OR_RETURN(tensors_, MatchTensors(specs_, std::move(read), files_[i]));
     client::Update update;
+    update.update_id = absl::StrCat(kIdPrefix, i);
     update.weight = weights_[i];
     update.tensors = client::ViewsOf(tensors_);
     return update;
   }
 
+  // Whoever refuses an update knows its id; whoever typed the command, its file.
+  absl::Status NameFile(const absl::Status& error) const {
+    if (error.ok()) return error;
+    const std::string id = ErrorMetadata(error)[std::string(kUpdateIdFact)];
+    uint64_t i = 0;
+    if (!absl::StartsWith(id, kIdPrefix) ||
+        !absl::SimpleAtoi(id.substr(sizeof(kIdPrefix) - 1), &i) || i >= files_.size()) {
+      return error;
+    }
+    const std::string message(error.message());
+    const std::string named = absl::StrCat("update \"", id, "\": ");
+    return WithMessage(
+        error, absl::StrCat(files_[i], ": ", std::string(absl::StripPrefix(message, named))));
+  }
+
  private:
+  static constexpr char kIdPrefix[] = "file-";
+
   absl::StatusOr<std::vector<TensorSpec>> ReadSpecs(const ReduceFlags& flags) {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<client::Tensor> first,
                                ReadFileArgument(files_[0], dtype_));
@@ -156,10 +177,14 @@ absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> ba
                                OpenBackend(backends, flags.backend));
     where = backend->info().name;
     SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t bytes_max, InputBytesMax(flags.files));
-    SPARSEAGG_ASSIGN_OR_RETURN(local, ReduceLocally(request, bytes_max, *backend));
+    auto reduced = ReduceLocally(request, bytes_max, *backend);
+    SPARSEAGG_RETURN_IF_ERROR(updates->NameFile(reduced.status()));
+    local = *std::move(reduced);
     tensors = local.tensors;
   } else {
-    SPARSEAGG_ASSIGN_OR_RETURN(answer, ReduceOnServer(flags, std::move(request)));
+    auto reduced = ReduceOnServer(flags, std::move(request));
+    SPARSEAGG_RETURN_IF_ERROR(updates->NameFile(reduced.status()));
+    answer = *std::move(reduced);
     tensors = client::ViewsOf(answer.tensors);
   }
   bar.reset();

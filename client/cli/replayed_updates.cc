@@ -28,6 +28,7 @@ client::Tensor CopyOf(const client::TensorView& view) {
 absl::StatusOr<ReplayedUpdates> ReplayedUpdates::Read(const std::vector<std::string>& files,
                                                       std::span<const BackendFactory> backends) {
   ReplayedUpdates updates(backends);
+  updates.files_ = files;
   for (const std::string& file : files) {
     SPARSEAGG_ASSIGN_OR_RETURN(auto tensors, ReadFileArgument(file, std::nullopt));
     if (updates.pool_.empty()) {

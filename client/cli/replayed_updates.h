@@ -23,6 +23,7 @@ class ReplayedUpdates : public LoadUpdates {
   std::vector<client::TensorView> update(uint64_t i) const override {
     return client::ViewsOf(pool_[i % pool_.size()]);
   }
+  std::string file(uint64_t i) const override { return files_[i % files_.size()]; }
   absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const override;
 
  private:
@@ -30,6 +31,7 @@ class ReplayedUpdates : public LoadUpdates {
 
   std::span<const BackendFactory> backends_;
   std::vector<TensorSpec> specs_;
+  std::vector<std::string> files_;  // of the pool
   std::vector<std::vector<client::Tensor>> pool_;
 };
 

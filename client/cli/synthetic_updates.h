@@ -35,6 +35,7 @@ class SyntheticUpdates : public LoadUpdates {
 
   std::vector<TensorSpec> specs() const override { return {spec_}; }
   std::vector<client::TensorView> update(uint64_t i) const override { return {tensor(i).view()}; }
+  std::string file(uint64_t) const override { return ""; }
   absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const override {
     return std::vector<client::Tensor>{SumOf(count)};
   }

@@ -9,7 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/io/file_error.h"
+#include "client/tensor.h"
 
 namespace sparseagg::client {
 namespace {
@@ -156,17 +158,26 @@ void TurnRound(NpyArray& array) {
   }
 }
 
+// "has -1 at [1, 0]": an element and its value.
 template <class T>
-bool AppendIntegers(const NpyArray& array, std::vector<int64_t>& out) {
+std::string Element(const NpyArray& array, size_t position, T value) {
+  std::vector<int64_t> index(array.shape.size());
+  UnflattenIndex(position, array.shape, index);
+  return absl::StrCat("has ", value, " at [", absl::StrJoin(index, ", "), "]");
+}
+
+// The first element that is negative or 2^63 or more; "" when there is none.
+template <class T>
+std::string AppendIntegers(const NpyArray& array, std::vector<int64_t>& out) {
   const std::string_view data = array.data();
   out.resize(array.size());
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
     std::memcpy(&value, data.data() + i * sizeof(T), sizeof(T));
-    if (!std::in_range<int64_t>(value) || value < T{0}) return false;
+    if (!std::in_range<int64_t>(value) || value < T{0}) return Element(array, i, value);
     out[i] = static_cast<int64_t>(value);
   }
-  return true;
+  return "";
 }
 
 }  // namespace
@@ -294,21 +305,21 @@ absl::StatusOr<std::vector<int64_t>> ToIntegers(const NpyArray& array, const std
                                                 const std::string& where) {
   const std::string dtype = array.dtype();
   std::vector<int64_t> out;
-  bool good = false;
+  std::string bad;
   if (dtype == "<i4") {
-    good = AppendIntegers<int32_t>(array, out);
+    bad = AppendIntegers<int32_t>(array, out);
   } else if (dtype == "<i8") {
-    good = AppendIntegers<int64_t>(array, out);
+    bad = AppendIntegers<int64_t>(array, out);
   } else if (dtype == "<u4") {
-    good = AppendIntegers<uint32_t>(array, out);
+    bad = AppendIntegers<uint32_t>(array, out);
   } else if (dtype == "<u8") {
-    good = AppendIntegers<uint64_t>(array, out);
+    bad = AppendIntegers<uint64_t>(array, out);
   } else {
     return MalformedFile(path, where,
                          absl::StrCat("type '", dtype, "' is not one of <i4 <i8 <u4 <u8"));
   }
-  if (good) return out;
-  return MalformedFile(path, where, "holds a number that is negative, or 2^63 or more");
+  if (bad.empty()) return out;
+  return MalformedFile(path, where, bad + ", which is negative, or 2^63 or more");
 }
 
 std::optional<std::string> ToText(const NpyArray& array) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "service/engine/names.h"
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/received_update.h"
 #include "service/rpc/result_writer.h"
@@ -16,6 +17,7 @@
 #include "service/rpc/stream_uploads.h"
 #include "service/rpc/update_proto.h"
 #include "sparse/status.h"
+#include "sparse/validate.h"
 
 namespace sparseagg {
 namespace {
@@ -66,9 +68,10 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       return ReportInBackground();
     }
     if (!pace.ok()) return Finish(ToGrpcStatus(pace));
+    update_id_.clear();
     absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
     request_.Clear();
-    if (!complete.ok()) return Finish(ToGrpcStatus(complete.status()));
+    if (!complete.ok()) return Refuse(complete.status());
     if (*complete != nullptr) return FinishInBackground(*std::move(complete));
     ReadNext();
   }
@@ -91,6 +94,12 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
 
  private:
+  // Many updates share the call: which of them is wrong? An id that is no id is not repeated.
+  void Refuse(const absl::Status& error) {
+    if (!ValidateUpdateId(update_id_).ok()) update_id_.clear();
+    Finish(ToGrpcStatus(OfUpdate(error, update_id_)));
+  }
+
   void ReadNext() {
     const std::lock_guard lock(wait_mutex_);
     waiting_ = true;
@@ -109,12 +118,14 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (reduction_ == nullptr)
       return Invalid("REDUCE_NOT_STARTED", "the first message of Reduce must be start");
     if (const auto* update = std::get_if<ReceivedUpdate>(&message)) {
+      update_id_ = update->header.update_id();
       SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
       SPARSEAGG_RETURN_IF_ERROR(reduction_->Add(FromProto(update->header), tensors));
       return nullptr;
     }
     if (const auto* begin = std::get_if<v1::BeginUpdate>(&message)) return HandleBegin(*begin);
     if (const auto* chunk = std::get_if<ReceivedChunk>(&message)) {
+      update_id_ = chunk->update_id;
       SPARSEAGG_ASSIGN_OR_RETURN(auto complete, uploads_.Append(*chunk));
       return std::move(complete.upload);
     }
@@ -135,6 +146,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   absl::StatusOr<std::shared_ptr<Upload>> HandleBegin(const v1::BeginUpdate& begin) {
     const UpdateHeader header = FromProto(begin.header());
+    update_id_ = header.update_id;
     if (uploads_.Contains(header.update_id)) {
       return MakeError(
           absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
@@ -152,7 +164,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     background_.Run([this, upload = std::move(upload)]() mutable {
       const absl::Status status = upload->Finish().status();
       upload.reset();
-      if (!status.ok()) return Finish(ToGrpcStatus(status));
+      if (!status.ok()) return Refuse(status);
       ReadNext();
     });
   }
@@ -190,6 +202,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   CallCounter::Entry call_entry_;
   std::shared_ptr<ReduceCall> self_;  // until OnDone
   grpc::ByteBuffer request_;
+  std::string update_id_;           // of the update that the last message is about; empty: none
   v1::GetAggregateRequest answer_;  // what the caller wants to get
   std::unique_ptr<Reduction> reduction_;
   StreamUploads

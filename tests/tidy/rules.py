@@ -348,7 +348,7 @@ SKIP_REASON = r"GPU|CUDA|package|install"
 SLEEPS = r"sleep_for|sleep_until|\busleep\(|\bnanosleep\(|absl::SleepFor|time\.sleep\("
 SLEEPS_ALLOWED = [
     "tests/python/conftest.py",
-    "tests/client/cli/cli_test.py",
+    "tests/client/cli/program.py",
     "tests/ops/server.py",
     "tests/ops/page_test.py",
     "tests/ops/prometheus_test.py",

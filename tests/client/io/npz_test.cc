@@ -140,7 +140,8 @@ TEST_F(NpzTest, NamesTheMemberThatIsWrong) {
   members[4] = Array<int64_t>("indptr", "<i8", {3}, {0, int64_t{1} << 50, 3});
   EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "is not within 0 to 3"));
   members[4] = Array<int32_t>("indptr", "<i4", {3}, {0, -1, 3});
-  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "a number that is negative"));
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE",
+                       "indptr.npy: has -1 at [1], which is negative"));
   members[4] = Array<int32_t>("indptr", "<i4", {2}, {0, 3});
   EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "indptr.npy"));
   members = Csr();

@@ -15,6 +15,7 @@ namespace {
 
 using testing::ArrayOf;
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 class ReduceTest : public testing::RpcTest {
  protected:
@@ -116,6 +117,30 @@ TEST_F(ReduceTest, ABadUpdateEndsTheCallWithItsError) {
       client_.Reduce({Start(), Update({1}, {1}), Update({10}, {1})}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ErrorReason(refused), "INDEX_OUT_OF_RANGE");
+  EXPECT_FALSE(ErrorMetadata(refused).contains("update_id"));
+}
+
+TEST_F(ReduceTest, AnErrorSaysWhichUpdateItIsAbout) {
+  v1::ReduceRequest good = Update({1}, {1});
+  good.mutable_update()->mutable_header()->set_update_id("good");
+  v1::ReduceRequest bad = Update({3, 10}, {1, 2});
+  bad.mutable_update()->mutable_header()->set_update_id("bad-1");
+  const std::vector<v1::ReduceRequest> whole = {Start(), good, bad};
+  std::vector<v1::ReduceRequest> in_chunks = {Start(), good};
+  for (const auto& message : Chunks(bad, 5)) in_chunks.push_back(message);
+  for (const auto& messages : {whole, in_chunks}) {
+    const absl::Status refused = client_.Reduce(messages).status();
+    EXPECT_THAT(std::string(refused.message()), StartsWith("update \"bad-1\": tensor \"t\": "));
+    EXPECT_EQ(ErrorMetadata(refused)["update_id"], "bad-1");
+  }
+}
+
+TEST_F(ReduceTest, AnUpdateIdThatIsNoneIsNotRepeated) {
+  v1::ReduceRequest bad = Update({10}, {1});
+  bad.mutable_update()->mutable_header()->set_update_id(std::string(100'000, 'x'));
+  const absl::Status refused = client_.Reduce({Start(), bad}).status();
+  EXPECT_EQ(ErrorReason(refused), "INVALID_UPDATE_ID");
+  EXPECT_FALSE(ErrorMetadata(refused).contains("update_id"));
 }
 
 TEST_F(ReduceTest, ACancelledCallLeavesTheServerServing) {

@@ -1,0 +1,83 @@
+"""What the program `sparseagg` says when something is wrong: one line that names the file or the flag, the place and what
+is allowed, and the exit code that docs/cli.md gives."""
+
+import json
+import unittest
+
+from program import ProgramTest, np
+
+
+class ErrorsTest(ProgramTest):
+    def rows(self, name: str, values, indices=(1, 2), dtype="f4", prefix: str = "") -> None:
+        """A tensor of 10 rows in a file."""
+        values = np.array(values, dtype)
+        members = {
+            "indices": np.array(indices).reshape(-1, 1),
+            "values": values,
+            "dense_shape": np.array([10, *values.shape[1:]]),
+        }
+        np.savez(self.path / name, **{prefix + member: array for member, array in members.items()})
+
+    # Files.
+
+    def test_refused_updates_name_their_file(self) -> None:
+        self.rows("good.npz", [[1, 2], [3, 4]])
+        self.rows("nan.npz", [[1, 2], [3, float("nan")]])
+        place = 'nan.npz: tensor "tensor": entry 1 (row 2), value 1 is NaN'
+        for where in ([], ["--local"]):
+            reduce = ("reduce", *where, "-o", "o.npz")
+            self.assertIn(f": {place}\n", self.error(*reduce, "good.npz", "nan.npz", "good.npz"))
+            weights = ("--weights", "1,-2")
+            self.assertIn(
+                ": nan.npz: the weight is -2;",
+                self.error(*reduce, *weights, "good.npz", "nan.npz"),
+            )
+        replay = ("bench", "--updates", 5, "--warm-up", 0, "--concurrency", 1)
+        line = self.error(*replay, "--replay", "good.npz", "--replay", "nan.npz")
+        self.assertIn(f": {place}\n", line)
+
+    def test_refused_chunks_name_their_file(self) -> None:
+        values = np.random.default_rng(1).standard_normal((10, 1 << 18))  # 10 MB travel in chunks
+        self.rows("large.npz", values, range(10))
+        values[7, 5] = float("inf")
+        self.rows("large-inf.npz", values, range(10))
+        self.assertIn(
+            ': large-inf.npz: tensor "tensor": entry 7 (row 7), value 5 is infinite\n',
+            self.error("reduce", "-o", "o.npz", "large.npz", "large-inf.npz"),
+        )
+
+    def test_an_error_of_the_sum_names_no_file(self) -> None:
+        self.rows("top.npz", [2**31 - 1, 0], dtype="i4")
+        for where in ([], ["--local"]):
+            line = self.error("reduce", *where, "-o", "o.npz", "top.npz", "top.npz")
+            self.assertTrue(line.startswith('sparseagg: tensor "tensor": the sum at index 1'), line)
+
+    def test_negative_indices_have_a_place(self) -> None:
+        self.rows("negative.npz", [1, 1], indices=(4, -1))
+        self.assertIn(
+            "negative.npz: member indices.npy: has -1 at [1, 0], which is negative",
+            self.error("reduce", "--local", "-o", "o.npz", "negative.npz"),
+        )
+
+
+class LimitsTest(ProgramTest):
+    serve_arguments = ("--update-nnz-max=3",)
+
+    def test_limits_of_the_server_name_the_file(self) -> None:
+        for name, nnz in (("few.npz", 3), ("many.npz", 4)):
+            np.savez(
+                self.path / name,
+                indices=np.arange(nnz),
+                values=np.ones(nnz, "f4"),
+                dense_shape=np.array([10]),
+            )
+        line = self.error("reduce", "-o", "o.npz", "few.npz", "many.npz")
+        self.assertIn(': many.npz: tensor "tensor": ', line)
+        self.assertIn("update-nnz-max", line)
+        replay = ("bench", "--updates", 5, "--warm-up", 0, "--concurrency", 1)
+        line = self.error(*replay, "--replay", "few.npz", "--replay", "many.npz")
+        self.assertIn(': many.npz: tensor "tensor": ', line)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
