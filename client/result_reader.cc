@@ -25,8 +25,33 @@ TensorSpec SpecOf(const EncodedHeader& header) {
   return spec;
 }
 
+// The dense answer to a selection of no index: no row, and so no entry. The core knows no dimension
+// of length 0.
+bool HasNoRow(const EncodedHeader& header) {
+  return header.sparse_dim == 0 && !header.dense_shape.empty() && header.dense_shape[0] == 0;
+}
+
+absl::StatusOr<Tensor> MakeRowless(const EncodedHeader& header) {
+  TensorSpec spec = SpecOf(header);
+  spec.dense_shape[0] = 1;
+  SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeEmptyTensor(spec));
+  tensor.dense_shape[0] = 0;
+  tensor.layout.row_width = 0;
+  return tensor;
+}
+
+absl::Status Inspect(const EncodedHeader& header) {
+  if (!HasNoRow(header)) return InspectTensor(header, SpecOf(header));
+  if (header.nnz != 0 || header.indices_bytes != 0 || header.values_bytes != 0) {
+    return ProtocolError(
+        absl::StrCat("has entries in tensor \"", header.name, "\", whose first dimension is 0"));
+  }
+  return MakeRowless(header).status();
+}
+
 absl::StatusOr<Tensor> Decode(const EncodedHeader& header, std::string_view indices,
                               std::string_view values) {
+  if (HasNoRow(header)) return MakeRowless(header);
   const TensorSpec spec = SpecOf(header);
   SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeEmptyTensor(spec));
   SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
@@ -44,7 +69,7 @@ absl::Status ResultReader::Start(const v1::AggregateHeader& header) {
   if (std::exchange(started_, true)) return ProtocolError("has two headers");
   for (const v1::TensorHeader& tensor : header.tensors()) {
     SPARSEAGG_ASSIGN_OR_RETURN(EncodedHeader encoded, sparseagg::FromProto(tensor));
-    SPARSEAGG_RETURN_IF_ERROR(InspectTensor(encoded, SpecOf(encoded)));
+    SPARSEAGG_RETURN_IF_ERROR(Inspect(encoded));
     for (const uint64_t bytes : {encoded.indices_bytes, encoded.values_bytes}) {
       if (bytes > bytes_max_ - total_bytes_) {
         return MakeError(

@@ -162,7 +162,8 @@ struct Receipt {
 };
 
 // An aggregate. A sparse tensor has ascending indices (in the order of the selection, where one was
-// given), a dense one sparse_dim 0 and one row.
+// given), a dense one sparse_dim 0 and one row; with a selection of no index its first dimension is
+// 0, and there is no value.
 struct Result {
   std::vector<Tensor> tensors;
   Manifest manifest;

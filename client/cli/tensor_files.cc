@@ -118,6 +118,8 @@ absl::StatusOr<client::Selection> ReadNpySelection(const std::string& path,
   SPARSEAGG_ASSIGN_OR_RETURN(std::string bytes, client::ReadWholeFile(path));
   SPARSEAGG_ASSIGN_OR_RETURN(const client::NpyArray array,
                              client::ParseNpy(std::move(bytes), path, ""));
+  // Of nothing at all NumPy makes an array of f64.
+  if (array.size() == 0) return client::Selection{spec.name, {}};
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
                              client::ToIntegers(array, path, ""));
   const size_t rank = array.shape.size();

@@ -66,6 +66,36 @@ TEST(ResultReaderTest, FinishesTensorsWithoutBytes) {
   EXPECT_EQ(std::move(reader).Finish()->tensors.at(0).nnz(), 0u);
 }
 
+// What a server answers to a selection of no index, dense.
+v1::AggregateHeader NoRows() {
+  v1::AggregateHeader header = TwoTensors();
+  header.mutable_tensors()->DeleteSubrange(0, 1);
+  v1::TensorHeader& b = *header.mutable_tensors(0);
+  b.set_dense_shape(0, 0);
+  b.add_dense_shape(3);
+  b.set_nnz(0);
+  b.set_values_bytes(0);
+  return header;
+}
+
+TEST(ResultReaderTest, ADenseTensorMayHaveNoRow) {
+  ResultReader reader(1000, {});
+  ASSERT_TRUE(reader.Start(NoRows()).ok());
+  const Tensor tensor = std::move(reader).Finish()->tensors.at(0);
+  EXPECT_EQ(tensor.dense_shape, (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(tensor.nnz(), 0u);
+  EXPECT_TRUE(tensor.values.empty());
+}
+
+TEST(ResultReaderTest, RefusesEntriesOfNoRow) {
+  v1::AggregateHeader header = NoRows();
+  header.mutable_tensors(0)->set_values_bytes(4);
+  EXPECT_TRUE(HasError(ResultReader(1000, {}).Start(header), "PROTOCOL_ERROR", "\"b\""));
+  header = NoRows();
+  header.mutable_tensors(0)->set_dense_shape(1, -1);
+  EXPECT_FALSE(ResultReader(1000, {}).Start(header).ok());
+}
+
 TEST(ResultReaderTest, RefusesMessagesThatContradictThemselves) {
   ResultReader gap(1000, {});
   ASSERT_TRUE(gap.Start(TwoTensors()).ok());

@@ -59,6 +59,27 @@ class ErrorsTest(ProgramTest):
             self.error("reduce", "--local", "-o", "o.npz", "negative.npz"),
         )
 
+    def test_empty_selections_give_no_rows(self) -> None:
+        self.rows("emb.npz", [[1, 2], [3, 4]])
+        create = ("round", "create", "--tensor", "emb:f32:10x2:sparse_dim=1")
+        name = self.run_cli(*create, "--tensor", "bias:f64:3:sparse_dim=0").stdout.strip()
+        self.run_cli("push", name, "emb=emb.npz", "--contributor", "a")
+        self.run_cli("round", "seal", name, "--wait")
+        (self.path / "nothing.txt").write_text("")
+        np.save(self.path / "nothing.npy", np.array([]))
+        for file in ("nothing.txt", "nothing.npy"):
+            pull = ("pull", name, "--indices", f"emb={file}", "-o", "none.npz")
+            self.run_cli(*pull, "--dense")
+            with np.load(self.path / "none.npz") as result:
+                self.assertEqual(result["emb/values"].shape, (0, 2))
+                self.assertEqual(result["emb/values"].dtype, np.float32)
+                np.testing.assert_array_equal(result["bias/values"], np.zeros(3))
+            self.run_cli(*pull, "--tensor", "emb")
+            with np.load(self.path / "none.npz") as result:
+                self.assertEqual(result["values"].shape, (0, 2))
+                self.assertEqual(result["indices"].shape, (0, 1))
+                self.assertEqual(result["dense_shape"].tolist(), [10, 2])
+
 
 class LimitsTest(ProgramTest):
     serve_arguments = ("--update-nnz-max=3",)
