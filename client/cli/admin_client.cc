@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/tensor_spec.h"
 #include "sparse/status.h"
 
 namespace sparseagg::cli {
@@ -44,6 +45,7 @@ httplib::Client Connect(const std::string& address, int timeout_s) {
 
 void AddAdminFlag(CLI::App& command, std::string& admin) {
   command.add_option("--admin", admin, "Admin port of the server, host:port")
+      ->check(IsAddress)
       ->envname("SPARSEAGG_ADMIN")
       ->capture_default_str();
 }

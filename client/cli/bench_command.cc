@@ -1,5 +1,6 @@
 // bench: a load on a server, one concurrency after the other, and a check that the sum is right.
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ using Backends = std::span<const BackendFactory>;
 struct BenchFlags {
   CommonFlags common;
   SyntheticShape shape;
-  uint64_t nnz_min = 0;  // 0: as nnz_max
+  std::optional<uint64_t> nnz_min;  // unset: as nnz_max
   std::vector<uint32_t> concurrency = {1, 4, 16};
   LoadOptions load;
   std::string durability;
@@ -111,7 +112,7 @@ nlohmann::json Describe(const BenchFlags& flags) {
 }
 
 absl::Status Bench(BenchFlags& flags, Backends backends) {
-  flags.shape.nnz_min = flags.nnz_min == 0 ? flags.shape.nnz_max : flags.nnz_min;
+  flags.shape.nnz_min = flags.nnz_min.value_or(flags.shape.nnz_max);
   if (flags.durability == "memory") flags.load.durability = client::Durability::kMemory;
   if (flags.durability == "durable") flags.load.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, MakeUpdates(flags, backends));
@@ -168,7 +169,8 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
   command.add_option("--nnz", flags->shape.nnz_max, "Rows of an update")
       ->capture_default_str()
       ->check(NotNegative);
-  command.add_option("--nnz-min", flags->nnz_min, "Any number of rows from here to --nnz");
+  command.add_option("--nnz-min", flags->nnz_min, "Any number of rows from here to --nnz")
+      ->check(NotNegative);
   command.add_option("--indices", flags->shape.indices, "uniform, zipf or topk")
       ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
       ->capture_default_str();
@@ -178,9 +180,14 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
   command
       .add_option("--durability", flags->durability, "memory or durable (default: the server's)")
       ->check(CLI::IsMember({"memory", "durable"}));
-  command.add_option("--encoding", flags->load.encoding, "As in push")->capture_default_str();
-  command.add_option("--values", flags->load.values, "As in push; others than exact ones round")
-      ->check(CLI::IsMember({"auto", "raw", "bf16", "f16"}))
+  command.add_option("--encoding", flags->load.encoding, "As in push")
+      ->check(IsEncoding())
+      ->capture_default_str();
+  command
+      .add_option("--values", flags->load.values,
+                  "What values travel as: auto, raw, f32, bf16 or f16, which change none of those "
+                  "that are made here; int8 and int4 do, and the sum could not be checked")
+      ->check(CLI::IsMember({"auto", "raw", "f32", "bf16", "f16"}))
       ->capture_default_str();
   AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common,

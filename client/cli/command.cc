@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/tensor_spec.h"
 #include "client/credentials.h"
 #include "nlohmann/json.hpp"
 #include "sparse/status.h"
@@ -65,6 +66,7 @@ void AddJsonFlag(CLI::App& command, CommonFlags& flags) {
 
 void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--server", flags.server, "Address of the server, host:port")
+      ->check(IsAddress)
       ->envname("SPARSEAGG_SERVER")
       ->capture_default_str();
   command

@@ -124,6 +124,7 @@ void AddPullCommand(CLI::App& app, const CliContext& context) {
   command
       .add_option("--encoding", flags->encoding,
                   "What indices travel as: coo.raw, coo.packed, or auto, the smaller one")
+      ->check(IsEncoding())
       ->capture_default_str();
   AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common, [flags] { return Pull(*flags); });

@@ -101,16 +101,20 @@ void AddPushCommand(CLI::App& app, const CliContext& context) {
   command.add_option("--update-id", flags->update_id,
                      "Name of the update over retries (default: a digest of its content)");
   command.add_option("--weight", flags->weight, "Weight of the update")->capture_default_str();
-  command.add_option("--dtype", flags->dtype,
-                     "Convert the values to this type (.mtx: the type of the round anyway)");
+  command
+      .add_option("--dtype", flags->dtype,
+                  "Convert the values to this type (.mtx: the type of the round anyway)")
+      ->check(IsValueType());
   command
       .add_option("--encoding", flags->encoding,
                   "What tensors travel as: coo.raw, coo.packed, or auto, the smaller one")
+      ->check(IsEncoding())
       ->capture_default_str();
   command
       .add_option("--values", flags->values,
                   "What values travel as: raw, f32, bf16, f16, int8, int8.stochastic, int4, "
                   "int4.stochastic, or auto, the smallest that changes none")
+      ->check(IsValuesEncoding())
       ->capture_default_str();
   AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common, [flags] { return Push(*flags); });

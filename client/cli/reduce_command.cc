@@ -221,10 +221,12 @@ void AddReduceCommand(CLI::App& app, const CliContext& context) {
       .add_option("--op", flags->op, "sum, weighted_mean, mean_of_contributors, count, min or max")
       ->capture_default_str();
   command.add_option("--weights", flags->weights, "One weight for each file: 1,2.5,1 (default: 1)");
-  command.add_option("--dtype", flags->dtype, "Convert the values to this type first");
+  command.add_option("--dtype", flags->dtype, "Convert the values to this type first")
+      ->check(IsValueType());
   command
       .add_option("--overflow", flags->overflow,
                   "Integer sums out of range: checked (an error) or modular (wrap)")
+      ->check(IsOverflow())
       ->capture_default_str();
   command.add_option("--plan", flags->plan, "Force an algorithm; it changes no bit of the result");
   CLI::Option* local =

@@ -182,9 +182,12 @@ void AddCreate(CLI::App& round, const CliContext& context) {
   AddRepeated(command, "--like", flags->like, "Take tensors from a file: [NAME=]FILE");
   command.add_option("--op", flags->op, "Operator for the tensors of --like")
       ->capture_default_str();
-  command.add_option("--dtype", flags->dtype, "Value type for the tensors of --like");
-  command.add_option("--overflow", flags->overflow,
-                     "Integer sums out of range, for --like: checked (an error) or modular (wrap)");
+  command.add_option("--dtype", flags->dtype, "Value type for the tensors of --like")
+      ->check(IsValueType());
+  command
+      .add_option("--overflow", flags->overflow,
+                  "Integer sums out of range, for --like: checked (an error) or modular (wrap)")
+      ->check(IsOverflow());
   command.add_option("--durability", flags->durability, "What a receipt survives")
       ->check(CLI::IsMember({"memory", "durable"}));
   AddPolicyFlags(command, flags->policy);

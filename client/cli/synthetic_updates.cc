@@ -75,15 +75,20 @@ std::vector<uint64_t> DrawRows(const SyntheticShape& shape, uint64_t nnz,
 }
 
 absl::Status Check(const SyntheticShape& shape) {
-  if (shape.num_rows < 1 || shape.row_width < 1 || shape.nnz_min > shape.nnz_max) {
-    return BadArgument("--rows and --width must be positive, and --nnz-min at most --nnz-max");
+  if (shape.num_rows < 1 || shape.row_width < 1) {
+    return BadArgument(absl::StrCat("--rows (", shape.num_rows, ") and --width (", shape.row_width,
+                                    ") must be at least 1"));
+  }
+  if (shape.nnz_min > shape.nnz_max) {
+    return BadArgument(absl::StrCat("--nnz-min (", shape.nnz_min, ") must be at most --nnz (",
+                                    shape.nnz_max, ")"));
   }
   // Distinct rows of a Zipf distribution are found quickly only while they are few.
   const auto limit = static_cast<uint64_t>(shape.num_rows) / (shape.indices == "uniform" ? 1 : 10);
   if (shape.nnz_max > std::max<uint64_t>(1, limit)) {
-    return BadArgument(absl::StrCat("an update of ", shape.nnz_max, " rows needs a tensor of ",
-                                    shape.indices == "uniform" ? "as" : "ten times as",
-                                    " many; raise --rows"));
+    return BadArgument(
+        absl::StrCat("--nnz: an update of ", shape.nnz_max, " rows needs a tensor of ",
+                     shape.indices == "uniform" ? "as" : "ten times as", " many; raise --rows"));
   }
   return absl::OkStatus();
 }

@@ -150,8 +150,12 @@ absl::StatusOr<std::vector<Tensor>> ReadFileArgument(const std::string& text,
   const FileArgument argument = ParseFileArgument(text);
   client::ReadOptions options;
   options.value_type = dtype;
-  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<Tensor> tensors,
-                             client::ReadTensors(argument.path, options));
+  absl::StatusOr<std::vector<Tensor>> read = client::ReadTensors(argument.path, options);
+  if (ErrorReason(read.status()) == "VALUE_NOT_REPRESENTABLE") {
+    return BadArgument(absl::StrCat("--dtype ", std::string(ValueTypeName(*dtype)), ": ",
+                                    std::string(read.status().message())));
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<Tensor> tensors, std::move(read));
   if (!argument.tensor.empty()) {
     if (tensors.size() != 1) {
       return BadArgument(absl::StrCat(text, ": the file holds ", tensors.size(),

@@ -24,7 +24,8 @@ struct FileArgument {
 FileArgument ParseFileArgument(const std::string& text);
 
 // Reads the tensors of a file, its only one named as the argument says. BAD_ARGUMENT when a name is
-// given for a file of several. A tensor without any name keeps "".
+// given for a file of several, or `dtype` is a type that its values do not have. A tensor without
+// any name keeps "".
 absl::StatusOr<std::vector<client::Tensor>> ReadFileArgument(const std::string& text,
                                                              std::optional<ValueType> dtype);
 

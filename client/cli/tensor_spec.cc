@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "sparse/encoding.h"
 #include "sparse/status.h"
 
 namespace sparseagg::cli {
@@ -95,6 +96,30 @@ absl::StatusOr<float> ExactWeight(double weight) {
 
 std::string NotNegative(const std::string& text) {
   return text.starts_with('-') ? absl::StrCat(text, " is negative") : std::string();
+}
+
+std::string IsAddress(const std::string& text) {
+  return text.empty() ? "is empty; give HOST:PORT" : std::string();
+}
+
+CLI::Validator IsValueType() {
+  std::vector<std::string> names;
+  for (const ValueType type : kAllValueTypes) names.emplace_back(ValueTypeName(type));
+  return CLI::IsMember(names);
+}
+
+CLI::Validator IsOverflow() { return CLI::IsMember({"checked", "modular"}); }
+
+CLI::Validator IsEncoding() {
+  std::vector<std::string> names = {"auto"};
+  for (const Encoding& encoding : AllEncodings()) names.emplace_back(encoding.name);
+  return CLI::IsMember(names);
+}
+
+CLI::Validator IsValuesEncoding() {
+  std::vector<std::string> names = {"auto"};
+  for (const std::string_view name : AllValuesEncodings()) names.emplace_back(name);
+  return CLI::IsMember(names);
 }
 
 absl::Status BadArgument(const std::string& message) {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "sparse/types.h"
 
@@ -41,6 +42,15 @@ absl::StatusOr<float> ExactWeight(double weight);
 
 // A check of an option that is a count: CLI11 would take -1 for 2^64 - 1.
 std::string NotNegative(const std::string& text);
+
+// Says what is wrong with an empty text.
+std::string IsAddress(const std::string& text);
+
+// Checks of options that take a word of those the program knows.
+CLI::Validator IsValueType();
+CLI::Validator IsOverflow();
+CLI::Validator IsEncoding();        // "auto" included
+CLI::Validator IsValuesEncoding();  // "auto" included
 
 // INVALID_ARGUMENT with the reason BAD_ARGUMENT, which ends in kExitUsage.
 absl::Status BadArgument(const std::string& message);

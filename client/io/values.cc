@@ -108,9 +108,9 @@ absl::Status ConvertValues(ValueType type, Tensor& tensor) {
     std::string text;
     AppendValue(from, tensor.values.data() + good * SizeOf(from), text);
     return MakeError(absl::StatusCode::kOutOfRange, "VALUE_NOT_REPRESENTABLE",
-                     absl::StrCat("tensor \"", tensor.name, "\": value ", text, " at entry ",
-                                  good / tensor.layout.row_width, " is not a number of ",
-                                  std::string(ValueTypeName(type)), "; choose another --dtype"));
+                     absl::StrCat(tensor.name.empty() ? "" : "tensor \"" + tensor.name + "\": ",
+                                  "value ", text, " at entry ", good / tensor.layout.row_width,
+                                  " is not a number of ", std::string(ValueTypeName(type))));
   }
   tensor.values = std::move(converted);
   tensor.layout.value_type = type;

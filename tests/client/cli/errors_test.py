@@ -59,6 +59,7 @@ class ErrorsTest(ProgramTest):
             self.error("reduce", "--local", "-o", "o.npz", "negative.npz"),
         )
 
+
     def test_empty_selections_give_no_rows(self) -> None:
         self.rows("emb.npz", [[1, 2], [3, 4]])
         create = ("round", "create", "--tensor", "emb:f32:10x2:sparse_dim=1")
@@ -79,6 +80,59 @@ class ErrorsTest(ProgramTest):
                 self.assertEqual(result["values"].shape, (0, 2))
                 self.assertEqual(result["indices"].shape, (0, 1))
                 self.assertEqual(result["dense_shape"].tolist(), [10, 2])
+
+    # Flags.
+
+    def test_wrong_words_name_their_flag_and_what_there_is(self) -> None:
+        self.rows("word.npz", [1, 2])
+        push = ("push", "no-round", "word.npz", "--contributor", "a")
+        for command, flag, known in (
+            (push, "--encoding", "coo.packed"),
+            (push, "--values", "int8.stochastic"),
+            (push, "--dtype", "bf16"),
+            (("pull", "no-round", "-o", "o.npz"), "--encoding", "coo.packed"),
+            (("reduce", "-o", "o.npz", "word.npz"), "--dtype", "bf16"),
+            (("reduce", "-o", "o.npz", "word.npz"), "--overflow", "modular"),
+            (("round", "create", "--like", "word.npz"), "--dtype", "bf16"),
+            (("round", "create", "--like", "word.npz"), "--overflow", "modular"),
+            (("bench",), "--encoding", "coo.packed"),
+        ):
+            line = self.error(*command, flag, "wrong", code=2)
+            self.assertIn(f"{flag}: wrong not in ", line)
+            self.assertIn(known, line)
+
+    def test_an_empty_address_is_wrong_usage(self) -> None:
+        self.assertIn("--server: is empty", self.error("info", "--server", "", code=2))
+        self.assertIn("--admin: is empty", self.error("top", "--admin", "", code=2))
+
+    def test_values_that_the_asked_type_does_not_have(self) -> None:
+        self.rows("half.npz", [1, 1.5])
+        self.rows("named.npz", [1, 1.5], prefix="emb/")
+        for file, tensor in (("half.npz", ""), ("named.npz", 'tensor "emb": ')):
+            line = self.error("reduce", "--dtype", "i32", "-o", "o.npz", file, code=2)
+            self.assertEqual(
+                line,
+                f"sparseagg: --dtype i32: {file}: {tensor}"
+                "value 1.5 at entry 1 is not a number of i32\n",
+            )
+
+    def test_bench_names_its_flags(self) -> None:
+        for flags, words in (
+            (("--rows", 0), "--rows (0) and --width (1) must be at least 1"),
+            (("--nnz", 5, "--nnz-min", 6), "--nnz-min (6) must be at most --nnz (5)"),
+            (("--nnz-min", -1), "--nnz-min: -1 is negative"),
+            (("--nnz", 5, "--rows", 4), "--nnz: an update of 5 rows"),
+            (("--values", "int8"), "--values: int8 not in {auto,raw,f32,bf16,f16}"),
+        ):
+            self.assertIn(words, self.error("bench", *flags, code=2))
+
+    def test_bench_takes_updates_of_no_entry(self) -> None:
+        load = ("--updates", 100, "--warm-up", 0, "--concurrency", 2, "--nnz", 3, "--nnz-min", 0)
+        report = json.loads(self.run_cli("bench", *load, "--json").stdout)
+        self.assertEqual(report["nnz_min"], 0)
+        self.assertTrue(report["levels"][0]["sum_is_exact"])
+        for values in ("raw", "f32", "bf16", "f16"):
+            self.assertIn("exact", self.run_cli("bench", *load, "--values", values).stdout)
 
 
 class LimitsTest(ProgramTest):
