@@ -21,6 +21,32 @@ std::string LastClause(const std::string& message) {
   return clause;
 }
 
+struct Failure {
+  const char* clue;  // in gRPC's message
+  const char* reason;
+  const char* words;
+};
+
+// Why no connection came about although somebody listens.
+constexpr Failure kFailures[] = {
+    {"certificate verify failed", "SERVER_NOT_TRUSTED",
+     "no authority that is trusted here has signed its certificate, or that is over"},
+    {"is not in peer certificate", "SERVER_HAS_OTHER_NAME", "its certificate is for another name"},
+    {"wrong version number", "SERVER_WITHOUT_TLS", "it does not speak TLS"},
+    {"Socket closed", "CONNECTION_CLOSED", "it closes the connection"},
+};
+
+absl::Status CannotConnect(const std::string& message, const std::string& target) {
+  const auto error = [&](const char* reason, const std::string& words) {
+    return MakeError(absl::StatusCode::kUnavailable, reason,
+                     absl::StrCat("cannot reach ", target, ": ", words));
+  };
+  for (const Failure& failure : kFailures) {
+    if (absl::StrContains(message, failure.clue)) return error(failure.reason, failure.words);
+  }
+  return error("CANNOT_CONNECT", LastClause(message));
+}
+
 }  // namespace
 
 absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
@@ -44,8 +70,7 @@ absl::Status ToStatus(const grpc::Status& status, const std::string& target) {
     case grpc::StatusCode::UNAVAILABLE:
       if (absl::StrContains(message, "failed to connect") ||
           absl::StrContains(message, "DNS resolution failed")) {
-        return MakeError(absl::StatusCode::kUnavailable, "CANNOT_CONNECT",
-                         absl::StrCat("cannot reach ", target, ": ", LastClause(message)));
+        return CannotConnect(message, target);
       }
       return MakeError(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
                        absl::StrCat("the connection to ", target, " broke: ", LastClause(message)));

@@ -8,11 +8,13 @@
 //   auto result = (*client)->Pull(round->name);
 //
 // Errors are absl::Status: ErrorReason() (sparse/status.h) gives the stable reason that docs/api.md
-// lists, RetryAfterMs() a hint of the server. The library itself adds CANNOT_CONNECT and
-// CONNECTION_LOST (UNAVAILABLE), NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED) and ROUND_LOST (NOT_FOUND: a
-// round that this client used went with the server's memory, or its data). Calls that failed for
-// lack of a connection, or with a hint to try again, are repeated by RetryPolicy. Every call is
-// safe to repeat: creation by request_id, submission by update_id.
+// lists, RetryAfterMs() a hint of the server. The library itself adds CANNOT_CONNECT,
+// CONNECTION_LOST, CONNECTION_CLOSED (before anything was said: as plaintext with TLS, or TLS
+// without the certificate that the server asks for), SERVER_NOT_TRUSTED, SERVER_HAS_OTHER_NAME and
+// SERVER_WITHOUT_TLS (all UNAVAILABLE), NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED) and ROUND_LOST
+// (NOT_FOUND: a round that this client used went with the server's memory, or its data). Calls that
+// failed for lack of a connection, or with a hint to try again, are repeated by RetryPolicy. Every
+// call is safe to repeat: creation by request_id, submission by update_id.
 #ifndef SPARSEAGG_CLIENT_CLIENT_H_
 #define SPARSEAGG_CLIENT_CLIENT_H_
 
@@ -108,7 +110,7 @@ class Client {
  public:
   // `target` is host:port or any gRPC target ("unix:/run/sparseagg.sock"). Does not connect yet:
   // the first call does. INVALID_ARGUMENT: INVALID_TARGET for an empty one, TOKEN_NEEDS_TLS.
-  // FAILED_PRECONDITION (FILE_UNREADABLE): a file of options.tls.
+  // FAILED_PRECONDITION: FILE_UNREADABLE and TLS_FILE_INVALID, for a file of options.tls.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          ClientOptions options = {});
   ~Client();

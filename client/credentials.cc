@@ -1,8 +1,13 @@
 #include "client/credentials.h"
 
-#include <cerrno>
-#include <cstring>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
@@ -22,6 +27,53 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
                    absl::StrCat("cannot read ", path, ", or it is empty"));
 }
 
+struct FreeKey {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+struct FreeCertificate {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+struct FreeText {
+  void operator()(BIO* text) const { BIO_free(text); }
+};
+using Key = std::unique_ptr<EVP_PKEY, FreeKey>;
+using Certificate = std::unique_ptr<X509, FreeCertificate>;
+using Text = std::unique_ptr<BIO, FreeText>;
+
+Text Open(const std::string& pem) {
+  return Text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+int NoPassphrase(char*, int, int, void*) { return 0; }
+
+absl::Status Invalid(const std::string& message) {
+  ERR_clear_error();
+  return MakeError(absl::StatusCode::kFailedPrecondition, "TLS_FILE_INVALID", message);
+}
+
+// gRPC itself would say nothing, and fail every call. REQUIRES: `pem` holds the files' texts.
+absl::Status CheckFiles(const TlsOptions& files, const grpc::SslCredentialsOptions& pem) {
+  const auto first_of = [](const std::string& text) {
+    return Certificate(PEM_read_bio_X509(Open(text).get(), nullptr, nullptr, nullptr));
+  };
+  if (!files.authority_file.empty() && first_of(pem.pem_root_certs) == nullptr) {
+    return Invalid(absl::StrCat(files.authority_file, " has no certificate in PEM"));
+  }
+  if (files.certificate_file.empty() && files.key_file.empty()) return absl::OkStatus();
+  const Certificate certificate = first_of(pem.pem_cert_chain);
+  if (certificate == nullptr) {
+    return Invalid(absl::StrCat(files.certificate_file, " has no certificate in PEM"));
+  }
+  const Key key(
+      PEM_read_bio_PrivateKey(Open(pem.pem_private_key).get(), nullptr, NoPassphrase, nullptr));
+  if (key == nullptr) {
+    return Invalid(absl::StrCat(files.key_file, " has no private key in PEM without a passphrase"));
+  }
+  if (X509_check_private_key(certificate.get(), key.get()) == 1) return absl::OkStatus();
+  return Invalid(absl::StrCat("the key in ", files.key_file, " is not that of the certificate in ",
+                              files.certificate_file));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
@@ -38,6 +90,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_root_certs, ReadText(options.tls->authority_file));
   SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_cert_chain, ReadText(options.tls->certificate_file));
   SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_private_key, ReadText(options.tls->key_file));
+  SPARSEAGG_RETURN_IF_ERROR(CheckFiles(*options.tls, pem));
   return grpc::SslCredentials(pem);
 }
 

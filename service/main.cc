@@ -1,5 +1,7 @@
 // The program `sparseagg`: the server and the command line. Puts the parts together; holds no logic
 // of its own.
+#include <grpc/support/log.h>
+
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -19,9 +21,16 @@ std::optional<std::string> Variable(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+// gRPC would write to standard error in a format of its own, beside our lines. Who asks for that
+// gets it.
+void SilenceGrpcLog() {
+  if (!Variable("GRPC_VERBOSITY").has_value()) gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  SilenceGrpcLog();
   CLI::App app("Exact sums of sparse federated updates", "sparseagg");
   app.set_version_flag("--version", std::string("sparseagg ") + SPARSEAGG_VERSION);
   app.require_subcommand(1);

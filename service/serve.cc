@@ -1,6 +1,5 @@
 #include "service/serve.h"
 
-#include <grpc/support/log.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -48,11 +47,6 @@ void RaiseFileLimit(const Log& log) {
     log.Warning("few files may be open at a time; raise the hard limit (ulimit -Hn, LimitNOFILE)",
                 {{"files", absl::StrCat(files.rlim_cur)}, {"wanted", absl::StrCat(kFilesWanted)}});
   }
-}
-
-// gRPC would write to standard error in a format of its own.
-void SilenceGrpcLog() {
-  gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
 // Written under another name and renamed, so that a reader never sees half of it.
@@ -317,7 +311,6 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
           std::span<const BackendFactory> backends) {
   const ServerConfig& config = loaded.config;
   BlockStopSignals();
-  SilenceGrpcLog();
   const Log log(config.log_level);
   RaiseFileLimit(log);
   const std::unique_ptr<Ticker> idle_memory = GiveBackIdleMemory(config);

@@ -14,6 +14,23 @@
 namespace sparseagg::cli {
 namespace {
 
+struct Hint {
+  const char* reason;
+  const char* text;
+};
+
+// What to do about errors of the client library, which knows no flags.
+constexpr Hint kHints[] = {
+    {"CANNOT_CONNECT", "start it with `sparseagg serve` or give --server"},
+    {"CONNECTION_LOST", "run the command again, nothing is counted twice"},
+    {"CONNECTION_CLOSED",
+     "a server with TLS needs --tls-ca (or --tls), one that asks for certificates --tls-cert and "
+     "--tls-key"},
+    {"SERVER_NOT_TRUSTED", "--tls-ca names the file of its authority"},
+    {"SERVER_HAS_OTHER_NAME", "give --server a name that its certificate has"},
+    {"SERVER_WITHOUT_TLS", "leave out --tls, --tls-ca and SPARSEAGG_SERVER_CA"},
+};
+
 // Every control character becomes a blank: a server's or a file's text cannot break the line.
 std::string OneLine(std::string text) {
   std::replace_if(
@@ -47,13 +64,17 @@ void AddCredentialFlags(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--tls", flags.tls, "Connect by TLS, with the authorities of this system");
   const auto file = [&](const char* name, std::string& path, const char* variable,
                         const char* help) {
-    command.add_option(name, path, help)->envname(variable);
+    return command.add_option(name, path, help)->envname(variable);
   };
   file("--tls-ca", flags.tls_files.authority_file, "SPARSEAGG_SERVER_CA",
        "File with the authority of the server's certificate (PEM)");
-  file("--tls-cert", flags.tls_files.certificate_file, "SPARSEAGG_CLIENT_CERT",
-       "File with this client's certificate (PEM)");
-  file("--tls-key", flags.tls_files.key_file, "SPARSEAGG_CLIENT_KEY", "File with its key (PEM)");
+  CLI::Option* certificate =
+      file("--tls-cert", flags.tls_files.certificate_file, "SPARSEAGG_CLIENT_CERT",
+           "File with this client's certificate (PEM)");
+  CLI::Option* key = file("--tls-key", flags.tls_files.key_file, "SPARSEAGG_CLIENT_KEY",
+                          "File with its key (PEM)");
+  certificate->needs(key);
+  key->needs(certificate);
   file("--token-file", flags.token_file, "SPARSEAGG_TOKEN_FILE",
        "File with the bearer token, read before every call; the variable SPARSEAGG_TOKEN holds one "
        "itself");
@@ -136,11 +157,10 @@ int ExitCodeOf(const absl::Status& status) {
 std::string ErrorLine(const absl::Status& status) {
   const std::string reason = ErrorReason(status);
   std::string line = OneLine(std::string(status.message()));
-  if (reason == "CANNOT_CONNECT") {
-    absl::StrAppend(&line, "; start it with `sparseagg serve` or give --server");
-  } else if (reason == "CONNECTION_LOST") {
-    absl::StrAppend(&line, "; run the command again, nothing is counted twice");
-  } else if (status.code() == absl::StatusCode::kNotFound) {
+  for (const Hint& hint : kHints) {
+    if (reason == hint.reason) return absl::StrCat(line, "; ", hint.text);
+  }
+  if (status.code() == absl::StatusCode::kNotFound) {
     absl::StrAppend(&line, "; `sparseagg round list` shows what is there");
   }
   return line;

@@ -30,7 +30,7 @@ SPEC = TensorSpec("t", [ROWS], "i64", sparse_dim=1)
 BENCH_UPDATES_PER_S = 500
 SECONDS_A_RESTART = 3  # of load
 # What a stopping server, a broken connection and an absent server are called.
-RETRYABLE = {"SERVER_DRAINING", "CONNECTION_LOST", "CANNOT_CONNECT"}
+RETRYABLE = {"SERVER_DRAINING", "CONNECTION_LOST", "CONNECTION_CLOSED", "CANNOT_CONNECT"}
 
 
 def start_bench(target: str) -> subprocess.Popen:

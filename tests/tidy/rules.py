@@ -129,13 +129,14 @@ DEPENDENCIES = [
             "posix",
         ],
     ),
-    (r"service/main\.cc", [*_LOW, *_SERVICE, "client/cli", "sparse", "cli11"]),
+    (r"service/main\.cc", [*_LOW, *_SERVICE, "client/cli", "sparse", "cli11", "grpc"]),
     (
         r"service/serve\.(h|cc)",
         [*_LOW, *_SERVICE, "sparse", "posix", "spdlog", "cli11", "json", "grpc"],
     ),
     # How this server is protected, from the configuration to the edge.
     (r"service/server_security\.(h|cc)", [*_LOW, *_SERVICE]),
+    (r"service/check_config\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "posix"]),
     (r"service/gpu_loss\.(h|cc)", [*_LOW, *_SERVICE]),
     # What this server is, as the answer of GetServerInfo: part of the composition, not of the edge.
     (r"service/server_info\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "proto", "proto/"]),

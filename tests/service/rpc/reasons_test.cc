@@ -37,7 +37,9 @@ std::set<std::string> ReasonsInSources() {
       }
     }
   }
-  std::erase_if(reasons, [](const std::string& word) { return word.starts_with("SPARSEAGG_"); });
+  std::erase_if(reasons, [](const std::string& word) {
+    return word.starts_with("SPARSEAGG_") || word.starts_with("GRPC_");
+  });
   return reasons;
 }
 
