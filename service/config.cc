@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "service/config_file.h"
+#include "service/listen_address.h"
 #include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
@@ -103,6 +104,21 @@ Setting TextSetting(std::string_view name, std::string_view help,
   return setting;
 }
 
+// A text setting with a form: `why_not` says what of it a value does not have, "" for nothing.
+Setting AddressSetting(Setting setting, std::string_view form,
+                       std::string (*why_not)(std::string_view value)) {
+  setting.parse = [=, parse = setting.parse](std::string_view value, ServerConfig& config) {
+    const std::string wrong = value.empty() ? "" : why_not(value);
+    if (wrong.empty()) return parse(value, config);
+    return Invalid(absl::StrCat("must be ", std::string(form), ": ", wrong));
+  };
+  return setting;
+}
+
+std::string WhyNoAdminAddress(std::string_view value) {
+  return value == "none" ? "" : WhyNoHostAndPort(value);
+}
+
 // `--name` alone, without a value, means yes.
 Setting SwitchSetting(std::string_view name, std::string_view help, bool& (*field)(ServerConfig&)) {
   Setting setting{name, "", help, false, nullptr, nullptr};
@@ -180,8 +196,11 @@ std::vector<Setting> SecuritySettings() {
 
 std::vector<Setting> ServingSettings() {
   return {
-      TextSetting("listen", "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
-                  SPARSEAGG_FIELD(std::string, listen), false),
+      AddressSetting(
+          TextSetting("listen",
+                      "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
+                      SPARSEAGG_FIELD(std::string, listen), false),
+          "HOST:PORT or unix:PATH", &WhyNoListenAddress),
       TextSetting(
           "backend",
           "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
@@ -213,10 +232,12 @@ std::vector<Setting> ServingSettings() {
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, self_probe_interval_ms)),
       TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
                   SPARSEAGG_FIELD(std::string, port_file), true),
-      TextSetting("admin-listen",
-                  "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, or "
-                  "none. It has no passwords",
-                  SPARSEAGG_FIELD(std::string, admin_listen), false),
+      AddressSetting(
+          TextSetting("admin-listen",
+                      "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, "
+                      "or none. It has no passwords",
+                      SPARSEAGG_FIELD(std::string, admin_listen), false),
+          "HOST:PORT or none", &WhyNoAdminAddress),
       TextSetting("admin-port-file", "File to write the admin port to",
                   SPARSEAGG_FIELD(std::string, admin_port_file), true),
       TextSetting("data-dir",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/check_config.h"
 #include "service/config.h"
 #include "service/serve.h"
 
@@ -39,7 +40,10 @@ int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends,
   }
   if (args.check_config) {
     std::cout << PrintConfig(*loaded);
-    return 0;
+    const absl::Status status = CheckConfig(loaded->config, backends);
+    if (status.ok()) return 0;
+    std::cerr << "sparseagg serve: " << status.message() << "\n";
+    return kServeFailed;
   }
   return Serve(
       *loaded, [&sources] { return LoadConfig(sources); }, backends);
@@ -55,7 +59,8 @@ void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,
                       "Configuration file: lines of `key = value` (SPARSEAGG_CONFIG)");
   command->add_flag(
       "--check-config", args->check_config,
-      "Print the effective configuration and the source of each value, or what is wrong, and end");
+      "Print the effective configuration and the source of each value, say what would keep the "
+      "server from starting, and end");
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     CLI::Option* option = command->add_option_function<std::string>(

@@ -58,15 +58,9 @@ absl::Status CheckTransport(const ServerConfig& config) {
                    "allow-plaintext where the network itself is private"));
 }
 
-absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig& config,
-                                                             const Log& log) {
-  SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
-  std::unique_ptr<Protection> made(new Protection(config.limits));
-  if (!config.audit_log.empty()) {
-    SPARSEAGG_ASSIGN_OR_RETURN(made->audit_log_, OpenAuditLog(config.audit_log, log));
-    made->trail_ = std::make_unique<AuditTrail>(*made->audit_log_);
-  }
-  if (config.credentials.empty() && config.jwt_keys.empty()) return made;
+absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
+    const ServerConfig& config, decltype(AuthenticatorOptions::on_reload) on_reload) {
+  if (config.credentials.empty() && config.jwt_keys.empty()) return nullptr;
   if (!config.jwt_keys.empty() &&
       (config.jwt_rules.issuer.empty() || config.jwt_rules.audience.empty())) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
@@ -77,11 +71,23 @@ absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig&
   options.credentials_file = config.credentials;
   options.jwt_keys_file = config.jwt_keys;
   options.jwt_rules = config.jwt_rules;
-  options.on_reload = [protection = made.get(), &log](const std::string& file,
-                                                      const absl::Status& status) {
+  options.on_reload = std::move(on_reload);
+  return Authenticator::Open(std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig& config,
+                                                             const Log& log) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
+  std::unique_ptr<Protection> made(new Protection(config.limits));
+  if (!config.audit_log.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(made->audit_log_, OpenAuditLog(config.audit_log, log));
+    made->trail_ = std::make_unique<AuditTrail>(*made->audit_log_);
+  }
+  const auto on_reload = [protection = made.get(), &log](const std::string& file,
+                                                         const absl::Status& status) {
     protection->ReportReload(log, file, status);
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(made->authenticator_, Authenticator::Open(std::move(options)));
+  SPARSEAGG_ASSIGN_OR_RETURN(made->authenticator_, OpenAuthenticator(config, on_reload));
   return made;
 }
 

@@ -20,11 +20,15 @@ namespace sparseagg {
 // without allow-plaintext. TLS_FILES_INVALID.
 absl::Status CheckTransport(const ServerConfig& config);
 
+// Who may call, as the files of the configuration say; null when it names none. INVALID_ARGUMENT
+// (INVALID_CONFIG) for keys of tokens without issuer or audience; errors of Authenticator::Open().
+absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
+    const ServerConfig& config, decltype(AuthenticatorOptions::on_reload) on_reload);
+
 // Outlives the engine and the gRPC server.
 class Protection {
  public:
-  // Errors are those of CheckTransport(), AuditLog::Open(), Authenticator::Open(), and
-  // INVALID_ARGUMENT (INVALID_CONFIG) for keys of tokens without issuer or audience. `log` must
+  // Errors are those of CheckTransport(), AuditLog::Open() and OpenAuthenticator(). `log` must
   // outlive the result.
   static absl::StatusOr<std::unique_ptr<Protection>> Make(const ServerConfig& config,
                                                           const Log& log);

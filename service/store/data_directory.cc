@@ -14,6 +14,29 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
+namespace {
+
+absl::Status Unusable(const std::string& path, int error) {
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+      absl::StrCat("cannot use the data directory ", path, ": ", std::strerror(error)));
+}
+
+absl::Status InUse(const std::string& path) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
+                   absl::StrCat("another process serves the data directory ", path,
+                                "; stop it, or give this one a directory of its own"));
+}
+
+// Of the directory that holds `path`.
+std::string FolderOf(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::string& path,
                                                                    uint64_t free_bytes_min) {
@@ -30,9 +53,24 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::st
   }
   std::unique_ptr<DataDirectory> directory(new DataDirectory(path, free_bytes_min, lock));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) return directory;
-  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
-                   absl::StrCat("another process serves the data directory ", path,
-                                "; stop it, or give this one a directory of its own"));
+  return InUse(path);
+}
+
+absl::Status DataDirectory::Check(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) return Unusable(path, errno);
+    const bool can_be_made = access(FolderOf(path).c_str(), W_OK | X_OK) == 0;
+    return can_be_made ? absl::OkStatus() : Unusable(path, errno);
+  }
+  if (!S_ISDIR(status.st_mode)) return Unusable(path, ENOTDIR);
+  if (access(path.c_str(), R_OK | W_OK | X_OK) != 0) return Unusable(path, errno);
+  // A shared lock, for a moment: two that look are not in each other's way.
+  const int lock = open(absl::StrCat(path, "/LOCK").c_str(), O_RDWR | O_CLOEXEC);
+  if (lock < 0) return errno == ENOENT ? absl::OkStatus() : Unusable(path, errno);
+  const bool is_free = flock(lock, LOCK_SH | LOCK_NB) == 0;
+  close(lock);
+  return is_free ? absl::OkStatus() : InUse(path);
 }
 
 DataDirectory::~DataDirectory() { close(lock_); }

@@ -1,0 +1,137 @@
+// A configuration that cannot work is refused before anything is started, in words that say what
+// would.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/e2e/server_process.h"
+#include "tests/support/certificates.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparseagg {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ProgramRun;
+using testing::RunProgram;
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+struct BadAddress {
+  std::string address;
+  std::string why;
+};
+
+TEST(ListenTest, SaysWhatAnAddressLacks) {
+  for (const BadAddress& bad : {
+           BadAddress{"localhost", "the port is missing, as in localhost:50061"},
+           {"[::1]", "the port is missing, as in [::1]:50061"},
+           {"127.0.0.1:", "the port is missing; 0 stands for any free one"},
+           {":50051",
+            "the host is missing: 127.0.0.1:50051 for this machine alone, [::]:50051 or "
+            "0.0.0.0:50051 for all addresses"},
+           {"::1:5000", "an IPv6 address stands in brackets, as in [::1]:5000"},
+           {"127.0.0.1:-1", "the port \"-1\" is not a number"},
+           {"127.0.0.1:65536", "the port 65536 is above 65535"},
+           {"127.0.0.1:99999999999", "the port 99999999999 is above 65535"},
+       }) {
+    ProgramRun run = RunProgram(absl::StrCat("serve --listen '", bad.address, "'"));
+    EXPECT_EQ(run.exit_code, kUsage);
+    EXPECT_EQ(run.output, absl::StrCat("sparseagg serve: flag --listen: listen is \"", bad.address,
+                                       "\" and must be HOST:PORT or unix:PATH: ", bad.why, "\n"));
+    run = RunProgram(absl::StrCat("serve --admin-listen '", bad.address, "'"));
+    EXPECT_EQ(run.exit_code, kUsage);
+    EXPECT_THAT(run.output, HasSubstr("must be HOST:PORT or none: " + bad.why));
+  }
+  EXPECT_THAT(RunProgram("serve --listen unix:").output, HasSubstr("the path is missing"));
+  const std::string long_path = "unix:/" + std::string(107, 'x');
+  EXPECT_THAT(RunProgram("serve --listen " + long_path).output, HasSubstr("more than 107 bytes"));
+}
+
+TEST(ListenTest, TakesAddressesOfEveryKind) {
+  for (const std::string address :
+       {"127.0.0.1:0", "localhost:5000", "[::1]:5000", "unix:/tmp/x.sock", "unix-abstract:x"}) {
+    const ProgramRun run = RunProgram("serve --check-config --listen '" + address + "'");
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+  }
+  EXPECT_EQ(RunProgram("serve --check-config --admin-listen none").exit_code, 0);
+}
+
+class CheckConfigTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::string File(const std::string& name, const std::string& text) const {
+    testing::ReplaceFile(Path(name), text);
+    return Path(name);
+  }
+  static ProgramRun Check(const std::string& flags) {
+    return RunProgram("serve --check-config " + flags);
+  }
+  // The last line, after the settings.
+  static void ExpectRefused(const std::string& flags, const std::string& why) {
+    const ProgramRun run = Check(flags);
+    EXPECT_EQ(run.exit_code, kFailed) << flags;
+    EXPECT_THAT(run.output, HasSubstr("listen = "));
+    EXPECT_THAT(run.output, HasSubstr("\nsparseagg serve: "));
+    EXPECT_THAT(run.output, HasSubstr(why));
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(CheckConfigTest, LeavesNothingBehind) {
+  const ProgramRun run = Check(absl::StrCat("--data-dir ", Path("data"), " --port-file ",
+                                            Path("port"), " --audit-log ", Path("audit")));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(CheckConfigTest, RefusesDataDirectoriesThatCannotBe) {
+  const std::string file = File("file", "");
+  ExpectRefused("--data-dir " + file,
+                "cannot use the data directory " + file + ": Not a directory\n");
+  ExpectRefused("--data-dir /nonexistent/data",
+                "cannot use the data directory /nonexistent/data: No such file or directory\n");
+}
+
+TEST_F(CheckConfigTest, RefusesADataDirectoryWhileAServerHasIt) {
+  const std::string flags = "--data-dir " + Path("data");
+  {
+    testing::ServerProcess server({"--data-dir", Path("data")});
+    ASSERT_NE(server.address(), "");
+    ExpectRefused(flags, "another process serves the data directory " + Path("data"));
+    // Addresses are another matter: the server that is to be replaced has them.
+    EXPECT_EQ(Check("--listen " + server.address()).exit_code, 0);
+  }
+  EXPECT_EQ(Check(flags).exit_code, 0);
+}
+
+TEST_F(CheckConfigTest, RefusesFilesOfTlsThatAreNotThereOrNotRight) {
+  testing::CertificateAuthority authority("authority");
+  const testing::PemPair pair = authority.Issue("a", "DNS:a");
+  const std::string certificate = File("a.pem", pair.certificate);
+  const std::string key = File("a.key", pair.key);
+  EXPECT_EQ(Check("--tls-cert " + certificate + " --tls-key " + key).exit_code, 0);
+  ExpectRefused("--tls-cert " + certificate + " --tls-key " + Path("none.key"),
+                "cannot read " + Path("none.key") + ": No such file or directory");
+  ExpectRefused("--tls-cert " + key + " --tls-key " + key, key + " has no certificate in PEM");
+  ExpectRefused("--tls-cert " + certificate, "tls-cert and tls-key go together");
+  ExpectRefused("--listen 0.0.0.0:5000", "other machines can reach 0.0.0.0:5000");
+}
+
+TEST_F(CheckConfigTest, RefusesOtherFilesThatCannotBeReadOrWritten) {
+  ExpectRefused("--credentials " + Path("none"),
+                "cannot read " + Path("none") + ": No such file or directory");
+  ExpectRefused("--jwt-keys " + File("keys", "{}"), "jwt-keys needs jwt-issuer and jwt-audience");
+  ExpectRefused("--audit-log /nonexistent/audit", "audit-log: cannot write /nonexistent/audit: ");
+  ExpectRefused("--port-file /nonexistent/port", "port-file: cannot write /nonexistent/port: ");
+  ExpectRefused("--admin-port-file " + folder_.path(), "it is a directory");
+  ExpectRefused("--backend abacus", "backend is \"abacus\"; this program has auto, ");
+}
+
+}  // namespace
+}  // namespace sparseagg
