@@ -39,6 +39,7 @@ constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr int kForbidden = 403;
 constexpr int kNotFound = 404;
 constexpr int kBadRequest = 400;
+constexpr int kNotAllowed = 405;
 constexpr int kConflict = 409;
 constexpr int kNotReady = 503;
 constexpr int kAccepted = 202;
@@ -54,10 +55,28 @@ void Refuse(httplib::Response& response, int status, const std::string& message)
   response.set_content(Json({{"error", message}}).dump() + "\n", kJson);
 }
 
-uint64_t NumberOf(const httplib::Request& request, const char* name, uint64_t otherwise) {
-  uint64_t number = 0;
-  if (!absl::SimpleAtoi(request.get_param_value(name), &number)) return otherwise;
-  return number;
+// Puts the parameter into `number`, where there is one. False, and answered, when it is no number.
+bool TakeNumber(const httplib::Request& request, const char* name, uint64_t& number,
+                httplib::Response& response) {
+  if (!request.has_param(name)) return true;
+  const std::string text = request.get_param_value(name);
+  if (absl::SimpleAtoi(text, &number)) return true;
+  Refuse(response, kBadRequest,
+         absl::StrCat(name, " must be a whole number, and is \"", text, "\""));
+  return false;
+}
+
+// A handler of a request whose body, if any, means nothing. By itself httplib waits for one even
+// where the request announces none, until its patience ends.
+httplib::Server::HandlerWithContentReader WithoutBody(httplib::Server::Handler handler) {
+  return
+      [handler = std::move(handler)](const httplib::Request& request, httplib::Response& response,
+                                     const httplib::ContentReader& body) {
+        const bool announced =
+            request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
+        if (announced && !body([](const char*, size_t) { return true; })) return;
+        handler(request, response);
+      };
 }
 
 // One address, one server: httplib's own choice would let a second process share the port.
@@ -88,6 +107,8 @@ class AdminServerImpl : public AdminServer {
   bool IsRefused(const Request& request, Response& response) const;
   void Sample(const std::stop_token& stop);
 
+  // As in effect now: the log level may not be that of the start any more.
+  std::vector<ConfigRow> Config() const;
   std::string MetricsText() const;
   Json Status(uint64_t history_after) const;
   void AnswerRound(const Request& request, Response& response) const;
@@ -159,7 +180,9 @@ bool AdminServerImpl::IsRefused(const Request& request, Response& response) cons
            "commands are taken from this machine only, with the header X-Sparseagg-Admin: 1");
     return true;
   }
-  return false;
+  if (request.method == "POST") return false;
+  Refuse(response, kNotAllowed, "commands are sent with POST");
+  return true;
 }
 
 void AdminServerImpl::AddPages() {
@@ -173,34 +196,43 @@ void AdminServerImpl::AddPages() {
     response.set_content(MetricsText(), "text/plain; version=0.0.4; charset=utf-8");
   });
   http_.Get("/api/status", [this](const Request& request, Response& response) {
-    response.set_content(Status(NumberOf(request, "after", 0)).dump(), kJson);
+    uint64_t after = 0;
+    if (TakeNumber(request, "after", after, response)) {
+      response.set_content(Status(after).dump(), kJson);
+    }
   });
   http_.Get("/api/rounds", [this](const Request& request, Response& response) {
     Engine* engine = engine_;
     if (engine == nullptr) return Refuse(response, kNotReady, "the server is starting");
-    const uint64_t limit =
-        std::min<uint64_t>(NumberOf(request, "limit", kRoundsShownMax), kRoundsShownMax);
-    response.set_content(RoundsJson(*engine, limit).dump(), kJson);
+    uint64_t limit = kRoundsShownMax;
+    if (!TakeNumber(request, "limit", limit, response)) return;
+    response.set_content(RoundsJson(*engine, std::min<uint64_t>(limit, kRoundsShownMax)).dump(),
+                         kJson);
   });
   http_.Get("/api/round",
             [this](const Request& request, Response& response) { AnswerRound(request, response); });
   http_.Get("/api/config", [this](const Request&, Response& response) {
-    response.set_content(ConfigJson(options_.config).dump(), kJson);
+    response.set_content(ConfigJson(Config()).dump(), kJson);
   });
 }
 
 void AdminServerImpl::AddCommands() {
-  http_.Post("/api/drain", [this](const Request&, Response& response) {
+  const auto command = [this](const std::string& path, httplib::Server::Handler handler) {
+    http_.Post(path, WithoutBody(std::move(handler)));
+  };
+  command("/api/drain", [this](const Request&, Response& response) {
     options_.log.Info("drain requested");
     response.status = kAccepted;
     response.set_content(Json({{"phase", "stopping"}}).dump() + "\n", kJson);
     options_.stop();
   });
-  http_.Post("/api/log-level", [this](const Request& request, Response& response) {
-    SetLogLevel(request, response);
+  command("/api/log-level",
+          [this](const Request& request, Response& response) { SetLogLevel(request, response); });
+  command("/api/profile",
+          [this](const Request& request, Response& response) { Profile(request, response); });
+  command(".*", [](const Request& request, Response& response) {
+    Refuse(response, kNotFound, absl::StrCat("there is no command ", request.path));
   });
-  http_.Post("/api/profile",
-             [this](const Request& request, Response& response) { Profile(request, response); });
 }
 
 void AdminServerImpl::SetServing(Engine& engine, const std::string& listen) {
@@ -218,6 +250,17 @@ void AdminServerImpl::Sample(const std::stop_token& stop) {
     }
     never_.wait_for(lock, stop, History::kInterval, [] { return false; });
   }
+}
+
+std::vector<ConfigRow> AdminServerImpl::Config() const {
+  std::vector<ConfigRow> rows = options_.config;
+  const std::string level(LogLevelName(options_.log.level()));
+  for (ConfigRow& row : rows) {
+    if (row.name != "log-level" || row.value == level) continue;
+    row.value = level;
+    row.source = "changed while the server runs";
+  }
+  return rows;
 }
 
 std::string AdminServerImpl::MetricsText() const {
@@ -287,7 +330,8 @@ void AdminServerImpl::SetLogLevel(const Request& request, Response& response) co
 }
 
 void AdminServerImpl::Profile(const Request& request, Response& response) {
-  const uint64_t seconds = NumberOf(request, "seconds", 10);
+  uint64_t seconds = 10;
+  if (!TakeNumber(request, "seconds", seconds, response)) return;
   if (seconds < 1 || seconds > kProfileSecondsMax) {
     return Refuse(response, kBadRequest,
                   absl::StrCat("seconds must be from 1 to ", kProfileSecondsMax));

@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -40,6 +44,28 @@ class AdminTest : public ::testing::Test {
   int Post(const std::string& path, const httplib::Headers& headers = kAdmin) {
     const auto answer = http_->Post(path, headers, "", "text/plain");
     return answer ? answer->status : -1;
+  }
+
+  // What the server answers to a request of exactly these headers and bytes.
+  std::string RawPost(const std::string& path, const std::string& headers,
+                      const std::string& body = "") const {
+    const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port_));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const std::string request = "POST " + path +
+                                " HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                                "X-Sparseagg-Admin: 1\r\n" +
+                                headers + "\r\n" + body;
+    EXPECT_EQ(write(connection, request.data(), request.size()),
+              static_cast<ssize_t>(request.size()));
+    std::string answer;
+    char piece[4096];
+    for (ssize_t n = 0; (n = read(connection, piece, sizeof(piece))) > 0;) answer.append(piece, n);
+    close(connection);
+    return answer;
   }
 
   // A durable round with an accepted, a repeated and a refused update, published.
@@ -168,6 +194,40 @@ TEST_F(AdminTest, TheLogLevelChangesWhileTheServerRuns) {
   EXPECT_EQ(Post("/api/log-level?level=debug"), 200);
   ASSERT_TRUE(client_.Info().ok());
   EXPECT_TRUE(server_.WaitForLog("method=/sparseagg.v1.AggregationService/GetServerInfo"));
+  const auto settings = nlohmann::json::parse(Get("/api/config"))["settings"];
+  const auto row = std::find_if(settings.begin(), settings.end(),
+                                [](const auto& setting) { return setting["name"] == "log-level"; });
+  EXPECT_EQ((*row)["value"], "debug");
+  EXPECT_EQ((*row)["source"], "changed while the server runs");
+}
+
+// As `curl -X POST` sends it. Nothing follows, and the server does not wait until it is sure.
+TEST_F(AdminTest, ACommandThatAnnouncesNoBodyIsAnsweredAtOnce) {
+  EXPECT_THAT(RawPost("/api/log-level?level=debug", ""), HasSubstr("HTTP/1.1 200 "));
+  EXPECT_THAT(RawPost("/api/log-level?level=loud", ""), HasSubstr("HTTP/1.1 400 "));
+  EXPECT_THAT(RawPost("/api/none", ""), HasSubstr("there is no command /api/none"));
+}
+
+TEST_F(AdminTest, TheBodyOfACommandMeansNothing) {
+  EXPECT_THAT(RawPost("/api/log-level?level=info", "Content-Length: 3\r\n", "a=b"),
+              HasSubstr("HTTP/1.1 200 "));
+  EXPECT_THAT(
+      RawPost("/api/log-level?level=info", "Transfer-Encoding: chunked\r\n", "1\r\na\r\n0\r\n\r\n"),
+      HasSubstr("HTTP/1.1 200 "));
+  EXPECT_THAT(RawPost("/api/log-level?level=info", "Content-Length: 5000\r\n"),
+              HasSubstr("HTTP/1.1 413 "));
+  const auto put = http_->Put("/api/drain", kAdmin, "", "text/plain");
+  ASSERT_TRUE(put);
+  EXPECT_EQ(put->status, 405);
+}
+
+TEST_F(AdminTest, ANumberThatIsNoneIsRefused) {
+  const auto profile = http_->Post("/api/profile?seconds=x", kAdmin, "", "text/plain");
+  ASSERT_TRUE(profile);
+  EXPECT_EQ(profile->status, 400);
+  EXPECT_THAT(profile->body, HasSubstr("seconds must be a whole number, and is \\\"x\\\""));
+  EXPECT_THAT(Get("/api/rounds?limit=-1"), HasSubstr("limit must be a whole number"));
+  EXPECT_THAT(Get("/api/status?after="), HasSubstr("after must be a whole number"));
 }
 
 TEST_F(AdminTest, DrainEndsTheServerAsSigtermDoes) {
