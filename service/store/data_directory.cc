@@ -22,12 +22,6 @@ absl::Status Unusable(const std::string& path, int error) {
       absl::StrCat("cannot use the data directory ", path, ": ", std::strerror(error)));
 }
 
-absl::Status InUse(const std::string& path) {
-  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
-                   absl::StrCat("another process serves the data directory ", path,
-                                "; stop it, or give this one a directory of its own"));
-}
-
 // Of the directory that holds `path`.
 std::string FolderOf(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -53,7 +47,9 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::st
   }
   std::unique_ptr<DataDirectory> directory(new DataDirectory(path, free_bytes_min, lock));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) return directory;
-  return InUse(path);
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
+                   absl::StrCat("another process serves the data directory ", path,
+                                "; stop it, or give this one a directory of its own"));
 }
 
 absl::Status DataDirectory::Check(const std::string& path) {
@@ -65,12 +61,9 @@ absl::Status DataDirectory::Check(const std::string& path) {
   }
   if (!S_ISDIR(status.st_mode)) return Unusable(path, ENOTDIR);
   if (access(path.c_str(), R_OK | W_OK | X_OK) != 0) return Unusable(path, errno);
-  // A shared lock, for a moment: two that look are not in each other's way.
-  const int lock = open(absl::StrCat(path, "/LOCK").c_str(), O_RDWR | O_CLOEXEC);
-  if (lock < 0) return errno == ENOENT ? absl::OkStatus() : Unusable(path, errno);
-  const bool is_free = flock(lock, LOCK_SH | LOCK_NB) == 0;
-  close(lock);
-  return is_free ? absl::OkStatus() : InUse(path);
+  const std::string lock = absl::StrCat(path, "/LOCK");
+  const bool usable = access(lock.c_str(), R_OK | W_OK) == 0 || errno == ENOENT;
+  return usable ? absl::OkStatus() : Unusable(path, errno);
 }
 
 DataDirectory::~DataDirectory() { close(lock_); }

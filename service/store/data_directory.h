@@ -18,7 +18,8 @@ class DataDirectory {
   // STORE_IN_USE, STORE_UNUSABLE.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Take(const std::string& path,
                                                              uint64_t free_bytes_min);
-  // What Take() would say, as far as can be told without making or keeping anything.
+  // Whether Take() could use the directory once nobody else does, as far as can be told without
+  // making anything. FAILED_PRECONDITION (STORE_UNUSABLE).
   static absl::Status Check(const std::string& path);
   ~DataDirectory();
   DataDirectory(const DataDirectory&) = delete;
