@@ -101,7 +101,9 @@ absl::Status RoundRestorer::LoadResult(const RoundRecord& record, RestoredRound&
   if (!round.books.manifest) return StoreCorrupt("the manifest is missing");
   PublishedResult result;
   SPARSEAGG_ASSIGN_OR_RETURN(result.tensors, ReadResult(bytes, round.spec));
-  SPARSEAGG_ASSIGN_OR_RETURN(round.result_memory, aggregation_.Reserve(bytes.size(), "the result"));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      round.result_memory,
+      aggregation_.Reserve(bytes.size() + round.books.contributors * kRecordBytes, "the result"));
   result.spec = round.spec;
   for (const TensorSpec& spec : round.spec.tensors) {
     result.result_specs.push_back(ResultSpec(spec));

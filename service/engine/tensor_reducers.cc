@@ -93,7 +93,7 @@ absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz
 absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
                                                           const UpdatePlan& plan) const {
   // A header's nnz is within the limits: its payload has that many entries.
-  uint64_t bytes = 0;
+  uint64_t bytes = kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     bytes += headers[plan.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
   }
@@ -101,7 +101,7 @@ absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const Encode
 }
 
 absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
-  uint64_t bytes = 0;
+  uint64_t bytes = ++updates_ * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Accumulate(std::move(update[i]), weight));
     bytes += reducers_[i].aggregator->memory_bytes();
@@ -113,7 +113,7 @@ absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
 absl::StatusOr<PublishedResult> TensorReducers::Report() {
   PublishedResult result;
   result.spec = spec_;
-  uint64_t bytes = 0;
+  uint64_t bytes = updates_ * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
     SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], aggregate.tensor.nnz()));

@@ -63,7 +63,7 @@ class TensorReducers {
   // reducers.
   absl::StatusOr<PublishedResult> Report();
 
-  // The reservation for what the results hold. After Report().
+  // The reservation for what the results hold, and the books of the updates. After Report().
   Reservation TakeMemory() { return std::move(memory_); }
 
  private:
@@ -85,7 +85,8 @@ class TensorReducers {
   std::string backend_;
   Admission& aggregation_;
   const uint64_t result_nnz_max_;
-  Reservation memory_;  // what the aggregators hold, or the results
+  Reservation memory_;    // what the aggregators hold, or the results, and the updates' records
+  uint64_t updates_ = 0;  // that were folded in
   std::vector<Reducer> reducers_;
 };
 

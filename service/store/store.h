@@ -70,6 +70,10 @@ struct UpdateRecord {
   uint64_t sequence = 0;  // set by Put(): order of acceptance within the round, from 1
 };
 
+// Memory that the record of an update takes in the books, as long as its round exists: 432 bytes
+// measured for a million of them, with names of 20 to 40 bytes.
+inline constexpr uint64_t kRecordBytes = 440;
+
 // A long payload that arrives bit by bit, on stable storage as far as possible. Not an update until
 // Put() has accepted it. One thread at a time; kept for the next TakePartial() when it goes.
 class PartialPayload {

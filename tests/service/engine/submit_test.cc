@@ -273,6 +273,28 @@ TEST(SubmitLimitsTest, ADenseRoundIsRefusedBeforeItsMemoryIsTaken) {
               FailsWith(absl::StatusCode::kResourceExhausted, "AGGREGATION_FULL"));
 }
 
+// Who was counted is remembered, however little he sent.
+TEST(SubmitLimitsTest, EmptyUpdatesAreRefusedWhenMemoryIsFullOfThem) {
+  constexpr uint64_t kUpdatesMax = 2000;
+  TestEngine engine;
+  engine.options.limits.aggregation_bytes_max = kUpdatesMax * kRecordBytes;
+  const TensorSpec spec = Sparse("emb", 1000);
+  const std::string round = engine.Create({spec}).name;
+  const auto reduction = engine->NewReduction({.tensors = {spec}}, "");
+  ASSERT_TRUE(reduction.ok()) << reduction.status();
+  uint64_t counted = 0;
+  absl::Status status;
+  for (; status.ok() && counted <= kUpdatesMax; ++counted) {
+    TestUpdate update(round, "c" + std::to_string(counted));
+    update.Add<float>(spec, {}, {});
+    status = engine.Submit(update).status();
+    if (status.ok()) status = (*reduction)->Add(update.header, update.tensors());
+  }
+  EXPECT_THAT(status, FailsWith(absl::StatusCode::kResourceExhausted, "AGGREGATION_FULL"));
+  EXPECT_GT(counted, kUpdatesMax / 4);
+  EXPECT_LE(counted, kUpdatesMax / 2 + 1) << "in the round and in the reduction";
+}
+
 TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
   TestEngine engine;
   engine.options.limits.staging_bytes_max = 4096;
