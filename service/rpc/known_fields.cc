@@ -33,15 +33,33 @@ bool IsKnown(const FieldDescriptor* field, uint32_t wire_type) {
   return wire_type == WireTypeOf(*field) || (wire_type == kWireDelimited && field->is_packable());
 }
 
+// Those of a list that a field of this wire type brings.
+uint64_t NumbersIn(const FieldDescriptor& field, uint32_t wire_type, const WireReader& content) {
+  if (wire_type != kWireDelimited) return 1;
+  switch (WireTypeOf(field)) {
+    case kWireFixed64:
+      return content.size() / 8;
+    case kWireFixed32:
+      return content.size() / 4;
+    default:
+      return content.CountVarints();
+  }
+}
+
 }  // namespace
 
 bool AppendKnownFields(WireReader bytes, const google::protobuf::Descriptor& type,
                        uint64_t& elements, std::string& out) {
+  uint64_t numbers = 0;
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader& whole) {
     const FieldDescriptor* field = type.FindFieldByNumber(static_cast<int>(tag >> 3));
     if (!IsKnown(field, tag & 7)) return true;
-    const bool is_element = field->is_repeated() && !field->is_packable();
-    if (is_element && ++elements > kRoundTensorsMax) return false;
+    if (field->is_packable()) {
+      numbers += NumbersIn(*field, tag & 7, content);
+      if (numbers > kListedNumbersMax) return false;
+    } else if (field->is_repeated() && ++elements > kRoundTensorsMax) {
+      return false;
+    }
     if (field->message_type() == nullptr) {
       whole.AppendTo(out);
       return true;

@@ -32,7 +32,8 @@ bool ReadTensor(const WireReader& bytes, ReceivedUpdate::Tensor* tensor) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     switch (tag) {
       case Delimited(v1::Tensor::kHeaderFieldNumber):
-        return Merge(content, &tensor->header);
+        return Merge(content, &tensor->header) &&  // the shapes of headers that come again are one
+               static_cast<uint64_t>(tensor->header.dense_shape_size()) <= kListedNumbersMax;
       case Delimited(v1::Tensor::kIndicesFieldNumber):
         Replace(content, &tensor->indices);
         return true;
@@ -134,7 +135,8 @@ absl::Status Malformed(const std::string& name) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
       absl::StrCat("the bytes are not a ", name, " of sparseagg.v1, or have more than ",
-                   kRoundTensorsMax, " tensors; was it made from its .proto?"));
+                   kRoundTensorsMax, " tensors, or ", kListedNumbersMax,
+                   " dimensions in one of them; was it made from its .proto?"));
 }
 
 }  // namespace
@@ -159,6 +161,15 @@ absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
   return ReceivedStreamMessage{
       .body = ToReceived<decltype(ReceivedStreamMessage::body)>(std::move(body)),
       .takes_more = rest.takes_more()};
+}
+
+uint64_t BytesHeld(const ReceivedUpdate& update) {
+  uint64_t bytes = update.tensors.capacity() * sizeof(ReceivedUpdate::Tensor);
+  for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
+    bytes += tensor.header.dense_shape_size() * sizeof(int64_t);
+    bytes += (tensor.indices.capacity() + tensor.values.capacity()) * sizeof(std::string_view);
+  }
+  return bytes;
 }
 
 void ShortenUpdateId(ReceivedStreamMessage& message) {

@@ -218,7 +218,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     if (!engine_.WaitsForDisk(update.header.round())) {
       return Answer(update.header.update_id(), Submit(update), AnswerQueue::kMayWait);
     }
-    const uint64_t size = WireReader(bytes.chain()).size();
+    const uint64_t size = WireReader(bytes.chain()).size() + BytesHeld(update);
     const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedUpdate>>(std::move(bytes),
                                                                                 std::move(update));
     RunJob(commits_, size, [this, kept] {

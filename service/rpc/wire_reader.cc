@@ -117,6 +117,15 @@ void WireReader::EachPiece(OnPiece on_piece) const {
   }
 }
 
+uint64_t WireReader::CountVarints() const {
+  uint64_t count = 0;
+  EachPiece([&count](std::string_view piece) {
+    count += std::count_if(piece.begin(), piece.end(),
+                           [](char byte) { return static_cast<uint8_t>(byte) < 0x80; });
+  });
+  return count;
+}
+
 void WireReader::AppendPieces(std::vector<std::string_view>* pieces) const {
   EachPiece([pieces](std::string_view piece) { pieces->push_back(piece); });
 }

@@ -36,6 +36,9 @@ class WireReader {
   // What lies between this position and `later`, a later one of the same range.
   WireReader Until(const WireReader& later) const;
 
+  // How many varints the rest is.
+  uint64_t CountVarints() const;
+
   void AppendTo(std::string& out) const;
   // Appends the rest as views.
   void AppendPieces(std::vector<std::string_view>* pieces) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "service/rpc/known_fields.h"
 #include "service/rpc/update_proto.h"
 #include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
@@ -28,6 +29,15 @@ absl::StatusOr<Request> Read(ByteChain bytes) {
   Request request;
   SPARSEAGG_RETURN_IF_ERROR(ReadRequest(bytes, uint64_t{1} << 30, &request));
   return request;
+}
+
+// A field of this number, as it is written.
+std::string Delimited(int field, const std::string& content) {
+  std::string bytes(1, static_cast<char>(field << 3 | 2));
+  size_t left = content.size();
+  for (; left >= 0x80; left >>= 7) bytes.push_back(static_cast<char>(left | 0x80));
+  bytes.push_back(static_cast<char>(left));
+  return bytes + content;
 }
 
 v1::StreamUpdatesRequest SomeUpdate() {
@@ -159,18 +169,61 @@ TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
   // A start with two specs, which no message object writes.
   v1::ReduceStart start;
   *start.mutable_spec() = half_spec;
-  const auto request_with = [](const std::string& content) {
-    std::string bytes(1, static_cast<char>(v1::ReduceRequest::kStartFieldNumber << 3 | 2));
-    size_t left = content.size();
-    for (; left >= 0x80; left >>= 7) bytes.push_back(static_cast<char>(left | 0x80));
-    bytes.push_back(static_cast<char>(left));
-    return bytes + content;
-  };
-  const std::string one = request_with(start.SerializeAsString());
-  const std::string two = request_with(start.SerializeAsString() + start.SerializeAsString());
+  const std::string content = start.SerializeAsString();
+  const std::string one = Delimited(v1::ReduceRequest::kStartFieldNumber, content);
+  const std::string two = Delimited(v1::ReduceRequest::kStartFieldNumber, content + content);
   EXPECT_TRUE(ReadReduce(std::vector<std::string_view>{one}).ok());
   EXPECT_EQ(ErrorReason(ReadReduce(std::vector<std::string_view>{two}).status()),
             "MALFORMED_MESSAGE");
+}
+
+// A byte each, and eight in what protobuf makes of them. Those of headers that come again, too.
+TEST(ReceivedUpdateTest, RefusesMoreDimensionsThanAnyTensorHas) {
+  using Header = v1::TensorHeader;
+  const auto packed = [](int field, uint64_t dimensions) {
+    return Delimited(field, std::string(dimensions, '\x01'));
+  };
+  const auto one_by_one = [](int field, uint64_t dimensions) {
+    std::string shape;
+    while (dimensions-- > 0) shape += {static_cast<char>(field << 3), '\x01'};
+    return shape;
+  };
+  const auto in_update = [](const std::string& headers) {
+    return Delimited(v1::SubmitUpdateRequest::kTensorsFieldNumber, headers);
+  };
+  const auto reason = [](auto read, const std::string& bytes) {
+    return ErrorReason(read(std::vector<std::string_view>{bytes}).status());
+  };
+  const auto reasons = [&](auto list, uint64_t dimensions) {
+    const std::string header = list(Header::kDenseShapeFieldNumber, dimensions);
+    const std::string tensor = Delimited(v1::BeginUpdate::kTensorsFieldNumber, header);
+    const std::string spec = Delimited(v1::RoundSpec::kTensorsFieldNumber,
+                                       list(v1::TensorSpec::kDenseShapeFieldNumber, dimensions));
+    return std::vector<std::string>{
+        reason(ReadSubmitUpdate, in_update(Delimited(v1::Tensor::kHeaderFieldNumber, header))),
+        reason(ReadStreamUpdates, Delimited(v1::StreamUpdatesRequest::kBeginFieldNumber, tensor)),
+        reason(Read<v1::CreateRoundRequest>,
+               Delimited(v1::CreateRoundRequest::kSpecFieldNumber, spec))};
+  };
+  EXPECT_THAT(reasons(packed, kListedNumbersMax), Each(""));
+  EXPECT_THAT(reasons(one_by_one, kListedNumbersMax), Each(""));
+  EXPECT_THAT(reasons(packed, kListedNumbersMax + 1), Each("MALFORMED_MESSAGE"));
+  EXPECT_THAT(reasons(one_by_one, kListedNumbersMax + 1), Each("MALFORMED_MESSAGE"));
+
+  const std::string half = Delimited(v1::Tensor::kHeaderFieldNumber,
+                                     packed(Header::kDenseShapeFieldNumber, kListedNumbersMax / 2));
+  EXPECT_EQ(reason(ReadSubmitUpdate, in_update(half + half)), "");
+  EXPECT_EQ(reason(ReadSubmitUpdate, in_update(half + half + half)), "MALFORMED_MESSAGE");
+}
+
+// A stream counts what waits by this: a message of 131 KB may be 11 MB.
+TEST(ReceivedUpdateTest, KnowsWhatTensorsTakeBesideTheirBytes) {
+  v1::SubmitUpdateRequest message;
+  for (int i = 0; i < 1000; ++i) message.add_tensors();
+  const std::string bytes = message.SerializeAsString();
+  const auto update = ReadSubmitUpdate(std::vector<std::string_view>{bytes});
+  ASSERT_TRUE(update.ok()) << update.status();
+  EXPECT_GE(BytesHeld(*update), 1000 * sizeof(ReceivedUpdate::Tensor));
 }
 
 // Protobuf would keep them, in up to a hundred times their bytes.
