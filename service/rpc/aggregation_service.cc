@@ -281,7 +281,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
   v1::GetAggregateRequest get;
   const absl::Status read = ReadRequest(MessageBytes(*request).chain(), request->Length(), &get);
   if (!read.ok()) return Refuse<Reactor>(calls_, read);
-  return StartGetAggregate(*call->engine, calls_, get);
+  return StartGetAggregate(*context, *call->engine, drain_list_, calls_, get);
 }
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,
@@ -308,7 +308,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "Reduce");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
-  return StartReduce(*call->engine, background_, drain_list_, calls_);
+  return StartReduce(*context, *call->engine, background_, drain_list_, calls_);
 }
 
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(

@@ -1,10 +1,12 @@
 #include "service/rpc/get_aggregate.h"
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "service/rpc/result_writer.h"
 #include "service/rpc/status_table.h"
+#include "service/rpc/unread_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -18,20 +20,28 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
 }
 
 // One operation at a time, each started by the end of the one before; so no lock.
-class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                         public DrainableCall,
+                         public std::enable_shared_from_this<GetAggregateCall> {
  public:
-  GetAggregateCall(Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request)
-      : call_entry_(calls) {
-    absl::StatusOr<std::unique_ptr<ResultWriter>> writer = OpenResult(engine, request);
-    if (!writer.ok()) {
-      Finish(ToGrpcStatus(writer.status()));
-      return;
-    }
+  GetAggregateCall(grpc::CallbackServerContext& context, Engine& engine, CallCounter& calls)
+      : engine_(engine), call_entry_(calls), unread_(context, engine.limits()) {}
+
+  void Begin(DrainList& drain_list, const v1::GetAggregateRequest& request) {
+    self_ = shared_from_this();
+    drain_list.Add(self_);
+    absl::StatusOr<std::unique_ptr<ResultWriter>> writer = OpenResult(engine_, request);
+    if (!writer.ok()) return Finish(ToGrpcStatus(writer.status()));
     writer_ = *std::move(writer);
     WriteNext();
   }
 
+  // A stopping server waits for those who read.
+  void Drain() override {}
+  void CheckTime(std::chrono::steady_clock::time_point now) override { unread_.Check(now); }
+
   void OnWriteDone(bool ok) override {
+    unread_.EndWrite();
     if (ok) {
       WriteNext();
     } else {
@@ -39,27 +49,34 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     }
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override { const auto last = std::move(self_); }
 
  private:
   void WriteNext() {
     if (writer_->Next<v1::GetAggregateResponse>(message_)) {
+      unread_.BeginWrite();
       StartWrite(&message_);
     } else {
       Finish(grpc::Status::OK);
     }
   }
 
+  Engine& engine_;
   CallCounter::Entry call_entry_;
+  std::shared_ptr<GetAggregateCall> self_;  // until OnDone
   std::unique_ptr<ResultWriter> writer_;
   grpc::ByteBuffer message_;
+  UnreadLimit unread_;
 };
 
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
-    Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request) {
-  return new GetAggregateCall(engine, calls, request);
+    grpc::CallbackServerContext& context, Engine& engine, DrainList& drain_list, CallCounter& calls,
+    const v1::GetAggregateRequest& request) {
+  const auto call = std::make_shared<GetAggregateCall>(context, engine, calls);
+  call->Begin(drain_list, request);
+  return call.get();
 }
 
 }  // namespace sparseagg

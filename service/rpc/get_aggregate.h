@@ -1,5 +1,5 @@
 // GetAggregate: the result of a published round as a stream, each chunk made when the one before it
-// has been taken.
+// has been taken; when nobody takes it for too long, the call ends (unread_limit.h).
 #ifndef SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_
 #define SPARSEAGG_SERVICE_RPC_GET_AGGREGATE_H_
 
@@ -8,6 +8,7 @@
 
 #include "service/engine/engine.h"
 #include "service/rpc/call_counter.h"
+#include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
@@ -15,7 +16,8 @@ namespace sparseagg {
 // The reactor frees itself. The result stays readable to the end of the call, even if the round is
 // deleted.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
-    Engine& engine, CallCounter& calls, const v1::GetAggregateRequest& request);
+    grpc::CallbackServerContext& context, Engine& engine, DrainList& drain_list, CallCounter& calls,
+    const v1::GetAggregateRequest& request);
 
 }  // namespace sparseagg
 

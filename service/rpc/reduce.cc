@@ -15,6 +15,7 @@
 #include "service/rpc/status_table.h"
 #include "service/rpc/stream_pace.h"
 #include "service/rpc/stream_uploads.h"
+#include "service/rpc/unread_limit.h"
 #include "service/rpc/update_proto.h"
 #include "sparse/status.h"
 #include "sparse/validate.h"
@@ -33,8 +34,13 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
                    public DrainableCall,
                    public std::enable_shared_from_this<ReduceCall> {
  public:
-  ReduceCall(Engine& engine, Background& background, CallCounter& calls)
-      : engine_(engine), background_(background), call_entry_(calls), pace_(engine.limits()) {}
+  ReduceCall(grpc::CallbackServerContext& context, Engine& engine, Background& background,
+             CallCounter& calls)
+      : engine_(engine),
+        background_(background),
+        call_entry_(calls),
+        unread_(context, engine.limits()),
+        pace_(engine.limits()) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -45,7 +51,9 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // A stopping server waits for the reductions under way.
   void Drain() override {}
 
+  // Ends a call that keeps the server waiting: for a message, or for somebody to read the answer.
   void CheckTime(std::chrono::steady_clock::time_point now) override {
+    unread_.Check(now);
     const std::lock_guard lock(wait_mutex_);
     if (!waiting_) return;
     const absl::Status idle = pace_.CheckIdle(now, !uploads_.empty());
@@ -77,6 +85,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
 
   void OnWriteDone(bool ok) override {
+    unread_.EndWrite();
     if (ok) {
       WriteNext();
     } else {
@@ -191,6 +200,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   void WriteNext() {
     if (writer_->Next<v1::ReduceResponse>(response_)) {
+      unread_.BeginWrite();
       StartWrite(&response_);
     } else {
       Finish(grpc::Status::OK);
@@ -209,6 +219,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
   std::unique_ptr<ResultWriter> writer_;
   grpc::ByteBuffer response_;
+  UnreadLimit unread_;
   std::atomic<bool> cancelled_ =
       false;  // tells a cancelled call from one whose client has said all
 
@@ -219,11 +230,10 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(Engine& engine,
-                                                                         Background& background,
-                                                                         DrainList& drain_list,
-                                                                         CallCounter& calls) {
-  const auto call = std::make_shared<ReduceCall>(engine, background, calls);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(
+    grpc::CallbackServerContext& context, Engine& engine, Background& background,
+    DrainList& drain_list, CallCounter& calls) {
+  const auto call = std::make_shared<ReduceCall>(context, engine, background, calls);
   call->Begin(drain_list);
   return call.get();
 }

@@ -1,6 +1,6 @@
 // Reduce: the stateless operator. Reads the specification and the updates, then answers with the
 // aggregate in the form of GetAggregate. Any error ends the call, and nothing of it remains; so
-// does keeping the server waiting too long (stream_pace.h).
+// does keeping the server waiting too long (stream_pace.h, unread_limit.h).
 #ifndef SPARSEAGG_SERVICE_RPC_REDUCE_H_
 #define SPARSEAGG_SERVICE_RPC_REDUCE_H_
 
@@ -15,10 +15,9 @@
 namespace sparseagg {
 
 // The reactor frees itself. The arguments must outlive the call.
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(Engine& engine,
-                                                                         Background& background,
-                                                                         DrainList& drain_list,
-                                                                         CallCounter& calls);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartReduce(
+    grpc::CallbackServerContext& context, Engine& engine, Background& background,
+    DrainList& drain_list, CallCounter& calls);
 
 }  // namespace sparseagg
 

@@ -20,6 +20,7 @@
 #include "service/rpc/status_table.h"
 #include "service/rpc/stream_pace.h"
 #include "service/rpc/stream_uploads.h"
+#include "service/rpc/unread_limit.h"
 #include "service/rpc/update_proto.h"
 #include "service/rpc/wire_reader.h"
 #include "sparse/status.h"
@@ -50,12 +51,12 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  public:
   StreamUpdatesCall(grpc::CallbackServerContext& context, AdmittedCall admitted,
                     Background& background, Background& commits, CallCounter& calls)
-      : context_(context),
-        admitted_(std::move(admitted)),
+      : admitted_(std::move(admitted)),
         engine_(*admitted_.engine),
         background_(background),
         commits_(commits),
         call_entry_(calls),
+        unread_(context, engine_.limits()),
         pace_(engine_.limits()) {}
 
   void Begin(DrainList& drain_list) {
@@ -76,11 +77,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void CheckTime(Time now) override {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
-    const std::chrono::milliseconds idle(engine_.limits().stream_idle_ms);
-    if (writing_) {
-      if (idle.count() > 0 && now - write_begin_ > idle) context_.TryCancel();
-      return;
-    }
+    if (writing_) return unread_.Check(now);
     if (!reading_ || handling_ || jobs_ > 0 || !end_error_.ok()) return;
     end_error_ = pace_.CheckIdle(now, !uploads_.empty());
     if (end_error_.ok()) return;
@@ -111,6 +108,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
+    unread_.EndWrite();
     pace_.BeginWait(Clock::now());  // the client may have waited for this
     if (!ok) broken_ = true;
     Step();
@@ -344,7 +342,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     }
     if (!writing_ && !answers_.empty() && !HoldAnswers()) {
       writing_ = true;
-      write_begin_ = Clock::now();
+      unread_.BeginWrite();
       written_ = ToBytes(answers_.Take());
       auto options = grpc::WriteOptions();
       if (answers_.MayKeepTaken()) options.set_buffer_hint();
@@ -395,7 +393,6 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return reads_done_ ? grpc::Status::OK : ToGrpcStatus(DrainingError());
   }
 
-  grpc::CallbackServerContext& context_;
   AdmittedCall admitted_;
   Engine& engine_;  // of the caller's tenant
   Background& background_;
@@ -418,7 +415,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   ReadAhead arrived_;
   bool handling_ = false;  // somebody handles messages, until none has arrived
   bool writing_ = false;
-  Time write_begin_;
+  UnreadLimit unread_;
   Time wait_begin_;
   bool alarm_is_set_ = false;
   std::optional<grpc::Alarm> alarm_;  // when none is held any longer

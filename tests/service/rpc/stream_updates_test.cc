@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
@@ -327,6 +328,14 @@ class SlowStreamTest : public ::testing::Test {
     client_ = std::make_unique<testing::TestClient>(testing::NewChannel(server_->address()));
     ASSERT_TRUE(client_->Create(testing::VectorRound("t", 1000), "r").ok());
   }
+  // Whether, in time, no call is under way but the one that asks.
+  bool AllCallsEnd() {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (client_->Info()->load().calls() > 1) {
+      if (std::chrono::steady_clock::now() > give_up) return false;
+    }
+    return true;
+  }
   ChunkedUpdate Update() {
     return testing::Chunked(VectorUpdate(
         "rounds/r", "a", VectorEntries("t", 1000, {1, 2, 3}, std::vector<float>{1, 1, 1})));
@@ -386,6 +395,39 @@ TEST_F(SlowStreamTest, AnIdleReductionIsSentHome) {
   v1::ReduceResponse nothing;
   EXPECT_FALSE(stream->Read(&nothing));
   EXPECT_EQ(ErrorReason(testing::FromGrpc(stream->Finish())), "STREAM_IDLE");
+}
+
+// 16 MiB of values: more than gRPC takes in for a reader that does not come.
+TEST_F(SlowStreamTest, AResultThatNobodyReadsIsGivenUp) {
+  Start({.stream_idle_ms = 50});
+  ASSERT_TRUE(client_->Create(testing::VectorRound("t", 4 << 20), "large").ok());
+  ASSERT_TRUE(client_->Publish("rounds/large").ok());
+  v1::GetAggregateRequest request;
+  request.set_name("rounds/large");
+  request.set_layout(v1::RESULT_LAYOUT_DENSE);
+  const auto context = testing::NewContext();
+  const auto stream = client_->stub().GetAggregate(context.get(), request);
+  v1::GetAggregateResponse answer;
+  EXPECT_TRUE(stream->Read(&answer));
+  EXPECT_TRUE(AllCallsEnd());
+  while (stream->Read(&answer)) continue;
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(SlowStreamTest, AReductionThatNobodyReadsIsGivenUp) {
+  Start({.stream_idle_ms = 50});
+  const auto context = testing::NewContext();
+  const auto stream = client_->stub().Reduce(context.get());
+  v1::ReduceRequest message;
+  *message.mutable_start()->mutable_spec() = testing::VectorRound("t", 4 << 20);
+  message.mutable_start()->set_layout(v1::RESULT_LAYOUT_DENSE);
+  EXPECT_TRUE(stream->Write(message));
+  EXPECT_TRUE(stream->WritesDone());
+  v1::ReduceResponse answer;
+  EXPECT_TRUE(stream->Read(&answer));
+  EXPECT_TRUE(AllCallsEnd());
+  while (stream->Read(&answer)) continue;
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(SlowStreamTest, OperatorsSeeWhatIsTakenOfTheLimits) {
