@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/read_ahead.h"
 #include "service/rpc/received_update.h"
+#include "service/rpc/refused_updates.h"
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
 #include "service/rpc/stream_pace.h"
@@ -28,17 +28,10 @@
 namespace sparseagg {
 namespace {
 
-// About 200 bytes each, 2.1 KB at most: the answers that a stream may hold back.
-constexpr size_t kQueuedAnswersMax = 4096;
-
 // Updates of a stream that are counted on other threads while it reads on; those that have been
 // read by then come on top.
 constexpr size_t kJobsMax = 64;
 constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
-
-// Updates refused in the middle of their chunks: what is still under way of them is skipped without
-// further errors.
-constexpr size_t kRefusedUpdatesMax = 4096;
 
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
@@ -255,13 +248,13 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
                                engine_.BeginUpload(header, std::move(tensors)));
-    refused_.erase(header.update_id);
+    refused_.Remove(header.update_id);
     uploads_.Insert(header, upload);
     return upload;
   }
 
   void HandleChunk(const ReceivedChunk& chunk) {
-    if (refused_.contains(chunk.update_id)) return;
+    if (refused_.Contains(chunk.update_id)) return;
     absl::StatusOr<StreamUploads::Complete> complete = uploads_.Append(chunk);
     if (!complete.ok()) return Refuse(chunk.update_id, complete.status());
     if (complete->upload == nullptr) return;
@@ -301,8 +294,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // An error that ends an update whose further chunks may be on their way.
   void Refuse(const std::string& update_id, const absl::Status& error) {
-    if (refused_.size() >= kRefusedUpdatesMax) refused_.clear();
-    if (!uploads_.Contains(update_id)) refused_.insert(update_id);
+    if (!uploads_.Contains(update_id)) refused_.Add(update_id);
     Answer(update_id, error);
   }
 
@@ -349,7 +341,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       StartWrite(&written_, options);
     }
     const bool may_read = !reads_ended_ && !broken_ && !draining_ && end_error_.ok() &&
-                          answers_.size() < kQueuedAnswersMax && arrived_.has_room();
+                          !answers_.full() && arrived_.has_room();
     const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
     if (!reading_ && may_read && may_wait) {
       reading_ = true;
@@ -406,7 +398,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // mutex_.
   grpc::ByteBuffer message_;
   StreamUploads uploads_;
-  std::set<std::string> refused_;
+  RefusedUpdates refused_;
 
   std::mutex mutex_;
   AnswerQueue answers_;

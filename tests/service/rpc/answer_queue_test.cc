@@ -41,6 +41,32 @@ TEST(AnswerQueueTest, AMessageHasNoMoreThanItsShare) {
   EXPECT_EQ(IdsOf(answers.Take()).front(), std::to_string(AnswerQueue::kTogetherMax));
 }
 
+TEST(AnswerQueueTest, IsFullOfManyAnswers) {
+  AnswerQueue answers;
+  for (size_t i = 0; i < AnswerQueue::kAnswersMax; ++i) {
+    EXPECT_FALSE(answers.full());
+    answers.Push(Answer(1), AnswerQueue::kAtOnce);
+  }
+  EXPECT_TRUE(answers.full());
+  answers.Take();
+  EXPECT_FALSE(answers.full());
+}
+
+TEST(AnswerQueueTest, IsFullOfLongAnswers) {
+  v1::StreamUpdatesResponse refusal = Answer(1);
+  refusal.mutable_error()->set_message(std::string(2000, 'm'));
+  AnswerQueue answers;
+  size_t pushed = 0;
+  for (; !answers.full(); ++pushed) answers.Push(refusal, AnswerQueue::kAtOnce);
+  EXPECT_EQ(pushed, AnswerQueue::kBytesMax / refusal.ByteSizeLong() + 1);
+  answers.Take();
+  EXPECT_FALSE(answers.full());
+  answers.Push(refusal, AnswerQueue::kAtOnce);
+  EXPECT_TRUE(answers.full());
+  answers.Clear();
+  EXPECT_FALSE(answers.full());
+}
+
 TEST(AnswerQueueTest, HoldsOnlyWhatGoesTogether) {
   AnswerQueue answers;
   answers.hold().OnMessage(std::chrono::microseconds(1));
