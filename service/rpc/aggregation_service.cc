@@ -28,6 +28,11 @@ constexpr int kBackgroundThreads = 2;
 // They wait for the disk most of the time: as many updates can be in one commit.
 constexpr int kCommitThreads = 64;
 
+// A verification may take hours. They go one after the other, this many at a time with those that
+// wait.
+constexpr size_t kVerificationsMax = 5;
+constexpr uint64_t kVerificationsRetryMs = 10'000;
+
 // Often enough for a stream to be ended about when it should be.
 std::chrono::milliseconds TimeCheckInterval(const Limits& limits) {
   const uint64_t stream_idle_ms = limits.stream_idle_ms == 0 ? 4000 : limits.stream_idle_ms;
@@ -128,6 +133,26 @@ absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
   return absl::OkStatus();
 }
 
+absl::Status Verify(Engine& engine, const std::string& name, grpc::CallbackServerContext& context,
+                    grpc::ByteBuffer& response) {
+  const auto cancelled = [&context] { return context.IsCancelled(); };
+  if (cancelled()) return absl::CancelledError("cancelled by the caller");
+  SPARSEAGG_ASSIGN_OR_RETURN(const Verification verified, engine.VerifyRound(name, cancelled));
+  v1::VerifyRoundResponse answer = ToProto(verified);
+  answer.set_name(name);
+  response = ToBytes(answer);
+  return absl::OkStatus();
+}
+
+absl::Status VerificationsFull() {
+  return WithRetryAfter(
+      MakeError(absl::StatusCode::kResourceExhausted, "VERIFICATIONS_FULL",
+                absl::StrCat(kVerificationsMax,
+                             " verifications are under way or wait, each for the one before; try "
+                             "again when one of them is done")),
+      kVerificationsRetryMs);
+}
+
 }  // namespace
 
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security)
@@ -135,6 +160,7 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
       info_(std::move(info)),
       background_(kBackgroundThreads),
       commits_(kCommitThreads),
+      verifications_(1),
       time_checks_(TimeCheckInterval(engine.limits()),
                    [this] { drain_list_.CheckTimes(std::chrono::steady_clock::now()); }) {}
 
@@ -291,16 +317,14 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
   if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
-  return RunIn(background_, calls_,
-               [context, engine = call->engine, name = verify->name(), response]() -> absl::Status {
-                 SPARSEAGG_ASSIGN_OR_RETURN(
-                     const Verification verified,
-                     engine->VerifyRound(name, [context] { return context->IsCancelled(); }));
-                 v1::VerifyRoundResponse answer = ToProto(verified);
-                 answer.set_name(name);
-                 *response = ToBytes(answer);
-                 return absl::OkStatus();
-               });
+  auto* reactor = new UnaryCall(calls_);
+  const bool taken = verifications_.RunUnlessFull(
+      [reactor, context, engine = call->engine, name = verify->name(), response] {
+        reactor->Finish(ToGrpcStatus(Verify(*engine, name, *context, *response)));
+      },
+      kVerificationsMax);
+  if (!taken) reactor->Finish(ToGrpcStatus(VerificationsFull()));
+  return reactor;
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(

@@ -77,6 +77,7 @@ class AggregationService : public ServiceBase {
   DrainList drain_list_;
   Background background_;
   Background commits_;
+  Background verifications_;
   Ticker time_checks_;  // last: uses the others
 };
 

@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "service/rpc/grpc_server.h"
+#include "sparse/status.h"
+#include "tests/service/forwarding_engine.h"
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg {
+namespace {
+
+// Another engine, whose verifications wait until they are let go or cancelled.
+class WaitingVerifications : public testing::ForwardingEngine {
+ public:
+  using ForwardingEngine::ForwardingEngine;
+
+  absl::StatusOr<Verification> VerifyRound(std::string_view /*name*/,
+                                           std::function<bool()> cancelled) override {
+    std::unique_lock lock(mutex_);
+    ++begun_;
+    if (cancelled()) ++begun_for_nobody_;
+    changed_.notify_all();
+    while (!may_end_ && !cancelled()) changed_.wait_for(lock, std::chrono::milliseconds(1));
+    return Verification{};
+  }
+  void AwaitBegin() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return begun_ > 0; });
+  }
+  void LetGo() {
+    const std::lock_guard lock(mutex_);
+    may_end_ = true;
+    changed_.notify_all();
+  }
+  int begun_for_nobody() {
+    const std::lock_guard lock(mutex_);
+    return begun_for_nobody_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  int begun_ = 0;
+  int begun_for_nobody_ = 0;
+  bool may_end_ = false;
+};
+
+class VerifyRoundTest : public testing::RpcTest {
+ protected:
+  static constexpr int kAtATime = 5;
+
+  // One call, on a thread of its own, until it is answered.
+  struct Call {
+    std::unique_ptr<grpc::ClientContext> context = testing::NewContext();
+    std::future<absl::Status> answer;
+  };
+  Call Verify() {
+    Call call;
+    call.answer = std::async(std::launch::async, [this, context = call.context.get()] {
+      v1::VerifyRoundRequest request;
+      request.set_name("rounds/r");
+      v1::VerifyRoundResponse response;
+      return testing::FromGrpc(patient_.stub().VerifyRound(context, request, &response));
+    });
+    return call;
+  }
+  // As many as there may be, the first of them under way.
+  std::vector<Call> VerifyAsManyAsFit() {
+    std::vector<Call> calls;
+    calls.push_back(Verify());
+    engine_.AwaitBegin();
+    while (calls.size() < kAtATime) calls.push_back(Verify());
+    while (patient_.Info()->load().calls() < kAtATime + 1) continue;
+    return calls;
+  }
+
+  WaitingVerifications engine_{server_.engine()};
+  std::unique_ptr<GrpcServer> waiting_ = GrpcServer::Start("127.0.0.1:0", engine_, {}, {}).value();
+  testing::TestClient patient_{
+      testing::NewChannel("127.0.0.1:" + std::to_string(waiting_->port()))};
+};
+
+TEST_F(VerifyRoundTest, VerificationsAreInNobodysWayAndFewWait) {
+  std::vector<Call> calls = VerifyAsManyAsFit();
+
+  v1::ReduceRequest start;
+  *start.mutable_start()->mutable_spec() = testing::VectorRound("t", 10);
+  EXPECT_TRUE(patient_.Reduce({start}).ok());
+
+  const absl::Status refused = Verify().answer.get();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_EQ(ErrorReason(refused), "VERIFICATIONS_FULL");
+  EXPECT_GT(RetryAfterMs(refused), 0u);
+
+  engine_.LetGo();
+  for (Call& call : calls) EXPECT_TRUE(call.answer.get().ok());
+  EXPECT_TRUE(Verify().answer.get().ok());
+}
+
+TEST_F(VerifyRoundTest, WhoHasGoneIsNotVerifiedFor) {
+  std::vector<Call> calls = VerifyAsManyAsFit();
+  // The one under way last: when it hears of it, the server knows of the others.
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call) call->context->TryCancel();
+  for (Call& call : calls) EXPECT_EQ(call.answer.get().code(), absl::StatusCode::kCancelled);
+  engine_.LetGo();
+  absl::Status last;
+  do {
+    last = Verify().answer.get();
+  } while (ErrorReason(last) == "VERIFICATIONS_FULL");  // of those that have gone
+  EXPECT_TRUE(last.ok()) << last;
+  EXPECT_EQ(engine_.begun_for_nobody(), 0);
+}
+
+}  // namespace
+}  // namespace sparseagg
