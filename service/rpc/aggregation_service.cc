@@ -45,7 +45,7 @@ template <typename Reactor>
 class ShortCall : public Reactor {
  public:
   explicit ShortCall(CallCounter& calls) : call_entry_(calls) {}
-  void OnDone() override { delete this; }
+  void OnDone() noexcept override { delete this; }
 
  private:
   CallCounter::Entry call_entry_;
@@ -166,7 +166,7 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
 
 grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
-                                                          grpc::ByteBuffer* response) {
+                                                          grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "CreateRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto default_durability = static_cast<Durability>(info_.default_durability());
@@ -183,7 +183,7 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
 
 grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request,
-                                                       grpc::ByteBuffer* response) {
+                                                       grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "GetRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, Answer(response, [&]() -> absl::StatusOr<RoundSnapshot> {
@@ -194,7 +194,7 @@ grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerConte
 
 grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
-                                                         grpc::ByteBuffer* response) {
+                                                         grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "ListRounds");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&]() -> absl::Status {
@@ -208,7 +208,7 @@ grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerCon
 
 grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
-                                                        grpc::ByteBuffer* response) {
+                                                        grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "SealRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto seal = ReadSmall<v1::SealRoundRequest>(*request);
@@ -222,7 +222,7 @@ grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerCont
 
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
-                                                         grpc::ByteBuffer* response) {
+                                                         grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "AbortRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
@@ -236,7 +236,7 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
 
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
-                                                          grpc::ByteBuffer* response) {
+                                                          grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "DeleteRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto erase = ReadSmall<v1::DeleteRoundRequest>(*request);
@@ -250,7 +250,7 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "WatchRound");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
@@ -261,7 +261,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
 
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
-                                                        grpc::ByteBuffer* response) {
+                                                        grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "WaitRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto wait = ReadSmall<v1::WaitRoundRequest>(*request);
@@ -271,7 +271,7 @@ grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerCont
 
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer* request,
-                                                           grpc::ByteBuffer* response) {
+                                                           grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "SubmitUpdate");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   // The request's bytes stay until the call is done.
@@ -292,7 +292,7 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(
-    grpc::CallbackServerContext* context) {
+    grpc::CallbackServerContext* context) noexcept {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   auto call = gate_.AdmitStream(*context, "StreamUpdates");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
@@ -300,7 +300,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "GetAggregate");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
@@ -312,7 +312,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
-                                                          grpc::ByteBuffer* response) {
+                                                          grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "VerifyRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
@@ -328,7 +328,7 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(
-    grpc::CallbackServerContext* context) {
+    grpc::CallbackServerContext* context) noexcept {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   const auto call = gate_.Admit(*context, "Reduce");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
@@ -337,7 +337,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* /*request: it says nothing*/,
-    grpc::ByteBuffer* response) {
+    grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "GetServerInfo");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&] {

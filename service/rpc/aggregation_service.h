@@ -1,6 +1,9 @@
 // The AggregationService of sparseagg.v1 on gRPC's callback API. A handler translates the request,
 // asks the engine and translates the answer; what a call may do, and when, is the engine's
 // business. The streams are in files of their own.
+//
+// Handlers, and the reactions of the streams, are noexcept: gRPC would swallow what they throw, and
+// the call would stand for good. So a lack of memory ends the process, and the next start goes on.
 #ifndef SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_
 #define SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_
 
@@ -33,42 +36,42 @@ class AggregationService : public ServiceBase {
 
   grpc::ServerUnaryReactor* CreateRound(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
-                                        grpc::ByteBuffer* response) override;
+                                        grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* GetRound(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
-                                     grpc::ByteBuffer* response) override;
+                                     grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* ListRounds(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
-                                       grpc::ByteBuffer* response) override;
+                                       grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* SealRound(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* response) override;
+                                      grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* AbortRound(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
-                                       grpc::ByteBuffer* response) override;
+                                       grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* DeleteRound(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
-                                        grpc::ByteBuffer* response) override;
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchRound(grpc::CallbackServerContext* context,
-                                                         const grpc::ByteBuffer* request) override;
+                                        grpc::ByteBuffer* response) noexcept override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchRound(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept override;
   grpc::ServerUnaryReactor* WaitRound(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* response) override;
+                                      grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* SubmitUpdate(grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request,
-                                         grpc::ByteBuffer* response) override;
+                                         grpc::ByteBuffer* response) noexcept override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamUpdates(
-      grpc::CallbackServerContext* context) override;
+      grpc::CallbackServerContext* context) noexcept override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetAggregate(
-      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept override;
   grpc::ServerUnaryReactor* VerifyRound(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
-                                        grpc::ByteBuffer* response) override;
+                                        grpc::ByteBuffer* response) noexcept override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Reduce(
-      grpc::CallbackServerContext* context) override;
+      grpc::CallbackServerContext* context) noexcept override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
-                                          grpc::ByteBuffer* response) override;
+                                          grpc::ByteBuffer* response) noexcept override;
 
  private:
   Gate gate_;

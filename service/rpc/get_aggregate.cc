@@ -40,7 +40,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Drain() override {}
   void CheckTime(std::chrono::steady_clock::time_point now) override { unread_.Check(now); }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     unread_.EndWrite();
     if (ok) {
       WriteNext();
@@ -49,7 +49,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     }
   }
 
-  void OnDone() override { const auto last = std::move(self_); }
+  void OnDone() noexcept override { const auto last = std::move(self_); }
 
  private:
   void WriteNext() {

@@ -62,7 +62,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     Finish(ToGrpcStatus(idle));
   }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok) noexcept override {
     absl::Status pace;
     {
       const std::lock_guard lock(wait_mutex_);
@@ -84,7 +84,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     ReadNext();
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     unread_.EndWrite();
     if (ok) {
       WriteNext();
@@ -93,9 +93,9 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     }
   }
 
-  void OnCancel() override { cancelled_ = true; }
+  void OnCancel() noexcept override { cancelled_ = true; }
 
-  void OnDone() override {
+  void OnDone() noexcept override {
     {
       const std::lock_guard lock(wait_mutex_);  // whoever called Finish() has left
     }

@@ -80,7 +80,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Step();
   }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok) noexcept override {
     {
       const std::lock_guard lock(mutex_);
       // The call ended while the message was on its way; it is not counted.
@@ -98,7 +98,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     HandleArrived(/*waited=*/true);
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
     unread_.EndWrite();
@@ -107,13 +107,13 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Step();
   }
 
-  void OnCancel() override {
+  void OnCancel() noexcept override {
     const std::lock_guard lock(mutex_);
     broken_ = true;
     Step();
   }
 
-  void OnDone() override {
+  void OnDone() noexcept override {
     {
       const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
     }

@@ -47,12 +47,12 @@ class SubscribedCall : public Reactor,
     End(DrainingError());
   }
 
-  void OnCancel() final {
+  void OnCancel() noexcept final {
     const std::lock_guard lock(mutex_);
     End(absl::CancelledError("cancelled by the caller"));
   }
 
-  void OnDone() final {
+  void OnDone() noexcept final {
     WatchHandle subscription;
     {
       const std::lock_guard lock(mutex_);

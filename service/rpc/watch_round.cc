@@ -35,7 +35,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
     Begin(min_interval.status(), engine, drain_list);
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     const std::lock_guard lock(mutex());
     writing_ = false;
     if (!ok) End(absl::CancelledError("the reader is gone"));

@@ -177,6 +177,15 @@ def check_sleeps(tree: Tree) -> Iterator[Problem]:
             )
 
 
+def check_reactions(tree: Tree) -> Iterator[Problem]:
+    """gRPC swallows what a reaction throws, and the call would never end."""
+    for path, text in tree.items():
+        if not path.startswith("service/rpc/"):
+            continue
+        for match in re.finditer(rules.REACTION, text):
+            yield Problem(path, _line_of(text, match.start()), "a reaction of gRPC is noexcept")
+
+
 def check_file_sizes(tree: Tree) -> Iterator[Problem]:
     """Files hold one idea."""
     for path, text in tree.items():
@@ -237,6 +246,7 @@ ALL_CHECKS = [
     check_unfinished,
     check_skips,
     check_sleeps,
+    check_reactions,
     check_file_sizes,
     check_function_sizes,
 ]

@@ -344,6 +344,9 @@ UNFINISHED = ["TO" + "DO", "FIX" + "ME", "XX" + "X:"]
 # A skipped test must say which hardware or package is missing.
 SKIP_REASON = r"GPU|CUDA|package|install"
 
+# A reaction that may throw. A lack of memory in it has to end the process (docs/operations.md).
+REACTION = r"\bvoid On(ReadDone|WriteDone|Cancel|Done)\([^)]*\) (override|final)"
+
 # Waiting by the clock makes tests slow and flaky: wait for the event. Polling another process is the one exception,
 # in the helpers named here.
 SLEEPS = r"sleep_for|sleep_until|\busleep\(|\bnanosleep\(|absl::SleepFor|time\.sleep\("

@@ -158,6 +158,11 @@ class PlantedFaultTest(unittest.TestCase):
         self.assertEqual(1, len(list(checks.check_sleeps({"tests/a_test.py": "time.sleep(1)"}))))
         self.assertEqual([], list(checks.check_sleeps({"python/client.py": "time.sleep(1)"})))
 
+    def test_reactions_that_may_throw_are_caught(self):
+        throws, ends = "void OnDone() override {", "void OnReadDone(bool ok) noexcept override {"
+        self.assertEqual(1, len(list(checks.check_reactions({"service/rpc/a.cc": throws}))))
+        self.assertEqual([], list(checks.check_reactions({"service/rpc/a.cc": ends})))
+
     def test_long_files_are_caught(self):
         self.assertEqual(1, len(list(checks.check_file_sizes({"cpu/a.cc": "\n" * 451}))))
         self.assertEqual(
