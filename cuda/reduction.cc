@@ -242,7 +242,17 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
   result.tensor.layout = ResultLayout(spec_);
   absl::Status status;
   ForEachPiece([&](const Run& run) {
-    if (status.ok()) status = LowerPiece(run, total_weight, result);
+    if (!status.ok()) return;
+    const size_t rows = result.tensor.indices.size();
+    const uint64_t infinite_values = result.infinite_values;
+    try {
+      status = LowerPiece(run, total_weight, result);
+    } catch (const CudaError&) {  // its rows come again, in smaller pieces
+      result.tensor.indices.resize(rows);
+      result.tensor.values.resize(rows * result.tensor.layout.row_bytes());
+      result.infinite_values = infinite_values;
+      throw;
+    }
   });
   SPARSEAGG_RETURN_IF_ERROR(status);
   return result;

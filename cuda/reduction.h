@@ -58,7 +58,8 @@ class Reduction {
   void Spill();
   HostRun Fetch(const Run& run);
   Run Assemble(const Piece& piece);
-  // Calls f with runs that are the whole state, of ascending ranges of rows.
+  // Calls f with runs that are the whole state, of ascending ranges of rows. Where f throws that
+  // memory is out, it must have left no trace: it is called again with the parts of that run.
   void ForEachPiece(RunFunction f);
   void ForEachPieceOf(const Piece& piece, RunFunction f);
   absl::Status LowerPiece(const Run& run, double total_weight, Aggregate& result);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,22 +110,45 @@ TEST_F(FaultsTest, WithoutASecondBackEndALossIsAnErrorAndStaysOne) {
   EXPECT_EQ(ErrorReason(backend->NewAggregator(*plan).status()), "GPU_LOST");
 }
 
+// Its planner believes that everything fits.
+class WithoutAPlanTooLarge : public Backend {
+ public:
+  explicit WithoutAPlanTooLarge(Backend& backend) : backend_(backend), info_(backend.info()) {
+    info_.memory_bytes = std::numeric_limits<uint64_t>::max();
+  }
+  const BackendInfo& info() const override { return info_; }
+  absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
+    return backend_.NewAggregator(plan);
+  }
+
+ private:
+  Backend& backend_;
+  BackendInfo info_;
+};
+
 TEST_F(FaultsTest, WithLittleMemoryBatchesShrinkAndTheStateMovesToTheHost) {
-  for (const char* plan : {"thrust_sort_reduce", "radix_segments", "row_reduce", "tile_merge"}) {
-    const auto expected = Expected(spec_);
+  const auto expected = Expected(spec_);
+  const auto reduce = [&](Backend& backend, const std::string& plan) {
+    WithoutAPlanTooLarge unlimited(backend);
+    return testing::Reduce(unlimited, spec_, Updates(spec_), plan);
+  };
+  const auto plans = (*MakeCudaBackend({}, kUsualBatches))->info().plans;
+  ASSERT_EQ(plans.size(), 7u);
+  for (const std::string& plan : plans) {
     uint64_t needed = 0;
     {
       const auto backend = *MakeCudaBackend({}, kUsualBatches);
       testing::ResetFakeGpu();
-      ASSERT_EQ(Difference(expected, testing::Reduce(*backend, spec_, Updates(spec_), plan)), "");
+      ASSERT_EQ(Difference(expected, reduce(*backend, plan)), "");
       needed = TheFakeGpu().memory_peak;
     }
-    // Far less than one batch of everything takes, down to where one row is too much.
+    // Far less than one batch of everything takes, down to where one row is too much. In steps
+    // that are less than most allocations, so that every one of them is once the first to fail.
     bool refused = false;
     int smaller = 0;
-    for (uint64_t memory = needed; memory > 64 && !refused; memory = memory * 3 / 4) {
+    for (uint64_t memory = needed; memory > 64 && !refused; memory -= memory / 50 + 1) {
       const auto backend = *MakeCudaBackend({.memory_bytes = memory}, kUsualBatches);
-      const auto result = testing::Reduce(*backend, spec_, Updates(spec_), plan);
+      const auto result = reduce(*backend, plan);
       refused = !result.ok();
       if (refused) {
         EXPECT_EQ(ErrorReason(result.status()), "GPU_OUT_OF_MEMORY") << plan << " " << memory;
@@ -135,6 +160,32 @@ TEST_F(FaultsTest, WithLittleMemoryBatchesShrinkAndTheStateMovesToTheHost) {
     }
     EXPECT_TRUE(refused) << plan;
     EXPECT_GE(smaller, 5) << plan;
+  }
+}
+
+// The last memory that a result takes is for the rows of the side table: those are all rows here,
+// and there is too little for them until the state has left the device.
+TEST_F(FaultsTest, AResultThatFailsHalfWayIsMadeAgainFromTheBeginning) {
+  constexpr uint64_t kRows = 2048;
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF64, kRows, 1);
+  const auto updates = testing::MakeUpdates(spec,
+                                            {.nnz = kRows,
+                                             .contributors = 3,
+                                             .distribution = testing::Distribution::kSorted,
+                                             .values = testing::Values::kHostile},
+                                            5);
+  const auto expected = testing::Reduce(*reference_, spec, updates);
+  for (const char* plan : {"dense_accumulate", "cusparse_dense"}) {
+    int made = 0;
+    for (uint64_t bytes_per_row = 120; bytes_per_row > 40; --bytes_per_row) {
+      const auto backend = *MakeCudaBackend({.memory_bytes = bytes_per_row * kRows}, kSmallBatches);
+      WithoutAPlanTooLarge unlimited(*backend);
+      const auto result = testing::Reduce(unlimited, spec, updates, plan);
+      if (!result.ok()) continue;
+      ASSERT_EQ(Difference(expected, result), "") << plan << ", " << bytes_per_row << " a row";
+      ++made;
+    }
+    EXPECT_GT(made, 40) << plan;
   }
 }
 
