@@ -32,6 +32,7 @@ struct Load {
   double contributors;  // C
   double rows;          // D
   double held;          // U: different rows, if they are uniform
+  double held_most;     // rows that there may be, whatever they are
   double row_bytes;     // values of an entry
   double slot_bytes;    // slots of a row
   double row_bits;
@@ -49,6 +50,8 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
                                                  : std::min(kUsualEntries, load.rows);
   load.entries = load.contributors * nnz;
   load.held = -load.rows * std::expm1(-load.entries / load.rows);
+  const bool known = workload.contributors > 0 && workload.nnz_per_update > 0;
+  load.held_most = known ? std::min(load.entries, load.rows) : load.rows;
   load.row_bytes = static_cast<double>(spec.layout.row_bytes());
   load.slot_bytes = SlotsPerRow(spec) * static_cast<double>(sizeof(Int128));
   load.row_bits = std::ceil(std::log2(load.rows));
@@ -104,6 +107,14 @@ double ThrustSeconds(const DeviceRates& rates, const Load& load) {
 }
 
 double DenseBytes(const Load& load) { return load.rows * (load.slot_bytes + 0.125); }
+
+// Beside that for a snapshot or a result: the rows that are held and their slots, which cuSPARSE
+// gathers by their places, and keys of min and max by way of others; then the values.
+double DenseListBytes(std::string_view plan, const ReduceSpec& spec, const Load& load) {
+  const double listing = plan == "cusparse_dense" ? load.slot_bytes : 0;
+  const double lowering = static_cast<double>(ResultLayout(spec).row_bytes());
+  return load.held_most * (8 + load.slot_bytes + std::max(listing, lowering));
+}
 
 double DenseSeconds(const DeviceRates& rates, const Load& load) {
   // An addend carries into the high word every other time, or is negative.
@@ -183,7 +194,7 @@ PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceS
   PlanCost cost;
   double reduce = PlanSeconds(rates, plan, load);
   if (IsDense(plan)) {
-    const double bytes = DenseBytes(load);
+    const double bytes = DenseBytes(load) + DenseListBytes(plan, spec, load);
     cost.fixed_bytes = bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
     cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
   } else {

@@ -28,9 +28,9 @@ class SortedPlan : public DevicePlan {
   }
   const uint64_t* number() const override { return state_.number.data(); }
   void SetCount(Queue& queue, uint64_t rows) override { gpu::SetCount(queue, rule_, rows, state_); }
-  const Run& State(Queue& queue) override {
+  void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
     CountRows(queue, state_);
-    return state_;
+    f(state_);
   }
   void Clear() override { state_ = {}; }
   uint64_t bytes() const override { return state_.bytes(); }
@@ -64,14 +64,10 @@ class DensePlan : public DevicePlan {
     Prepare(queue);
     AddRun(queue, rule_, run, state_);
   }
-  const Run& State(Queue& queue) override {
-    listed_ = state_.num_rows == 0 ? Run() : list_(queue, rule_, state_);
-    return listed_;
+  void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
+    f(state_.num_rows == 0 ? Run() : list_(queue, rule_, state_));
   }
-  void Clear() override {
-    state_ = {};
-    listed_ = {};
-  }
+  void Clear() override { state_ = {}; }
   uint64_t bytes() const override {
     return state_.slots.bytes() + state_.keys.bytes() + state_.held.bytes();
   }
@@ -85,7 +81,6 @@ class DensePlan : public DevicePlan {
   const uint64_t num_rows_;
   const DenseLister list_;
   DenseState state_;  // of no rows until the first batch
-  Run listed_;
 };
 
 Run ReduceSorted(Queue& queue, const BatchView& batch, const SlotRule& rule) {

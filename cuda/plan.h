@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/dense_state.h"
 #include "cuda/raii/queue.h"
@@ -30,9 +31,9 @@ class DevicePlan {
   virtual const uint64_t* number() const { return nullptr; }
   // What was there, when everything queued was done. Does not throw that memory is out.
   virtual void SetCount(Queue&, uint64_t) {}
-  // The state as a run whose rows are counted; does not change it. Waits for the queue. Valid until
-  // the next call.
-  virtual const Run& State(Queue& queue) = 0;
+  // Calls f with the state as a run whose rows are counted, which may be made for it and gone after
+  // it; does not change the state. Waits for the queue.
+  virtual void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) = 0;
   // Forgets everything.
   virtual void Clear() = 0;
   // Device memory that the state takes.

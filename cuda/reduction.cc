@@ -122,7 +122,7 @@ void Reduction::AddSide(std::vector<SideEntry> side) {
 }
 
 void Reduction::Spill() {
-  spilled_.push_back(Fetch(plan_->State(context_.queue)));
+  plan_->WithState(context_.queue, [&](const Run& run) { spilled_.push_back(Fetch(run)); });
   plan_->Clear();
 }
 
@@ -165,7 +165,7 @@ void Reduction::ForEachPiece(RunFunction f) {
   if (plan_ == nullptr) return;
   if (spilled_.empty()) {
     try {
-      return f(plan_->State(context_.queue));
+      return plan_->WithState(context_.queue, f);
     } catch (const CudaError& error) {
       if (!error.out_of_memory() || plan_->bytes() == 0) throw;
     }

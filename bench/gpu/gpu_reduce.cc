@@ -142,11 +142,12 @@ class Bench {
         const auto reduce = [&](bool look) {
           const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
           plan->Fold(queue_, batch.view);
-          const sparseagg::gpu::Run& run = plan->State(queue_);
-          queue_.Synchronize();
-          if (!look) return;
-          size = run.size;
-          digest = DigestOf(queue_, rule, run);
+          plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
+            queue_.Synchronize();
+            if (!look) return;
+            size = run.size;
+            digest = DigestOf(queue_, rule, run);
+          });
         };
         reduce(true);
         if (first_digest == 0) first_digest = digest;

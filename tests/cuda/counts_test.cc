@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/cost_model.h"
 #include "cuda/reduction.h"
 #include "sparse/reference_backend.h"
 #include "sparse/validate.h"
@@ -138,6 +139,51 @@ TEST_F(CountsTest, AStateOfFewRowsGivesBackTheMemoryForMany) {
     EXPECT_EQ(reduction.device_bytes(), 5000 * (sizeof(uint64_t) + sizeof(Int128))) << plan;
     EXPECT_EQ(pool.used_bytes(), reduction.device_bytes()) << plan;
     EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "") << plan;
+  }
+}
+
+TEST_F(CountsTest, ASnapshotOfADenseStateKeepsNoMemory) {
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 5000, 1);
+  const auto updates = MakeUpdates(spec, {.nnz = 5000, .contributors = 1}, 7);
+  for (const char* plan : {"dense_accumulate", "cusparse_dense"}) {
+    MemoryPool pool(0, uint64_t{1} << 30);
+    Context context(pool, uint64_t{64} << 20);
+    Reduction reduction(spec, plan, context);
+    {
+      Batch batch(context.uploads);
+      AddTo(batch, context, spec, updates, 0, 1);
+      reduction.Fold(batch);
+    }
+    ResetFakeGpu();
+    EXPECT_EQ(reduction.State().rows.size(), 5000u);
+    const uint64_t peak = TheFakeGpu().memory_peak;
+    EXPECT_EQ(pool.used_bytes(), reduction.device_bytes()) << plan;
+    reduction.State();
+    EXPECT_EQ(TheFakeGpu().memory_peak, peak) << plan << ": two at a time";
+    EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "") << plan;
+  }
+}
+
+TEST_F(CountsTest, ADenseStateIsListedAndRoundedInTheMemoryThatItsPlanCounts) {
+  for (const auto& [op, width] : {std::pair{"sum", 1u}, {"max", 2u}, {"count", 1u}}) {
+    const ReduceSpec spec = MakeSpec(op, ValueType::kF64, 20'000, width);
+    const auto updates = MakeUpdates(spec, {.nnz = 20'000, .contributors = 1}, 7);
+    for (const char* plan : {"dense_accumulate", "cusparse_dense"}) {
+      // What is of no size that grows with the rows: places of a block, a matrix' last row.
+      const uint64_t memory = CudaCost({}, plan, spec, {}).fixed_bytes + 4096;
+      MemoryPool pool(0, uint64_t{1} << 30);
+      Context context(pool, uint64_t{64} << 20);
+      Reduction reduction(spec, plan, context);
+      {
+        Batch batch(context.uploads);
+        AddTo(batch, context, spec, updates, 0, 1);
+        reduction.Fold(batch);
+      }
+      ResetFakeGpu();
+      reduction.State();
+      EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "") << plan;
+      EXPECT_LE(TheFakeGpu().memory_peak, memory) << plan << " " << op;
+    }
   }
 }
 
