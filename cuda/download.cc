@@ -27,18 +27,28 @@ std::future<void> StartCopy(std::byte* to, const std::byte* from, size_t bytes) 
 
 }  // namespace
 
+bool Downloads::Lock(size_t pieces) {
+  try {
+    for (size_t p = 0; p < pieces; ++p) {
+      if (pieces_[p].memory.data() == nullptr) pieces_[p].memory = PinnedBuffer(kPieceBytes);
+    }
+  } catch (const CudaError&) {
+    return false;  // no more pages, or no device any more: the copy will tell
+  }
+  return true;
+}
+
 void Downloads::CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes) {
-  if (bytes <= kDirectBytes) {
+  const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
+  if (bytes <= kDirectBytes || !Lock(std::min(count, kPieces))) {
     bytes == 0 ? queue.Synchronize() : queue.ReadInto(to, from, bytes);
     return;
   }
-  const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
   const auto size_of = [&](size_t p) { return std::min(kPieceBytes, bytes - p * kPieceBytes); };
   std::future<void> writing[kPieces];  // wait for their threads, also when this throws
   for (size_t p = 0; p < count + kOnBus; ++p) {
     if (p < count) {
       Piece& piece = pieces_[p % kPieces];
-      if (piece.memory.data() == nullptr) piece.memory = PinnedBuffer(kPieceBytes);
       writing[p % kPieces] = {};
       queue.Download(piece.memory.data(), from + p * kPieceBytes, size_of(p));
       piece.arrived.Record(queue.cuda_stream());

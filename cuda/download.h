@@ -14,7 +14,8 @@ namespace sparseagg::gpu {
 // For one thread at a time.
 class Downloads {
  public:
-  // Copies to ordinary memory, after everything queued before. Waits for it. Throws CudaError.
+  // Copies to ordinary memory, after everything queued before. Waits for it. Slower where the
+  // system locks no more pages. Throws CudaError.
   template <class T>
   void Copy(Queue& queue, const T* from, T* to, size_t size) {
     CopyBytes(queue, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
@@ -22,6 +23,8 @@ class Downloads {
   }
 
  private:
+  // Whether the first so many pieces have their memory.
+  bool Lock(size_t pieces);
   void CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes);
 
   static constexpr size_t kPieces = 6;
