@@ -111,7 +111,7 @@ absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
 
 std::future<absl::Status> CudaAggregator::Post(std::function<void(Work&)> f) {
   return gpu_.thread().Post(DeviceThread::Task([work = work_, f = std::move(f)] {
-    const absl::Status status = work->gpu.device().Run(work->spec.name, [&] { f(*work); });
+    const absl::Status status = work->gpu.Run(work->spec.name, [&] { f(*work); });
     work->state_bytes = work->reduction.device_bytes() + work->reduction.host_bytes();
     return status;
   }));

@@ -63,7 +63,7 @@ class CudaBackend : public Backend {
     const auto result = std::make_shared<absl::StatusOr<gpu::DeviceRates>>();
     const absl::Status run =
         gpu_->Await(gpu_->thread().Post(gpu::DeviceThread::Task([&device = *gpu_, gpu, result] {
-          return device.device().Run("calibration", [&] {
+          return device.Run("calibration", [&] {
             *result = gpu::MeasureRates(device.context().queue, gpu, device.tuning().clock);
           });
         })));

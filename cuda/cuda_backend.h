@@ -13,8 +13,8 @@ namespace sparseagg {
 
 // On the first GPU. memory_bytes 0: three quarters of the device's memory. UNAVAILABLE (NO_GPU)
 // says why there is none. A call of an aggregator may fail with UNAVAILABLE (GPU_LOST), then so do
-// all calls after it, or with RESOURCE_EXHAUSTED (GPU_OUT_OF_MEMORY), then that aggregator is of no
-// more use.
+// all calls after it, or with RESOURCE_EXHAUSTED (GPU_OUT_OF_MEMORY, GPU_REFUSED), then that
+// aggregator is of no more use.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
 
 // The same with other sizes, for tests.

@@ -27,6 +27,11 @@ absl::Status Device::OutOfMemory(const std::string& name, const char* what) {
                    absl::StrCat("tensor \"", name, "\": the GPU has no memory left: ", what));
 }
 
+absl::Status Device::NotForIt(const std::string& name, const char* what) {
+  return MakeError(absl::StatusCode::kResourceExhausted, "GPU_REFUSED",
+                   absl::StrCat("tensor \"", name, "\": the GPU does not reduce it: ", what));
+}
+
 absl::Status Device::HostOutOfMemory(const std::string& name) {
   return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
                    absl::StrCat("tensor \"", name, "\": no memory left to reduce it"));

@@ -29,8 +29,9 @@ class Device {
   absl::Status Lose(std::string what);
 
   // Runs f on this device and turns what it throws into a status: RESOURCE_EXHAUSTED
-  // (GPU_OUT_OF_MEMORY), after which the device works on; UNAVAILABLE (GPU_LOST), after which it is
-  // lost; RESOURCE_EXHAUSTED (OUT_OF_MEMORY) for memory of the host. `name` is the tensor's.
+  // (GPU_OUT_OF_MEMORY, GPU_REFUSED), after which the device works on; UNAVAILABLE (GPU_LOST),
+  // after which it is lost; RESOURCE_EXHAUSTED (OUT_OF_MEMORY) for memory of the host. `name` is
+  // the tensor's.
   template <class F>
   absl::Status Run(const std::string& name, const F& f) {
     if (absl::Status status = health(); !status.ok()) return status;
@@ -39,9 +40,11 @@ class Device {
       f();
     } catch (const CudaError& error) {
       return error.out_of_memory() ? OutOfMemory(name, error.what()) : Lose(error.what());
+    } catch (const Refused& error) {
+      return NotForIt(name, error.what());
     } catch (const std::bad_alloc&) {
       return HostOutOfMemory(name);
-    } catch (const std::exception& error) {  // Thrust's
+    } catch (const std::exception& error) {  // nobody has asked how the device is (Gpu::Run)
       return Lose(error.what());
     }
     return absl::OkStatus();
@@ -49,6 +52,7 @@ class Device {
 
  private:
   static absl::Status OutOfMemory(const std::string& name, const char* what);
+  static absl::Status NotForIt(const std::string& name, const char* what);
   static absl::Status HostOutOfMemory(const std::string& name);
 
   const int ordinal_;

@@ -26,6 +26,13 @@ class CudaError : public std::runtime_error {
   cudaError_t code_;
 };
 
+// One tensor is not for this device: a library refuses it, or it would take too long. The device
+// works on.
+class Refused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Throws when `code` is an error. `what` names the call for the log.
 inline void CheckCuda(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return;

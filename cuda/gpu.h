@@ -5,7 +5,10 @@
 #define SPARSEAGG_CUDA_GPU_H_
 
 #include <cstdint>
+#include <exception>
 #include <future>
+#include <new>
+#include <string>
 
 #include "absl/status/status.h"
 #include "cuda/context.h"
@@ -35,6 +38,24 @@ class Gpu {
   bool Hangs();
   // OK or UNAVAILABLE (GPU_LOST).
   absl::Status health();
+  // As Device::Run(), on its thread. An exception of a library (Thrust's, cuSPARSE's) is no word on
+  // the device: that is asked, and where it still works, it has refused the tensor.
+  template <class F>
+  absl::Status Run(const std::string& name, const F& f) {
+    return device_.Run(name, [&] {
+      try {
+        f();
+      } catch (const CudaError&) {
+        throw;
+      } catch (const std::bad_alloc&) {
+        throw;
+      } catch (const std::exception& error) {
+        context_.queue.Synchronize();  // throws what was the end of the device
+        cudaGetLastError();            // of no later launch
+        throw Refused(error.what());
+      }
+    });
+  }
   // Waits for a task of the thread. GPU_LOST when the device hangs: the task may be in the middle,
   // and goes on to its end if the device ever answers, so it must own whatever it uses.
   absl::Status Await(std::future<absl::Status> task);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/kernels/thrust_errors.cuh"
 #include "cuda/raii/queue.h"
 
 namespace sparseagg::gpu {
@@ -30,15 +31,17 @@ struct PoolAllocator {
 template <class F>
 void QueueThrust(Queue& queue, const F& f) {
   PoolAllocator allocator{&queue};
-  f(thrust::cuda::par_nosync(allocator).on(queue.cuda_stream()));
+  WithErrorsOfThrust([&] { f(thrust::cuda::par_nosync(allocator).on(queue.cuda_stream())); });
 }
 
 // Calls f(policy) and gives its result. Thrust waits for the device inside the algorithms.
 template <class F>
 auto WithThrust(Queue& queue, const F& f) {
   PoolAllocator allocator{&queue};
-  return queue.waits().During(
-      [&] { return f(thrust::cuda::par(allocator).on(queue.cuda_stream())); });
+  return WithErrorsOfThrust([&] {
+    return queue.waits().During(
+        [&] { return f(thrust::cuda::par(allocator).on(queue.cuda_stream())); });
+  });
 }
 
 }  // namespace sparseagg::gpu

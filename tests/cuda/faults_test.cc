@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -193,6 +194,44 @@ TEST_F(FaultsTest, WithoutMemoryForOneRowTheSecondBackEndTakesOverAndTheDeviceSt
   const auto backend = MakeFailoverBackend(*MakeCudaBackend({.memory_bytes = 256}, kUsualBatches),
                                            *MakeReferenceBackend({}), {});
   EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*backend, spec_, Updates(spec_))), "");
+  EXPECT_TRUE(backend->health().ok());
+}
+
+TEST_F(FaultsTest, ALibraryThatRefusesATensorCostsThatTensorAndNotTheDevice) {
+  for (const char* plan : {"cusparse_spmm", "cusparse_dense", "thrust_sort_reduce"}) {
+    int losses = 0;
+    const auto cuda = *MakeCudaBackend({}, kUsualBatches);
+    const auto both = CudaOverReference(losses);
+    TheFakeGpu().in_library = [] { throw std::runtime_error("not supported"); };
+    const auto result = testing::Reduce(*cuda, spec_, Updates(spec_), plan);
+    EXPECT_EQ(ErrorReason(result.status()), "GPU_REFUSED") << plan;
+    EXPECT_THAT(std::string(result.status().message()), ::testing::HasSubstr("not supported"));
+    EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*both, spec_, Updates(spec_), plan)), "");
+    testing::ResetFakeGpu();
+    EXPECT_TRUE(cuda->health().ok()) << plan;
+    EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*cuda, spec_, Updates(spec_), plan)), "");
+    EXPECT_EQ(losses, 0) << plan;
+  }
+}
+
+TEST_F(FaultsTest, ALibraryThatThrowsSinceTheDeviceHasFailedMeansALoss) {
+  const auto backend = *MakeCudaBackend({}, kUsualBatches);
+  TheFakeGpu().in_library = [] {
+    TheFakeGpu().fails_at_call = 1;
+    throw std::runtime_error("execution failed");
+  };
+  const auto result = testing::Reduce(*backend, spec_, Updates(spec_), "cusparse_spmm");
+  EXPECT_EQ(ErrorReason(result.status()), "GPU_LOST");
+}
+
+TEST_F(FaultsTest, ThrustWithoutMemoryIsAskedAgainForLess) {
+  const auto backend = *MakeCudaBackend({}, kUsualBatches);
+  TheFakeGpu().in_library = [calls = std::make_shared<int>(0)] {
+    if (++*calls == 2) testing::ThrowAsThrust(cudaErrorMemoryAllocation);
+  };
+  EXPECT_EQ(Difference(Expected(spec_),
+                       testing::Reduce(*backend, spec_, Updates(spec_), "thrust_sort_reduce")),
+            "");
   EXPECT_TRUE(backend->health().ok());
 }
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "tests/cuda/emulator/runtime.h"
+
 namespace sparseagg::gpu {
 namespace {
 
@@ -19,6 +21,7 @@ bool IsAligned(const void* memory) { return reinterpret_cast<uintptr_t>(memory) 
 bool HaveCusparse() { return true; }
 
 void Multiply(Queue&, const Spmm& product) {
+  sparseagg::testing::CallLibrary();
   for (int64_t r = 0; r < product.rows; ++r) {
     for (int64_t c = 0; c < product.columns; ++c) {
       double sum = 0;
@@ -32,6 +35,7 @@ void Multiply(Queue&, const Spmm& product) {
 }
 
 DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
+  sparseagg::testing::CallLibrary();
   Require(matrix.rows > 0 && matrix.columns > 0, "cusparseCreateDnMat: an empty matrix");
   Require(IsAligned(matrix.flags) && IsAligned(matrix.offsets), "cusparseCreateDnMat: alignment");
   matrix.offsets[0] = 0;
@@ -55,6 +59,7 @@ DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
 }
 
 void Gather(Queue&, const Gathering& gathering) {
+  sparseagg::testing::CallLibrary();
   Require(gathering.size > 0 && gathering.size <= gathering.from_size,
           "cusparseCreateSpVec: more entries than places");
   Require(IsAligned(gathering.places) && IsAligned(gathering.to) && IsAligned(gathering.from),

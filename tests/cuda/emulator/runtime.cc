@@ -1,5 +1,8 @@
 #include "tests/cuda/emulator/runtime.h"
 
+#include <thrust/system/cuda/error.h>
+#include <thrust/system_error.h>
+
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -79,6 +82,20 @@ cudaError_t Free(void* memory, uint64_t& used, std::map<void*, size_t>& owners) 
 }  // namespace
 
 FakeGpu& TheFakeGpu() { return TheState().gpu; }
+
+void CallLibrary() {
+  State& state = TheState();
+  std::function<void()> in_library;
+  {
+    const std::lock_guard lock(state.mutex);
+    in_library = state.gpu.in_library;
+  }
+  if (in_library) in_library();
+}
+
+void ThrowAsThrust(cudaError_t error) {
+  throw thrust::system_error(error, thrust::cuda_category());
+}
 
 uint64_t Transfers() {
   State& state = TheState();

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace sparseagg::testing {
@@ -24,6 +25,9 @@ struct FakeGpu {
   // they end with ResetFakeGpu(). 0: never.
   uint64_t hangs_at_call = 0;
 
+  // Called where the device thread calls Thrust or cuSPARSE, and may throw what they throw.
+  std::function<void()> in_library;
+
   // Since Reset().
   uint64_t calls = 0;
   uint64_t memory_used = 0;
@@ -39,6 +43,10 @@ struct FakeGpu {
 FakeGpu& TheFakeGpu();
 // Forgets failures and counts; keeps what is allocated. Thread-safe.
 void ResetFakeGpu();
+// What the fake libraries begin with.
+void CallLibrary();
+// For `in_library`.
+[[noreturn]] void ThrowAsThrust(cudaError_t error);
 // Of the fake GPU, while others use it.
 uint64_t Transfers();
 // Whether `memory` lies in page-locked memory.

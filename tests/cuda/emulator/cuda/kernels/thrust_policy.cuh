@@ -4,20 +4,28 @@
 
 #include <thrust/system/cpp/execution_policy.h>
 
+#include "cuda/kernels/thrust_errors.cuh"
 #include "cuda/raii/queue.h"
+#include "tests/cuda/emulator/runtime.h"
 
 namespace sparseagg::gpu {
 
 template <class F>
 void QueueThrust(Queue&, const F& f) {
-  f(thrust::cpp::par);
+  WithErrorsOfThrust([&] {
+    sparseagg::testing::CallLibrary();
+    f(thrust::cpp::par);
+  });
 }
 
 template <class F>
 auto WithThrust(Queue& queue, const F& f) {
-  auto result = f(thrust::cpp::par);
-  queue.Synchronize();
-  return result;
+  return WithErrorsOfThrust([&] {
+    sparseagg::testing::CallLibrary();
+    auto result = f(thrust::cpp::par);
+    queue.Synchronize();
+    return result;
+  });
 }
 
 }  // namespace sparseagg::gpu
