@@ -9,7 +9,7 @@
 namespace sparseagg::gpu {
 
 // Whether MergeTiles() can take the batch: sums of scalars, sorted; without duplicates inside an
-// update where the rule has a row slot.
+// update where the rule has a row slot; and few enough tiles and updates to be faster than a sort.
 bool CanMergeTiles(const BatchView& batch, const SlotRule& rule);
 
 // The slots of every row that the batch has. Waits for the queue where memory is short (MakeRun).

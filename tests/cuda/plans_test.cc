@@ -10,6 +10,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/kernels/row_pieces.h"
 #include "cuda/kernels/sorted_tiles.h"
+#include "cuda/kernels/tile_merge.h"
 #include "sparse/reference_backend.h"
 #include "tests/support/workload.h"
 
@@ -95,6 +96,22 @@ TEST_F(PlansTest, MoreSortedUpdatesThanABlockHasThreads) {
     ExpectReference(MakeSpec("sum", ValueType::kBF16, 50'000, 1),
                     {40, contributors, Distribution::kSorted, Values::kNormal});
   }
+}
+
+TEST(CanMergeTiles, NotWhereEveryTileWouldVisitManyUpdates) {
+  gpu::BatchView batch{.nnz = 100'000'000, .width = 1, .order = EntryOrder::kCanonical};
+  const auto merges = [&](uint32_t updates, uint64_t rows) {
+    batch.num_updates = updates;
+    batch.num_rows = rows;
+    return gpu::CanMergeTiles(batch, {});
+  };
+  EXPECT_TRUE(merges(100, 1'000'000'000));
+  EXPECT_TRUE(merges(1000, 1'000'000'000));
+  EXPECT_TRUE(merges(1'000'000, 1'000'000));
+  EXPECT_FALSE(merges(1'000'000, 1'000'000'000));
+  EXPECT_FALSE(merges(100, uint64_t{1} << 62));
+  batch.nnz = 1'000'000;  // no more tiles than that
+  EXPECT_TRUE(merges(100, uint64_t{1} << 62));
 }
 
 TEST_F(PlansTest, SortedUpdatesFarApartInALargeIndexSpace) {
