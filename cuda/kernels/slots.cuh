@@ -82,7 +82,7 @@ struct SortedBatch {
   }
 
   // What position p adds to slot c of its row.
-  SPARSEAGG_HOST_DEVICE Int128 Slot(uint64_t p, uint32_t c) const {
+  SPARSEAGG_DEVICE Int128 Slot(uint64_t p, uint32_t c) const {
     const uint64_t e = sorted.Entry(p);
     const UpdateRef& update = batch.updates[SourceOf(batch, e)];
     if (c == rule.value_slots()) {
@@ -95,11 +95,16 @@ struct SortedBatch {
 
  private:
   // The first position of an update in a row gives the key of all that the update has there.
-  SPARSEAGG_HOST_DEVICE Int128 Extreme(uint64_t p, uint32_t c, const UpdateRef& update) const {
+  SPARSEAGG_DEVICE Int128 Extreme(uint64_t p, uint32_t c, const UpdateRef& update) const {
     if (!IsFirstOfUpdate(p, update)) return rule.Empty(c);
     if (!IsOfUpdate(p + 1, p, update)) {
       return KeyOf(ValueAt<V>(update, sorted.Entry(p) - update.first, batch.width, c),
                    rule.overflow);
+    }
+    // Entries of an update ascend in a row: the one so far behind is of it only if all between are.
+    if (update.nnz > kDuplicatesMax && IsOfUpdate(p + kDuplicatesMax, p, update)) {
+      if (batch.too_long != nullptr) AtomicMax(batch.too_long, sorted.Row(p) + 1);
+      return rule.Empty(c);
     }
     return KeyOfSum(p, c, update);
   }
