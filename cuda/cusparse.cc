@@ -81,20 +81,31 @@ void Check(cusparseStatus_t status, const char* what) {
                            std::to_string(static_cast<int>(status)));
 }
 
-// A handle, and the descriptors of one operation.
+// The queue's handle: making one takes device memory and waits, so that a handle for each product
+// would cost more than the products.
+cusparseHandle_t HandleOf(Queue& queue) {
+  const Library& library = TheLibrary();
+  if (queue.library() == nullptr) {
+    cusparseHandle_t handle = nullptr;
+    Check(library.create(&handle), "cusparseCreate");
+    queue.library() = {handle, [&library](void* made) {
+                         library.destroy(static_cast<cusparseHandle_t>(made));
+                       }};
+    Check(library.set_stream(handle, queue.cuda_stream()), "cusparseSetStream");
+  }
+  return static_cast<cusparseHandle_t>(queue.library().get());
+}
+
+// The descriptors of one operation, and the handle that it is called with.
 struct Objects {
-  cusparseHandle_t handle = nullptr;
+  const cusparseHandle_t handle;
   cusparseSpMatDescr_t sparse = nullptr;
   cusparseDnMatDescr_t dense = nullptr;
   cusparseDnMatDescr_t out = nullptr;
   cusparseDnVecDescr_t dense_vector = nullptr;
   cusparseSpVecDescr_t sparse_vector = nullptr;
 
-  Objects() = default;
-  explicit Objects(Queue& queue) : Objects() {  // destroyed also when the second call throws
-    Check(TheLibrary().create(&handle), "cusparseCreate");
-    Check(TheLibrary().set_stream(handle, queue.cuda_stream()), "cusparseSetStream");
-  }
+  explicit Objects(Queue& queue) : handle(HandleOf(queue)) {}
   ~Objects() {
     const Library& library = TheLibrary();
     if (sparse_vector != nullptr) library.destroy_sparse_vector(sparse_vector);
@@ -102,7 +113,6 @@ struct Objects {
     if (out != nullptr) library.destroy_dense(out);
     if (dense != nullptr) library.destroy_dense(dense);
     if (sparse != nullptr) library.destroy_sparse(sparse);
-    if (handle != nullptr) library.destroy(handle);
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "cuda/error.h"
@@ -55,6 +56,9 @@ class Queue {
   // Thread-safe. Everything that waits for the device goes through it, so that a device that hangs
   // is noticed (watchdog.h).
   Waits& waits() { return waits_; }
+  // What a library keeps for its calls on this queue (cuSPARSE's handle, cuda/cusparse.cc), made when
+  // first needed; goes before the stream.
+  std::shared_ptr<void>& library() { return library_; }
 
   // Blocks until everything queued is done.
   void Synchronize() {
@@ -113,6 +117,7 @@ class Queue {
   MemoryPool& pool_;
   Stream stream_;
   Waits waits_;
+  std::shared_ptr<void> library_;
 };
 
 template <class T>
