@@ -64,12 +64,14 @@ class CpuAggregator : public Aggregator {
   }
 
   // Rows stay packed where a dense state is what they are added to: an update that holds a quarter
-  // of the rows makes it dense.
+  // of the rows makes it dense. Each is looked at for every 8,192 rows of the state, so it must
+  // have some entries there.
   absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t rows_bytes) const override {
     const bool in_blocks = spec_.layout.row_width == 1 && kernels_.value_bytes > 0 &&
                            !kernels_.per_update && rows_bytes > 0;
     const bool to_dense = dense_ || (!forced_ && nnz >= spec_.layout.num_rows / 4);
-    if (!in_blocks || !to_dense) return StageOnHeap(spec_.layout, nnz);
+    const bool few = nnz < spec_.layout.num_rows / 256;
+    if (!in_blocks || !to_dense || few) return StageOnHeap(spec_.layout, nnz);
     return StagingArea::StagePacked(spec_.layout, nnz, rows_bytes);
   }
 

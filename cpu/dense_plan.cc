@@ -370,12 +370,17 @@ absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, doub
                                      std::byte* out, uint64_t& infinite_values) const {
   ReduceSpec spec = spec_;
   spec.layout.row_width = columns.end - columns.begin;
-  std::vector<SideEntry> side;
-  for (SideEntry entry : SideOf(*row.rows)) {
-    const bool of_row = entry.column == width_;
-    if (!of_row && (entry.column < columns.begin || entry.column >= columns.end)) continue;
-    entry.column = of_row ? spec.layout.row_width : entry.column - columns.begin;
-    side.push_back(entry);
+  // Found, not looked for: every value of the row may have entries, and every task comes here.
+  const SideRange all = SideOf(*row.rows);
+  const auto from = [&all](uint32_t column) {
+    return std::lower_bound(all.begin(), all.end(), column,
+                            [](const SideEntry& a, uint32_t b) { return a.column < b; });
+  };
+  std::vector<SideEntry> side(from(columns.begin), from(columns.end));
+  for (SideEntry& entry : side) entry.column -= columns.begin;
+  for (auto of_row = from(width_); of_row != all.end(); ++of_row) {
+    side.push_back(*of_row);
+    side.back().column = spec.layout.row_width;
   }
   const CellBlock block{row.rows, row.values + size_t{columns.begin} * kernels_.value_bytes,
                         row.row_cells};

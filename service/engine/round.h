@@ -160,8 +160,8 @@ class Round : public std::enable_shared_from_this<Round> {
   // Runs `step` on the strand after a while, and tells the observer now and then.
   void TryLater(const absl::Status& refusal, Task step);
   void TellOfWait(const absl::Status& refusal);
-  // The round ends with an error. What a durable one has stored is erased only when the updates
-  // are to blame.
+  // The round ends with an error. What a durable one has stored is erased, unless it is memory that
+  // was lacking.
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.

@@ -12,19 +12,9 @@
 namespace sparseagg {
 namespace {
 
-// An error of this process, such as a lack of memory, and not of the updates: they would give a
-// result elsewhere, or later.
+// A lack of memory, which is no fault of the updates: they would give a result elsewhere, or later.
 bool MayPass(const absl::Status& error) {
-  switch (error.code()) {
-    case absl::StatusCode::kResourceExhausted:
-      return ErrorReason(error) != "TOO_MANY_ENTRIES";
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kUnavailable:
-      return true;
-    default:
-      return false;
-  }
+  return absl::IsResourceExhausted(error) && ErrorReason(error) != "TOO_MANY_ENTRIES";
 }
 
 std::string InsufficientText(uint64_t contributors, uint64_t minimum) {

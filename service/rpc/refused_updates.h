@@ -7,8 +7,6 @@
 #include <set>
 #include <string>
 
-#include "service/engine/names.h"
-
 namespace sparseagg {
 
 // Thread-compatible.
@@ -17,18 +15,21 @@ class RefusedUpdates {
   static constexpr size_t kMax = 512;  // about 150 bytes each
 
   // Forgets all the others when there are many: their next chunk is then answered with an error
-  // once more. Ids that no update can have are not kept at all, as they may be long.
+  // once more.
   void Add(const std::string& update_id) {
-    if (!ValidateUpdateId(update_id).ok()) return;
     if (ids_.size() >= kMax) ids_.clear();
-    ids_.insert(update_id);
+    ids_.insert(Kept(update_id));
   }
-  void Remove(const std::string& update_id) { ids_.erase(update_id); }
+  void Remove(const std::string& update_id) { ids_.erase(Kept(update_id)); }
 
-  bool Contains(const std::string& update_id) const { return ids_.contains(update_id); }
+  bool Contains(const std::string& update_id) const { return ids_.contains(Kept(update_id)); }
   size_t size() const { return ids_.size(); }
 
  private:
+  // An id that no update can have may be long; so much tells it from all that one can have, which
+  // have 64 bytes at most (service/engine/names.h).
+  static std::string Kept(const std::string& update_id) { return update_id.substr(0, 65); }
+
   std::set<std::string> ids_;
 };
 
