@@ -6,8 +6,10 @@
 #include <dlfcn.h>
 
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace sparseagg::gpu {
 namespace {
@@ -88,10 +90,10 @@ cusparseHandle_t HandleOf(Queue& queue) {
   if (queue.library() == nullptr) {
     cusparseHandle_t handle = nullptr;
     Check(library.create(&handle), "cusparseCreate");
-    queue.library() = {handle, [&library](void* made) {
-                         library.destroy(static_cast<cusparseHandle_t>(made));
-                       }};
+    std::shared_ptr<void> owner(
+        handle, [&library](void* made) { library.destroy(static_cast<cusparseHandle_t>(made)); });
     Check(library.set_stream(handle, queue.cuda_stream()), "cusparseSetStream");
+    queue.library() = std::move(owner);
   }
   return static_cast<cusparseHandle_t>(queue.library().get());
 }

@@ -56,8 +56,8 @@ class Queue {
   // Thread-safe. Everything that waits for the device goes through it, so that a device that hangs
   // is noticed (watchdog.h).
   Waits& waits() { return waits_; }
-  // What a library keeps for its calls on this queue (cuSPARSE's handle, cuda/cusparse.cc), made when
-  // first needed; goes before the stream.
+  // What a library keeps for its calls on this queue (cuSPARSE's handle, cuda/cusparse.cc), made
+  // when first needed; goes before the stream.
   std::shared_ptr<void>& library() { return library_; }
 
   // Blocks until everything queued is done.
