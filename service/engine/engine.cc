@@ -23,6 +23,7 @@
 #include "service/engine/tenant_books.h"
 #include "service/engine/upload_table.h"
 #include "service/engine/verify.h"
+#include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -37,8 +38,13 @@ std::string RoundName(std::string_view tenant, std::string_view id) {
 }
 
 uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
-  return limits.aggregation_bytes_max != 0 ? limits.aggregation_bytes_max
-                                           : backend.info().memory_bytes;
+  if (limits.aggregation_bytes_max != 0) return limits.aggregation_bytes_max;
+  const BackendInfo& info = backend.info();
+  if (!info.may_be_lost) return info.memory_bytes;
+  // A GPU's memory says nothing of the host's, where updates are kept until the result and states
+  // and results are fetched to. Asked once: the limit stays what it is.
+  static const uint64_t host_bytes = AvailableMemoryBytes() / 2;
+  return std::min(info.memory_bytes, host_bytes);
 }
 
 class EngineImpl : public Engine {
