@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "sparse/status.h"
 
@@ -15,8 +17,28 @@ constexpr int kComputeMajorMin = 8;
 absl::Status NoGpu(const std::string& why) {
   return MakeError(absl::StatusCode::kUnavailable, "NO_GPU", absl::StrCat("no usable GPU: ", why));
 }
+
+// 13000 is "13.0".
+std::string CudaVersion(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// What the runtime says without a driver, too.
+std::string DriverAndRuntime() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  return absl::StrCat(driver == 0
+                          ? "there is no driver"
+                          : absl::StrCat("the driver is one for CUDA ", CudaVersion(driver)),
+                      ", this build needs one for CUDA ", CudaVersion(runtime), " or newer");
+}
+
 absl::Status NoGpu(cudaError_t error) {
-  return NoGpu(absl::StrCat(cudaGetErrorString(error), " (", cudaGetErrorName(error), ")"));
+  return NoGpu(absl::StrCat(
+      cudaGetErrorString(error), " (", cudaGetErrorName(error), ")",
+      error == cudaErrorInsufficientDriver ? absl::StrCat("; ", DriverAndRuntime()) : ""));
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ struct GpuInfo {
 };
 
 // The GPUs, in the runtime's order; at least one. UNAVAILABLE (NO_GPU) says why there is none: no
-// device, no driver, a driver too old for this build's runtime, or devices before compute
-// capability 8.0, which this build has no code for.
+// device, no driver, a driver too old for this build's runtime (with both versions), or devices
+// before compute capability 8.0, which this build has no code for.
 absl::StatusOr<std::vector<GpuInfo>> ProbeGpus();
 
 }  // namespace sparseagg

@@ -290,6 +290,18 @@ TEST_F(FaultsTest, WithoutAGpuThereIsNoBackEndAndTheErrorSaysWhy) {
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(FaultsTest, WithAnOldDriverOrNoneTheErrorSaysWhichIsNeeded) {
+  const std::string needed = absl::StrCat("this build needs one for CUDA ", CUDART_VERSION / 1000,
+                                          ".", CUDART_VERSION % 1000 / 10, " or newer");
+  for (const auto& [version, what] :
+       {std::pair{12040, "the driver is one for CUDA 12.4, "}, {0, "there is no driver, "}}) {
+    TheFakeGpu().driver_version = version;
+    const absl::Status status = MakeCudaBackend({}).status();
+    EXPECT_EQ(ErrorReason(status), "NO_GPU");
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(what + needed));
+  }
+}
+
 TEST_F(FaultsTest, NothingIsLeftAllocated) {
   {
     const auto backend = *MakeCudaBackend({}, kSmallBatches);

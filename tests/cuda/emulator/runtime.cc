@@ -149,6 +149,7 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   return Call([&](State& state) {
+    if (state.gpu.driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
     *count = state.gpu.devices;
     return state.gpu.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
   });
@@ -164,6 +165,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     properties->totalGlobalMem = state.gpu.memory_bytes;
     return cudaSuccess;
   });
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  return Call([&](State& state) {
+    *version = state.gpu.driver_version;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return Ok();
 }
 
 cudaError_t cudaSetDevice(int) { return Ok(); }
