@@ -12,8 +12,9 @@
 
 namespace sparseagg::client {
 
-// TLS, or plaintext where `options` has none. FAILED_PRECONDITION (FILE_UNREADABLE);
-// INVALID_ARGUMENT (TOKEN_NEEDS_TLS) where a token would travel in the clear to another machine.
+// TLS, or plaintext where `options` has none. FAILED_PRECONDITION (FILE_UNREADABLE,
+// TLS_FILE_INVALID); INVALID_ARGUMENT (TOKEN_NEEDS_TLS) where a token would travel in the clear to
+// another machine.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const std::string& target, const ClientOptions& options);
 

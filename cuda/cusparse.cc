@@ -87,15 +87,15 @@ void Check(cusparseStatus_t status, const char* what) {
 // would cost more than the products.
 cusparseHandle_t HandleOf(Queue& queue) {
   const Library& library = TheLibrary();
-  if (queue.library() == nullptr) {
+  if (queue.handle() == nullptr) {
     cusparseHandle_t handle = nullptr;
     Check(library.create(&handle), "cusparseCreate");
     std::shared_ptr<void> owner(
         handle, [&library](void* made) { library.destroy(static_cast<cusparseHandle_t>(made)); });
     Check(library.set_stream(handle, queue.cuda_stream()), "cusparseSetStream");
-    queue.library() = std::move(owner);
+    queue.handle() = std::move(owner);
   }
-  return static_cast<cusparseHandle_t>(queue.library().get());
+  return static_cast<cusparseHandle_t>(queue.handle().get());
 }
 
 // The descriptors of one operation, and the handle that it is called with.

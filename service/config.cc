@@ -279,7 +279,7 @@ std::vector<Setting> LimitSettings() {
                    {kMiB, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.staging_bytes_max)),
       LimitSetting("aggregation-bytes-max", "bytes",
                    "What rounds hold: accumulators, entries that wait, results; 0: the memory of "
-                   "the back end",
+                   "the back end, with a GPU half of the host's at most",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.aggregation_bytes_max)),
       LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, kRoundTensorsMax},
                    SPARSEAGG_FIELD(uint64_t, limits.round_tensors_max)),

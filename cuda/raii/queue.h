@@ -58,7 +58,7 @@ class Queue {
   Waits& waits() { return waits_; }
   // What a library keeps for its calls on this queue (cuSPARSE's handle, cuda/cusparse.cc), made
   // when first needed; goes before the stream.
-  std::shared_ptr<void>& library() { return library_; }
+  std::shared_ptr<void>& handle() { return handle_; }
 
   // Blocks until everything queued is done.
   void Synchronize() {
@@ -117,7 +117,7 @@ class Queue {
   MemoryPool& pool_;
   Stream stream_;
   Waits waits_;
-  std::shared_ptr<void> library_;
+  std::shared_ptr<void> handle_;
 };
 
 template <class T>

@@ -47,6 +47,17 @@ struct Limits {
   uint64_t store_free_bytes_min = uint64_t{256} << 20;
 };
 
+// For what was accepted once: it is looked at again whatever the limits are today.
+inline Limits WithoutLimits() {
+  constexpr uint64_t kUnlimited = ~uint64_t{0};
+  Limits limits;
+  limits.update_bytes_max = kUnlimited;
+  limits.update_nnz_max = kUnlimited;
+  limits.round_tensors_max = kUnlimited;
+  limits.result_nnz_max = kUnlimited;
+  return limits;
+}
+
 // Those of one tenant: of Limits, or of its own.
 struct TenantLimits {
   uint64_t rounds_max = 0;

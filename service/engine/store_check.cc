@@ -16,22 +16,13 @@ namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-// What was accepted once is looked at, whatever the limits are today.
-EngineOptions WithoutLimits() {
-  EngineOptions options;
-  options.limits.update_bytes_max = kUnlimited;
-  options.limits.update_nnz_max = kUnlimited;
-  options.limits.round_tensors_max = kUnlimited;
-  options.limits.result_nnz_max = kUnlimited;
-  return options;
-}
-
 // Takes the round up as a server would, and fills in what it looks like. Its result, published or
 // as it would be now; null: it is aborted.
 absl::StatusOr<std::shared_ptr<const PublishedResult>> TakeUp(const RoundRecord& record,
                                                               UpdateStore& store, Backend& backend,
                                                               RoundCheck& check) {
-  const EngineOptions options = WithoutLimits();
+  EngineOptions options;
+  options.limits = WithoutLimits();
   Admission aggregation(kUnlimited, kAggregationBudget);
   const RoundRestorer restorer(options, backend, store, aggregation);
   SPARSEAGG_ASSIGN_OR_RETURN(Restored restored, restorer.Restore(record));
@@ -61,9 +52,7 @@ absl::Status Look(const RoundRecord& record, UpdateStore& store,
   for (const std::unique_ptr<Backend>& backend : backends) {
     if (!published && backend == backends.front()) continue;  // it has just made that result
     const absl::Status compared =
-        published ? Verify(store, record.name, *result, *backend, aggregation, options).status()
-                  : CompareWithUpdates(store, record.name, *result, *backend, aggregation, options)
-                        .status();
+        CompareWithUpdates(store, record.name, *result, *backend, aggregation, options).status();
     if (compared.ok()) continue;
     return MakeError(
         compared.code(), ErrorReason(compared),

@@ -33,8 +33,9 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
 // Compares the stored result with the manifest. DATA_LOSS (RESULT_MISMATCH).
 absl::Status CheckResultDigest(const PublishedResult& published);
 
-// The updates of a round folded again, and every bit of `tensors` compared with their sum: all of
-// Verify() that needs no manifest. What was read, without digest of the result.
+// The updates of a round folded again, and every bit of the result compared with their sum; the set
+// of updates with the manifest, where that has its digest. All of Verify() but the digest of the
+// result, which stays empty.
 absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const std::string& round,
                                                 const PublishedResult& result, Backend& backend,
                                                 Admission& aggregation,

@@ -55,6 +55,13 @@ class CountsTest : public ::testing::Test {
       batch.Add({std::move(staged), update.weight});
     }
   }
+  // As one batch.
+  static void Fold(Reduction& reduction, Context& context, const ReduceSpec& spec,
+                   const std::vector<Update>& updates, size_t begin, size_t end) {
+    Batch batch(context.uploads);
+    AddTo(batch, context, spec, updates, begin, end);
+    reduction.Fold(batch);
+  }
 };
 
 TEST_F(CountsTest, ABatchIsReducedWithoutAWaitForACount) {
@@ -96,11 +103,7 @@ TEST_F(CountsTest, WhereMemoryIsShortTheHostWaitsForCountsAndTheBitsAreTheSame) 
     Context context(pool, uint64_t{64} << 20);
     Reduction reduction(spec, plan, context);
     ResetFakeGpu();
-    for (size_t u = 0; u < updates.size(); ++u) {
-      Batch batch(context.uploads);
-      AddTo(batch, context, spec, updates, u, u + 1);
-      reduction.Fold(batch);
-    }
+    for (size_t u = 0; u < updates.size(); ++u) Fold(reduction, context, spec, updates, u, u + 1);
     EXPECT_GT(TheFakeGpu().waits, updates.size() * kWaitsOfABatch) << plan;
     EXPECT_EQ(reduction.host_bytes(), 0u) << plan << " need not leave the device";
     EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "") << plan;
@@ -114,11 +117,7 @@ TEST_F(CountsTest, WithoutPagesToLockCountsArriveAllTheSame) {
   MemoryPool pool(0, uint64_t{1} << 30);
   Context context(pool, uint64_t{64} << 20);
   Reduction reduction(spec, "radix_segments", context);
-  for (size_t u = 0; u < updates.size(); ++u) {
-    Batch batch(context.uploads);
-    AddTo(batch, context, spec, updates, u, u + 1);
-    reduction.Fold(batch);
-  }
+  for (size_t u = 0; u < updates.size(); ++u) Fold(reduction, context, spec, updates, u, u + 1);
   EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "");
   ResetFakeGpu();
 }
@@ -131,11 +130,7 @@ TEST_F(CountsTest, AStateOfFewRowsGivesBackTheMemoryForMany) {
     MemoryPool pool(0, uint64_t{1} << 30);
     Context context(pool, uint64_t{64} << 20);
     Reduction reduction(spec, plan, context);
-    {
-      Batch batch(context.uploads);
-      AddTo(batch, context, spec, updates, 0, updates.size());
-      reduction.Fold(batch);
-    }
+    Fold(reduction, context, spec, updates, 0, updates.size());
     EXPECT_EQ(reduction.device_bytes(), 5000 * (sizeof(uint64_t) + sizeof(Int128))) << plan;
     EXPECT_EQ(pool.used_bytes(), reduction.device_bytes()) << plan;
     EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "") << plan;
@@ -149,11 +144,7 @@ TEST_F(CountsTest, ASnapshotOfADenseStateKeepsNoMemory) {
     MemoryPool pool(0, uint64_t{1} << 30);
     Context context(pool, uint64_t{64} << 20);
     Reduction reduction(spec, plan, context);
-    {
-      Batch batch(context.uploads);
-      AddTo(batch, context, spec, updates, 0, 1);
-      reduction.Fold(batch);
-    }
+    Fold(reduction, context, spec, updates, 0, 1);
     ResetFakeGpu();
     EXPECT_EQ(reduction.State().rows.size(), 5000u);
     const uint64_t peak = TheFakeGpu().memory_peak;
@@ -174,11 +165,7 @@ TEST_F(CountsTest, ADenseStateIsListedAndRoundedInTheMemoryThatItsPlanCounts) {
       MemoryPool pool(0, uint64_t{1} << 30);
       Context context(pool, uint64_t{64} << 20);
       Reduction reduction(spec, plan, context);
-      {
-        Batch batch(context.uploads);
-        AddTo(batch, context, spec, updates, 0, 1);
-        reduction.Fold(batch);
-      }
+      Fold(reduction, context, spec, updates, 0, 1);
       ResetFakeGpu();
       reduction.State();
       EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "") << plan;

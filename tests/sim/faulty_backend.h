@@ -1,8 +1,10 @@
 // A back end whose device fails when it is told to: memory runs out for an update, or the device is
-// lost in the middle of a reduction. What it computes is the reference's.
+// lost, or whatever `failure` says, in the middle of a reduction. What it computes is the
+// reference's.
 #ifndef SPARSEAGG_TESTS_SIM_FAULTY_BACKEND_H_
 #define SPARSEAGG_TESTS_SIM_FAULTY_BACKEND_H_
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -14,11 +16,13 @@
 
 namespace sparseagg::sim {
 
-// For one thread.
+// For one thread, but for the flags.
 class FaultyBackend : public Backend {
  public:
-  bool stage_fails = false;
-  bool device_fails = false;
+  std::atomic<bool> stage_fails = false;
+  std::atomic<bool> device_fails = false;
+  absl::Status failure =
+      MakeError(absl::StatusCode::kInternal, "DEVICE_LOST", "the device does not answer");
   // Tensors whose reduction failed.
   std::set<std::string> lost;
 
@@ -59,7 +63,7 @@ class FaultyBackend : public Backend {
     absl::Status Work() {
       if (!device_.device_fails) return absl::OkStatus();
       device_.lost.insert(tensor_);
-      return MakeError(absl::StatusCode::kInternal, "DEVICE_LOST", "the device does not answer");
+      return device_.failure;
     }
 
     FaultyBackend& device_;

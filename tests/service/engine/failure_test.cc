@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"
+#include "tests/sim/faulty_backend.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
@@ -19,48 +20,12 @@ using testing::Values;
 
 constexpr char kRound[] = "rounds/r";
 
-absl::Status NoMemory() {
-  return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "there is no memory");
+std::unique_ptr<sim::FaultyBackend> MakeScarceBackend() {
+  auto backend = std::make_unique<sim::FaultyBackend>();
+  backend->failure =
+      MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "there is no memory");
+  return backend;
 }
-
-// Another back end's, while there is memory.
-class ScarceAggregator : public Aggregator {
- public:
-  ScarceAggregator(std::unique_ptr<Aggregator> inner, const std::atomic<bool>& scarce)
-      : inner_(std::move(inner)), scarce_(scarce) {}
-
-  absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override { return inner_->Stage(nnz); }
-  absl::Status Accumulate(StagedUpdate update, float weight) override {
-    if (scarce_) return NoMemory();
-    return inner_->Accumulate(std::move(update), weight);
-  }
-  absl::Status Merge(const Partial& partial) override { return inner_->Merge(partial); }
-  absl::StatusOr<Partial> Snapshot() override { return inner_->Snapshot(); }
-  uint64_t memory_bytes() const override { return inner_->memory_bytes(); }
-  PlanReport plan_report() const override { return inner_->plan_report(); }
-  absl::StatusOr<Aggregate> Report() && override {
-    if (scarce_) return NoMemory();
-    return std::move(*inner_).Report();
-  }
-
- private:
-  const std::unique_ptr<Aggregator> inner_;
-  const std::atomic<bool>& scarce_;
-};
-
-class ScarceBackend : public Backend {
- public:
-  explicit ScarceBackend(const std::atomic<bool>& scarce) : scarce_(scarce) {}
-  const BackendInfo& info() const override { return inner_->info(); }
-  absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
-    SPARSEAGG_ASSIGN_OR_RETURN(auto aggregator, inner_->NewAggregator(plan));
-    return std::make_unique<ScarceAggregator>(std::move(aggregator), scarce_);
-  }
-
- private:
-  const std::unique_ptr<Backend> inner_ = testing::MakeBackend("cpu");
-  const std::atomic<bool>& scarce_;
-};
 
 class FailureTest : public ::testing::Test {
  protected:
@@ -93,8 +58,9 @@ class FailureTest : public ::testing::Test {
 
   testing::TemporaryFolder folder_;
   const TensorSpec spec_ = Sparse("t", 100, "sum", ValueType::kI32);
-  std::atomic<bool> scarce_ = false;
-  TestEngine engine_{std::make_unique<ScarceBackend>(scarce_), [this] { return Open(); }};
+  std::unique_ptr<sim::FaultyBackend> backend_ = MakeScarceBackend();
+  std::atomic<bool>& scarce_ = backend_->device_fails;
+  TestEngine engine_{std::move(backend_), [this] { return Open(); }};
 };
 
 TEST_F(FailureTest, AFoldWithoutMemoryLosesNothingAcknowledged) {

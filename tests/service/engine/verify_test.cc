@@ -46,6 +46,13 @@ class VerifyTest : public ::testing::Test {
     engine_->Drain();  // what is to be erased is erased
     ASSERT_TRUE(engine_.Restart().ok());
   }
+  // On the reference back end, in memory without bound.
+  absl::StatusOr<Verification> VerifyAgain(const PublishedResult& result,
+                                           const VerifyOptions& options = {}) {
+    Admission memory(uint64_t{1} << 40, kAggregationBudget);
+    return Verify(engine_.store(), kRound, result, *testing::MakeBackend("reference"), memory,
+                  options);
+  }
   size_t PayloadFiles() const {
     return std::distance(std::filesystem::directory_iterator(folder_.path() + "/payloads"), {});
   }
@@ -82,29 +89,25 @@ TEST_F(VerifyTest, KeptUpdatesAreErasedWithTheRound) {
 
 TEST_F(VerifyTest, AnotherResultThanThatOfTheUpdatesIsAMismatch) {
   Publish(/*keep_updates=*/true);
-  Admission memory(uint64_t{1} << 40, kAggregationBudget);
-  const auto backend = testing::MakeBackend("reference");
   PublishedResult other = *result_;
   other.tensors[0].values[3] ^= std::byte{1};
   const auto mismatch = FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH");
-  absl::Status status = Verify(engine_.store(), kRound, other, *backend, memory, {}).status();
+  absl::Status status = VerifyAgain(other).status();
   EXPECT_THAT(status, mismatch);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the stored result"));
   // A result that agrees with its manifest, of other updates.
   other = *result_;
   other.manifest.updates_digest[0] ^= 1;
-  EXPECT_THAT(Verify(engine_.store(), kRound, other, *backend, memory, {}).status(), mismatch);
-  EXPECT_TRUE(Verify(engine_.store(), kRound, *result_, *backend, memory, {}).ok());
+  EXPECT_THAT(VerifyAgain(other).status(), mismatch);
+  EXPECT_TRUE(VerifyAgain(*result_).ok());
 }
 
 TEST_F(VerifyTest, AResultThatOtherUpdatesGiveIsAMismatchAndItsRowIsNamed) {
   Publish(/*keep_updates=*/true);
-  Admission memory(uint64_t{1} << 40, kAggregationBudget);
-  const auto backend = testing::MakeBackend("reference");
   PublishedResult other = *result_;
   other.tensors[0].values[3] ^= std::byte{1};
   other.manifest.result_digest = ResultDigest(other);
-  const absl::Status status = Verify(engine_.store(), kRound, other, *backend, memory, {}).status();
+  const absl::Status status = VerifyAgain(other).status();
   EXPECT_THAT(status, FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("tensor \"t\", row 0: computed again"));
 }
@@ -131,8 +134,6 @@ TEST_F(VerifyTest, ItEndsWhenNobodyWaitsForIt) {
 
 TEST_F(VerifyTest, ARoundThatIsDeletedMeanwhileIsGoneAndNotDamaged) {
   Publish(/*keep_updates=*/true);
-  Admission memory(uint64_t{1} << 40, kAggregationBudget);
-  const auto backend = testing::MakeBackend("reference");
   int asked = 0;
   const auto delete_in_between = [&] {
     if (++asked != 10) return false;
