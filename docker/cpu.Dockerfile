@@ -8,7 +8,7 @@ ARG PRESET=release
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
       ca-certificates ccache cmake dpkg-dev file g++ gzip ninja-build pkg-config python3 libabsl-dev libcli11-dev \
       libcpp-httplib-dev libgoogle-perftools-dev libgrpc++-dev libhwy-dev libisal-dev libprotobuf-dev libspdlog-dev \
-      libsqlite3-dev libssl-dev libtbb-dev libzip-dev nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler \
+      libsqlite3-dev libssl-dev libtbb-dev libxxhash-dev libzip-dev nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler \
       protobuf-compiler-grpc zlib1g-dev \
     && rm -rf /var/lib/apt/lists/*
 # As on most machines: the compiler's cache, where docker/test mounts one, tells locales apart.

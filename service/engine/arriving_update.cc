@@ -48,20 +48,21 @@ void ArrivingUpdate::Append(std::string_view bytes) {
     if (!part.empty() && wrong_.ok()) wrong_ = AppendTo(section, part);
     section.bytes_left -= part.size();
     bytes.remove_prefix(part.size());
-    if (section.bytes_left == 0) ++section_;
+    if (section.bytes_left > 0) continue;
+    TensorSums& sums = sums_[section.tensor];
+    (section.is_values ? sums.values : sums.indices) = sum_.Finish();
+    ++section_;
   }
 }
 
 absl::Status ArrivingUpdate::AppendTo(const Section& section, std::string_view bytes) {
   Tensor& tensor = tensors_[section.tensor];
-  TensorSums& sums = sums_[section.tensor];
+  sum_.Append(bytes);
   if (section.is_values) {
-    sums.values.Append(bytes);
     SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendValues(bytes));
     tensor.validator->TakeFinite(tensor.decoder->finite_values());
     return tensor.validator->CheckValues(tensor.decoder->values());
   }
-  sums.indices.Append(bytes);
   SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendIndices(bytes));
   const EntryOrder order = tensor.decoder->order();
   if (order != EntryOrder::kUnknown) tensor.validator->TakeOrder(order);

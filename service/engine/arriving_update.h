@@ -60,6 +60,7 @@ class ArrivingUpdate {
   StagedTensors staged_;         // in the order of the specification
   std::vector<Tensor> tensors_;  // by position in the update
   std::vector<TensorSums> sums_;
+  ArraySummer sum_;  // of the section that is being read
   std::vector<Section> sections_;
   size_t section_ = 0;
   absl::Status wrong_;

@@ -21,20 +21,20 @@ double TotalWeight(std::span<const UpdateRecord> records) {
   return total.ToDouble();
 }
 
-void AddSum(std::string_view array, Sha256& digest) {
-  ArraySum sum;
-  sum.Append(array);
-  HashSum(sum, digest);
+void AddSum(std::string_view array, Sha256& digest) { HashSum(SumOf(array), digest); }
+
+// Contributors are distinct in a round; those of a stateless reduction may be equal or empty.
+void Sort(std::vector<UpdateRecord>& records) {
+  std::sort(records.begin(), records.end(), [](const UpdateRecord& a, const UpdateRecord& b) {
+    return std::tie(a.contributor, a.update_id, a.digest) <
+           std::tie(b.contributor, b.update_id, b.digest);
+  });
 }
 
 }  // namespace
 
 Manifest DescribeResult(std::vector<UpdateRecord> records, const PublishedResult& result) {
-  // Contributors are distinct in a round; those of a stateless reduction may be equal or empty.
-  std::sort(records.begin(), records.end(), [](const UpdateRecord& a, const UpdateRecord& b) {
-    return std::tie(a.contributor, a.update_id, a.digest) <
-           std::tie(b.contributor, b.update_id, b.digest);
-  });
+  Sort(records);
   Manifest manifest;
   manifest.contributors = records.size();
   manifest.total_weight = TotalWeight(records);
@@ -51,10 +51,15 @@ std::string UpdatesDigest(std::span<const UpdateRecord> records) {
   return digest.Finish();
 }
 
+std::string DigestOfSet(std::vector<UpdateRecord> records) {
+  Sort(records);
+  return UpdatesDigest(records);
+}
+
 std::string ResultDigest(const PublishedResult& result) {
   Sha256 digest;
   if (result.spec.durability == Durability::kMemory) {
-    digest.String("crc");
+    digest.String("xxh3");
     for (const SparseTensor& tensor : result.tensors) {
       AddSum(BytesOf(tensor.indices), digest);
       AddSum(BytesOf(tensor.values), digest);

@@ -19,10 +19,12 @@ Manifest DescribeResult(std::vector<UpdateRecord> records, const PublishedResult
 // SHA-256 over contributor, update_id and digest of every record, each as u64 length and bytes; in
 // the order given.
 std::string UpdatesDigest(std::span<const UpdateRecord> records);
+// The same in the order that a manifest has them in, whatever the one given is.
+std::string DigestOfSet(std::vector<UpdateRecord> records);
 
 // SHA-256 over, for each tensor: u64 nnz, the nnz rows as u64, u64 length of the values in bytes,
 // the values. Of a round in memory the arrays are hashed by their sums (service/store/array_sum.h):
-// the string "crc", then for each array u64 length in bytes, u64 CRC-64/XZ.
+// the string "xxh3", then for each array u64 length in bytes, u64 XXH3 (0 where the length is).
 std::string ResultDigest(const PublishedResult& result);
 
 }  // namespace sparseagg

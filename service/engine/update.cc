@@ -154,9 +154,12 @@ absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors) {
 
 std::vector<TensorSums> SumsOf(std::span<const EncodedTensor> tensors) {
   std::vector<TensorSums> sums(tensors.size());
+  ArraySummer summer;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    for (const std::string_view piece : tensors[i].indices) sums[i].indices.Append(piece);
-    for (const std::string_view piece : tensors[i].values) sums[i].values.Append(piece);
+    for (const std::string_view piece : tensors[i].indices) summer.Append(piece);
+    sums[i].indices = summer.Finish();
+    for (const std::string_view piece : tensors[i].values) summer.Append(piece);
+    sums[i].values = summer.Finish();
   }
   return sums;
 }
@@ -179,7 +182,7 @@ std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
 std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                               std::span<const TensorSums> sums, std::span<const size_t> order) {
   Sha256 digest;
-  digest.String("crc").U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
+  digest.String("xxh3").U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
   for (const size_t position : order) {
     HashHeader(tensors[position].header, digest);
     HashSum(sums[position].indices, digest);

@@ -1,19 +1,38 @@
 #include "service/store/array_sum.h"
 
-#include <isa-l/crc64.h>
+#include SPARSEAGG_XXHASH_HEADER  // CMakeLists.txt
 
-#include "service/store/vector_state.h"
+#include <utility>
 
 namespace sparseagg {
+namespace {
 
-void ArraySum::Append(std::string_view piece) {
-  if (piece.empty()) return;
-  bytes += piece.size();
-  crc64 =
-      crc64_ecma_refl(crc64, reinterpret_cast<const unsigned char*>(piece.data()), piece.size());
-  ClearUpperHalves();
+XXH3_state_t* State(std::byte* state) { return reinterpret_cast<XXH3_state_t*>(state); }
+
+}  // namespace
+
+ArraySummer::ArraySummer() {
+  static_assert(sizeof(XXH3_state_t) == kStateBytes && alignof(XXH3_state_t) <= 64);
+  XXH3_64bits_reset(State(state_));
 }
 
-void HashSum(const ArraySum& sum, Sha256& digest) { digest.U64(sum.bytes).U64(sum.crc64); }
+void ArraySummer::Append(std::string_view piece) {
+  bytes_ += piece.size();
+  XXH3_64bits_update(State(state_), piece.data(), piece.size());
+}
+
+ArraySum ArraySummer::Finish() {
+  if (bytes_ == 0) return {};
+  const ArraySum sum{std::exchange(bytes_, 0), XXH3_64bits_digest(State(state_))};
+  XXH3_64bits_reset(State(state_));
+  return sum;
+}
+
+ArraySum SumOf(std::string_view array) {
+  if (array.empty()) return {};
+  return {array.size(), XXH3_64bits(array.data(), array.size())};
+}
+
+void HashSum(const ArraySum& sum, Sha256& digest) { digest.U64(sum.bytes).U64(sum.xxh3); }
 
 }  // namespace sparseagg

@@ -64,11 +64,10 @@ TEST(ManifestTest, DigestsResultsAsDocumented) {
             Hash(U64(2) + U64(3) + U64(9) + Text("\1\2\3\4") + U64(0) + U64(0)));
   result.spec.durability = Durability::kMemory;
   const auto sum_of = [](const std::string& bytes) {
-    ArraySum sum;
-    sum.Append(bytes);
-    return U64(sum.bytes) + U64(sum.crc64);
+    const ArraySum sum = SumOf(bytes);
+    return U64(sum.bytes) + U64(sum.xxh3);
   };
-  EXPECT_EQ(ResultDigest(result), Hash(Text("crc") + sum_of(U64(3) + U64(9)) + sum_of("\1\2\3\4") +
+  EXPECT_EQ(ResultDigest(result), Hash(Text("xxh3") + sum_of(U64(3) + U64(9)) + sum_of("\1\2\3\4") +
                                        sum_of("") + sum_of("")));
 }
 
@@ -117,12 +116,11 @@ TEST_F(UpdateDigestTest, OfARoundInMemoryIsMadeOfSums) {
   TestUpdate update = Update();
   const size_t order[] = {0};
   const auto sum = [](const std::string& bytes) {
-    ArraySum sum;
-    sum.Append(bytes);
-    return U64(sum.bytes) + U64(sum.crc64);
+    const ArraySum sum = SumOf(bytes);
+    return U64(sum.bytes) + U64(sum.xxh3);
   };
   EXPECT_EQ(QuickUpdateDigest(2.0f, update.tensors(), SumsOf(update.tensors()), order),
-            Hash(Text("crc") + U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) +
+            Hash(Text("xxh3") + U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) +
                  U32(1) + U32(1) + U64(1) + U64(10) + U64(2) + sum(update.indices()) +
                  sum(update.values())));
 }
