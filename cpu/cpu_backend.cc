@@ -23,6 +23,10 @@
 namespace sparseagg {
 namespace {
 
+// Of an update that waits and of its cursor, beside the entries: most of what a very small one
+// takes.
+constexpr uint64_t kUpdateBytes = 512;
+
 absl::Status OutOfMemory(const ReduceSpec& spec) {
   return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
                    absl::StrCat("tensor \"", spec.name, "\": no memory left to reduce it"));
@@ -86,7 +90,7 @@ class CpuAggregator : public Aggregator {
     addends_ += nnz;
     total_weight_.Add(weight);
     if (nnz == 0) return absl::OkStatus();
-    waiting_bytes_ += update.bytes;
+    waiting_bytes_ += update.bytes + kUpdateBytes;
     // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
     waiting_.push_back({std::move(update), std::fabs(weight)});
     if (at_once_ || waiting_bytes_ < BatchBytes(plan_->MemoryBytes())) return absl::OkStatus();

@@ -105,6 +105,13 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
   const uint64_t width = spec.layout.row_width;
   if (std::is_sorted(entries.indices, entries.indices + entries.nnz, std::less_equal<>()))
     return absl::OkStatus();
+  // Nearly always: whatever is summed up lies between all that is negative and all that is not.
+  Int128 lowest = 0;
+  Int128 highest = 0;
+  for (uint64_t i = 0; i < entries.nnz * width; ++i) {
+    (values[i] < V{0} ? lowest : highest) += values[i];
+  }
+  if (FitsInteger<V>(lowest) && FitsInteger<V>(highest)) return absl::OkStatus();
   std::vector<uint64_t> order(entries.nnz);
   std::iota(order.begin(), order.end(), uint64_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -94,8 +94,14 @@ def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
     wide = np.zeros((blocks, _SCALE_VALUES))
     wide.reshape(-1)[: len(values)] = values
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-        scales = (np.abs(wide).max(axis=1) / limit).astype("<f4")
-        _refuse(values[::_SCALE_VALUES], np.isfinite(scales), coding, name)
+        magnitudes = np.abs(wide)
+        scales = (magnitudes.max(axis=1) / limit).astype("<f4")
+        codable = np.ones(wide.shape, bool)
+        codable[np.arange(blocks), magnitudes.argmax(axis=1)] = np.isfinite(scales)
+        _refuse(values, codable.reshape(-1)[: len(values)], coding, name)
+        # Beside the largest number of the type the nearest scale may lead beyond it.
+        beyond = ~np.isfinite((limit * scales.astype(np.float64)).astype(values.dtype))
+        scales[beyond] = np.nextafter(scales[beyond], np.float32(0))
         quotients = wide / scales.astype(np.float64)[:, None]
     if coding.endswith(".stochastic"):
         position = np.uint64(seed) + np.arange(wide.size, dtype=np.uint64)

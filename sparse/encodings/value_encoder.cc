@@ -65,13 +65,18 @@ absl::Status EncodeScaled(const EncodedHeader& header, const Wide* values, uint6
   q.resize(count);
   for (uint64_t begin = 0; begin < count; begin += kScaleValues) {
     const uint64_t end = std::min(count, begin + kScaleValues);
-    double largest = 0;
+    uint64_t largest = begin;
     for (uint64_t i = begin; i < end; ++i) {
       if (!std::isfinite(values[i])) return NotCodable(header, i, values[i]);
-      largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+      if (std::abs(values[i]) > std::abs(values[largest])) largest = i;
     }
-    const auto scale = static_cast<float>(largest / rounding.limit);
-    if (!std::isfinite(scale)) return NotCodable(header, begin, largest);
+    const double magnitude = std::abs(static_cast<double>(values[largest]));
+    auto scale = static_cast<float>(magnitude / rounding.limit);
+    if (!std::isfinite(scale)) return NotCodable(header, largest, values[largest]);
+    // Beside the largest number of the type the nearest scale may lead beyond it.
+    if (!std::isfinite(static_cast<Wide>(rounding.limit * double{scale}))) {
+      scale = std::nextafter(scale, 0.0f);
+    }
     Append(scale, scales);
     for (uint64_t i = begin; i < end; ++i) {
       q[i] = scale == 0 ? int8_t{0} : rounding(values[i] / double{scale}, i);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "sparse/encodings/narrow_float.h"
 #include "sparse/status.h"
@@ -130,6 +131,17 @@ TEST(ValueCodingTest, ZerosHaveTheScaleZero) {
   EXPECT_THAT(RoundTrip(std::vector<float>{1e-45f, 0}, "int8"), ElementsAre(0, 0));
 }
 
+TEST(ValueCodingTest, TheLargestNumberIsCodedWithoutGoingBeyondIt) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (const char* coding : {"int8", "int4", "int8.stochastic", "int4.stochastic"}) {
+    const std::vector<float> decoded = RoundTrip(std::vector<float>{kLargest, -kLargest}, coding);
+    ASSERT_EQ(decoded.size(), 2u);
+    EXPECT_LE(decoded[0], kLargest) << coding;  // not infinite
+    EXPECT_GE(decoded[0], kLargest * (1 - 0x1p-20f)) << coding;
+    EXPECT_GE(decoded[1], -kLargest) << coding;
+  }
+}
+
 TEST(ValueCodingTest, NamesAValueThatTheCodingCannotHold) {
   const auto reason = [](const absl::StatusOr<Encoded>& encoded) {
     EXPECT_THAT(std::string(encoded.status().message()), HasSubstr("tensor \"emb\": value 1"));
@@ -140,6 +152,7 @@ TEST(ValueCodingTest, NamesAValueThatTheCodingCannotHold) {
   EXPECT_EQ(reason(Code(std::vector<double>{1, 1e39}, "f32")), "VALUE_NOT_CODABLE");
   EXPECT_EQ(reason(Code(std::vector<float>{1, NAN}, "int8")), "VALUE_NOT_CODABLE");
   EXPECT_EQ(reason(Code(std::vector<float>{1, INFINITY}, "int4")), "VALUE_NOT_CODABLE");
+  EXPECT_EQ(reason(Code(std::vector<double>{1, -1e300}, "int8")), "VALUE_NOT_CODABLE");
 }
 
 TEST(ValueCodingTest, RefusesAScaleThatIsNoStep) {

@@ -80,6 +80,9 @@ def value_cases() -> list[tuple[str, str, str, int, np.ndarray]]:
         name = coding.replace(".", "_")
         cases.append((f"{name}_of_f32", "f32", coding, 77, spread))
         cases.append((f"{name}_of_f64", "f64", coding, (1 << 64) - 3, normal(257, "f64") * 1e-3))
+    largest = np.float32([1, -1, 0.5]) * np.finfo("<f4").max
+    for coding in ("int8", "int4.stochastic"):
+        cases.append((f"{coding.replace('.', '_')}_of_the_largest", "f32", coding, 5, largest))
     return [(n, t, c, s, np.ascontiguousarray(v, VALUE_DTYPES[t])) for n, t, c, s, v in cases]
 
 
