@@ -307,7 +307,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
   v1::GetAggregateRequest get;
   const absl::Status read = ReadRequest(MessageBytes(*request).chain(), request->Length(), &get);
   if (!read.ok()) return Refuse<Reactor>(calls_, read);
-  return StartGetAggregate(*context, *call->engine, drain_list_, calls_, get);
+  return StartGetAggregate(*context, *call->engine, background_, drain_list_, calls_,
+                           std::move(get));
 }
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,

@@ -12,6 +12,10 @@
 namespace sparseagg {
 namespace {
 
+// From here on a selection may have so many rows that finding them takes longer than a reaction of
+// gRPC should.
+constexpr size_t kLongRequestBytes = size_t{64} << 10;
+
 absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
                                                          const v1::GetAggregateRequest& request) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<const PublishedResult> result,
@@ -27,13 +31,11 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   GetAggregateCall(grpc::CallbackServerContext& context, Engine& engine, CallCounter& calls)
       : engine_(engine), call_entry_(calls), unread_(context, engine.limits()) {}
 
-  void Begin(DrainList& drain_list, const v1::GetAggregateRequest& request) {
+  void Begin(DrainList& drain_list, Background& background, v1::GetAggregateRequest request) {
     self_ = shared_from_this();
     drain_list.Add(self_);
-    absl::StatusOr<std::unique_ptr<ResultWriter>> writer = OpenResult(engine_, request);
-    if (!writer.ok()) return Finish(ToGrpcStatus(writer.status()));
-    writer_ = *std::move(writer);
-    WriteNext();
+    if (request.ByteSizeLong() < kLongRequestBytes) return Open(request);
+    background.Run([this, request = std::move(request)] { Open(request); });
   }
 
   // A stopping server waits for those who read.
@@ -52,6 +54,13 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnDone() noexcept override { const auto last = std::move(self_); }
 
  private:
+  void Open(const v1::GetAggregateRequest& request) {
+    absl::StatusOr<std::unique_ptr<ResultWriter>> writer = OpenResult(engine_, request);
+    if (!writer.ok()) return Finish(ToGrpcStatus(writer.status()));
+    writer_ = *std::move(writer);
+    WriteNext();
+  }
+
   void WriteNext() {
     if (writer_->Next<v1::GetAggregateResponse>(message_)) {
       unread_.BeginWrite();
@@ -72,10 +81,10 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
-    grpc::CallbackServerContext& context, Engine& engine, DrainList& drain_list, CallCounter& calls,
-    const v1::GetAggregateRequest& request) {
+    grpc::CallbackServerContext& context, Engine& engine, Background& background,
+    DrainList& drain_list, CallCounter& calls, v1::GetAggregateRequest request) {
   const auto call = std::make_shared<GetAggregateCall>(context, engine, calls);
-  call->Begin(drain_list, request);
+  call->Begin(drain_list, background, std::move(request));
   return call.get();
 }
 

@@ -7,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "service/engine/engine.h"
+#include "service/rpc/background.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
@@ -16,8 +17,8 @@ namespace sparseagg {
 // The reactor frees itself. The result stays readable to the end of the call, even if the round is
 // deleted.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
-    grpc::CallbackServerContext& context, Engine& engine, DrainList& drain_list, CallCounter& calls,
-    const v1::GetAggregateRequest& request);
+    grpc::CallbackServerContext& context, Engine& engine, Background& background,
+    DrainList& drain_list, CallCounter& calls, v1::GetAggregateRequest request);
 
 }  // namespace sparseagg
 

@@ -23,6 +23,10 @@
 namespace sparseagg {
 namespace {
 
+// Chunks are smaller. A whole update of so many bytes takes longer to be decoded than a reaction of
+// gRPC should.
+constexpr size_t kLongMessageBytes = size_t{2} << 20;
+
 absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
@@ -76,12 +80,8 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       return ReportInBackground();
     }
     if (!pace.ok()) return Finish(ToGrpcStatus(pace));
-    update_id_.clear();
-    absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
-    request_.Clear();
-    if (!complete.ok()) return Refuse(complete.status());
-    if (*complete != nullptr) return FinishInBackground(*std::move(complete));
-    ReadNext();
+    if (request_.Length() < kLongMessageBytes) return Handle();
+    background_.Run([this] { Handle(); });
   }
 
   void OnWriteDone(bool ok) noexcept override {
@@ -103,6 +103,15 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
 
  private:
+  void Handle() {
+    update_id_.clear();
+    absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
+    request_.Clear();
+    if (!complete.ok()) return Refuse(complete.status());
+    if (*complete != nullptr) return FinishInBackground(*std::move(complete));
+    ReadNext();
+  }
+
   // Many updates share the call: which of them is wrong? An id that is no id is not repeated.
   void Refuse(const absl::Status& error) {
     if (!ValidateUpdateId(update_id_).ok()) update_id_.clear();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,13 @@ using ::testing::HasSubstr;
 using testing::VectorEntries;
 using testing::VectorRound;
 using testing::VectorUpdate;
+
+v1::IndexSelection Selection(const std::string& tensor, const std::vector<int64_t>& indices) {
+  v1::IndexSelection selection;
+  selection.set_tensor(tensor);
+  selection.set_indices(testing::Bytes(indices));
+  return selection;
+}
 
 // A published round with "emb" (f32 [2, 3, 2], two indexed dimensions, entries (0,1) and (1,2)) and
 // "bias" (f32 [3], dense).
@@ -70,9 +78,7 @@ class GetAggregateTest : public testing::RpcTest {
   }
 
   void Select(const std::string& tensor, const std::vector<int64_t>& indices) {
-    v1::IndexSelection& selection = *request_.add_selections();
-    selection.set_tensor(tensor);
-    selection.set_indices(testing::Bytes(indices));
+    *request_.add_selections() = Selection(tensor, indices);
   }
 
   std::string ReasonOfRefusal() {
@@ -240,6 +246,23 @@ TEST_F(LargeResultTest, IsTheSameDense) {
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_TRUE(answer->bytes == expected_dense_) << chunk_bytes;
   }
+}
+
+// Of more than 64 KiB: found on another thread.
+TEST_F(LargeResultTest, ALongSelectionIsAnsweredOrRefusedAsAShortOne) {
+  std::vector<int64_t> rows(2 * kEntries);
+  std::iota(rows.begin(), rows.end(), 'l');
+  request_.add_tensors("last");
+  *request_.add_selections() = Selection("last", rows);
+  auto answer = client_.Aggregate(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  rows.resize(kEntries);
+  EXPECT_EQ(ArrayOf<int64_t>(answer->indices()), rows);
+  EXPECT_TRUE(expected_.ends_with(answer->values()));
+  rows.push_back(1'000'000);
+  *request_.mutable_selections(0) = Selection("last", rows);
+  answer = client_.Aggregate(request_);
+  EXPECT_EQ(ErrorReason(answer.status()), "INDEX_OUT_OF_RANGE");
 }
 
 TEST_F(LargeResultTest, IsReadToItsEndAfterItsRoundWasDeleted) {

@@ -14,6 +14,7 @@ namespace sparseagg {
 namespace {
 
 using testing::ArrayOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
@@ -81,6 +82,20 @@ TEST_F(ReduceTest, TakesUpdatesInChunksBesideWholeOnes) {
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_THAT(ArrayOf<int64_t>(answer->indices()), ElementsAre(2, 5));
   EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(20, 11));
+}
+
+// Of more than 2 MiB: decoded on another thread.
+TEST_F(ReduceTest, TakesLongMessages) {
+  constexpr int64_t kEntries = 200'000;
+  std::vector<int64_t> indices(kEntries);
+  for (int64_t i = 0; i < kEntries; ++i) indices[i] = i % 10;
+  const std::vector<float> ones(kEntries, 1);
+  const auto answer = client_.Reduce({Start(), Update(indices, ones), Update(indices, ones)});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(ArrayOf<float>(answer->values()), Each(2 * kEntries / 10));
+  indices.back() = 10;
+  const absl::Status refused = client_.Reduce({Start(), Update(indices, ones)}).status();
+  EXPECT_EQ(ErrorReason(refused), "INDEX_OUT_OF_RANGE");
 }
 
 TEST_F(ReduceTest, AnUpdateInChunksMayBeEmpty) {
