@@ -207,9 +207,14 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   if (ErrorReason(found.status()) == "ROUND_EXPIRED") return absl::OkStatus();  // a retry
   SPARSEAGG_RETURN_IF_ERROR(found.status());
   const std::shared_ptr<Round>& round = *found;
-  SPARSEAGG_ASSIGN_OR_RETURN(const Tombstone tombstone, round->Delete());
-  if (options_.limits.retry_horizon_ms > 0) rounds_.Remember(tombstone);
-  rounds_.Erase(*round);
+  const absl::Status deleted = round->Delete([&](const Tombstone& tombstone) {
+    if (options_.limits.retry_horizon_ms > 0) rounds_.Remember(tombstone);
+    rounds_.Erase(*round);
+  });
+  if (absl::IsNotFound(deleted) && ErrorReason(rounds_.Find(name).status()) == "ROUND_EXPIRED") {
+    return absl::OkStatus();  // another call was faster
+  }
+  SPARSEAGG_RETURN_IF_ERROR(deleted);
   round->NotifyDeleted();
   return absl::OkStatus();
 }
@@ -218,6 +223,7 @@ void EngineImpl::LookLater() {
   executor_.PostAfter(options_.look_interval, [this] {
     DropIdleUploads();
     if (options_.limits.result_retention_ms > 0) Retire();
+    store_.EraseLeftovers().IgnoreError();
     Forget();
     LookLater();
   });

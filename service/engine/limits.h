@@ -32,7 +32,7 @@ struct Limits {
   uint64_t upload_rate_window_ms = 60'000;
   uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
   // How long a result can be fetched, from its publication; an aborted round is kept as long from
-  // its creation. 0: until it is deleted.
+  // the abort. 0: until it is deleted.
   uint64_t result_retention_ms = 0;
   // Of one tenant; 0: no other limit than those of the whole server.
   uint64_t tenant_rounds_max = 0;   // rounds that exist at a time

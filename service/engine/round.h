@@ -8,6 +8,7 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_H_
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -108,7 +109,8 @@ class Round : public std::enable_shared_from_this<Round> {
   // ROUND_NOT_ABORTABLE, ROUND_NOT_FINAL (delete); NOT_FOUND (ROUND_NOT_FOUND) after Delete().
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
   absl::StatusOr<RoundSnapshot> Abort();
-  absl::StatusOr<Tombstone> Delete();
+  // Calls `gone` when the round is no more, before anybody can see that.
+  absl::Status Delete(const std::function<void(const Tombstone&)>& gone);
   // The last call of every watcher; after Delete().
   void NotifyDeleted() { watchers_.NotifyDeleted(); }
 

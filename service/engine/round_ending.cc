@@ -181,7 +181,6 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   books_.abort_time = when;
   ++books_.revision;
   freed = std::move(reducers_);
-  // What the disk kept, if it was full.
   strand_.Post([self = shared_from_this()] { self->ErasePayloads(); });
 }
 
@@ -208,7 +207,7 @@ void Round::Fail(const absl::Status& status) {
   NotifyEnd();
 }
 
-absl::StatusOr<Tombstone> Round::Delete() {
+absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   std::lock_guard erasing(erase_mutex_);  // what is being erased is so before the gate is closed
   std::unique_lock gate(gate_);
   {
@@ -232,10 +231,12 @@ absl::StatusOr<Tombstone> Round::Delete() {
     deleted_ = true;
     retired = SnapshotLocked();
   }
+  gone(tombstone);
   gate.unlock();
-  retired.state = RoundState::kRetired;  // also what was aborted
+  services_.store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again
+  retired.state = RoundState::kRetired;            // also what was aborted
   services_.options.observer->OnRoundState(retired);
-  return tombstone;
+  return absl::OkStatus();
 }
 
 void Round::NotifyEnd() {

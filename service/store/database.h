@@ -30,6 +30,8 @@ class Database {
   // Gives up the transaction that is open, if one is.
   void Rollback();
   int64_t last_insert_id() const { return sqlite3_last_insert_rowid(connection_); }
+  // Rows that the last statement that changes any has changed.
+  int64_t changes() const { return sqlite3_changes64(connection_); }
 
  private:
   friend class Query;

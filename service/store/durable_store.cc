@@ -62,6 +62,7 @@ class DurableStore : public UpdateStore {
   absl::Status RetireRound(const Tombstone& tombstone) override {
     return Erase(tombstone.round, &tombstone);
   }
+  absl::Status EraseLeftovers() override { return eraser_->EraseLeftovers(); }
   absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) override;
 
   std::vector<RoundRecord> Rounds() const override;
@@ -75,7 +76,7 @@ class DurableStore : public UpdateStore {
 
  private:
   absl::Status Load();
-  absl::Status FinishErasing(const DurableRound& round);
+  absl::Status ReadBooks(DurableRound& round);
   // Deletes those that no row names, but for partial payloads of open rounds.
   absl::Status DeleteLeftoverFiles();
 
@@ -154,35 +155,41 @@ absl::Status DurableStore::Load() {
   SPARSEAGG_ASSIGN_OR_RETURN(tombstones_, ledger_->Tombstones());
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<StoredRound> stored, tables_->Rounds());
   for (const StoredRound& row : stored) {
-    DurableRound round;
-    round.id = row.id;
-    round.record = row.record;
-    bool gapless = true;
-    const absl::Status read =
-        tables_->ReadRecords(row.id, row.record.name, [&](UpdateRecord update) {
-          gapless &= update.sequence == round.books.last_sequence() + 1;
-          round.books.Enter(std::move(update));
-        });
-    if (!read.ok() && !absl::IsDataLoss(read)) return read;
-    if (!read.ok() && round.record.damage.empty())
-      round.record.damage = std::string(read.message());
-    if (!gapless && round.record.damage.empty()) round.record.damage = "an update is missing";
-    if (row.record.phase != RoundPhase::kOpen) round.books.Close();
-    if (round.record.damage.empty()) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));
-    rounds_.emplace(row.record.name, std::move(round));
+    DurableRound round{.id = row.id, .record = row.record, .books = {}};
+    const RoundPhase phase = round.record.phase;
+    if (phase != RoundPhase::kAborted && phase != RoundPhase::kDeleted) {
+      SPARSEAGG_RETURN_IF_ERROR(ReadBooks(round));
+    }
+    if (phase != RoundPhase::kOpen) round.books.Close();
+    const bool trusted = round.record.damage.empty();
+    if (trusted && !HasUpdates(phase)) eraser_->Leave({row.id, phase});
+    if (!trusted || phase != RoundPhase::kDeleted) {
+      rounds_.emplace(row.record.name, std::move(round));
+    }
     SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kRoundLoaded));
   }
+  const absl::Status erased = eraser_->EraseLeftovers();
+  if (!erased.ok() && RetryAfterMs(erased) == 0) return erased;
   return DeleteLeftoverFiles();
 }
 
-absl::Status DurableStore::FinishErasing(const DurableRound& round) {
-  if (round.record.phase == RoundPhase::kPublished) return eraser_->EraseContents(round.id);
-  if (round.record.phase == RoundPhase::kAborted) return eraser_->EraseUpdates(round.id);
+absl::Status DurableStore::ReadBooks(DurableRound& round) {
+  bool gapless = true;
+  const absl::Status read =
+      tables_->ReadRecords(round.id, round.record.name, [&](UpdateRecord update) {
+        gapless &= update.sequence == round.books.last_sequence() + 1;
+        round.books.Enter(std::move(update));
+      });
+  if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  std::string& damage = round.record.damage;
+  if (!read.ok() && damage.empty()) damage = std::string(read.message());
+  if (!gapless && damage.empty()) damage = "an update is missing";
   return absl::OkStatus();
 }
 
 absl::Status DurableStore::DeleteLeftoverFiles() {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<uint64_t> named, tables_->Files());
+  if (!named.empty()) files_->SkipTo(named.back());
   partials_->DeleteLeftovers(named, [&](const std::string& round) {
     return rounds_.contains(round) && rounds_.at(round).record.phase == RoundPhase::kOpen;
   });
@@ -308,46 +315,28 @@ absl::Status DurableStore::ErasePayloads(const std::string& round) {
   const auto row = RowOf(round);
   if (!row.has_value()) return memory_->ErasePayloads(round);
   if (HasUpdates(row->second.phase)) return absl::OkStatus();  // they are still needed
-  const bool aborted = row->second.phase == RoundPhase::kAborted;
-  return aborted ? eraser_->EraseUpdates(row->first) : eraser_->EraseContents(row->first);
+  return eraser_->Erase({row->first, row->second.phase});
 }
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
   if (!RowOf(round).has_value()) return memory_->AbortRound(round, details);
-  std::unique_lock database_lock(database_mutex_);
-  const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
-  SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kAborted, details));
-  database_lock.unlock();
-  // The round is given up, whatever becomes of the rest.
-  const absl::Status erased = eraser_->EraseUpdates(row->first);
-  return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;
+  std::lock_guard database_lock(database_mutex_);
+  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
+  return ChangePhase(round, RoundPhase::kAborted, details);
 }
 
 absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tombstone) {
+  if (!RowOf(round).has_value()) return memory_->EraseRound(round);
+  std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (!row.has_value()) return memory_->EraseRound(round);
-  // An interruption leaves a round that was given up, not one that lost some of its updates.
-  const RoundPhase phase = row->second.phase;
-  const bool ended = IsPublished(phase) || phase == RoundPhase::kAborted;
-  if (phase == RoundPhase::kPublishedWithUpdates) {
-    std::lock_guard database_lock(database_mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kPublished, row->second.details));
-  }
-  SPARSEAGG_RETURN_IF_ERROR(ended ? eraser_->EraseUpdates(row->first)
-                                  : AbortRound(round, row->second.details));
-  std::unique_lock database_lock(database_mutex_);
-  SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t file, tables_->ResultFile(row->first));
+  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
   SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
     if (tombstone != nullptr) SPARSEAGG_RETURN_IF_ERROR(ledger_->InsertTombstone(*tombstone));
-    return tables_->DeleteRound(row->first);
+    return tables_->MarkDeleted(row->first);
   }));
-  {
-    std::lock_guard lock(mutex_);
-    rounds_.erase(round);
-  }
-  database_lock.unlock();
-  if (file != 0) files_->Delete(file);
+  std::lock_guard lock(mutex_);
+  rounds_.erase(round);
+  eraser_->Leave({row->first, RoundPhase::kDeleted});
   return absl::OkStatus();
 }
 

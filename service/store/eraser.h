@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "service/store/payload_files.h"
+#include "service/store/store.h"
 #include "service/store/tables.h"
 
 namespace sparseagg {
@@ -18,15 +20,35 @@ class Eraser {
   Eraser(std::mutex& database_mutex, Tables& tables, PayloadFiles& files)
       : database_mutex_(database_mutex), tables_(tables), files_(files) {}
 
-  // What the updates of a round carry.
-  absl::Status EraseContents(int64_t round);
-  // That and the updates.
-  absl::Status EraseUpdates(int64_t round);
+  // A round that was published: what its updates carry; aborted: that and the updates; deleted:
+  // everything about it.
+  struct Leftover {
+    int64_t round = 0;
+    RoundPhase phase = RoundPhase::kDeleted;
+    bool operator==(const Leftover&) const = default;
+  };
+  absl::Status Erase(const Leftover& leftover);
+
+  // For EraseLeftovers(), which erases what was left until it meets an error. The rest stays for
+  // the next call.
+  void Leave(const Leftover& leftover);
+  absl::Status EraseLeftovers();
 
  private:
+  absl::Status EraseContents(int64_t round);
+  absl::Status EraseUpdates(int64_t round);
+  absl::Status EraseRound(int64_t round);
+  // The log has copies of what was erased, and the database its place.
+  absl::Status EmptyLog();
+
   std::mutex& database_mutex_;
   Tables& tables_;
   PayloadFiles& files_;
+  bool log_has_copies_ = false;  // by database_mutex_
+
+  std::mutex erasing_mutex_;  // of one EraseLeftovers() at a time; before all others
+  std::mutex leftovers_mutex_;
+  std::vector<Leftover> leftovers_;
 };
 
 }  // namespace sparseagg

@@ -55,9 +55,7 @@ absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::stri
                      absl::StrCat("cannot read the folder ", folder, ": ", std::strerror(errno)));
   }
   std::unique_ptr<PayloadFiles> files(new PayloadFiles(folder, fd, std::move(failpoints)));
-  for (const uint64_t number : files->List()) {
-    files->last_ = std::max<uint64_t>(files->last_, number);
-  }
+  for (const uint64_t number : files->List()) files->SkipTo(number);
   return files;
 }
 

@@ -4,6 +4,7 @@
 #ifndef SPARSEAGG_SERVICE_STORE_PAYLOAD_FILES_H_
 #define SPARSEAGG_SERVICE_STORE_PAYLOAD_FILES_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,8 @@ class PayloadFiles {
 
   // For a file that is written by somebody else (partial_files.h).
   uint64_t NewNumber() { return ++last_; }
+  // New numbers are higher: rows name this one, even if its file is lost.
+  void SkipTo(uint64_t number) { last_ = std::max<uint64_t>(last_, number); }
   std::string PathOf(uint64_t number) const;
   // The numbers of the files, or of those beside them that are called by number and suffix;
   // ascending.

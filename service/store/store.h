@@ -33,6 +33,7 @@ enum class RoundPhase : uint8_t {
   kPublished = 3,             // the result is stored
   kAborted = 4,               // the updates are erased
   kPublishedWithUpdates = 5,  // and what the updates carried is kept
+  kDeleted = 6,               // gone for everybody; what is left of it is being erased
 };
 constexpr bool IsPublished(RoundPhase phase) {
   return phase == RoundPhase::kPublished || phase == RoundPhase::kPublishedWithUpdates;
@@ -187,14 +188,17 @@ class UpdateStore {
   // updates: nothing. May be called again after an error.
   virtual absl::Status ErasePayloads(const std::string& round) = 0;
 
-  // Erases every update and keeps the round. Updates that a full disk keeps are left to
-  // ErasePayloads(), or to the next start.
+  // Gives up every update and keeps the round. The updates are erased by ErasePayloads(), or at the
+  // next start.
   virtual absl::Status AbortRound(const std::string& round, std::string_view details) = 0;
 
-  // Erases everything about a round.
+  // The round is gone, and its name free. What is left of it is erased by EraseLeftovers(), or at
+  // the next start.
   virtual absl::Status EraseRound(const std::string& round) = 0;
   // The same, but for the tombstone.
   virtual absl::Status RetireRound(const Tombstone& tombstone) = 0;
+  // Erases what deleted rounds have left; what cannot be erased now is left to the next call.
+  virtual absl::Status EraseLeftovers() { return absl::OkStatus(); }
   virtual absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) = 0;
 
   // --- After a restart, before any other call: what was kept ---

@@ -44,6 +44,9 @@ int64_t ContentChecksum(int64_t id, std::string_view headers, uint64_t bytes, ui
       .value();
 }
 
+// Of pages without content: what the next rounds write first.
+constexpr int64_t kFreeBytesKept = int64_t{64} << 20;
+
 absl::Status Damaged(std::string_view what) {
   return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " is damaged"));
 }
@@ -81,6 +84,22 @@ absl::Status Tables::Checkpoint() {
   SPARSEAGG_RETURN_IF_ERROR(query.Step().status());
   failpoints_.Pass(Failpoint::kLogEmptied);
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Tables::Shrink() {
+  const auto free_bytes = [this]() -> absl::StatusOr<int64_t> {
+    Query query(database_,
+                "SELECT f.freelist_count * p.page_size FROM pragma_freelist_count f, "
+                "pragma_page_size p");
+    SPARSEAGG_RETURN_IF_ERROR(query.Step().status());
+    return query.integer(0);
+  };
+  SPARSEAGG_ASSIGN_OR_RETURN(const int64_t before, free_bytes());
+  if (before <= kFreeBytesKept) return false;
+  // Databases of the first versions have nothing that tells who refers to a page: they stay.
+  SPARSEAGG_RETURN_IF_ERROR(database_.Run("PRAGMA incremental_vacuum(256)"));
+  SPARSEAGG_ASSIGN_OR_RETURN(const int64_t after, free_bytes());
+  return after < before;
 }
 
 absl::Status Tables::Transact(const std::function<absl::Status()>& work) {
@@ -172,6 +191,20 @@ absl::StatusOr<std::vector<StoredRound>> Tables::Rounds() {
     }
     rounds.push_back(std::move(round));
   }
+}
+
+absl::Status Tables::MarkDeleted(int64_t id) {
+  const RoundRecord deleted{.name = absl::StrCat("deleted/", id),  // no round has such a name
+                            .durability = Durability::kDurable,
+                            .phase = RoundPhase::kDeleted};
+  Query query(database_,
+              "UPDATE rounds SET name = ?, phase = ?, description = x'', details = x'', crc32c = ? "
+              "WHERE id = ?");
+  return query.Text(deleted.name)
+      .Integer(static_cast<int64_t>(deleted.phase))
+      .Integer(ChecksumOf(id, deleted))
+      .Integer(id)
+      .Done();
 }
 
 absl::Status Tables::DeleteRound(int64_t id) {
@@ -275,9 +308,11 @@ absl::Status Tables::DeleteContents(std::span<const ContentPlace> places) {
   return absl::OkStatus();
 }
 
-absl::Status Tables::DeleteUpdates(int64_t round) {
-  Query query(database_, "DELETE FROM updates WHERE round = ?");
-  return query.Integer(round).Done();
+absl::StatusOr<bool> Tables::DeleteUpdates(int64_t round, int64_t most) {
+  Query query(database_,
+              "DELETE FROM updates WHERE id IN (SELECT id FROM updates WHERE round = ? LIMIT ?)");
+  SPARSEAGG_RETURN_IF_ERROR(query.Integer(round).Integer(most).Done());
+  return database_.changes() == most;
 }
 
 // --- Results ---

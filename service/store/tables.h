@@ -2,7 +2,7 @@
 // stands for, since SQLite does not check what it reads. A long byte string lies in a file of its
 // own (payload_files.h) and its row has the number.
 //
-//   rounds    a round                                     erased by EraseRound()
+//   rounds    a round                                     erased by EraseLeftovers()
 //   updates   who was counted, with what: the books       erased with the round, or when aborted
 //   contents  what an update carried                      erased when published or aborted
 //   results   the result of a published round             erased with the round
@@ -83,6 +83,9 @@ class Tables {
   absl::Status Check();
   // Moves everything committed into the database proper and empties the log.
   absl::Status Checkpoint();
+  // Gives pages that hold nothing any more back to the file system, a few at a time; false: there
+  // are so few that the next rounds may have them.
+  absl::StatusOr<bool> Shrink();
 
   // Runs `work` as one transaction.
   absl::Status Transact(const std::function<absl::Status()>& work);
@@ -107,7 +110,8 @@ class Tables {
   absl::StatusOr<int64_t> ReadUpdate(RowRange rows, int64_t round, StoredUpdate& update);
   absl::StatusOr<std::vector<ContentPlace>> Contents(int64_t round);
   absl::Status DeleteContents(std::span<const ContentPlace> places);
-  absl::Status DeleteUpdates(int64_t round);
+  // Of `most` of its updates; false: it has no more.
+  absl::StatusOr<bool> DeleteUpdates(int64_t round, int64_t most);
 
   absl::Status InsertResult(int64_t round, const Placed& result);
   absl::StatusOr<StoredContent> ReadResult(int64_t round);
@@ -116,6 +120,8 @@ class Tables {
   absl::StatusOr<std::string> Fetch(const StoredContent& content) const;
   // The file of the result, or 0.
   absl::StatusOr<uint64_t> ResultFile(int64_t round);
+  // Makes it a deleted one: without name, description and details.
+  absl::Status MarkDeleted(int64_t id);
   // The row of the round and of its result.
   absl::Status DeleteRound(int64_t id);
 

@@ -149,6 +149,7 @@ TEST_F(DurableStoreTest, GoesThroughTheLifeOfARoundWithARestartAfterEachStep) {
   EXPECT_EQ(Put("a", 10)->outcome, PutOutcome::kDuplicate);
   EXPECT_EQ(PayloadFiles().size(), 1u);  // the result's
   ASSERT_TRUE(store_->EraseRound("rounds/r").ok());
+  ASSERT_TRUE(store_->EraseLeftovers().ok());
   Reopen();
   EXPECT_TRUE(store_->Rounds().empty());
   EXPECT_TRUE(PayloadFiles().empty());
@@ -159,6 +160,7 @@ TEST_F(DurableStoreTest, KeepsAnAbortedRoundWithoutItsUpdates) {
   ASSERT_TRUE(Put("a", 10).ok());
   ASSERT_TRUE(Put("b", 200'000).ok());
   ASSERT_TRUE(store_->AbortRound("rounds/r", "why").ok());
+  ASSERT_TRUE(store_->ErasePayloads("rounds/r").ok());
   EXPECT_TRUE(PayloadFiles().empty());
   Reopen();
   EXPECT_EQ(store_->Rounds()[0].phase, RoundPhase::kAborted);
