@@ -13,7 +13,8 @@ UpdateHeader FromProto(const v1::UpdateHeader& proto) {
   header.round = proto.round();
   header.contributor = proto.contributor();
   header.update_id = proto.update_id();
-  if (proto.has_weight()) header.weight = proto.weight();
+  // -0 becomes 0: digests tell them apart, the database does not.
+  if (proto.has_weight()) header.weight = proto.weight() + 0.0f;
   return header;
 }
 

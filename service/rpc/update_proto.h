@@ -11,7 +11,7 @@
 
 namespace sparseagg {
 
-// An absent weight is 1.
+// An absent weight is 1, and -0 is 0.
 UpdateHeader FromProto(const v1::UpdateHeader& header);
 
 // The tensors of a whole update; their chains point into `update`. A tensor that came whole has as

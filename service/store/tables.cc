@@ -65,8 +65,12 @@ absl::StatusOr<UpdateRecord> RecordOf(const Query& row, int64_t round, const std
   update.weight = static_cast<float>(row.real(2));
   update.digest = row.blob(3);
   update.sequence = static_cast<uint64_t>(row.integer(4));
-  if (ChecksumOf(round, update) != row.integer(5)) return Damaged(NameOf(update));
-  return update;
+  const int64_t crc32c = row.integer(5);
+  if (ChecksumOf(round, update) == crc32c) return update;
+  // SQLite keeps -0 as 0; checksum and digest are those of what was accepted.
+  if (update.weight == 0) update.weight = -0.0f;
+  if (ChecksumOf(round, update) == crc32c) return update;
+  return Damaged(NameOf(update));
 }
 
 }  // namespace

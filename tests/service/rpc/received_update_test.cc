@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -84,6 +85,14 @@ TEST(ReceivedUpdateTest, TakesTheLengthsOfATensorThatCameWholeFromItsBytes) {
   EXPECT_EQ(tensors->front().header.indices_bytes, 16);
   EXPECT_EQ(tensors->front().header.values_bytes, 8);
   EXPECT_EQ(testing::Joined(tensors->front().values), testing::Bytes<float>({0.5F, 2.0F}));
+}
+
+TEST(ReceivedUpdateTest, TakesAWeightOfMinusZeroAsZero) {
+  v1::UpdateHeader header;
+  EXPECT_EQ(FromProto(header).weight, 1.0f);
+  header.set_weight(-0.0f);
+  EXPECT_EQ(FromProto(header).weight, 0.0f);
+  EXPECT_FALSE(std::signbit(FromProto(header).weight));
 }
 
 TEST(ReceivedUpdateTest, RefusesBytesThatAreNoMessage) {
