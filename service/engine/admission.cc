@@ -114,6 +114,11 @@ absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view 
   return Reservation(this, bytes);
 }
 
+Reservation Admission::ReserveAnyway(uint64_t bytes) {
+  Exchange(0, bytes);
+  return Reservation(this, bytes);
+}
+
 absl::Status Admission::Take(uint64_t bytes, std::string_view who) {
   const auto [own, whole] = parts_;
   if (own != nullptr) {

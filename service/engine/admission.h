@@ -138,6 +138,8 @@ class Admission {
 
   // RESOURCE_EXHAUSTED with the budget's reasons. `who` begins the message.
   absl::StatusOr<Reservation> Reserve(uint64_t bytes, std::string_view who = "the update");
+  // For what was accepted before: counted whatever the budget, so that others find it taken.
+  Reservation ReserveAnyway(uint64_t bytes);
 
   // A claim on up to `need` bytes. RESOURCE_EXHAUSTED with the budget's reasons.
   absl::StatusOr<Claim> Announce(uint64_t need, std::string_view who = "the update");

@@ -246,8 +246,9 @@ class Engine {
   virtual EngineStats Stats() const = 0;
 
   // Takes up the rounds that the store has kept, and publishes those that are sealed. Call it once,
-  // before anything else. A round whose data is damaged becomes ABORTED and says so; other errors
-  // (a limit that is too low for what is stored) name the round.
+  // before anything else. A round whose data is damaged, or that the back end has no memory for,
+  // becomes ABORTED and says so. What rounds hold is counted and not refused: only new work is,
+  // until there is room. Other errors (a limit that is too low for what is stored) name the round.
   virtual absl::Status Recover() = 0;
 
   // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and finishes the reductions that

@@ -22,8 +22,6 @@ absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_tex
                         std::string_view payload, const Limits& limits, Refolded& round) {
   SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept, ReadKeptUpdate(record, headers_text, payload,
                                                                    round.reducers->spec(), limits));
-  SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth,
-                             round.reducers->ReserveGrowth(kept.headers, kept.plan));
   SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, round.reducers->Stage(kept.payload.tensors(),
                                                                          kept.plan, record.weight));
   for (size_t i = 0; i < staged.size(); ++i) {
@@ -34,7 +32,27 @@ absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_tex
   return round.reducers->Accumulate(std::move(staged), record.weight);
 }
 
+// The reducers of a round that was accepted before: there is room, and a plan that was forced may
+// be one of another back end, or of one with more memory.
+absl::StatusOr<std::unique_ptr<TensorReducers>> MakeReducers(const RoundSpec& spec,
+                                                             const Limits& limits, Backend& backend,
+                                                             Admission& aggregation) {
+  const auto make = [&](const RoundSpec& as) {
+    return TensorReducers::Make(as, backend, aggregation, limits.result_nnz_max,
+                                TensorReducers::Budget::kTold);
+  };
+  auto reducers = make(spec);
+  const std::string reason = ErrorReason(reducers.status());
+  if (reason != "UNKNOWN_PLAN" && reason != "PLAN_TOO_LARGE") return reducers;
+  return make(WithoutPlans(spec));
+}
+
 }  // namespace
+
+RoundSpec WithoutPlans(RoundSpec spec) {
+  for (TensorSpec& tensor : spec.tensors) tensor.plan.clear();
+  return spec;
+}
 
 absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::string_view headers_text,
                                           std::string_view payload, const RoundSpec& spec,
@@ -57,8 +75,7 @@ absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& rou
                                 const RoundSpec& spec, const Limits& limits, Backend& backend,
                                 Admission& aggregation) {
   Refolded refolded;
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      refolded.reducers, TensorReducers::Make(spec, backend, aggregation, limits.result_nnz_max));
+  SPARSEAGG_ASSIGN_OR_RETURN(refolded.reducers, MakeReducers(spec, limits, backend, aggregation));
   refolded.tensors = refolded.reducers->Describe();
   SPARSEAGG_RETURN_IF_ERROR(store.ReadUpdates(
       round, [&](const UpdateRecord& update, std::string_view headers, std::string_view payload) {

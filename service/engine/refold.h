@@ -33,7 +33,13 @@ absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::strin
                                           std::string_view payload, const RoundSpec& spec,
                                           const Limits& limits);
 
-// Errors as above, and those of `aggregation`, which the memory comes from.
+// The same round for any back end: a plan that was forced is one of some back end. The bits do not
+// depend on it.
+RoundSpec WithoutPlans(RoundSpec spec);
+
+// Errors as above, and those of the back end. The memory is counted in `aggregation`, which is not
+// asked: updates that were acknowledged are taken up, whatever else is there. A forced plan that
+// the back end does not have, or has no memory for, is left out.
 absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& round,
                                 const RoundSpec& spec, const Limits& limits, Backend& backend,
                                 Admission& aggregation);

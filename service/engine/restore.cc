@@ -39,7 +39,8 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
   absl::Status status =
       record.damage.empty() ? RestoreInto(record, restored) : StoreCorrupt(record.damage);
   if (status.ok()) return restored;
-  if (!absl::IsDataLoss(status)) {
+  const bool scarce = absl::IsResourceExhausted(status);
+  if (!scarce && !absl::IsDataLoss(status)) {
     return MakeError(
         status.code(), ErrorReason(status),
         absl::StrCat("round \"", record.name,
@@ -50,7 +51,11 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
   restored.round.result.reset();
   restored.round.result_memory = {};
   restored.round.books.state = RoundState::kAborted;
-  restored.round.books.failure = absl::StrCat("DATA_LOSS: ", std::string(status.message()));
+  restored.round.books.failure =
+      scarce ? absl::StrCat(std::string(status.message()),
+                            "; its updates are kept: the next start of the server takes the round "
+                            "up again, DeleteRound gives it up")
+             : absl::StrCat("DATA_LOSS: ", std::string(status.message()));
   return restored;
 }
 
@@ -101,9 +106,8 @@ absl::Status RoundRestorer::LoadResult(const RoundRecord& record, RestoredRound&
   if (!round.books.manifest) return StoreCorrupt("the manifest is missing");
   PublishedResult result;
   SPARSEAGG_ASSIGN_OR_RETURN(result.tensors, ReadResult(bytes, round.spec));
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      round.result_memory,
-      aggregation_.Reserve(bytes.size() + round.books.contributors * kRecordBytes, "the result"));
+  round.result_memory =
+      aggregation_.ReserveAnyway(bytes.size() + round.books.contributors * kRecordBytes);
   result.spec = round.spec;
   for (const TensorSpec& spec : round.spec.tensors) {
     result.result_specs.push_back(ResultSpec(spec));

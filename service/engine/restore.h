@@ -20,8 +20,8 @@ class RoundRestorer {
                 Admission& aggregation)
       : options_(options), backend_(backend), store_(store), aggregation_(aggregation) {}
 
-  // A round that is damaged is restored as ABORTED, with what is wrong as its failure. Other errors
-  // name the round.
+  // A round that is damaged, or that the back end has no memory for, is restored as ABORTED, with
+  // what is wrong as its failure. Other errors name the round.
   absl::StatusOr<Restored> Restore(const RoundRecord& record) const;
 
  private:

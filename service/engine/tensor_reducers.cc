@@ -14,7 +14,8 @@ namespace sparseagg {
 absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
                                                                      Backend& backend,
                                                                      Admission& aggregation,
-                                                                     uint64_t result_nnz_max) {
+                                                                     uint64_t result_nnz_max,
+                                                                     Budget budget) {
   std::unique_ptr<TensorReducers> reducers(
       new TensorReducers(spec, backend.info().name, aggregation, result_nnz_max));
   uint64_t fixed_bytes = 0;
@@ -26,7 +27,11 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const Round
     fixed_bytes += reducer.plan.cost.fixed_bytes;
     reducers->reducers_.push_back(std::move(reducer));
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(fixed_bytes, "the round"));
+  if (budget == Budget::kTold) {
+    reducers->memory_ = aggregation.ReserveAnyway(fixed_bytes);
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(fixed_bytes, "the round"));
+  }
   for (Reducer& reducer : reducers->reducers_) {
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.aggregator, backend.NewAggregator(reducer.plan));
   }

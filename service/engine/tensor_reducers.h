@@ -21,6 +21,10 @@ using StagedTensors = std::vector<StagedUpdate>;
 
 class TensorReducers {
  public:
+  // Whether the budget is asked for what a round takes from the start, or only told: of rounds that
+  // were accepted before.
+  enum class Budget { kAsked, kTold };
+
   // Plans every tensor. Errors are those of MakeReduceSpec(), MakePlan(), of `aggregation`, which
   // the memory comes from, and of Backend::NewAggregator().
   // A result of more than `result_nnz_max` entries in a tensor is an error (INVALID_ARGUMENT,
@@ -28,7 +32,8 @@ class TensorReducers {
   static absl::StatusOr<std::unique_ptr<TensorReducers>> Make(const RoundSpec& spec,
                                                               Backend& backend,
                                                               Admission& aggregation,
-                                                              uint64_t result_nnz_max);
+                                                              uint64_t result_nnz_max,
+                                                              Budget budget = Budget::kAsked);
 
   const RoundSpec& spec() const { return spec_; }
   const std::string& backend() const { return backend_; }

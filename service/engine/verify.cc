@@ -28,12 +28,6 @@ absl::Status Cancelled() { return absl::CancelledError("nobody waits for it any 
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-// The same round, for any back end: a plan that was forced is one of some back end.
-RoundSpec WithoutPlans(RoundSpec spec) {
-  for (TensorSpec& tensor : spec.tensors) tensor.plan.clear();
-  return spec;
-}
-
 absl::Status Mismatch(std::string_view what, const std::string& found,
                       const std::string& published) {
   return MakeError(absl::StatusCode::kDataLoss, "RESULT_MISMATCH",

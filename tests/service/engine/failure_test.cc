@@ -76,6 +76,21 @@ TEST_F(FailureTest, AFoldWithoutMemoryLosesNothingAcknowledged) {
   EXPECT_EQ(ResultAfterARestart(), "2 contributors, 40001");
 }
 
+TEST_F(FailureTest, AStartWithoutMemoryForARoundKeepsItsUpdatesForTheNext) {
+  Create();
+  ASSERT_TRUE(Submit("a", 1).ok());
+  ASSERT_TRUE(Submit("b", 2).ok());
+  engine_->Drain();
+  scarce_ = true;
+  const absl::Status started = engine_.Restart();
+  ASSERT_TRUE(started.ok()) << started;
+  const RoundSnapshot failed = *engine_->GetRound(kRound);
+  EXPECT_EQ(failed.state, RoundState::kAborted);
+  EXPECT_THAT(failed.failure, HasSubstr("there is no memory; its updates are kept"));
+  scarce_ = false;
+  EXPECT_EQ(ResultAfterARestart(), "2 contributors, 3");
+}
+
 TEST_F(FailureTest, AResultWithoutMemoryIsMadeAfterARestart) {
   Create();
   ASSERT_TRUE(Submit("a", 1).ok());

@@ -211,6 +211,49 @@ TEST_F(RecoveryTest, ALimitThatIsTooLowForWhatIsStoredSaysSo) {
   EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("rounds/r"));
 }
 
+// One tenant, within its limits, could keep the server from starting.
+TEST_F(RecoveryTest, WhatWasAcceptedIsTakenUpWhateverTheBudget) {
+  const TensorSpec spec = Sparse("t", 1'000'000);
+  for (const char* id : {"open", "published"}) Create({spec}, id);
+  for (const char* name : {"rounds/open", "rounds/published"}) {
+    for (const char* contributor : {"a", "b"}) {
+      ASSERT_TRUE(Submit(contributor, std::vector<float>(10'000, 1.5f), name).ok());
+    }
+  }
+  engine_.SealAndWait("rounds/published");
+  engine_->Drain();
+  for (uint64_t* limit :
+       {&engine_.options.limits.aggregation_bytes_max, &engine_.options.limits.tenant_bytes_max}) {
+    const uint64_t before = std::exchange(*limit, 1000);
+    Restart();
+    EXPECT_EQ(Round("rounds/open").contributors, 2u);
+    EXPECT_GT(engine_->Stats().aggregation_bytes, 100'000u) << "it is counted";
+    EXPECT_EQ(Submit("c", {1}, "rounds/open").status().code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(engine_->Result("rounds/published").value()->manifest.contributors, 2u);
+    *limit = before;
+  }
+  Restart();
+  EXPECT_TRUE(Submit("c", {1}, "rounds/open").ok());
+}
+
+TEST_F(RecoveryTest, APlanThatTheBackEndDoesNotHaveIsLeftOut) {
+  TensorSpec spec = Sparse("t", 1'000'000);
+  spec.plan = "sweep";
+  Create({spec}, "r");
+  ASSERT_TRUE(Submit("a", {1, 2}).ok());
+  engine_->Drain();
+  TestEngine other(testing::MakeBackend("reference"), [this] {
+    std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+                          std::filesystem::copy_options::recursive);
+    return *OpenDurableStore({.directory = folder_.path() + "-copy", .free_bytes_min = 0});
+  });
+  const absl::Status recovered = other->Recover();
+  ASSERT_TRUE(recovered.ok()) << recovered;
+  EXPECT_EQ(Values<float>(other.SealAndWait("rounds/r")->tensors[0]), (std::vector<float>{2, 4}));
+  std::filesystem::remove_all(folder_.path() + "-copy");
+}
+
 // Client and server lose each other in the middle of a large update, and the server restarts.
 TEST_F(RecoveryTest, ALargeUpdateInChunksGoesOnAfterARestart) {
   const TensorSpec spec = Sparse("t", 1'000'000);
