@@ -182,6 +182,7 @@ absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain d
     FreeLocked();
     return closed_because_;
   }
+  if (absl::IsAborted(appended)) CloseLocked(appended);  // the store has lost what had come
   SPARSEAGG_RETURN_IF_ERROR(appended);
   committed_ += size;
   last_used_ = now;

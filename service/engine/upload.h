@@ -2,7 +2,7 @@
 // can take over where the first broke off. One stream writes at a time, the latest.
 //
 //   receiving --Finish--> finishing --counted or refused--> closed         (closed also by Close():
-//   idle, too slow, round ended)
+//   idle, too slow, lost by the disk, round ended)
 //       ^--------------------'  when the server is busy: the bytes stay
 //
 // Bytes are reserved as they arrive (Claim in admission.h): an upload that has begun costs next to

@@ -24,10 +24,14 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 
+// ABORTED (UPLOAD_LOST) when the disk is full: its pages are marked clean now, and a second sync
+// would succeed without them (fatal.h).
 absl::Status SyncFile(const std::string& path) {
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (fd.get() < 0 || fdatasync(fd.get()) != 0) return RefusalOf(path, errno);
-  return absl::OkStatus();
+  if (fd.get() < 0) return RefusalOf(path, errno);
+  if (fdatasync(fd.get()) == 0) return absl::OkStatus();
+  RefusalOf(path, errno).IgnoreError();  // or the end of the process
+  return UploadLost();
 }
 
 // All of `data` at `offset`, or nothing.
@@ -118,9 +122,10 @@ class PartialFiles::File : public PartialPayload {
       bytes_ += piece.size();
       crc32c_ = Crc32c(piece, crc32c_);
     }
-    // The bytes are there, whether or not this makes them last.
-    if (bytes_ - checkpointed_ >= owner_.checkpoint_bytes_) MakeCheckpoint().IgnoreError();
-    return absl::OkStatus();
+    if (bytes_ - checkpointed_ < owner_.checkpoint_bytes_) return absl::OkStatus();
+    // The bytes are there, whether or not this makes them last, unless they are lost.
+    const absl::Status made = MakeCheckpoint();
+    return absl::IsAborted(made) ? made : absl::OkStatus();
   }
 
   absl::StatusOr<std::string_view> View() override {
@@ -163,11 +168,11 @@ class PartialFiles::File : public PartialPayload {
     for (const auto& [path, bytes] : {std::pair(Path(), bytes_), {PartPath(), part_bytes_}}) {
       if (truncate(path.c_str(), static_cast<off_t>(bytes)) != 0) return RefusalOf(path, errno);
     }
-    return SyncFile(Path());
+    return Sync(Path());
   }
 
   absl::StatusOr<Placed> Complete() {
-    SPARSEAGG_RETURN_IF_ERROR(SyncFile(Path()));
+    SPARSEAGG_RETURN_IF_ERROR(Sync(Path()));
     return Placed{.bytes = bytes_, .file = number_, .payload_crc32c = crc32c_};
   }
 
@@ -192,11 +197,18 @@ class PartialFiles::File : public PartialPayload {
     return made;
   }
 
+  // Of one of the two files. Both are gone when they cannot be trusted any more.
+  absl::Status Sync(const std::string& path) {
+    const absl::Status synced = SyncFile(path);
+    if (absl::IsAborted(synced)) Discard();
+    return synced;
+  }
+
   absl::Status MakeCheckpoint() {
-    SPARSEAGG_RETURN_IF_ERROR(SyncFile(Path()));
+    SPARSEAGG_RETURN_IF_ERROR(Sync(Path()));
     SPARSEAGG_RETURN_IF_ERROR(owner_.failpoints_.Check(Failpoint::kCheckpointSynced));
     SPARSEAGG_RETURN_IF_ERROR(NoteCheckpoint());
-    SPARSEAGG_RETURN_IF_ERROR(SyncFile(PartPath()));
+    SPARSEAGG_RETURN_IF_ERROR(Sync(PartPath()));
     owner_.files_.Sync();
     return absl::OkStatus();
   }

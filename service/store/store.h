@@ -83,7 +83,8 @@ class PartialPayload {
   virtual uint64_t total_bytes() const = 0;
   virtual uint64_t bytes() const = 0;  // that are there
   // All of `data` or, on an error, nothing. RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
-  // (STORE_BUSY). REQUIRES: no more than total_bytes() in all.
+  // (STORE_BUSY); ABORTED (UPLOAD_LOST), which Put() and TakePartial() may answer, too, when a sync
+  // has failed: it is discarded. REQUIRES: no more than total_bytes() in all; not discarded.
   virtual absl::Status Append(std::span<const std::string_view> data) = 0;
   absl::Status Append(std::string_view data) { return Append(std::span(&data, 1)); }
   // What is there, valid until this goes. Reading it may wait for the disk.

@@ -19,6 +19,14 @@ absl::Status StoreBusy(std::string_view message) {
                         kRetryAfterMs);
 }
 
+absl::Status UploadLost() {
+  return WithRetryAfter(
+      MakeError(absl::StatusCode::kAborted, "UPLOAD_LOST",
+                "the disk of the data directory was full before it had what has come of the "
+                "update, which is dropped; begin it again"),
+      kRetryAfterMs);
+}
+
 absl::Status StoreCorrupt(std::string_view message) {
   return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT", message);
 }

@@ -13,6 +13,9 @@ absl::Status StoreFull(
     std::string_view message = "the disk of the data directory is full; nothing was changed");
 // UNAVAILABLE (STORE_BUSY), with a time to retry after.
 absl::Status StoreBusy(std::string_view message);
+// ABORTED (UPLOAD_LOST), with a time to retry after: what was there of a payload that arrives bit
+// by bit cannot be trusted any more and is gone.
+absl::Status UploadLost();
 // DATA_LOSS (STORE_CORRUPT).
 absl::Status StoreCorrupt(std::string_view message);
 

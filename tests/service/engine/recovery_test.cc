@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/store/durable_store.h"
+#include "service/store/store_errors.h"
 #include "tests/service/engine/testing.h"
 #include "tests/support/temporary_folder.h"
 
@@ -287,6 +288,35 @@ TEST_F(RecoveryTest, ALargeUpdateInChunksGoesOnAfterARestart) {
   Restart();
   const auto result = engine_.SealAndWait("rounds/r");
   EXPECT_EQ(Values<float>(result->tensors[0]), std::vector<float>(rows.size(), 3.0f));
+}
+
+TEST_F(RecoveryTest, AnUploadThatTheDiskHasLostBeginsAgain) {
+  bool lost = true;
+  const auto lose = [&](Failpoint point) {
+    const bool synced = point == Failpoint::kCheckpointSynced && std::exchange(lost, false);
+    return synced ? UploadLost() : absl::OkStatus();
+  };
+  const testing::TemporaryFolder folder;
+  TestEngine engine(testing::MakeBackend("cpu"), [&] {
+    return *OpenDurableStore({.directory = folder.path(),
+                              .free_bytes_min = 0,
+                              .checkpoint_bytes = 100'000,
+                              .failpoints = {lose}});
+  });
+  const TensorSpec spec = Sparse("t", 1'000'000);
+  engine.Create(RoundSpec{.tensors = {spec}, .durability = Durability::kDurable});
+  TestUpdate update("rounds/r", "a");
+  update.Add<float>(spec, std::vector<int64_t>(50'000, 3), std::vector<float>(50'000, 1.0f));
+  const std::string bytes = update.byte_string();
+  auto upload = engine->BeginUpload(update.header, update.headers()).value();
+  EXPECT_THAT(upload->Append(0, bytes.substr(0, 300'000), std::nullopt),
+              FailsWith(absl::StatusCode::kAborted, "UPLOAD_LOST"));
+  EXPECT_THAT(upload->Append(300'000, bytes.substr(300'000), std::nullopt),
+              FailsWith(absl::StatusCode::kAborted, "UPLOAD_LOST"));
+  upload = engine->BeginUpload(update.header, update.headers()).value();
+  EXPECT_EQ(upload->committed_offset(), 0u);
+  ASSERT_TRUE(upload->Append(0, bytes, std::nullopt).ok());
+  EXPECT_TRUE(upload->Finish().ok());
 }
 
 TEST_F(RecoveryTest, AnUploadThatNobodyResumesLeavesNothingBehind) {

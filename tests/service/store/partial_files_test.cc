@@ -2,7 +2,9 @@
 // stays behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +17,21 @@
 #include "service/store/durable_store.h"
 #include "service/store/partial_records.h"
 #include "sparse/status.h"
+#include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
+
+namespace {
+
+// What syncs of files fail with; later ones would succeed without what was lost.
+int sync_error = 0;
+
+}  // namespace
+
+extern "C" int fdatasync(int fd) {
+  if (sync_error == 0) return sparseagg::testing::Next<decltype(fdatasync)>("fdatasync")(fd);
+  errno = std::exchange(sync_error, 0);
+  return -1;
+}
 
 namespace sparseagg {
 namespace {
@@ -181,6 +197,40 @@ TEST_F(PartialFilesTest, AnotherUpdateOfTheSameIdBeginsAnew) {
   payload = Take(other);
   EXPECT_EQ(payload->bytes(), 0u);
   EXPECT_TRUE(FilesOf(folder_.path()).empty());
+}
+
+// Linux marks the pages of a failed sync clean: the next one succeeds without them, and an update
+// was acknowledged that a power cut took away.
+TEST_F(PartialFilesTest, NoByteIsTrustedAfterASyncThatFailed) {
+  const auto expect_lost = [this](const absl::Status& status) {
+    EXPECT_EQ(ErrorReason(status), "UPLOAD_LOST") << status;
+    EXPECT_GT(RetryAfterMs(status), 0u);
+    EXPECT_TRUE(FilesOf(folder_.path()).empty());
+  };
+  auto payload = Take();
+  Fill(*payload, kCheckpoint - 10);
+  sync_error = ENOSPC;
+  expect_lost(payload->Append({bytes_.data(), 20}));
+  payload.reset();
+
+  payload = Take();
+  ASSERT_EQ(payload->bytes(), 0u);
+  Fill(*payload, 2 * kMiB);
+  payload.reset();
+  sync_error = EDQUOT;
+  expect_lost(store_->TakePartial(Identity()).status());
+
+  payload = Take();
+  ASSERT_EQ(payload->bytes(), 0u);
+  Fill(*payload, bytes_.size());
+  sync_error = ENOSPC;
+  expect_lost(Put(*payload).status());
+  EXPECT_FALSE(store_->Find("rounds/r", "a").has_value());
+  payload.reset();
+
+  payload = Take();
+  Fill(*payload, bytes_.size());
+  EXPECT_TRUE(Put(*payload).ok());
 }
 
 TEST_F(PartialFilesTest, OneHasItAtATime) {
