@@ -250,7 +250,7 @@ void EngineImpl::Retire() {
   for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
     const RoundSnapshot snapshot = round->Snapshot();
     const auto since =
-        snapshot.publish_time.value_or(snapshot.abort_time.value_or(snapshot.create_time));
+        snapshot.abort_time.value_or(snapshot.publish_time.value_or(snapshot.create_time));
     // What cannot be deleted now is tried again the next time.
     if (IsFinal(snapshot.state) && now - since >= retention) {
       DeleteRound(round->name()).IgnoreError();

@@ -46,12 +46,19 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
         absl::StrCat("round \"", record.name,
                      "\" of the data directory cannot be taken up: ", status.message()));
   }
-  // Nothing is erased: what is left of the data may be worth a look before DeleteRound().
-  restored.round.reducers.reset();
-  restored.round.result.reset();
-  restored.round.result_memory = {};
-  restored.round.books.state = RoundState::kAborted;
-  restored.round.books.failure =
+  // Nothing is erased: what is left of the data may be worth a look before DeleteRound(), and its
+  // retention begins now.
+  RestoredRound& round = restored.round;
+  round.reducers.reset();
+  round.result.reset();
+  round.result_memory = {};
+  round.spec.durability = record.durability;
+  round.books.state = RoundState::kAborted;
+  round.books.abort_time = options_.now();
+  if (round.books.create_time.time_since_epoch().count() == 0) {  // it cannot be read
+    round.books.create_time = *round.books.abort_time;
+  }
+  round.books.failure =
       scarce ? absl::StrCat(std::string(status.message()),
                             "; its updates are kept: the next start of the server takes the round "
                             "up again, DeleteRound gives it up")

@@ -4,9 +4,11 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "service/store/database.h"
 #include "service/store/durable_store.h"
 #include "service/store/store_errors.h"
 #include "tests/service/engine/testing.h"
+#include "tests/support/manual_executor.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
@@ -210,6 +212,51 @@ TEST_F(RecoveryTest, ALimitThatIsTooLowForWhatIsStoredSaysSo) {
   const absl::Status recovered = engine_.Restart();
   EXPECT_THAT(recovered, FailsWith(absl::StatusCode::kInvalidArgument, "UPDATE_TOO_LARGE"));
   EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("rounds/r"));
+}
+
+// What is left of it was deleted seconds after the start: as old as 1970, or as its publication.
+TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
+  for (const char* id : {"row", "result"}) Create({Sparse("t", 1'000'000)}, id);
+  ASSERT_TRUE(Submit("a", std::vector<float>(50'000, 1.5f), "rounds/result").ok());
+  engine_.SealAndWait("rounds/result");
+  engine_->Drain();
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path() + "/payloads")) {
+    std::filesystem::resize_file(entry.path(), 10);
+  }
+  std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+                        std::filesystem::copy_options::recursive);
+  {
+    auto database = Database::Open(folder_.path() + "-copy/store.db");
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE((*database)->Run("UPDATE rounds SET crc32c = 0 WHERE name = 'rounds/row'").ok());
+  }
+  testing::ManualExecutor executor;
+  TestEngine other(testing::MakeBackend("cpu"), [this] {
+    return *OpenDurableStore({.directory = folder_.path() + "-copy", .free_bytes_min = 0});
+  });
+  const auto look_for_what_is_over = [&] {
+    executor.Advance(other.options.look_interval);
+    executor.WaitUntilIdle();
+  };
+  other.options.executor = &executor;
+  other.clock.Advance(std::chrono::hours(2));
+  const auto start = other.clock.Now();
+  other.options.limits.result_retention_ms = 3600'000;
+  ASSERT_TRUE(other->Recover().ok());
+  look_for_what_is_over();
+  for (const char* name : {"rounds/row", "rounds/result"}) {
+    ASSERT_TRUE(other->GetRound(name).ok()) << name;
+    const RoundSnapshot round = *other->GetRound(name);
+    EXPECT_EQ(round.state, RoundState::kAborted) << name;
+    EXPECT_GE(round.abort_time.value(), start) << name;
+    EXPECT_EQ(round.spec.durability, Durability::kDurable) << name;
+  }
+  EXPECT_GE(other->GetRound("rounds/row")->create_time, start);
+  other.clock.Advance(std::chrono::hours(2));
+  look_for_what_is_over();
+  EXPECT_TRUE(other->ListRounds("", 10).empty());
+  executor.DropAll();
+  std::filesystem::remove_all(folder_.path() + "-copy");
 }
 
 // One tenant, within its limits, could keep the server from starting.
