@@ -84,6 +84,8 @@ class DurableStore : public UpdateStore {
   const DurableRound* FindLocked(const std::string& round) const;
   // The round's row as it is now, or nullopt.
   std::optional<std::pair<int64_t, RoundRecord>> RowOf(const std::string& round) const;
+  // What is needed of it for each update that is read.
+  std::optional<StoreReader::Place> PlaceOf(const std::string& round) const;
 
   void CommitGroup(std::span<PendingPut* const> puts);
   // The round's row, together with `also`, then the books. REQUIRES: database_mutex_ is held and
@@ -136,7 +138,7 @@ absl::Status DurableStore::Open() {
   ledger_ = std::make_unique<Ledger>(*database_);
   eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
   reader_ = std::make_unique<StoreReader>(
-      database_mutex_, *tables_, [this](const std::string& round) { return RowOf(round); });
+      database_mutex_, *tables_, [this](const std::string& round) { return PlaceOf(round); });
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kDatabaseOpened));
   SPARSEAGG_RETURN_IF_ERROR(PrepareSchema(*database_));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
@@ -208,6 +210,13 @@ std::optional<std::pair<int64_t, RoundRecord>> DurableStore::RowOf(const std::st
   const DurableRound* found = FindLocked(round);
   if (found == nullptr) return std::nullopt;
   return std::pair(found->id, found->record);
+}
+
+std::optional<StoreReader::Place> DurableStore::PlaceOf(const std::string& round) const {
+  std::lock_guard lock(mutex_);
+  const DurableRound* found = FindLocked(round);
+  if (found == nullptr) return std::nullopt;
+  return StoreReader::Place{found->id, found->record.phase};
 }
 
 std::optional<UpdateRecord> DurableStore::Find(const std::string& round,

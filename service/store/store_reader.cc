@@ -5,50 +5,52 @@
 
 namespace sparseagg {
 
-absl::StatusOr<StoredUpdate> StoreReader::ReadNext(const std::string& round,
-                                                   std::optional<RowRange>& rows) const {
+absl::StatusOr<std::vector<int64_t>> StoreReader::Rows(const std::string& round) const {
   std::lock_guard lock(database_mutex_);
-  const auto row = row_of_(round);
-  if (!row.has_value()) return RoundNotFound(round);
-  if (!HasUpdates(row->second.phase)) {
-    if (!rows) return StoredUpdate{};
-    return RoundNotFound(round);  // they are being erased
-  }
-  if (!rows) {
-    SPARSEAGG_ASSIGN_OR_RETURN(rows, tables_.UpdateRows(row->first));
-  }
+  const auto place = place_of_(round);
+  if (!place.has_value()) return RoundNotFound(round);
+  if (!HasUpdates(place->phase)) return std::vector<int64_t>{};
+  return tables_.UpdateRows(place->round);
+}
+
+absl::StatusOr<StoredUpdate> StoreReader::ReadRow(const std::string& round, int64_t row) const {
+  std::lock_guard lock(database_mutex_);
+  const auto place = place_of_(round);
+  // Gone, or being erased.
+  if (!place.has_value() || !HasUpdates(place->phase)) return RoundNotFound(round);
   StoredUpdate update{.record = {.round = round}};
-  SPARSEAGG_ASSIGN_OR_RETURN(const int64_t read, tables_.ReadUpdate(*rows, row->first, update));
-  rows->first = read + 1;
+  SPARSEAGG_RETURN_IF_ERROR(tables_.ReadUpdate(row, place->round, update));
   return update;
 }
 
 absl::Status StoreReader::ReadUpdates(const std::string& round,
                                       const UpdateStore::OnUpdate& on_update) const {
-  for (std::optional<RowRange> rows;;) {
-    SPARSEAGG_ASSIGN_OR_RETURN(const StoredUpdate update, ReadNext(round, rows));
-    if (update.content.id == 0) return absl::OkStatus();
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, Rows(round));
+  for (const int64_t row : rows) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const StoredUpdate update, ReadRow(round, row));
     const auto payload = tables_.Fetch(update.content);
     if (!payload.ok()) {
       // Who erases it has changed its phase before.
-      const auto row = row_of_(round);
-      const bool needed = row.has_value() && HasUpdates(row->second.phase);
+      const auto place = place_of_(round);
+      const bool needed = place.has_value() && HasUpdates(place->phase);
       return needed ? payload.status() : RoundNotFound(round);
     }
     SPARSEAGG_RETURN_IF_ERROR(on_update(update.record, update.content.headers, *payload));
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> StoreReader::ReadResult(const std::string& round) const {
   StoredContent content;
   {
     std::lock_guard lock(database_mutex_);
-    const auto row = row_of_(round);
-    if (!row.has_value()) return RoundNotFound(round);
-    SPARSEAGG_ASSIGN_OR_RETURN(content, tables_.ReadResult(row->first));
+    const auto place = place_of_(round);
+    if (!place.has_value()) return RoundNotFound(round);
+    SPARSEAGG_ASSIGN_OR_RETURN(content, tables_.ReadResult(place->round));
   }
   auto result = tables_.Fetch(content);
-  if (!result.ok() && !row_of_(round).has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!result.ok() && !place_of_(round).has_value())
+    return RoundNotFound(round);  // erased meanwhile
   return result;
 }
 

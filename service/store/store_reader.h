@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "service/store/store.h"
 #include "service/store/tables.h"
@@ -18,27 +19,30 @@ namespace sparseagg {
 // Thread-safe.
 class StoreReader {
  public:
-  // The number of a durable round and its row as it is now.
-  using RowOf = std::function<std::optional<std::pair<int64_t, RoundRecord>>(const std::string&)>;
+  // A durable round as it is now.
+  struct Place {
+    int64_t round = 0;  // its number
+    RoundPhase phase = RoundPhase::kOpen;
+  };
+  using PlaceOf = std::function<std::optional<Place>(const std::string&)>;
 
-  // `database_mutex` guards `tables`; while it is held `row_of` and the tables agree. All must
+  // `database_mutex` guards `tables`; while it is held `place_of` and the tables agree. All must
   // outlive this.
-  StoreReader(std::mutex& database_mutex, Tables& tables, RowOf row_of)
-      : database_mutex_(database_mutex), tables_(tables), row_of_(std::move(row_of)) {}
+  StoreReader(std::mutex& database_mutex, Tables& tables, PlaceOf place_of)
+      : database_mutex_(database_mutex), tables_(tables), place_of_(std::move(place_of)) {}
 
   // See UpdateStore.
   absl::Status ReadUpdates(const std::string& round, const UpdateStore::OnUpdate& on_update) const;
   absl::StatusOr<std::string> ReadResult(const std::string& round) const;
 
  private:
-  // The first update of `rows`, which are those behind it then; all of the round where they are not
-  // known yet. Without content when there is none.
-  absl::StatusOr<StoredUpdate> ReadNext(const std::string& round,
-                                        std::optional<RowRange>& rows) const;
+  // The rows of the round's updates; none when they are erased or being erased.
+  absl::StatusOr<std::vector<int64_t>> Rows(const std::string& round) const;
+  absl::StatusOr<StoredUpdate> ReadRow(const std::string& round, int64_t row) const;
 
   std::mutex& database_mutex_;
   Tables& tables_;
-  const RowOf row_of_;
+  const PlaceOf place_of_;
 };
 
 }  // namespace sparseagg

@@ -1,5 +1,6 @@
 #include "service/store/tables.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -69,8 +70,8 @@ absl::StatusOr<UpdateRecord> RecordOf(const Query& row, int64_t round, const std
   if (ChecksumOf(round, update) == crc32c) return update;
   // SQLite keeps -0 as 0; checksum and digest are those of what was accepted.
   if (update.weight == 0) update.weight = -0.0f;
-  if (ChecksumOf(round, update) == crc32c) return update;
-  return Damaged(NameOf(update));
+  if (ChecksumOf(round, update) != crc32c) return Damaged(NameOf(update));
+  return update;
 }
 
 }  // namespace
@@ -263,33 +264,37 @@ absl::Status Tables::ReadRecords(int64_t round, const std::string& name,
   }
 }
 
-absl::StatusOr<RowRange> Tables::UpdateRows(int64_t round) {
-  Query row(database_, "SELECT min(id), max(id) FROM updates WHERE round = ?");
-  SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Integer(round).Step());
-  if (!found || row.is_null(0)) return RowRange{};
-  return RowRange{row.integer(0), row.integer(1)};
+absl::StatusOr<std::vector<int64_t>> Tables::UpdateRows(int64_t round) {
+  std::vector<int64_t> rows;
+  // By the index of contributors alone, in its order.
+  Query row(database_, "SELECT id FROM updates WHERE round = ?");
+  row.Integer(round);
+  while (true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) break;
+    rows.push_back(row.integer(0));
+  }
+  std::sort(rows.begin(), rows.end());
+  return rows;
 }
 
-absl::StatusOr<int64_t> Tables::ReadUpdate(RowRange rows, int64_t round, StoredUpdate& update) {
-  // The plus: by the index of contributors SQLite would read and sort the whole round each time.
-  Query row(database_,
-            "SELECT u.contributor, u.update_id, u.weight, u.digest, u.sequence, u.crc32c, u.id, "
-            "c.headers, c.bytes, c.file, c.data, c.crc32c "
-            "FROM updates u LEFT JOIN contents c ON c.id = u.id "
-            "WHERE u.id BETWEEN ? AND ? AND +u.round = ? ORDER BY u.id LIMIT 1");
-  SPARSEAGG_ASSIGN_OR_RETURN(const bool found,
-                             row.Integer(rows.first).Integer(rows.last).Integer(round).Step());
-  if (!found) return 0;
-  SPARSEAGG_ASSIGN_OR_RETURN(update.record, RecordOf(row, round, update.record.round));
-  if (row.is_null(7)) return Damaged(NameOf(update.record));
-  update.content = {.id = row.integer(6),
-                    .headers = std::string(row.blob(7)),
-                    .bytes = static_cast<uint64_t>(row.integer(8)),
-                    .file = static_cast<uint64_t>(row.integer(9)),
-                    .data = std::string(row.blob(10)),
-                    .crc32c = row.integer(11),
+absl::Status Tables::ReadUpdate(int64_t row, int64_t round, StoredUpdate& update) {
+  Query query(database_,
+              "SELECT u.contributor, u.update_id, u.weight, u.digest, u.sequence, u.crc32c, "
+              "c.headers, c.bytes, c.file, c.data, c.crc32c "
+              "FROM updates u LEFT JOIN contents c ON c.id = u.id WHERE u.id = ?");
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Integer(row).Step());
+  if (!found) return Damaged(absl::StrCat("row ", row, " of round \"", update.record.round, "\""));
+  SPARSEAGG_ASSIGN_OR_RETURN(update.record, RecordOf(query, round, update.record.round));
+  if (query.is_null(6)) return Damaged(NameOf(update.record));
+  update.content = {.id = row,
+                    .headers = std::string(query.blob(6)),
+                    .bytes = static_cast<uint64_t>(query.integer(7)),
+                    .file = static_cast<uint64_t>(query.integer(8)),
+                    .data = std::string(query.blob(9)),
+                    .crc32c = query.integer(10),
                     .what = NameOf(update.record)};
-  return update.content.id;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {

@@ -43,12 +43,6 @@ struct StoredRound {
   RoundRecord record;
 };
 
-// Both included; there may be rows of other rounds between them.
-struct RowRange {
-  int64_t first = 0;
-  int64_t last = -1;
-};
-
 // What an update carried, or a result, as its row says: the byte string itself is `data` when it is
 // short, otherwise in a file.
 struct StoredContent {
@@ -103,11 +97,10 @@ class Tables {
   // The books of a round, in the order of acceptance. DATA_LOSS for a row that cannot be trusted.
   absl::Status ReadRecords(int64_t round, const std::string& name,
                            const std::function<void(UpdateRecord)>& on_record);
-  // The rows of a round's updates.
-  absl::StatusOr<RowRange> UpdateRows(int64_t round);
-  // The first update of the round in `rows`, with what it carried, which must not be erased; the
-  // number of its row, or 0 when there is none.
-  absl::StatusOr<int64_t> ReadUpdate(RowRange rows, int64_t round, StoredUpdate& update);
+  // The rows of a round's updates, ascending.
+  absl::StatusOr<std::vector<int64_t>> UpdateRows(int64_t round);
+  // The update of that row of a round, with what it carried, which must not be erased.
+  absl::Status ReadUpdate(int64_t row, int64_t round, StoredUpdate& update);
   absl::StatusOr<std::vector<ContentPlace>> Contents(int64_t round);
   absl::Status DeleteContents(std::span<const ContentPlace> places);
   // Of `most` of its updates; false: it has no more.

@@ -98,10 +98,11 @@ class Store {
     Require(records.ok() || absl::IsDataLoss(records), "another error than damage");
     const auto rows = tables_.UpdateRows(id);
     Require(rows.ok(), "no rows");
-    StoredUpdate got{.record = {.round = round.name}};
-    const auto updates = tables_.ReadUpdate(*rows, id, got);
-    Require(updates.ok() || absl::IsDataLoss(updates.status()), "another error than damage");
-    if (updates.ok() && *updates != 0) {
+    for (const int64_t number : *rows) {
+      StoredUpdate got{.record = {.round = round.name}};
+      const absl::Status found = tables_.ReadUpdate(number, id, got);
+      Require(found.ok() || absl::IsDataLoss(found), "another error than damage");
+      if (!found.ok()) continue;
       const auto content = tables_.Fetch(got.content);
       Require(content.ok()
                   ? same(got.record) && got.content.headers == headers && *content == payload

@@ -218,7 +218,7 @@ MUTATIONS = (
         (
             (
                 TABLES,
-                "if (ChecksumOf(round, update) != row.integer(5)) return Damaged(NameOf(update));",
+                "if (ChecksumOf(round, update) != crc32c) return Damaged(NameOf(update));",
                 "if (ChecksumOf(round, update) == -1) return Damaged(NameOf(update));",
             ),
         ),

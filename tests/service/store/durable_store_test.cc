@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -127,26 +126,6 @@ TEST_F(DurableStoreTest, HasAfterARestartWhatItAccepted) {
   EXPECT_EQ(Read(), sent);
   EXPECT_EQ(Put("small", 1000)->outcome, PutOutcome::kDuplicate);
   EXPECT_EQ(Put("another", 10)->record.sequence, 5u);
-}
-
-// SQLite writes -0 as 0; its row was found damaged, and the round with it.
-TEST_F(DurableStoreTest, AWeightOfMinusZeroIsReadAsItWasAccepted) {
-  OpenRound();
-  UpdateRecord record = {.round = "rounds/r",
-                         .contributor = "a",
-                         .update_id = "u",
-                         .weight = -0.0f,
-                         .digest = std::string(32, 'd')};
-  ASSERT_TRUE(store_->Put(record, {.headers = "h"}).ok());
-  Reopen();
-  EXPECT_EQ(store_->Rounds()[0].damage, "");
-  EXPECT_TRUE(std::signbit(store_->Find("rounds/r", "a")->weight)) << "its digest needs the sign";
-  const absl::Status read =
-      store_->ReadUpdates("rounds/r", [](const UpdateRecord& update, auto...) {
-        EXPECT_TRUE(std::signbit(update.weight));
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(read.ok()) << read;
 }
 
 TEST_F(DurableStoreTest, GoesThroughTheLifeOfARoundWithARestartAfterEachStep) {
