@@ -1,5 +1,6 @@
 #include "service/engine/upload_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +14,6 @@ UploadTable::Key UploadTable::KeyOf(const UpdateHeader& header) {
 
 absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(
     UploadArgs args, Admission& memory, const TakePartial& take_partial) {
-  DropIdle(args.now());
   SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, FindOrStart(std::move(args), memory, take_partial));
   return upload->NewWriter();
 }
@@ -24,7 +24,7 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
     std::lock_guard lock(mutex_);
     SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
     if (found != nullptr) return found;
-    SPARSEAGG_RETURN_IF_ERROR(CheckNumberLocked());
+    SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args.now()));
   }
   // Without the lock: it may wait for the disk.
   SPARSEAGG_ASSIGN_OR_RETURN(args.stored, take_partial());
@@ -32,7 +32,7 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
   std::lock_guard lock(mutex_);
   SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
   if (found != nullptr) return found;
-  SPARSEAGG_RETURN_IF_ERROR(CheckNumberLocked());
+  SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args.now()));
   const Key key = KeyOf(args.header);
   SPARSEAGG_ASSIGN_OR_RETURN(auto upload, ChunkedUpload::Make(std::move(args)));
   uploads_[key] = upload;
@@ -42,7 +42,9 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
 absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
     const UploadArgs& args) const {
   const auto found = uploads_.find(KeyOf(args.header));
-  if (found == uploads_.end() || found->second->closed()) return nullptr;
+  if (found == uploads_.end()) return nullptr;
+  CloseIfIdle(*found->second, args.now());
+  if (found->second->closed()) return nullptr;
   if (found->second->SameAs(args.header, args.tensors)) return found->second;
   return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",
                    absl::StrCat("update \"", args.header.update_id,
@@ -50,7 +52,9 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
                                 "update_id for another update"));
 }
 
-absl::Status UploadTable::CheckNumberLocked() const {
+absl::Status UploadTable::MakeRoomLocked(std::chrono::steady_clock::time_point now) {
+  if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
+  DropIdleLocked(now);
   if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
   constexpr uint64_t kRetryAfterMs = 1000;  // an upload takes seconds
   return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL",
@@ -71,17 +75,25 @@ absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {
   return absl::OkStatus();
 }
 
+void UploadTable::CloseIfIdle(ChunkedUpload& upload,
+                              std::chrono::steady_clock::time_point now) const {
+  if (now - upload.last_used() <= std::chrono::milliseconds(limits_.upload_idle_ms)) return;
+  upload.Close(
+      MakeError(absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
+                absl::StrCat("update \"", upload.header().update_id, "\" received nothing for ",
+                             "upload-idle-ms = ", limits_.upload_idle_ms, "; begin it again")));
+}
+
 void UploadTable::DropIdle(std::chrono::steady_clock::time_point now) {
-  const std::chrono::milliseconds idle_max(limits_.upload_idle_ms);
   std::lock_guard lock(mutex_);
-  for (const auto& [key, upload] : uploads_) {
-    if (now - upload->last_used() <= idle_max) continue;
-    upload->Close(
-        MakeError(absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
-                  absl::StrCat("update \"", upload->header().update_id, "\" received nothing for ",
-                               "upload-idle-ms = ", limits_.upload_idle_ms, "; begin it again")));
-  }
-  std::erase_if(uploads_, [](const auto& entry) { return entry.second->closed(); });
+  DropIdleLocked(now);
+}
+
+void UploadTable::DropIdleLocked(std::chrono::steady_clock::time_point now) {
+  std::erase_if(uploads_, [&](const auto& entry) {
+    CloseIfIdle(*entry.second, now);
+    return entry.second->closed();
+  });
 }
 
 void UploadTable::DropRound(const std::string& round, const absl::Status& why) {
@@ -95,7 +107,8 @@ void UploadTable::DropRound(const std::string& round, const absl::Status& why) {
 
 size_t UploadTable::size() const {
   std::lock_guard lock(mutex_);
-  return uploads_.size();
+  return static_cast<size_t>(std::count_if(
+      uploads_.begin(), uploads_.end(), [](const auto& entry) { return !entry.second->closed(); }));
 }
 
 }  // namespace sparseagg

@@ -31,12 +31,14 @@ class UploadTable {
   absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, Admission& memory,
                                                         const TakePartial& take_partial);
 
-  // Closes uploads that nothing came for in upload_idle_ms.
+  // Closes uploads that nothing came for in upload_idle_ms. Looks at all, as a start does only when
+  // the table is full.
   void DropIdle(std::chrono::steady_clock::time_point now);
 
   // Closes all uploads of a round that takes no more updates.
   void DropRound(const std::string& round, const absl::Status& why);
 
+  // Those that are open.
   size_t size() const;
   uint64_t disk_bytes() const { return disk_.bytes_in_use(); }
 
@@ -47,7 +49,9 @@ class UploadTable {
                                                              const TakePartial& take_partial);
   // Null when there is none.
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;
-  absl::Status CheckNumberLocked() const;
+  absl::Status MakeRoomLocked(std::chrono::steady_clock::time_point now);
+  void DropIdleLocked(std::chrono::steady_clock::time_point now);
+  void CloseIfIdle(ChunkedUpload& upload, std::chrono::steady_clock::time_point now) const;
   absl::Status Admit(UploadArgs& args, Admission& memory);
 
   const Limits& limits_;

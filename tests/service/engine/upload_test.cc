@@ -7,6 +7,7 @@
 
 #include "service/store/crc32c.h"
 #include "tests/service/engine/testing.h"
+#include "tests/support/manual_executor.h"
 
 namespace sparseagg {
 namespace {
@@ -206,6 +207,29 @@ TEST_F(UploadTest, IsForgottenWhenNothingComesForLong) {
   EXPECT_EQ((*Begin())->committed_offset(), 0u);
   EXPECT_THAT(active->Append(10, "x", std::nullopt),
               FailsWith(absl::StatusCode::kAborted, "UPLOAD_EXPIRED"));
+}
+
+// Every start looked at all uploads that were open.
+TEST_F(UploadTest, OthersAreLookedAtOnlyWhenTheTableIsFull) {
+  testing::ManualExecutor executor;
+  TestEngine engine;
+  engine.options.executor = &executor;
+  engine.options.limits.open_uploads_max = 2;
+  const std::string round = engine.Create({emb_}).name;
+  const auto begin = [&](const std::string& contributor) {
+    TestUpdate update = TestUpdate(round, contributor).Add<float>(emb_, {1}, {1});
+    return engine->BeginUpload(update.header, update.headers());
+  };
+  const auto idle = begin("idle").value();
+  engine.clock.Advance(std::chrono::minutes(11));
+  EXPECT_TRUE(begin("a").ok());
+  EXPECT_EQ(engine->Stats().open_uploads, 2u);
+  EXPECT_TRUE(begin("b").ok());
+  EXPECT_EQ(engine->Stats().open_uploads, 2u);
+  EXPECT_THAT(idle->Append(0, "x", std::nullopt),
+              FailsWith(absl::StatusCode::kAborted, "UPLOAD_EXPIRED"));
+  EXPECT_THAT(begin("c").status(), FailsWith(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL"));
+  executor.DropAll();
 }
 
 TEST_F(UploadTest, AnUpdateWithoutEntriesIsCompleteAtOnce) {
