@@ -1,5 +1,7 @@
 #include "service/store/database.h"
 
+#include <cerrno>
+
 #include "absl/strings/str_cat.h"
 #include "service/store/fatal.h"
 #include "service/store/store_errors.h"
@@ -7,6 +9,12 @@
 
 namespace sparseagg {
 namespace {
+
+// A quota that is used up is an input or output error to SQLite. The transaction is rolled back
+// then; after a sync that fails nobody knows what is on the disk.
+bool IsFullDisk(int code, int error) {
+  return code == SQLITE_IOERR_WRITE && (error == ENOSPC || error == EDQUOT);
+}
 
 // WAL with synchronous=FULL: a commit is one append and one fsync. EXCLUSIVE, set first: no shared
 // memory, and a second process is refused.
@@ -80,11 +88,13 @@ absl::StatusOr<sqlite3_stmt*> Database::Prepare(const char* sql) {
 }
 
 absl::Status Database::ErrorOf(int code) const {
+  const int error = errno;  // of the write; SQLite 3.40 has none to tell of a commit's
   const std::string message = sqlite3_errmsg(connection_);
   switch (code & 0xFF) {
     case SQLITE_FULL:
       return StoreFull();
     case SQLITE_IOERR:
+      if (IsFullDisk(code, error)) return StoreFull();
       EndProcess("database", absl::StrCat(message, " (", sqlite3_errstr(code), ", ", code, ")"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
