@@ -8,8 +8,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "service/store/payload_files.h"
 #include "service/store/store_errors.h"
 #include "sparse/status.h"
 
@@ -30,6 +33,14 @@ std::string FolderOf(std::string path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// The entry of the directory in its parent, through links.
+void SyncNameOf(const std::string& path) {
+  std::error_code error;
+  const std::string parent = std::filesystem::canonical(path, error).parent_path();
+  // One that may not be read is somebody else's, who has made the directory.
+  if (access(parent.c_str(), R_OK) == 0) SyncFolder(parent);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::string& path,
@@ -46,7 +57,10 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::st
                      absl::StrCat("cannot write ", file, ": ", std::strerror(errno)));
   }
   std::unique_ptr<DataDirectory> directory(new DataDirectory(path, free_bytes_min, lock));
-  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return directory;
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    SyncNameOf(path);
+    return directory;
+  }
   return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
                    absl::StrCat("another process serves the data directory ", path,
                                 "; stop it, or give this one a directory of its own"));

@@ -14,8 +14,8 @@ namespace sparseagg {
 // Thread-safe. Let go when destroyed, and by the system when the process ends, however it ends.
 class DataDirectory {
  public:
-  // Makes the directory when it is not there, readable by its owner only. FAILED_PRECONDITION:
-  // STORE_IN_USE, STORE_UNUSABLE.
+  // Makes the directory when it is not there, readable by its owner only, and its name durable.
+  // FAILED_PRECONDITION: STORE_IN_USE, STORE_UNUSABLE.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Take(const std::string& path,
                                                              uint64_t free_bytes_min);
   // Whether Take() could use the directory once nobody else does, as far as can be told without
