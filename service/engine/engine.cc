@@ -404,7 +404,8 @@ absl::Status EngineImpl::Recover() {
         std::make_shared<Round>(record.name, std::move(restored.round),
                                 RoundServices{options_, store_, executor_, uploads_});
     const auto books_are_open = [] { return absl::OkStatus(); };
-    SPARSEAGG_RETURN_IF_ERROR(rounds_.Insert(restored.args, round, books_are_open).status());
+    const auto entered = rounds_.Insert(restored.args, round, books_are_open);
+    if (!entered.ok()) return CannotTakeUp(record, entered.status());
     SPARSEAGG_RETURN_IF_ERROR(round->Resume());
   }
   // After the rounds: a name that was given again is its new round's.

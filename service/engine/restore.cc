@@ -34,18 +34,19 @@ uint64_t RevisionOf(const RoundSnapshot& books) {
 
 }  // namespace
 
+absl::Status CannotTakeUp(const RoundRecord& record, const absl::Status& why) {
+  return MakeError(why.code(), ErrorReason(why),
+                   absl::StrCat("round \"", record.name,
+                                "\" of the data directory cannot be taken up: ", why.message()));
+}
+
 absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const {
   Restored restored;
   absl::Status status =
       record.damage.empty() ? RestoreInto(record, restored) : StoreCorrupt(record.damage);
   if (status.ok()) return restored;
   const bool scarce = absl::IsResourceExhausted(status);
-  if (!scarce && !absl::IsDataLoss(status)) {
-    return MakeError(
-        status.code(), ErrorReason(status),
-        absl::StrCat("round \"", record.name,
-                     "\" of the data directory cannot be taken up: ", status.message()));
-  }
+  if (!scarce && !absl::IsDataLoss(status)) return CannotTakeUp(record, status);
   // Nothing is erased: what is left of the data may be worth a look before DeleteRound(), and its
   // retention begins now.
   RestoredRound& round = restored.round;

@@ -14,6 +14,9 @@ struct Restored {
   RestoredRound round;
 };
 
+// `why` of a round that keeps the server from starting, with its name.
+absl::Status CannotTakeUp(const RoundRecord& record, const absl::Status& why);
+
 class RoundRestorer {
  public:
   RoundRestorer(const EngineOptions& options, Backend& backend, UpdateStore& store,

@@ -214,6 +214,14 @@ TEST_F(RecoveryTest, ALimitThatIsTooLowForWhatIsStoredSaysSo) {
   EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("rounds/r"));
 }
 
+TEST_F(RecoveryTest, FewerRoundsThanAreStoredNameTheOneTooMany) {
+  for (const char* id : {"a", "b"}) Create({Sparse("t", 10)}, id);
+  engine_.options.limits.rounds_max = 1;
+  const absl::Status recovered = engine_.Restart();
+  EXPECT_THAT(recovered, FailsWith(absl::StatusCode::kResourceExhausted, "ROUNDS_FULL"));
+  EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("round \"rounds/b\""));
+}
+
 // What is left of it was deleted seconds after the start: as old as 1970, or as its publication.
 TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
   for (const char* id : {"row", "result"}) Create({Sparse("t", 1'000'000)}, id);
