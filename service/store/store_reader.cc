@@ -49,8 +49,8 @@ absl::StatusOr<std::string> StoreReader::ReadResult(const std::string& round) co
     SPARSEAGG_ASSIGN_OR_RETURN(content, tables_.ReadResult(place->round));
   }
   auto result = tables_.Fetch(content);
-  if (!result.ok() && !place_of_(round).has_value())
-    return RoundNotFound(round);  // erased meanwhile
+  // Erased meanwhile.
+  if (!result.ok() && !place_of_(round).has_value()) return RoundNotFound(round);
   return result;
 }
 
