@@ -151,7 +151,9 @@ int ExitCodeOf(const absl::Status& status) {
   }
   const std::string reason = ErrorReason(status);
   if (reason == "BAD_ARGUMENT") return kExitUsage;
-  return reason == "ROUND_ABORTED" ? kExitAborted : kExitRefused;
+  // The client's own word, and any refusal of the server for that state.
+  const bool aborted = reason == "ROUND_ABORTED" || ErrorMetadata(status)["state"] == "ABORTED";
+  return aborted ? kExitAborted : kExitRefused;
 }
 
 std::string ErrorLine(const absl::Status& status) {

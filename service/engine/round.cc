@@ -144,9 +144,11 @@ absl::Status Round::FullLocked() const {
 
 absl::Status Round::RefuseLocked(std::string_view reason, std::string_view what) const {
   const std::string_view state = RoundStateName(books_.state);
+  const bool failed = books_.state == RoundState::kAborted && !books_.failure.empty();
+  const std::string why = failed ? absl::StrCat(" (", books_.failure, ")") : "";
   return WithMetadata(MakeError(absl::StatusCode::kFailedPrecondition, reason,
                                 absl::StrCat("round \"", books_.name, "\" is ", std::string(state),
-                                             " and ", std::string(what))),
+                                             why, " and ", std::string(what))),
                       "state", state);
 }
 

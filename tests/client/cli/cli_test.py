@@ -248,6 +248,13 @@ class CliTest(ProgramTest):
         self.assertIn("ABORTED", self.run_cli("round", "abort", name).stdout)
         self.assertIn("aborted", self.error("pull", name, "--wait", "-o", "a.npz", code=5))
         self.assertIn("aborted", self.run_cli("round", "watch", name, code=5).stderr)
+        for refused in (
+            ("pull", name, "-o", "a.npz"),
+            ("round", "seal", name),
+            ("round", "seal", name, "--wait"),
+            ("round", "verify", name),
+        ):
+            self.assertIn("ABORTED", self.error(*refused, code=5))
 
     def test_a_round_that_ends_by_itself(self) -> None:
         create = ("round", "create", "--tensor", "t:f32:200x300")

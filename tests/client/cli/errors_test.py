@@ -52,6 +52,23 @@ class ErrorsTest(ProgramTest):
             line = self.error("reduce", *where, "-o", "o.npz", "top.npz", "top.npz")
             self.assertTrue(line.startswith('sparseagg: tensor "tensor": the sum at index 1'), line)
 
+    def test_refusals_of_an_aborted_round_say_why_it_was(self) -> None:
+        self.rows("top.npz", [2**31 - 1, 0], dtype="i4")
+        create = ("round", "create", "--tensor", "t:i32:10")
+        name = self.run_cli(*create).stdout.strip()
+        for contributor in "ab":
+            self.run_cli("push", name, "top.npz", "--contributor", contributor)
+        self.error("round", "seal", name, "--wait", code=5)
+        for refused in (
+            ("pull", name, "-o", "o.npz"),
+            ("round", "seal", name),
+            ("round", "verify", name),
+            ("push", name, "top.npz", "--contributor", "c"),
+        ):
+            line = self.error(*refused, code=5)
+            self.assertIn("ABORTED", line)
+            self.assertIn("the sum at index 1", line)
+
     def test_negative_indices_have_a_place(self) -> None:
         self.rows("negative.npz", [1, 1], indices=(4, -1))
         self.assertIn(

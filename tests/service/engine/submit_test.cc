@@ -381,6 +381,12 @@ TEST(SubmitLimitsTest, ARoundWhoseUnionIsTooLargeIsAborted) {
   EXPECT_EQ(ended.state, RoundState::kAborted);
   EXPECT_THAT(ended.failure, ::testing::HasSubstr("\"emb\""));
   EXPECT_THAT(ended.failure, ::testing::HasSubstr("result-nnz-max = 3"));
+  const absl::Status refusals[] = {
+      engine->Result(round).status(), engine->SealRound(round).status(),
+      engine.Submit(TestUpdate(round, "c").Add<float>(spec, {1}, {1})).status()};
+  for (const absl::Status& refusal : refusals) {
+    EXPECT_THAT(std::string(refusal.message()), ::testing::HasSubstr(ended.failure));
+  }
 }
 
 // --- Several tensors ---
