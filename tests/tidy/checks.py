@@ -14,6 +14,14 @@ HEADER = re.compile(r".*\.(h|cuh)$")
 SOURCE = re.compile(r".*\.(h|cc|cu|cuh|py)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b")
+REASON = "[A-Z0-9]+(?:_[A-Z0-9]+)+"
+ERROR = re.compile(rf'\(\s*absl::StatusCode::k(\w+),\s*"({REASON})"')
+ERROR_MAKER = re.compile(
+    r"^absl::Status (?:\w+::)?(\w+)\([^;{]*\breason\b[^;{]*\{$"
+    r"(?:(?!^\}).)*?MakeError\(absl::StatusCode::k(\w+), reason",
+    re.MULTILINE | re.DOTALL,
+)
+REASON_ROW = re.compile(rf"^\| `({REASON})` \| ([A-Z_, ]+) \|", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,6 +247,35 @@ def check_function_sizes(tree: Tree) -> Iterator[Problem]:
         )
 
 
+def errors(tree: Tree) -> Iterator[tuple[str, int, str, str]]:
+    """(path, line, code, reason) of the errors that the sources make, at once or through a function that is given the
+    reason and used in the same folder."""
+    sources = {path: text for path, text in tree.items() if re.match(rules.ERRORS_OF, path)}
+    makers = set()  # (folder, pattern of a call, code)
+    for path, text in sources.items():
+        for match in ERROR.finditer(text):
+            yield path, _line_of(text, match.start()), match.group(1), match.group(2)
+        for match in ERROR_MAKER.finditer(text):
+            call = re.compile(rf'(?<!absl::Status )\b{match.group(1)}\([^;]*?"({REASON})"')
+            makers.add((os.path.dirname(path), call, match.group(2)))
+    for folder, call, code in makers:
+        for path, text in sources.items():
+            if os.path.dirname(path) == folder:
+                for match in call.finditer(text):
+                    yield path, _line_of(text, match.start()), code, match.group(1)
+
+
+def check_reasons(tree: Tree) -> Iterator[Problem]:
+    """Every reason of an error has its row in the tables of docs/api.md, with its code."""
+    rows = {}
+    for match in REASON_ROW.finditer(tree.get("docs/api.md", "")):
+        rows.setdefault(match.group(1), set()).update(match.group(2).split(", "))
+    for path, line, code, reason in errors(tree):
+        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", code).upper()
+        if word not in rows.get(reason, ()):
+            yield Problem(path, line, f"docs/api.md has no row for {reason} with code {word}")
+
+
 ALL_CHECKS = [
     check_dependencies,
     check_header_guards,
@@ -249,4 +286,5 @@ ALL_CHECKS = [
     check_reactions,
     check_file_sizes,
     check_function_sizes,
+    check_reasons,
 ]

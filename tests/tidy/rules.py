@@ -347,6 +347,9 @@ SKIP_REASON = r"GPU|CUDA|package|install"
 # A reaction that may throw. A lack of memory in it has to end the process (docs/operations.md).
 REACTION = r"\bvoid On(ReadDone|WriteDone|Cancel|Done)\([^)]*\) (override|final)"
 
+# Sources whose errors have reasons that docs/api.md lists.
+ERRORS_OF = r"(service|sparse|cpu|cuda|proto|client)/.*\.(h|cc|cu|cuh)$"
+
 # Waiting by the clock makes tests slow and flaky: wait for the event. Polling another process is the one exception,
 # in the helpers named here.
 SLEEPS = r"sleep_for|sleep_until|\busleep\(|\bnanosleep\(|absl::SleepFor|time\.sleep\("

@@ -177,6 +177,26 @@ class PlantedFaultTest(unittest.TestCase):
         self.assertEqual([], list(checks.check_function_sizes({"cpu/a.cc": function(60) * 3})))
         self.assertEqual(1, len(list(checks.check_function_sizes({"cpu/a.cc": function(75) * 5}))))
 
+    def test_reasons_without_a_row_are_caught(self):
+        made = 'MakeError(absl::StatusCode::kNotFound, "{}_SPOON", text)'.format
+        maker = """absl::Status Invalid(std::string_view reason, const std::string& message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
+}
+"""
+        tree = {
+            "docs/api.md": "| `NO_SPOON` | NOT_FOUND, DATA_LOSS | a | b |\n"
+            "| `BENT_SPOON` | INVALID_ARGUMENT | a | b |\n",
+            "cpu/a.cc": made("NO"),
+            "cpu/b.cc": maker + 'return Invalid("BENT_SPOON", "is NO_SPOON");',
+        }
+        self.assertEqual([], list(checks.check_reasons(tree)))
+        for path, text in (
+            ("cpu/a.cc", made("NEW")),
+            ("cpu/a.cc", made("BENT")),  # with another code
+            ("cpu/b.cc", maker + 'if (x) {\n  return Invalid(\n      "NO_SPOON", text);'),
+        ):
+            self.assertEqual(1, len(list(checks.check_reasons({**tree, path: text}))))
+
 
 if __name__ == "__main__":
     unittest.main()
