@@ -23,6 +23,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "docker/kubernetes"
+PROMETHEUS = ROOT / "docker/prometheus"
 
 
 def load_all(text: str) -> list[dict]:
@@ -139,6 +140,15 @@ class ManifestTest(unittest.TestCase):
         model = operator.ServiceMonitor.model_validate(document)
         # Members that the resource does not have are dropped by the model.
         self.assertEqual(model.model_dump(by_alias=True, exclude_none=True), document)
+
+    def test_the_monitor_makes_the_job_that_the_rules_ask_for(self) -> None:
+        monitor = yaml.safe_load((KUBERNETES / "cpu/servicemonitor.yaml").read_text())
+        kustomization = yaml.safe_load((KUBERNETES / "cpu/kustomization.yaml").read_text())
+        [labels] = kustomization["labels"]  # of everything, the Services among it
+        asked = set(re.findall(r'job="([^"]*)"', (PROMETHEUS / "alerts.yaml").read_text()))
+        self.assertEqual(asked, {labels["pairs"][monitor["spec"]["jobLabel"]]})
+        [scraped] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+        self.assertEqual(asked, {scraped["job_name"]})
 
     def test_the_pod_has_longer_to_stop_than_the_server_takes(self) -> None:
         statefulset = yaml.safe_load((KUBERNETES / "cpu/statefulset.yaml").read_text())
