@@ -1,4 +1,4 @@
-# The server for machines without a GPU:  docker build -f docker/cpu.Dockerfile -t sparseagg .
+# The server for machines without a GPU:  docker build -f docker/cpu.Dockerfile -t sparseagg:0.1.0 .
 # Classic instructions only, so that Docker, BuildKit, podman and buildah build it alike. Bases are arguments: pin them by
 # digest where you build for others, or name a mirror.
 ARG BASE=debian:bookworm-20250520-slim

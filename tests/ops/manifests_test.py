@@ -198,6 +198,13 @@ class ComposeTest(unittest.TestCase):
             for port in service.get("ports", []):
                 self.assertTrue(port.startswith("127.0.0.1:"), port)
 
+    def test_prometheus_scrapes_every_server(self) -> None:
+        [config] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+        [static], [by_name] = config["static_configs"], config["dns_sd_configs"]
+        scraped = {*static["targets"], *(f"{name}:{by_name['port']}" for name in by_name["names"])}
+        servers = [name for name in self.services if name.startswith("server")]
+        self.assertEqual(scraped, {f"{name}:50062" for name in servers})
+
     def test_what_it_mounts_and_builds_from_is_here(self) -> None:
         for service in self.services.values():
             for volume in service.get("volumes", []):
@@ -207,6 +214,26 @@ class ComposeTest(unittest.TestCase):
             if "build" in service:
                 context = self.path.parent / service["build"]["context"]
                 self.assertTrue((context / service["build"]["dockerfile"]).is_file())
+
+
+class ImageTest(unittest.TestCase):
+    """What is built by the docs' words is what the files deploy."""
+
+    def test_every_file_names_the_same_images(self) -> None:
+        text = (ROOT / "CMakeLists.txt").read_text()
+        version = re.search(r"project\(sparseagg VERSION ([0-9.]+)", text).group(1)
+        cpu, cuda = f"sparseagg:{version}", f"sparseagg:{version}-cuda"
+        read = lambda path: yaml.safe_load((ROOT / path).read_text())  # noqa: E731
+        services = read("docker/compose.yaml")["services"]
+        for name, image in [("server", cpu), ("demo", cpu), ("server-gpu", cuda)]:
+            self.assertEqual(services[name]["image"], image)
+        for name, image in [("cpu", cpu), ("gpu", cuda)]:
+            [row] = read(f"docker/kubernetes/{name}/kustomization.yaml")["images"]
+            self.assertEqual(f"{row['newName']}:{row['newTag']}", image)
+        for name, image in [("cpu", cpu), ("cuda", cuda)]:
+            for path in [f"docker/{name}.Dockerfile", "docs/operations.md"]:
+                build = f"docker build -f docker/{name}.Dockerfile -t {image} ."
+                self.assertIn(build, (ROOT / path).read_text())
 
 
 class GrafanaTest(unittest.TestCase):
