@@ -106,6 +106,10 @@ class Updates {
                                ReadFileArgument(files_[0], dtype_));
     SPARSEAGG_ASSIGN_OR_RETURN(const IntegerOverflow overflow,
                                ParseOverflowArgument(flags.overflow));
+    if (first.empty()) {  // as a server says
+      return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+                       absl::StrCat(flags.files[0], ": has no tensor"));
+    }
     std::vector<TensorSpec> specs;
     for (const client::Tensor& tensor : first) {
       specs.push_back(client::SpecOf(tensor));

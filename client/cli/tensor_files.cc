@@ -22,6 +22,8 @@ namespace {
 using client::MalformedFile;
 using client::Tensor;
 
+constexpr size_t kShownOfLine = 40;
+
 absl::Status Mismatch(const char* reason, const std::string& source, const TensorSpec& spec,
                       const std::string& has, const std::string& wants) {
   return MakeError(
@@ -107,7 +109,8 @@ absl::StatusOr<client::Selection> ReadTextSelection(const std::string& path,
     SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader.Next(line));
     if (!any) return builder.Take();
     if (!ParseIndexLine(line, index)) {
-      return MalformedFile(path, reader.where(), "is not an index");
+      const std::string begin(line.substr(0, kShownOfLine));
+      return MalformedFile(path, reader.where(), absl::StrCat("\"", begin, "\" is not an index"));
     }
     if (!index.empty()) SPARSEAGG_RETURN_IF_ERROR(builder.Add(index, reader.where()));
   }

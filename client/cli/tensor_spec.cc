@@ -155,7 +155,9 @@ absl::StatusOr<TensorSpec> ParseTensorSpec(std::string_view text) {
       absl::StrCat("tensor \"", whole, "\": ", std::string(spec.status().message())));
 }
 
-std::string FormatShape(const std::vector<int64_t>& shape) { return absl::StrJoin(shape, "x"); }
+std::string FormatShape(const std::vector<int64_t>& shape) {
+  return shape.empty() ? "[]" : absl::StrJoin(shape, "x");
+}
 
 std::string FormatTensorSpec(const TensorSpec& spec) {
   std::string text =

@@ -108,6 +108,7 @@ absl::StatusOr<Tensor> ReadDense(const ZipReader& zip, const Group& group, const
                            "is not the shape of the values, and there are no indices");
     }
   }
+  if (shape.empty()) shape = {1};  // a number of NumPy; the Python client sends it so, too
   SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeTensor(zip, group, {group.name, type, shape, 0}));
   tensor.indices = {0};
   TakeValues(values, tensor);

@@ -36,6 +36,12 @@ class ErrorsTest(ProgramTest):
         line = self.error(*replay, "--replay", "good.npz", "--replay", "nan.npz")
         self.assertIn(f": {place}\n", line)
 
+    def test_files_without_tensors_are_no_updates(self) -> None:
+        np.savez(self.path / "none.npz")
+        for where in ([], ["--local"]):
+            line = self.error("reduce", *where, "-o", "o.npz", "none.npz", "none.npz")
+            self.assertEqual(line, "sparseagg: none.npz: has no tensor\n")
+
     def test_refused_chunks_name_their_file(self) -> None:
         values = np.random.default_rng(1).standard_normal((10, 1 << 18))  # 10 MB travel in chunks
         self.rows("large.npz", values, range(10))
@@ -97,6 +103,15 @@ class ErrorsTest(ProgramTest):
                 self.assertEqual(result["values"].shape, (0, 2))
                 self.assertEqual(result["indices"].shape, (0, 1))
                 self.assertEqual(result["dense_shape"].tolist(), [10, 2])
+
+    def test_a_line_that_is_no_index_is_shown(self) -> None:
+        create = ("round", "create", "--tensor", "emb:f32:10x2:sparse_dim=1")
+        name = self.run_cli(*create).stdout.strip()
+        (self.path / "rows.txt").write_text("3 x\n")
+        self.assertEqual(
+            self.error("pull", name, "--indices", "rows.txt", "-o", "o.npz"),
+            'sparseagg: rows.txt: line 1: "3 x" is not an index\n',
+        )
 
     # Flags.
 

@@ -33,6 +33,11 @@ TEST(ParseTensorSpecTest, ReadsBackWhatFormatWrites) {
   }
 }
 
+TEST(FormatShapeTest, OfOneNumberIsSeen) {
+  EXPECT_EQ(FormatShape({}), "[]");
+  EXPECT_EQ(FormatShape({2, 3}), "2x3");
+}
+
 TEST(ExactWeightTest, RefusesWholeNumbersThatF32DoesNotHave) {
   EXPECT_EQ(ExactWeight(0.1).value(), 0.1F);
   EXPECT_EQ(ExactWeight(16777216).value(), 16777216.0F);

@@ -117,6 +117,13 @@ TEST_F(NpzTest, ReadsPlainArraysAsDenseTensors) {
   EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{0}));
 }
 
+TEST_F(NpzTest, ReadsOneNumberAsAListOfOne) {
+  const Tensor tensor = ReadOne({Array<float>("s", "<f4", {}, {2.5f})});
+  EXPECT_EQ(tensor.dense_shape, std::vector<int64_t>{1});
+  EXPECT_EQ(tensor.sparse_dim, 0u);
+  EXPECT_EQ(ValuesOf<float>(tensor), std::vector<float>{2.5f});
+}
+
 TEST_F(NpzTest, TakesIndicesOfOneDimension) {
   std::vector<ZipMember> members = Hybrid();
   members[0] = Array<int64_t>("indices", "<i8", {2}, {7, 2});
