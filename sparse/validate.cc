@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "sparse/ops/all.h"
 #include "sparse/packed_rows.h"
 #include "sparse/slot_math.h"
@@ -140,8 +141,9 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
 absl::Status CheckIntegerWeight(const ReduceSpec& spec, float weight) {
   if (weight <= kIntegerWeightMax && weight == std::trunc(weight)) return absl::OkStatus();
   return Invalid("INVALID_WEIGHT",
-                 absl::StrCat("tensor \"", spec.name, "\" holds integers: the weight ", weight,
-                              " must be a whole number of at most ", kIntegerWeightMax));
+                 absl::StrFormat("tensor \"%s\" holds integers: the weight %.9g must be a whole "
+                                 "number of at most %.0f",
+                                 spec.name, weight, kIntegerWeightMax));
 }
 
 // What needs all entries of a tensor of integers.

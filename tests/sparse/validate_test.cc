@@ -72,7 +72,7 @@ TEST(ValidateUpdate, WeightsOfIntegersAreWhole) {
   EXPECT_TRUE(Validate<int32_t>(spec, {1}, {1}, kIntegerWeightMax).ok());
   ExpectError(Validate<int32_t>(spec, {1}, {1}, 0.5f), "INVALID_WEIGHT", "whole number");
   ExpectError(Validate<int32_t>(spec, {1}, {1}, kIntegerWeightMax * 2), "INVALID_WEIGHT",
-              "at most");
+              "the weight 33554432 must be a whole number of at most 16777216");
 }
 
 TEST(ValidateUpdate, AProductBeyondF64IsRefused) {
