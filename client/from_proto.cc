@@ -163,6 +163,15 @@ ServerInfo FromProto(const v1::ServerInfo& proto) {
     info.durabilities.push_back(static_cast<Durability>(durability));
   }
   info.epoch = ToEpoch(proto.epoch());
+  if (proto.has_load()) {
+    const v1::ServerLoad& load = proto.load();
+    info.load = {.staging_bytes = load.staging_bytes(),
+                 .aggregation_bytes = load.aggregation_bytes(),
+                 .upload_disk_bytes = load.upload_disk_bytes(),
+                 .open_uploads = load.open_uploads(),
+                 .rounds = load.rounds(),
+                 .calls = load.calls()};
+  }
   return info;
 }
 

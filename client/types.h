@@ -185,6 +185,16 @@ struct LimitInfo {
   std::string help;
 };
 
+// What is taken of the limits at the moment, all tenants together.
+struct ServerLoad {
+  uint64_t staging_bytes = 0;
+  uint64_t aggregation_bytes = 0;
+  uint64_t upload_disk_bytes = 0;
+  uint64_t open_uploads = 0;
+  uint64_t rounds = 0;
+  uint64_t calls = 0;  // under way, streams included
+};
+
 struct ServerInfo {
   std::string version;
   std::vector<BackendStatus> backends;
@@ -196,6 +206,7 @@ struct ServerInfo {
   Durability default_durability = Durability::kServerDefault;
   std::vector<Durability> durabilities;
   StoreEpoch epoch;
+  std::optional<ServerLoad> load;  // operators are told
 };
 
 }  // namespace sparseagg::client

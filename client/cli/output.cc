@@ -50,6 +50,15 @@ json EpochToJson(const client::StoreEpoch& epoch) {
   return {{"store_id", epoch.store_id}, {"epoch", epoch.epoch}};
 }
 
+json LoadToJson(const client::ServerLoad& load) {
+  return {{"staging_bytes", load.staging_bytes},
+          {"aggregation_bytes", load.aggregation_bytes},
+          {"upload_disk_bytes", load.upload_disk_bytes},
+          {"open_uploads", load.open_uploads},
+          {"rounds", load.rounds},
+          {"calls", load.calls}};
+}
+
 double SecondsOf(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1e3; }
 
 json PolicyToJson(const client::RoundPolicy& policy) {
@@ -177,6 +186,7 @@ json ToJson(const client::ServerInfo& info) {
   for (const client::Durability durability : info.durabilities) {
     object["durabilities"].push_back(client::DurabilityName(durability));
   }
+  if (info.load) object["load"] = LoadToJson(*info.load);
   return object;
 }
 
@@ -276,6 +286,10 @@ std::string ToText(const client::ServerInfo& info) {
   AppendLine(out, "store", absl::StrCat(info.epoch.store_id, ", epoch ", info.epoch.epoch));
   for (const client::LimitInfo& limit : info.limits) {
     AppendLine(out, "limit", absl::StrCat(limit.name, " ", limit.value, " ", limit.unit));
+  }
+  if (!info.load) return out;
+  for (const auto& [name, value] : LoadToJson(*info.load).items()) {
+    AppendLine(out, "load", absl::StrCat(name, " ", value.get<uint64_t>()));
   }
   return out;
 }

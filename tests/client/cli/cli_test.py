@@ -347,6 +347,7 @@ class CliTest(ProgramTest):
         info = json.loads(self.run_cli("info", "--json").stdout)
         self.assertIn("weighted_mean", info["operators"])
         self.assertIn("coo.raw", info["encodings"])
+        self.assertGreaterEqual(info["load"]["calls"], 1)
 
     def test_wrong_types_and_shapes_name_the_file(self) -> None:
         name = self.run_cli("round", "create", "--tensor", "m:f32:200x300").stdout.strip()

@@ -50,6 +50,15 @@ TEST(OutputTest, TimesThatAreNotKnownAreLeftOut) {
   EXPECT_THAT(ToText(tensor), EndsWith("17 in the result"));
 }
 
+TEST(OutputTest, TheLoadIsShownToWhoIsToldIt) {
+  client::ServerInfo info;
+  EXPECT_FALSE(ToJson(info).contains("load"));
+  EXPECT_THAT(ToText(info), ::testing::Not(HasSubstr("load")));
+  info.load = client::ServerLoad{.rounds = 3};
+  EXPECT_EQ(ToJson(info)["load"]["rounds"], 3);
+  EXPECT_THAT(ToText(info), HasSubstr("rounds 3\n"));
+}
+
 TEST(OutputTest, SecondsHaveAUnitOfTheirSize) {
   EXPECT_EQ(FormatSeconds(125), "125.0 s");
   EXPECT_EQ(FormatSeconds(1), "1.0 s");
