@@ -82,7 +82,6 @@ class ErrorsTest(ProgramTest):
             self.error("reduce", "--local", "-o", "o.npz", "negative.npz"),
         )
 
-
     def test_empty_selections_give_no_rows(self) -> None:
         self.rows("emb.npz", [[1, 2], [3, 4]])
         create = ("round", "create", "--tensor", "emb:f32:10x2:sparse_dim=1")
