@@ -22,6 +22,7 @@ RoundState StateOf(RoundPhase phase) {
     case RoundPhase::kPublishedWithUpdates:
       return RoundState::kPublished;
     case RoundPhase::kAborted:
+    case RoundPhase::kDeleted:  // the store keeps these to itself
       return RoundState::kAborted;
   }
   return RoundState::kAborted;
