@@ -68,6 +68,7 @@ absl::Status ToStatus(const grpc::Status& status, const std::string& target) {
   const std::string& message = status.error_message();
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:  // gRPC's word for calls that come while the server stops
       if (absl::StrContains(message, "failed to connect") ||
           absl::StrContains(message, "DNS resolution failed")) {
         return CannotConnect(message, target);

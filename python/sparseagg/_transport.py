@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, TypeVar
 
 import grpc
@@ -193,8 +194,11 @@ class Channel:
             )
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
-        """What a failed unary call raises."""
+        """What a failed call raises."""
         error = from_rpc_error(failure, for_update=for_update)
+        # gRPC's word for calls that come while the server stops; of one cancelled here nobody hears.
+        if error.code is grpc.StatusCode.CANCELLED and not (error.reason or self._closed):
+            error = UnavailableError(error.message)
         # The server gives its errors a reason; one without comes from the connection, and should say to whom.
         if isinstance(error, UnavailableError) and not error.reason:
             return UnavailableError(
@@ -275,7 +279,8 @@ class Transport(Channel):
             if method == UPLOADS:
                 self._connections.give_back(connection)
 
-        return StreamCall(start, end, idle_timeout, answers_max, for_update)
+        error_of = partial(self._error_of, for_update=for_update)
+        return StreamCall(start, end, error_of, idle_timeout, answers_max)
 
 
 class StreamCall:
@@ -292,13 +297,13 @@ class StreamCall:
         self,
         start: Callable[[Iterator[Any]], Any],
         end: Callable[[], None],
+        error_of: Callable[[grpc.RpcError], SparseAggError],
         idle_timeout: float | None,
         answers_max: int | None,
-        for_update: bool,
     ) -> None:
         self._idle_timeout = _arguments.finite(idle_timeout)
         self._answers_max = answers_max
-        self._for_update = for_update
+        self._error_of = error_of
         self._end = end
         self._changed = threading.Condition()
         self._unsent: deque[Any] = deque()
@@ -390,7 +395,7 @@ class StreamCall:
                     self._moves += 1
                     self._changed.notify_all()
         except grpc.RpcError as failure:
-            error = from_rpc_error(failure, for_update=self._for_update)
+            error = self._error_of(failure)
         self._end()
         with self._changed:
             self._error = self._error or error

@@ -12,7 +12,7 @@ from google.protobuf import empty_pb2
 
 from sparseagg import _arguments
 from sparseagg._transport import METHODS, UPLOADS, Backoff, Channel, was_done_before
-from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError, from_rpc_error
+from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError
 
 _T = TypeVar("_T")
 _CANNOT_WRITE = "Internal error from Core"  # set_internal_error() of grpc.aio
@@ -111,15 +111,18 @@ class Transport(Channel):
                     if moves == seen:
                         raise DeadlineExceededError(f"no progress for {idle_timeout:g} s")
                     seen = moves
+                if reading.cancelled():  # by grpc.aio, as below; it never hears of a cancelled task
+                    self._check_open()
+                    raise UnavailableError("the connection broke during the call")
                 answer = reading.result()
                 if answer is grpc.aio.EOF:
                     return
                 yield answer
         except grpc.RpcError as failure:
             # grpc.aio itself ends a call that is being read when it cannot write to a broken connection, with one of these.
-            if failure.code() is grpc.StatusCode.CANCELLED or failure.details() == _CANNOT_WRITE:
+            if failure.details() == _CANNOT_WRITE:
                 raise UnavailableError("the connection broke during the call") from None
-            raise from_rpc_error(failure, for_update=for_update) from None
+            raise self._error_of(failure, for_update=for_update) from None
         finally:
             if method == UPLOADS:
                 self._connections.give_back(connection)
