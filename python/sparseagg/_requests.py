@@ -291,20 +291,26 @@ def encode_for_reduce(
     """The updates of one Reduce; error messages name an update by its place in the list."""
     by_name = {spec.name: spec for spec in specs}
     options.check_names(by_name)
-    listed = list(_arguments.items("updates", updates))
-    factors = [None] * len(listed) if weights is None else [*_arguments.items("weights", weights)]
-    if len(factors) != len(listed):
-        raise InvalidArgumentError(f"{len(factors)} weights for {len(listed)} updates")
-    encoded = []
-    for position, (update, weight) in enumerate(zip(listed, factors)):
+    given = _arguments.items("updates", updates)
+    factors = None if weights is None else [*_arguments.items("weights", weights)]
+    encoded: list[EncodedUpdate] = []
+    for position, update in enumerate(given):
         with _arguments.refusing(f"update {position}", InvalidUpdateError):
-            encoded.append(
-                EncodedUpdate(
-                    read_tensors(update, by_name),
-                    contributor=str(position),
-                    update_id=str(position),
-                    weight=weight,
-                    options=options,
-                )
+            one = EncodedUpdate(
+                read_tensors(update, by_name),
+                contributor=str(position),
+                update_id=str(position),
+                weight=factors[position] if factors and position < len(factors) else None,
+                options=options,
             )
+        if may_fill_arrays_again(updates):
+            one.keep()
+        encoded.append(one)
+    if factors is not None and len(factors) != len(encoded):
+        raise InvalidArgumentError(f"{len(factors)} weights for {len(encoded)} updates")
     return encoded
+
+
+def may_fill_arrays_again(updates: Iterable[Any]) -> bool:
+    """True for what makes an update when it is asked for it, as a generator, which may take the same arrays for each."""
+    return not isinstance(updates, Sequence)

@@ -124,8 +124,7 @@ class EncodedUpdate:
             encoded = encode_tensor(name, tensor, options, seed)
             header = _header_of(name, tensor, encoded)
             self._tensors.append((header, encoded.indices, encoded.values))
-        arrays = [array for _, *arrays in self._tensors for array in arrays]
-        self.payload = ByteString(arrays)
+        self.payload = self._byte_string()
         # An upper bound of the serialised SubmitUpdateRequest.
         self.message_bytes = self.payload.size + self.header.ByteSize() + _FRAMING_BYTES
         self.message_bytes += sum(
@@ -144,6 +143,13 @@ class EncodedUpdate:
             )
             for header, _, _ in self._tensors
         }
+
+    def keep(self) -> None:
+        """Copies what is still in the caller's arrays, who is going to fill them with the next update."""
+        self._tensors = [
+            (header, indices.copy(), values.copy()) for header, indices, values in self._tensors
+        ]
+        self.payload = self._byte_string()
 
     @property
     def update_id(self) -> str:
@@ -167,6 +173,9 @@ class EncodedUpdate:
         """The chunk of at most `size` bytes at `offset`."""
         data = self.payload.read(offset, size)
         return aggregation_pb2.UpdateChunk(update_id=self.update_id, offset=offset, data=data)
+
+    def _byte_string(self) -> ByteString:
+        return ByteString([array for _, *arrays in self._tensors for array in arrays])
 
 
 def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:

@@ -128,7 +128,8 @@ class Client(ClientBase):
         """The stateless operator: aggregates `updates` in one call, without a round; the server stores nothing.
 
         tensors: what is aggregated, and how.
-        updates: one mapping from tensor names to tensors (as in `Round.submit`, all of them) for each contributor.
+        updates: one mapping from tensor names to tensors (as in `Round.submit`, all of them) for each contributor. A
+            generator may fill the same arrays for each.
         weights: one for each update; 1 each when left out.
         layout: "sparse" or "dense", as in `Round.result`.
         encoding, values: what the updates travel as, as in `Round.submit`.

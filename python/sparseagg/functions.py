@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparseagg import _arguments
+from sparseagg._requests import may_fill_arrays_again
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
+from sparseagg.tensors import AnyTensor
 
 
 def sparse_sum(
@@ -26,7 +29,7 @@ def sparse_sum(
 
     tensors: at least one; each a tensor as `as_tensor` takes it (SparseTensor, a tuple (indices, values, dense_shape), a
         sparse tensor of scipy, torch, TensorFlow or JAX, or a dense array), or nested mappings and lists of these. All of
-        the same nesting, shapes, sparse_dim and value types.
+        the same nesting, shapes, sparse_dim and value types. A generator may fill the same arrays for each.
     op: "sum", "weighted_mean" (absent counts as zero), "mean_of_contributors" (only those that hold the index),
         "count", "min" or "max".
     weights: one for each tensor; 1 each when left out.
@@ -44,24 +47,31 @@ def sparse_sum(
         >>> total.indices.ravel(), total.values
         (array([0, 5, 9]), array([1., 2., 1.], dtype=float32))
     """
-    given = list(_arguments.items("tensors", tensors))
-    if not given:
+    given = _arguments.items("tensors", tensors)
+    first = list(itertools.islice(given, 1))
+    if not first:
         raise InvalidArgumentError("sparse_sum of no tensors: the shape of the result is unknown")
-    updates = []
-    for position, tree in enumerate(given):
+
+    def read(position: int, tree: Any) -> dict[str, AnyTensor]:
         update = {}
         for name, tensor in flatten(tree).items():
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
                 update[name] = as_tensor(tensor, value_type)
-        updates.append(update)
+        return update
+
     # Of the first; the server refuses the others where they differ.
-    specs = specs_of(updates[0], op, integer_overflow=integer_overflow)
+    specs = specs_of(read(0, first[0]), op, integer_overflow=integer_overflow)
+    updates: Iterable[dict[str, AnyTensor]] = map(
+        read, itertools.count(), itertools.chain(first, given)
+    )
+    if not may_fill_arrays_again(tensors):
+        updates = list(updates)
     if client is not None:
         result = client.reduce(specs, updates, weights=weights, layout=layout)
     else:
         with Client(target) as own:
             result = own.reduce(specs, updates, weights=weights, layout=layout)
-    return unflatten(given[0], result)
+    return unflatten(first[0], result)
 
 
 def sparse_weighted_mean(

@@ -1,4 +1,4 @@
-"""A generator that fills the same arrays for each update of submit_many: each counts with the values it was handed in with."""
+"""A generator that fills the same arrays for each update: each counts with the values it was handed in with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 from flaky_proxy import FlakyProxy
-from sparseagg import Client, TensorSpec, Update, aio
+from sparseagg import Client, TensorSpec, Update, aio, sparse_sum
 
 COUNT, WIDTH = 2000, 512
 SPECS = [TensorSpec("emb", [COUNT, WIDTH])]
@@ -55,3 +55,46 @@ def test_of_submit_many_for_asyncio(client, proxy):
     asyncio.run(scenario())
     assert proxy.connections >= 2
     check(round)
+
+
+def tables(spec):
+    """One array of 1, 2 and 3, each time the same."""
+    table = np.zeros(spec.dense_shape, np.float32)
+    for number in (1, 2, 3):
+        table[:] = number
+        yield table
+
+
+def test_of_sparse_sum(client):
+    spec = TensorSpec("tensor", [300], sparse_dim=0)
+    assert (sparse_sum(tables(spec), client=client) == 6).all()
+
+
+@pytest.mark.parametrize("encoding", ["coo.raw", "auto"])
+def test_of_reduce(client, server, encoding):
+    spec = TensorSpec("w", [300], sparse_dim=0)
+
+    def updates():
+        return ({"w": table} for table in tables(spec))
+
+    async def scenario():
+        async with aio.Client(server.target) as other:
+            return await other.reduce([spec], updates(), encoding=encoding)
+
+    assert (client.reduce([spec], updates(), encoding=encoding)["w"] == 6).all()
+    assert (asyncio.run(scenario())["w"] == 6).all()
+
+
+def test_of_large_updates_for_asyncio(own_server):
+    server = own_server("--message-bytes-max=65536")
+    spec = TensorSpec("w", [300_000], sparse_dim=0)
+
+    async def scenario():
+        async with aio.Client(server.target) as client:
+            round = await client.create_round([spec])
+            updates = (Update({"w": table}, f"c{table[0]}") for table in tables(spec))
+            await round.submit_many(updates, encoding="coo.raw")
+            await round.seal()
+            return (await round.result())["w"]
+
+    assert (asyncio.run(scenario()) == 6).all()

@@ -91,10 +91,13 @@ class Round(RoundBase):
         An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
         `return_exceptions`, stands in the list in the place of its receipt. Raises UnavailableError and
         DeadlineExceededError in both cases: then updates with an `update_id` of their own are safe to submit again.
-        The iterable may fill the same arrays for each update, as for `sparseagg.Round.submit_many`.
+        The iterable may fill the same arrays for each update: those of large ones are copied, unless `updates` is a
+        sequence.
         """
         limit = self._time_limit(timeout)
         encode = await self._encoder(encoding, values)
+        message_bytes_max = (await self._server()).message_bytes_max
+        reused = _requests.may_fill_arrays_again(updates)
         outcomes: dict[int, Outcome] = {}
         numbered = enumerate(_arguments.items("updates", updates))
 
@@ -103,7 +106,10 @@ class Round(RoundBase):
                 try:
                     # Nothing is awaited between an update's coming and its encoding: a generator
                     # may fill the same arrays again.
-                    outcomes[position] = await self._send(encode(update), limit, False)
+                    encoded = encode(update)
+                    if reused and encoded.message_bytes > message_bytes_max:
+                        encoded.keep()  # the others are in their message
+                    outcomes[position] = await self._send(encoded, limit, False)
                 except (UnavailableError, DeadlineExceededError):
                     raise
                 except SparseAggError as refusal:
