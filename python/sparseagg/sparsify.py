@@ -1,6 +1,6 @@
 """Dense updates made sparse: the rows that changed, the largest values with error feedback, the values above a threshold.
 
-    changed_rows(after, before)      exact; what a row-sparse model (an embedding) needs
+    changed_rows(after, before)      leaves no row out; what a row-sparse model (an embedding) needs
     ChangedRows                      the same since its last call, for whole models
     top_k, TopK                      lossy; TopK carries what it left out over to the next call (error feedback)
     above                            lossy; the values of a magnitude of at least a threshold
@@ -25,13 +25,16 @@ from sparseagg.tensors import DenseValues, SparseTensor
 
 
 def changed_rows(after: Any, before: Any) -> SparseTensor:
-    """The rows in which two tables `[rows, ...]` of one shape differ, and the differences (`after - before`).
+    """The rows in which two tables `[rows, ...]` of one shape and type differ, and the differences (`after - before`).
 
+    No row that differs is left out; its differences are rounded to the type, as `after - before` is.
     A row with a NaN counts as changed: the server refuses it and names it, which is better than to lose it here.
     """
     new, old = _dense(after), _dense(before)
     if new.shape != old.shape:
         raise InvalidArgumentError(f"shapes {list(new.shape)} and {list(old.shape)} differ")
+    if new.dtype != old.dtype:  # numpy would take int64 and uint64 for float64
+        raise InvalidArgumentError(f"types {new.dtype} and {old.dtype} differ")
     rows = np.flatnonzero((new != old).any(axis=tuple(range(1, new.ndim))))
     change = new[rows] - old[rows]
     if change.dtype.kind in "iu" and ((change < 0) != (new[rows] < old[rows])).any():
@@ -58,12 +61,14 @@ class ChangedRows:
 
     def since_last(self, model: Any) -> dict[str, SparseTensor]:
         """The changes by name since the last call, or since this object was made."""
-        changes = {}
-        for name, table in self._watched(model).items():
-            change = changed_rows(table, self._before[name])
+        tables = {name: _dense(table) for name, table in self._watched(model).items()}
+        changes = {name: changed_rows(table, self._before[name]) for name, table in tables.items()}
+        for (
+            name,
+            change,
+        ) in changes.items():  # where none has failed: it would be lost with the others
             rows = change.indices[:, 0]
-            self._before[name][rows] = _dense(table)[rows]
-            changes[name] = change
+            self._before[name][rows] = tables[name][rows]
         return changes
 
     def _watched(self, model: Any) -> dict[str, Any]:
@@ -124,15 +129,13 @@ class TopK:
         """The largest values of each dense tensor of `update`, by the names of `flatten`.
 
         Raises InvalidUpdateError, naming tensor and position, where the update plus what was left
-        out before is not finite; then nothing is taken of any tensor, and what was left out stays
-        as it was.
+        out before is not finite, InvalidArgumentError where it does not fit in a type of whole
+        numbers; then nothing is taken of any tensor, and what was left out stays as it was.
         """
         compressed = {}
         left_out = {}
         for name, tensor in flatten(update).items():
-            total = _dense(tensor)
-            if name in self._left_out:
-                total = total + self._same_shape(name, total)
+            total = self._with_left_out(name, _dense(tensor))
             sparse = _largest(_finite(total, name), max(1, round(self._fraction * total.size)))
             rest = total.copy()
             rest[tuple(sparse.indices.T)] = 0
@@ -142,14 +145,22 @@ class TopK:
         self._left_out.update(left_out)
         return compressed
 
-    def _same_shape(self, name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """What was left out of this tensor, which numpy might broadcast to another shape."""
-        left_out = self._left_out[name]
-        if left_out.shape != values.shape:
+    def _with_left_out(self, name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`values` and what was left out of this tensor before."""
+        left_out = self._left_out.get(name)
+        if left_out is None:
+            return values
+        if left_out.shape != values.shape:  # which numpy might broadcast
             raise InvalidArgumentError(
                 f'tensor "{name}" has the shape {list(values.shape)}; before it had {list(left_out.shape)}'
             )
-        return left_out
+        total: np.ndarray[Any, Any] = values + left_out
+        if total.dtype.kind in "iu" and ((left_out < 0) != (total < values)).any():
+            raise InvalidArgumentError(
+                f'tensor "{name}" and what was left out of it before do not fit in {total.dtype}; '
+                "convert it to a wider type first"
+            )
+        return total
 
 
 def _dense(value: Any) -> np.ndarray[Any, Any]:

@@ -39,6 +39,20 @@ def test_changed_rows_since_the_last_call():
     assert changes.since_last(model)["emb/weight"].nnz == 0
 
 
+def test_a_change_is_not_lost_where_a_later_table_is_refused():
+    model = {"a": np.zeros(3), "b": np.zeros(2)}
+    changes = ChangedRows(model)
+    model["a"][1] = 7
+    with pytest.raises(InvalidArgumentError, match="differ"):
+        changes.since_last({**model, "b": np.zeros(5)})
+    assert changes.since_last(model)["a"].indices.ravel().tolist() == [1]
+
+
+def test_tables_of_two_types_are_not_compared():
+    with pytest.raises(InvalidArgumentError, match="int64 and uint64 differ"):
+        changed_rows(np.int64([2**53 + 1]), np.uint64([2**53]))
+
+
 def test_top_k_takes_the_largest_magnitudes_and_of_ties_the_first():
     array = np.float32([[1, -5, 2], [5, 0, -2]])
     assert top_k(array, 2).to_dense().tolist() == [[0, -5, 0], [5, 0, 0]]
@@ -102,6 +116,23 @@ def test_a_total_that_overflows_is_refused():
     compressor.compress({"a": np.float32([3.4e38, 3e38])})
     with np.errstate(over="ignore"), pytest.raises(InvalidUpdateError, match=r"inf at \[1\]"):
         compressor.compress({"a": np.float32([0, 3e38])})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (np.int32([9, 8]), np.int32([0, 2**31 - 8])),
+        (np.int64([-9, -8]), np.int64([0, -(2**63) + 7])),
+        (np.uint32([9, 8]), np.uint32([0, 2**32 - 8])),
+    ],
+)
+def test_whole_numbers_do_not_wrap_in_the_error_feedback(first, second):
+    compressor = TopK(0.5)
+    compressor.compress({"a": first, "b": first})
+    with pytest.raises(InvalidArgumentError, match='"b".*do not fit in u?int'):
+        compressor.compress({"a": first, "b": second})
+    again = compressor.compress({"a": 0 * first, "b": 0 * first})
+    assert [again[name].values.tolist() for name in "ab"] == [[first[1]]] * 2
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
