@@ -11,6 +11,8 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 
 # What Python, numpy and protobuf raise about an argument that they cannot take.
@@ -78,6 +80,15 @@ def shape(value: Iterable[Any]) -> tuple[int, ...]:
         if abs(dimension) > _INT64_MAX:
             raise InvalidArgumentError(f"{dimension} is not below 2^63")
     return dimensions
+
+
+def unmasked(what: str, value: Any, kind: type[InvalidArgumentError], reason: str) -> None:
+    """Refuses a masked array, of which numpy's asarray gives what is masked, too."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise kind(
+            f"{what} of a masked array: say what masked ones are with filled(), or leave them out",
+            reason=reason,
+        )
 
 
 def items(what: str, value: Iterable[Any]) -> Iterator[Any]:

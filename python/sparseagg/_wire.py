@@ -243,7 +243,9 @@ def selection_to_proto(
     Raises InvalidArgumentError for anything but integers below 2^63, and for another shape. An empty array may have any
     type and shape.
     """
-    with _arguments.refusing(f'tensor "{tensor}": the indices to select'):
+    what = f'tensor "{tensor}": the indices to select'
+    _arguments.unmasked(what, indices, InvalidArgumentError, "INDEX_TYPE_UNSUPPORTED")
+    with _arguments.refusing(what):
         array = np.asarray(indices)
     if array.size and spec is not None:
         flat = array.ndim == 1 and spec.sparse_dim == 1

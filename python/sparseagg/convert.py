@@ -20,7 +20,8 @@ _ROOT = "tensor"  # name of a tensor that stands alone
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
     """`value` as a SparseTensor or a dense one, without a copy where the layouts agree.
 
-    value: SparseTensor; a tuple (indices, values, dense_shape), or a dictionary of these three; a scipy sparse matrix or array of any format; a torch
+    value: SparseTensor; a tuple (indices, values, dense_shape), or a dictionary of these three, which may have a
+        value_type, too; a scipy sparse matrix or array of any format; a torch
         sparse tensor; tf.SparseTensor or tf.IndexedSlices; a JAX BCOO or BCSR; or anything that numpy can turn into an
         array, which is then dense.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
@@ -61,7 +62,8 @@ def flatten(tree: Any) -> dict[str, Any]:
     """The tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
 
     tree: nested mappings and lists of tensors, or one tensor, which is called "tensor". A list of plain numbers is a
-    tensor. Raises InvalidArgumentError when two tensors get the same name.
+    tensor. Raises InvalidArgumentError when two tensors get the same name, or a dictionary has indices and values but no
+    dense_shape.
     """
     found: dict[str, Any] = {}
     _collect(tree, "", found)
@@ -125,10 +127,23 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
     return tensors[name]
 
 
-def _is_node(tree: Any) -> bool:
+def _is_node(tree: Any, prefix: str) -> bool:
     if isinstance(tree, list):
         return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree)
-    return is_mapping(tree) and set(tree) != {"indices", "values", "dense_shape"}
+    if not is_mapping(tree) or not {"indices", "values"} <= set(tree):
+        return is_mapping(tree)
+    if set(tree) - {"value_type"} != {"indices", "values", "dense_shape"}:
+        raise InvalidUpdateError(
+            f'tensor "{_name_at(prefix)}": a dictionary with indices and values has a dense_shape, too, may have a '
+            f"value_type, and nothing else; this one has {_arguments.listed(list(map(str, tree)))}",
+            reason="SHAPE_MISMATCH",
+        )
+    return False
+
+
+def _name_at(prefix: str) -> str:
+    """The name of the tensor there."""
+    return prefix[: -len(_SEPARATOR)] or _ROOT
 
 
 def _children(tree: Any) -> list[tuple[Any, Any]]:
@@ -136,8 +151,8 @@ def _children(tree: Any) -> list[tuple[Any, Any]]:
 
 
 def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
-    if not _is_node(tree):
-        name = prefix[: -len(_SEPARATOR)] or _ROOT
+    if not _is_node(tree, prefix):
+        name = _name_at(prefix)
         if name in found:
             raise InvalidArgumentError(f'two tensors of the model are called "{name}"')
         found[name] = tree
@@ -147,9 +162,8 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
 
 
 def _restore(like: Any, prefix: str, tensors: Mapping[str, ResultTensor]) -> Any:
-    if not _is_node(like):
-        name = prefix[: -len(_SEPARATOR)] or _ROOT
-        return kind_of(like).restore(tensor_of(tensors, name), like)
+    if not _is_node(like, prefix):
+        return kind_of(like).restore(tensor_of(tensors, _name_at(prefix)), like)
     restored = {
         key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors)
         for key, child in _children(like)

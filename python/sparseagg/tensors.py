@@ -143,14 +143,16 @@ class SparseTensor:
         return int(self.indices.nbytes + self.values.nbytes)
 
     def __iter__(self) -> Iterator[Any]:
-        """Unpacks as a triple: `indices, values, dense_shape = tensor`."""
+        """Unpacks as a triple: `indices, values, dense_shape = tensor`. Where that is handed in again, values of bfloat16
+        need `value_type="bf16"`."""
         return iter((self.indices, self.values, self.dense_shape))
 
     def to_dict(self) -> dict[str, np.ndarray[Any, Any]]:
         """`{"indices", "values", "dense_shape"}` as arrays, for systems that only carry dictionaries of arrays. Such a
-        dictionary is taken wherever a tensor is."""
+        dictionary is taken wherever a tensor is; of bfloat16 it has a "value_type", too, which its bits do not tell."""
         shape = np.array(self.dense_shape, np.int64)
-        return {"indices": self.indices, "values": self.values, "dense_shape": shape}
+        arrays = {"indices": self.indices, "values": self.values, "dense_shape": shape}
+        return {**arrays, "value_type": np.array("bf16")} if self.value_type == "bf16" else arrays
 
     def to_dense(self) -> np.ndarray[Any, Any]:
         """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in.
@@ -179,7 +181,10 @@ class SparseTensor:
         return dense
 
     def to_scipy(self) -> Any:
-        """A `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed."""
+        """A `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed, and for
+        bfloat16, which scipy does not have."""
+        if self.value_type == "bf16":
+            raise InvalidArgumentError("scipy has no bfloat16; its bits would be taken for numbers")
         if len(self.dense_shape) != 2 or self.sparse_dim != 2:
             raise InvalidArgumentError(
                 f"only a matrix with both dimensions indexed is a scipy matrix; this one has the shape "
@@ -227,11 +232,7 @@ def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any]
     """`values` as a C-ordered little-endian array, and the name of its value type."""
     if values is None:
         raise InvalidUpdateError("None is no tensor", reason="VALUE_TYPE_UNSUPPORTED")
-    if isinstance(values, np.ma.MaskedArray):  # of which asarray gives the masked values, too
-        raise InvalidUpdateError(
-            "values of a masked array: say what masked ones are with filled()",
-            reason="VALUE_TYPE_UNSUPPORTED",
-        )
+    _arguments.unmasked("values", values, InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED")
     with _arguments.refusing("values", InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED"):
         array = np.asarray(values)
     if value_type is None:
@@ -253,6 +254,7 @@ def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any]
 
 
 def _as_indices(indices: Any, rank: int) -> np.ndarray[Any, Any]:
+    _arguments.unmasked("indices", indices, InvalidUpdateError, "INDEX_TYPE_UNSUPPORTED")
     with _arguments.refusing("indices", InvalidUpdateError, "INDEX_TYPE_UNSUPPORTED"):
         array = np.asarray(indices)
     if array.size == 0 and array.dtype.kind == "f":

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sparseagg import InvalidUpdateError, SparseTensor, TensorSpec, as_tensor
-from sparseagg._wire import ByteString, EncodedUpdate
+from sparseagg import (
+    InvalidArgumentError,
+    InvalidUpdateError,
+    SparseTensor,
+    TensorSpec,
+    as_tensor,
+    flatten,
+)
+from sparseagg._wire import ByteString, EncodedUpdate, selection_to_proto
 
 
 def test_one_indexed_dimension_needs_no_second_axis():
@@ -87,6 +94,28 @@ def test_bfloat16_of_ml_dtypes_is_recognised():
     assert tensor.values.tolist() == [0x3F80]
 
 
+def test_bfloat16_as_a_dictionary_stays_bfloat16():
+    tensor = SparseTensor([0], np.array([0x3F80], np.uint16), [5], value_type="bf16")
+    again = as_tensor(tensor.to_dict())
+    assert again.value_type == "bf16"
+    assert again.to_dict().keys() == tensor.to_dict().keys()
+    assert "value_type" not in as_tensor(([0], np.float32([1]), [5])).to_dict()
+
+
+def test_bfloat16_is_no_scipy_matrix():
+    with pytest.raises(InvalidArgumentError, match="bfloat16"):
+        SparseTensor([[0, 0]], np.array([0x3F80], np.uint16), [5, 4], "bf16").to_scipy()
+
+
+@pytest.mark.parametrize(
+    "parts", [{"indices", "values"}, {"indices", "values", "dense_shape", "shape"}]
+)
+def test_a_dictionary_without_its_shape_is_no_model(parts):
+    tensor = {"indices": [1], "values": [2.0], "dense_shape": [3], "shape": [3]}
+    with pytest.raises(InvalidUpdateError, match='"a/emb".*dense_shape'):
+        flatten({"a": {"emb": {name: tensor[name] for name in parts}}})
+
+
 def test_to_dense_adds_equal_indices():
     tensor = SparseTensor([1, 1, 0], np.float32([2, 3, 4]), [3])
     assert tensor.to_dense().tolist() == [4, 5, 0]
@@ -153,3 +182,11 @@ def test_masked_values_are_not_taken_for_values():
     for tensor in (masked, ([0, 1], masked, [5])):
         with pytest.raises(InvalidUpdateError, match="filled"):
             as_tensor(tensor)
+
+
+def test_masked_indices_are_not_taken_for_indices():
+    masked = np.ma.array([1, 2], mask=[False, True])
+    with pytest.raises(InvalidUpdateError, match="masked"):
+        as_tensor((masked, np.float32([1, 2]), [5]))
+    with pytest.raises(InvalidArgumentError, match='"w".*masked'):
+        selection_to_proto("w", masked)

@@ -23,7 +23,8 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
         return _of_parts(*value, value_type=value_type)
     if isinstance(value, Mapping):
         parts = (value["indices"], value["values"], value["dense_shape"])
-        return _of_parts(*parts, value_type=value_type)
+        named = str(value["value_type"]) if "value_type" in value else None  # of an array, too
+        return _of_parts(*parts, value_type=value_type or named)
     return DenseValues(value, value_type)
 
 
