@@ -16,7 +16,6 @@ import math
 import sys
 import threading
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -185,13 +184,18 @@ class _State:
 
 
 def _weight_of(model: FLModel) -> float:
-    """The number of steps, as NVFlare weights; 1 where a client does not tell."""
+    """The number of steps, read and used as NVFlare does; 1 where a client does not tell."""
     steps = (model.meta or {}).get(MetaKey.NUM_STEPS_CURRENT_ROUND)
-    if isinstance(steps, Real):  # numpy's numbers, too
-        weight = float(steps)
-        if math.isfinite(weight) and weight > 0:
-            return weight
-    return 1.0
+    weight = None if isinstance(steps, bool) else _number(steps)
+    return weight if weight is not None and math.isfinite(weight) and weight > 0 else 1.0
+
+
+def _number(value: Any) -> float | None:
+    """A number of Python, of numpy or of torch, or in letters; None for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last by torch
+        return None
 
 
 def _materialized(value: Any) -> Any:
@@ -245,8 +249,8 @@ def _mean_of_metrics(metrics: list[tuple[float, dict[str, Any]]]) -> dict[str, f
     shared = set.intersection(*(set(given) for _, given in metrics)) if metrics else set()
     means = {}
     for name in sorted(shared):
-        values = [(weight, given[name]) for weight, given in metrics]
-        if all(isinstance(value, (int, float)) for _, value in values):
-            total = math.fsum(weight for weight, _ in values)
-            means[name] = math.fsum(weight * value for weight, value in values) / total
+        values = [(weight, _number(given[name])) for weight, given in metrics]
+        numbers = [weight * value for weight, value in values if value is not None]
+        if len(numbers) == len(values):
+            means[name] = math.fsum(numbers) / math.fsum(weight for weight, _ in values)
     return means

@@ -117,13 +117,15 @@ def test_sparse_dense_and_counted_params_in_one_model(server):
     assert result.metrics == {"loss": 1.75}
 
 
-@pytest.mark.parametrize("kind", [int, float, np.int64, np.float32])
-def test_steps_of_every_kind_of_number_weigh(server, kind):
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.float32, np.array, str])
+def test_steps_and_metrics_of_every_kind_of_number_count(server, kind):
     aggregator = SparseAggregator(server.target)
     aggregator.reset_stats()
-    aggregator.accept_model(model("a", {"w": np.float32([1])}, kind(1)))
-    aggregator.accept_model(model("b", {"w": np.float32([5])}, kind(3)))
-    assert aggregator.aggregate_model().params["w"].tolist() == [4]
+    aggregator.accept_model(model("a", {"w": np.float32([1])}, kind(1), metrics={"loss": kind(1)}))
+    aggregator.accept_model(model("b", {"w": np.float32([5])}, kind(3), metrics={"loss": kind(3)}))
+    result = aggregator.aggregate_model()
+    assert result.params["w"].tolist() == [4]
+    assert result.metrics == {"loss": 2.5}
 
 
 def test_a_result_after_the_goal_is_refused_and_too_few_give_nothing(server):
