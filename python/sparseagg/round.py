@@ -219,7 +219,8 @@ class Round(RoundBase):
         tensors: names; all when left out.
         indices: by tensor name, integers `[n, sparse_dim]` (or `[n]`): only these rows. Sparse: those of them that were
             touched. Dense: an array `[n, *row shape]` in the order asked.
-        timeout: seconds to wait for the publication, and seconds without progress while receiving.
+        timeout: seconds to wait for the publication; 0 does not wait. How long receiving may go without progress is the
+            client's timeout.
         progress: True shows a bar where tqdm is installed; a function is called with (bytes received, of all).
         encoding: "coo.packed" lets indices travel as bits, a sixth of the bytes; unpacking takes longer than a local
             network saves.
@@ -231,12 +232,14 @@ class Round(RoundBase):
         specs = self.specs if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
         self.wait(timeout)
-        idle_timeout = self._time_limit(timeout)
 
         def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
             with self._transport.stream(
-                "GetAggregate", request, idle_timeout=idle_timeout, answers_max=ANSWERS_MAX
+                "GetAggregate",
+                request,
+                idle_timeout=self._transport.timeout,
+                answers_max=ANSWERS_MAX,
             ) as stream:
                 return receive_result(stream, reader)
 

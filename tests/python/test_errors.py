@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 
 import grpc
@@ -23,6 +24,7 @@ from sparseagg import (
     SparseTensor,
     TensorSpec,
     UnavailableError,
+    aio,
 )
 from sparseagg._status_details import parse_status_details
 
@@ -157,6 +159,22 @@ def test_an_open_round_keeps_a_reader_waiting_until_the_deadline(client):
     round = client.create_round(SPECS)
     with pytest.raises(DeadlineExceededError, match="seal"):
         round.result(timeout=0.05)
+
+
+def test_a_published_result_needs_no_time_to_wait(client):
+    async def scenario():
+        async with aio.Client(client.target) as other:
+            return await other.round(round.name).result(timeout=0)
+
+    round = client.create_round([TensorSpec("n", [10], "i64")])
+    with pytest.raises(DeadlineExceededError, match="seal"):
+        round.result(timeout=0)
+    round.submit({"n": ([1], np.array([2]), [10])}, contributor="c")
+    round.seal()
+    round.wait()
+    for result in (round.result(timeout=0), asyncio.run(scenario())):
+        assert result["n"].values.tolist() == [2]
+    round.delete()
 
 
 def test_an_unknown_tensor_of_the_result(client):

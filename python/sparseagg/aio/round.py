@@ -187,12 +187,11 @@ class Round(RoundBase):
         specs = await self.specs() if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
         await self.wait(timeout)
-        idle_timeout = self._time_limit(timeout)
 
         async def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
             async for message in self._transport.stream(
-                "GetAggregate", request, idle_timeout=idle_timeout
+                "GetAggregate", request, idle_timeout=self._transport.timeout
             ):
                 reader.add(message)
             return reader.finish()
