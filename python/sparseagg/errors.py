@@ -154,7 +154,7 @@ class UnauthenticatedError(SparseAggError):
 
 
 class CredentialFileError(SparseAggError, OSError):
-    """A file of `Tls` or `TokenFile` cannot be read."""
+    """A file of `Tls` or `TokenFile` cannot be read, or is not what it should be."""
 
     default_code = grpc.StatusCode.UNAUTHENTICATED
 

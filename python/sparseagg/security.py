@@ -36,17 +36,29 @@ class Tls:
     """Files in PEM. They are read once, when the client is made.
 
     ca: who signs the server's certificate; None: the authorities that come with gRPC.
-    cert, key: of this client, where the server asks for a certificate.
+    cert, key: of this client, where the server asks for a certificate; both or none.
     """
 
     ca: _Path | None = None
     cert: _Path | None = None
     key: _Path | None = None
 
+    def __post_init__(self) -> None:
+        if (self.cert is None) != (self.key is None):  # for which gRPC ends the process
+            missing = "cert" if self.cert is None else "key"
+            raise InvalidArgumentError(
+                f"Tls needs cert and key, or none of them; it has no {missing}"
+            )
+
     def credentials(self) -> grpc.ChannelCredentials:
         """What gRPC wants."""
         ca, key, cert = (
-            None if path is None else _read(path) for path in (self.ca, self.key, self.cert)
+            None if path is None else _read_pem(path, label)
+            for path, label in (
+                (self.ca, "CERTIFICATE"),
+                (self.key, "PRIVATE KEY"),
+                (self.cert, "CERTIFICATE"),
+            )
         )
         return grpc.ssl_channel_credentials(
             root_certificates=ca, private_key=key, certificate_chain=cert
@@ -60,7 +72,10 @@ class TokenFile:
     path: _Path
 
     def __call__(self) -> str:
-        return _read(self.path).decode("ascii", "replace").strip()
+        token = _read(self.path).decode("ascii", "replace").strip()
+        if not token:
+            raise CredentialFileError(f"{self.path} has no token")
+        return token
 
 
 # A bearer token, or what gives one: called for every call, from the thread that makes it.
@@ -88,6 +103,8 @@ class Access:
             credentials = (Tls() if tls is True else tls).credentials()
         self.credentials = credentials
         self._token = _token_from_environment() if token is None else token
+        if isinstance(self._token, str):
+            _check_token(self._token)
         self._metadata = tuple(_entry(entry) for entry in _arguments.items("metadata", metadata))
         if self._token is not None and credentials is None and not is_local(target):
             raise InvalidArgumentError(
@@ -99,9 +116,7 @@ class Access:
         if self._token is None:
             return self._metadata
         token = self._token if isinstance(self._token, str) else self._token()
-        # Said here: gRPC's message would show it. Most often it is a line feed at its end.
-        if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
-            raise InvalidArgumentError("the token is not a string of printable ASCII characters")
+        _check_token(token)
         return (*self._metadata, ("authorization", f"Bearer {token}"))
 
     def open_channel(self, api: Any, target: str, options: Sequence[tuple[str, Any]]) -> Any:
@@ -109,6 +124,14 @@ class Access:
         if self.credentials is None:
             return api.insecure_channel(target, options)
         return api.secure_channel(target, self.credentials, options)
+
+
+def _check_token(token: Any) -> None:
+    # Said here: gRPC's message would show it. Most often it is a line feed at its end.
+    if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
+        raise InvalidArgumentError("the token is not a string of printable ASCII characters")
+    if not token.strip():
+        raise InvalidArgumentError("the token is empty")
 
 
 def _entry(entry: Any) -> tuple[str, str]:
@@ -135,6 +158,14 @@ def _read(path: _Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as bad:
         raise CredentialFileError(str(bad)) from bad
+
+
+def _read_pem(path: _Path, label: str) -> bytes:
+    """The file, which has to have a block of `label`: gRPC would say nothing and never connect."""
+    content = _read(path)
+    if re.search(rb"-----BEGIN [A-Z0-9 ]*" + label.encode() + b"-----", content) is None:
+        raise CredentialFileError(f"{path} has no {label} in PEM")
+    return content
 
 
 def _tls_from_environment() -> Tls | None:

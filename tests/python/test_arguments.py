@@ -163,6 +163,10 @@ CALLS = {
     "a client's time": (lambda c, r: Client(c.target, timeout="3"), "timeout is '3'"),
     "tls that is a file": (lambda c, r: Client(c.target, tls="ca.pem"), "tls is 'ca.pem'"),
     "a key of metadata": (lambda c, r: Client(c.target, metadata=[("X", "y")]), "metadata: 'X'"),
+    "a certificate alone": (lambda c, r: Tls(cert="cert.pem"), "has no key"),
+    "a key alone": (lambda c, r: Tls(key="key.pem"), "has no cert"),
+    "an empty token": (lambda c, r: Client(c.target, token=""), "token is empty"),
+    "no token from a callable": (lambda c, r: info(c.target, token=str), "token is empty"),
     "options": (lambda c, r: Client(c.target, channel_options=[3]), "channel_options"),
 }
 
@@ -170,6 +174,12 @@ CALLS = {
 def spec(client, **options):
     """A round of one tensor."""
     return client.create_round([TensorSpec("t", [3], **options)])
+
+
+def info(target, **options):
+    """What a client says that is made for it."""
+    with Client(target, **options) as client:
+        return client.info()
 
 
 def compress_two_shapes():
@@ -251,10 +261,27 @@ def test_files_that_are_not_there(server, tmp_path):
         client.info()
 
 
-def test_a_token_that_cannot_be_sent_is_not_shown(server):
-    client = Client(server.target, token="secret\n")
-    with client, pytest.raises(InvalidArgumentError) as caught:
-        client.info()
+def test_files_that_are_no_pem(server, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("-----BEGIN CERTIFICATE-----")
+    with pytest.raises(CredentialFileError, match="file has no PRIVATE KEY in PEM"):
+        Client(server.target, tls=Tls(cert=file, key=file))
+    file.write_text("no PEM")
+    with pytest.raises(CredentialFileError, match="file has no CERTIFICATE in PEM"):
+        Client(server.target, tls=Tls(ca=file))
+
+
+def test_a_file_without_a_token(server, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("\n")
+    with pytest.raises(CredentialFileError, match="token has no token"):
+        info(server.target, token=TokenFile(file))
+
+
+@pytest.mark.parametrize("given", [str, lambda token: lambda: token])
+def test_a_token_that_cannot_be_sent_is_not_shown(server, given):
+    with pytest.raises(InvalidArgumentError) as caught:
+        info(server.target, token=given("secret\n"))
     assert "secret" not in str(caught.value)
 
 
