@@ -60,7 +60,7 @@ absl::Status Push(const PushFlags& flags) {
   client::Update update;
   update.contributor = flags.contributor;
   update.update_id = flags.update_id;
-  SPARSEAGG_ASSIGN_OR_RETURN(update.weight, ExactWeight(flags.weight));
+  SPARSEAGG_ASSIGN_OR_RETURN(update.weight, SentWeight(flags.weight, round.tensors));
   update.encoding = flags.encoding;
   update.values = flags.values;
   update.tensors = client::ViewsOf(tensors);

@@ -39,7 +39,8 @@ struct ReduceFlags {
   bool local = false;
 };
 
-absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags) {
+absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags,
+                                                const std::vector<TensorSpec>& specs) {
   std::vector<float> weights(flags.files.size(), 1.0f);
   if (flags.weights.empty()) return weights;
   const std::vector<std::string> parts = absl::StrSplit(flags.weights, ',');
@@ -52,7 +53,7 @@ absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags) {
     if (!absl::SimpleAtod(parts[i], &weight)) {
       return BadArgument(absl::StrCat("--weights: \"", parts[i], "\" is not a number"));
     }
-    SPARSEAGG_ASSIGN_OR_RETURN(weights[i], ExactWeight(weight));
+    SPARSEAGG_ASSIGN_OR_RETURN(weights[i], SentWeight(weight, specs));
   }
   return weights;
 }
@@ -63,9 +64,9 @@ class Updates {
   static absl::StatusOr<std::unique_ptr<Updates>> Open(const ReduceFlags& flags) {
     auto updates = std::make_unique<Updates>();
     updates->files_ = flags.files;
-    SPARSEAGG_ASSIGN_OR_RETURN(updates->weights_, ParseWeights(flags));
     SPARSEAGG_ASSIGN_OR_RETURN(updates->dtype_, ParseOptionalType(flags.dtype));
     SPARSEAGG_ASSIGN_OR_RETURN(updates->specs_, updates->ReadSpecs(flags));
+    SPARSEAGG_ASSIGN_OR_RETURN(updates->weights_, ParseWeights(flags, updates->specs_));
     return updates;
   }
 

@@ -1,5 +1,6 @@
 #include "client/cli/tensor_spec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -84,12 +85,20 @@ absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
 
 }  // namespace
 
-absl::StatusOr<float> ExactWeight(double weight) {
+absl::StatusOr<float> SentWeight(double weight, const std::vector<TensorSpec>& specs) {
   const auto sent = static_cast<float>(weight);
-  if (std::isfinite(sent) && std::trunc(weight) == weight && static_cast<double>(sent) != weight) {
-    return BadArgument(absl::StrCat("the weight ", absl::StrFormat("%.0f", weight),
-                                    " is not a number of f32, which weights are; the nearest is ",
-                                    absl::StrFormat("%.0f", sent)));
+  const auto refused = [weight](const char* why) {
+    return BadArgument(absl::StrCat("the weight ", absl::StrFormat("%.9g", weight), " is ", why));
+  };
+  if (!std::isfinite(weight)) return sent;  // which the server refuses
+  if (sent == 0 && weight != 0) return refused("0 as f32, which weights are");
+  if (!std::isfinite(sent)) return refused("infinite as f32, which weights are");
+  const bool has_integers = std::any_of(specs.begin(), specs.end(), [](const TensorSpec& spec) {
+    return !IsFloating(spec.value_type);
+  });
+  if (has_integers && static_cast<double>(sent) != weight) {
+    return refused(
+        "not a number of f32, which weights are; integers take whole weights up to 2^24");
   }
   return sent;
 }

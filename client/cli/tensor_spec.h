@@ -37,8 +37,9 @@ absl::StatusOr<IntegerOverflow> ParseOverflowArgument(std::string_view text);
 // "1000x64"
 std::string FormatShape(const std::vector<int64_t>& shape);
 
-// A weight as it is sent, f32. BAD_ARGUMENT for a whole number that f32 does not have.
-absl::StatusOr<float> ExactWeight(double weight);
+// A weight as it is sent, rounded to f32. BAD_ARGUMENT where that is 0 or infinite and the weight
+// is not, and for tensors of integers where it is another number.
+absl::StatusOr<float> SentWeight(double weight, const std::vector<TensorSpec>& specs);
 
 // A check of an option that is a count: CLI11 would take -1 for 2^64 - 1.
 std::string NotNegative(const std::string& text);

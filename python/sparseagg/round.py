@@ -76,7 +76,8 @@ class Round(RoundBase):
             lists are flattened (`flatten`). A tensor of the round that is left out counts as not touched. uint16 values
             are bfloat16 bits where the round says so.
         contributor: 1 to 128 characters of [A-Za-z0-9._:@/-]. Each is counted once.
-        weight: finite and not negative; 1 when left out. For integer tensors a whole number up to 2^24.
+        weight: finite and not negative; 1 when left out. Rounded to f32, as which it travels; one that is 0 or infinite
+            there is refused. For integer tensors a whole number up to 2^24.
         update_id: 1 to 64 characters of [A-Za-z0-9._-]; made up when left out. Give your own, and keep it, to make
             submitting safe over a restart of the contributor: the same id with the same bytes is counted once, and an
             interrupted large update is resumed.

@@ -335,6 +335,13 @@ def test_weights_end_where_f32_does(weight, is_taken):
             EncodedUpdate({}, weight=weight)
 
 
+def test_weights_of_integers_are_not_rounded():
+    floats, integers = (as_tensor(np.ones(3, dtype)) for dtype in (np.float32, np.int64))
+    assert EncodedUpdate({"w": floats}, weight=2**24 + 1).header.weight == 2**24
+    with pytest.raises(InvalidUpdateError, match="not a number of f32"):
+        EncodedUpdate({"w": floats, "n": integers}, weight=2**24 + 1)
+
+
 def test_weights_of_every_kind_of_number(client):
     round = client.create_round([TensorSpec("n", [1], "f32", sparse_dim=0)])
     weights = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.uint64(2), np.array(2.0)]

@@ -38,12 +38,26 @@ TEST(FormatShapeTest, OfOneNumberIsSeen) {
   EXPECT_EQ(FormatShape({2, 3}), "2x3");
 }
 
-TEST(ExactWeightTest, RefusesWholeNumbersThatF32DoesNotHave) {
-  EXPECT_EQ(ExactWeight(0.1).value(), 0.1F);
-  EXPECT_EQ(ExactWeight(16777216).value(), 16777216.0F);
-  EXPECT_TRUE(HasError(ExactWeight(16777217).status(), "BAD_ARGUMENT",
-                       "the weight 16777217 is not a number of f32, which weights are; the nearest "
-                       "is 16777216"));
+TEST(SentWeightTest, RoundsToF32ForFloats) {
+  const std::vector<TensorSpec> floats = {ParseTensorSpec("w:bf16:3").value()};
+  EXPECT_EQ(SentWeight(0.1, floats).value(), 0.1F);
+  EXPECT_EQ(SentWeight(16777217, floats).value(), 16777216.0F);
+  EXPECT_EQ(SentWeight(0, floats).value(), 0.0F);
+}
+
+TEST(SentWeightTest, RefusesOtherNumbersForIntegers) {
+  const std::vector<TensorSpec> mixed = {ParseTensorSpec("w:f32:3").value(),
+                                         ParseTensorSpec("n:i64:3").value()};
+  EXPECT_EQ(SentWeight(16777216, mixed).value(), 16777216.0F);
+  EXPECT_TRUE(HasError(SentWeight(16777217, mixed).status(), "BAD_ARGUMENT",
+                       "the weight 16777217 is not a number of f32"));
+}
+
+TEST(SentWeightTest, RefusesWhatF32MakesZeroOrInfinite) {
+  EXPECT_TRUE(
+      HasError(SentWeight(1e-60, {}).status(), "BAD_ARGUMENT", "the weight 1e-60 is 0 as f32"));
+  EXPECT_TRUE(HasError(SentWeight(1e300, {}).status(), "BAD_ARGUMENT",
+                       "the weight 1e+300 is infinite as f32"));
 }
 
 TEST(NotNegativeTest, SaysWhatIs) {
