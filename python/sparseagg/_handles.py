@@ -45,6 +45,8 @@ class ClientBase:
             raise InvalidArgumentError(f"retry is {retry!r}, not a RetryPolicy")
         with _arguments.refusing("channel_options"):
             options = list(dict(channel_options).items())
+            for key, value in options:
+                _check_option(key, value)
         access = Access(
             self.target, tls=tls, token=token, credentials=credentials, metadata=metadata
         )
@@ -60,6 +62,11 @@ class ClientBase:
 
     def __repr__(self) -> str:
         return f"Client({self.target!r})"
+
+    def __reduce__(self) -> Any:  # of copies, too
+        raise InvalidArgumentError(
+            "a Client cannot be copied or pickled: its connections are this process's; make one in each"
+        )
 
 
 class RoundBase:
@@ -101,3 +108,17 @@ class RoundBase:
 
     def __repr__(self) -> str:
         return f"Round({self.name!r})"
+
+    def __reduce__(self) -> Any:
+        raise InvalidArgumentError(
+            "a Round cannot be copied or pickled: it is one of its client; hand its name on, for Client.round(name)"
+        )
+
+
+def _check_option(key: Any, value: Any) -> None:
+    """Of a channel: gRPC would refuse it with the first call, and take a float for an address."""
+    is_value = isinstance(value, (str, bytes)) or (
+        isinstance(value, int) and -(2**31) <= value < 2**31
+    )
+    if not (isinstance(key, str) and is_value):
+        raise InvalidArgumentError(f"{key!r} is {value!r}, not a string or an int of 32 bits")

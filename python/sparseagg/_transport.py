@@ -5,6 +5,7 @@ Methods are called by their path ("/sparseagg.v1.AggregationService/GetRound"), 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -23,6 +24,7 @@ from sparseagg._connections import Connection, Connections
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.errors import (
     DeadlineExceededError,
+    InvalidArgumentError,
     NotFoundError,
     SparseAggError,
     UnavailableError,
@@ -92,6 +94,13 @@ class RetryPolicy:
     attempts: int = 6
     initial_delay: float = 0.1
     max_delay: float = 5.0
+
+    def __post_init__(self) -> None:
+        _arguments.whole("attempts", self.attempts, 1, 2**63 - 1)
+        for name in ("initial_delay", "max_delay"):
+            delay = getattr(self, name)
+            if not 0 <= _arguments.seconds(name, delay) < math.inf:
+                raise InvalidArgumentError(f"{name} is {delay}, not a number of seconds from 0 on")
 
 
 class Backoff:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from sparseagg import (
     CredentialFileError,
     InvalidArgumentError,
     InvalidUpdateError,
+    RetryPolicy,
     SparseAggError,
     SparseTensor,
     TensorSpec,
@@ -167,6 +170,14 @@ CALLS = {
     "a key alone": (lambda c, r: Tls(key="key.pem"), "has no cert"),
     "an empty token": (lambda c, r: Client(c.target, token=""), "token is empty"),
     "no token from a callable": (lambda c, r: info(c.target, token=str), "token is empty"),
+    "attempts in letters": (lambda c, r: RetryPolicy(attempts="3"), "attempts"),
+    "no attempts": (lambda c, r: RetryPolicy(attempts=0), "attempts is 0"),
+    "a negative delay": (lambda c, r: RetryPolicy(initial_delay=-1), "initial_delay is -1"),
+    "an endless delay": (lambda c, r: RetryPolicy(max_delay=np.inf), "max_delay is inf"),
+    "no option": (lambda c, r: Client(c.target, channel_options=[("x", None)]), "options: 'x'"),
+    "half an option": (lambda c, r: Client(c.target, channel_options={"x": 0.5}), "options: 'x'"),
+    "a copy of a client": (lambda c, r: copy.deepcopy(c), "Client cannot be copied or pickled"),
+    "a pickled round": (lambda c, r: pickle.dumps(r), "Round cannot be copied or pickled"),
     "options": (lambda c, r: Client(c.target, channel_options=[3]), "channel_options"),
 }
 
