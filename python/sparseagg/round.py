@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Literal, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
@@ -111,6 +112,30 @@ class Round(RoundBase):
             raise outcome
         return outcome
 
+    @overload
+    def submit_many(
+        self,
+        updates: Iterable[Update],
+        *,
+        return_exceptions: Literal[False] = False,
+        timeout: float | None = None,
+        progress: Progress = False,
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
+    ) -> list[Receipt]: ...
+
+    @overload
+    def submit_many(
+        self,
+        updates: Iterable[Update],
+        *,
+        return_exceptions: bool,
+        timeout: float | None = None,
+        progress: Progress = False,
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
+    ) -> list[Outcome]: ...
+
     def submit_many(
         self,
         updates: Iterable[Update],
@@ -120,7 +145,7 @@ class Round(RoundBase):
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
-    ) -> list[Outcome]:
+    ) -> list[Any]:
         """Submits many updates over one stream; returns their receipts in the order of `updates`.
 
         An update that is refused, by the server or already here, does not stop the others.
@@ -254,14 +279,17 @@ class Round(RoundBase):
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
         return round_from_proto(self._call("AbortRound", request))
 
-    def verify(self) -> Verification:
+    def verify(self, timeout: float | None = None) -> Verification:
         """Computes the published round again from its updates and compares every bit.
+
+        timeout: seconds; None waits as long as it takes, as for `wait`.
 
         Raises SparseAggError: reason RESULT_MISMATCH when they differ, UPDATES_NOT_KEPT for a round that was created
         without `keep_updates` (its stored result has the digest of its manifest).
         """
+        limit = math.inf if timeout is None else _arguments.seconds("timeout", timeout)
         request = aggregation_pb2.VerifyRoundRequest(name=self.name)
-        return verification_from_proto(self._call("VerifyRound", request))
+        return verification_from_proto(self._call("VerifyRound", request, timeout=limit))
 
     def delete(self) -> None:
         """Erases a published or aborted round and its result. Its name is not given again for a while (by default a

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from sparseagg import (
     AlreadyExistsError,
     Client,
+    DeadlineExceededError,
     InvalidArgumentError,
     RetryPolicy,
     RoundAbortedError,
@@ -18,6 +21,7 @@ from sparseagg import (
     SparseAggError,
     SparseTensor,
     TensorSpec,
+    aio,
 )
 
 SPEC = [TensorSpec("emb", [1000, 4], "f32", sparse_dim=1)]
@@ -148,3 +152,27 @@ def test_a_round_that_keeps_its_updates_is_computed_again(own_server, tmp_path):
         with pytest.raises(SparseAggError) as caught:
             erased.verify()
         assert caught.value.reason == "UPDATES_NOT_KEPT"
+
+
+def test_a_verification_may_take_longer_than_other_calls(own_server, tmp_path):
+    server = own_server("--data-dir", str(tmp_path / "data"), "--store-free-bytes-min", "0")
+    with Client(server.target) as client:
+        name = client.create_round(SPEC, keep_updates=True).name
+        client.round(name).seal()
+        client.round(name).wait()
+
+    async def scenario():
+        async with aio.Client(server.target, timeout=0.2) as client:
+            return await client.round(name).verify()
+
+    with Client(server.target, timeout=0.2) as client:
+        for verify in (client.round(name).verify, lambda: asyncio.run(scenario())):
+            server.pause()
+            with pytest.raises(DeadlineExceededError):
+                client.round(name).verify(timeout=0.1)
+            back = threading.Timer(0.6, server.resume)
+            back.start()
+            try:
+                assert verify().contributors == 0
+            finally:
+                back.join()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Literal, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
@@ -77,6 +78,28 @@ class Round(RoundBase):
         update = encode(Update(tensors, contributor, weight, update_id))
         return await self._send(update, limit, progress)
 
+    @overload
+    async def submit_many(
+        self,
+        updates: Iterable[Update],
+        *,
+        return_exceptions: Literal[False] = False,
+        timeout: float | None = None,
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
+    ) -> list[Receipt]: ...
+
+    @overload
+    async def submit_many(
+        self,
+        updates: Iterable[Update],
+        *,
+        return_exceptions: bool,
+        timeout: float | None = None,
+        encoding: str = "auto",
+        values: ValuesChoice = "auto",
+    ) -> list[Outcome]: ...
+
     async def submit_many(
         self,
         updates: Iterable[Update],
@@ -85,7 +108,7 @@ class Round(RoundBase):
         timeout: float | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
-    ) -> list[Outcome]:
+    ) -> list[Any]:
         """Submits many updates, 64 at a time; returns their receipts in the order of `updates`.
 
         An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
@@ -206,14 +229,17 @@ class Round(RoundBase):
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
         return round_from_proto(await self._call("AbortRound", request))
 
-    async def verify(self) -> Verification:
+    async def verify(self, timeout: float | None = None) -> Verification:
         """Computes the published round again from its updates and compares every bit.
+
+        timeout: seconds; None waits as long as it takes, as for `wait`.
 
         Raises SparseAggError: reason RESULT_MISMATCH when they differ, UPDATES_NOT_KEPT for a round that was created
         without `keep_updates` (its stored result has the digest of its manifest).
         """
+        limit = math.inf if timeout is None else _arguments.seconds("timeout", timeout)
         request = aggregation_pb2.VerifyRoundRequest(name=self.name)
-        return verification_from_proto(await self._call("VerifyRound", request))
+        return verification_from_proto(await self._call("VerifyRound", request, timeout=limit))
 
     async def delete(self) -> None:
         """Erases a published or aborted round and its result. Its name is not given again for a while (by default a
