@@ -211,7 +211,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   server.rounds = rounds.size();
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
-                                     server.protection->ForEdge(config.tls), telemetry.calls));
+                                     server.protection->ForEdge(config.tls, log), telemetry.calls));
   server.gpu_loss->Attach(server.grpc.get());
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   return server;

@@ -1,9 +1,11 @@
 #include "service/server_security.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -102,8 +104,14 @@ void Protection::ReportReload(const Log& log, const std::string& file, const abs
   Record("credentials_not_read", {{"file", file}, {"message", message}});
 }
 
-ServerSecurity Protection::ForEdge(const TlsFiles& tls) {
+ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
   ServerSecurity security{.tls = tls, .authenticator = authenticator_.get()};
+  // A file that is broken is named by the message.
+  security.on_tls_reload = [this, &log, tls](const absl::Status& status) {
+    std::vector<std::string> files = {tls.certificate, tls.key};
+    if (!tls.client_authority.empty()) files.push_back(tls.client_authority);
+    ReportReload(log, absl::StrJoin(files, ", "), status);
+  };
   security.limits_of = [this](std::string_view tenant) { return LimitsOf(tenant); };
   if (trail_ == nullptr) return security;
   security.acting_for = [trail = trail_.get()](const Caller& caller) {

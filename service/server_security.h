@@ -35,7 +35,8 @@ class Protection {
 
   // Null when the configuration names no credentials: everybody may do everything.
   Authenticator* authenticator() const { return authenticator_.get(); }
-  ServerSecurity ForEdge(const TlsFiles& tls);
+  // `log` must outlive the result.
+  ServerSecurity ForEdge(const TlsFiles& tls, const Log& log);
   // Those of the configuration, or the tenant's own in the credentials file.
   TenantLimits LimitsOf(std::string_view tenant);
 

@@ -7,10 +7,9 @@
 #include <openssl/x509.h>
 
 #include <memory>
+#include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "service/auth/watched_file.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -35,15 +34,8 @@ absl::Status Invalid(const Words&... words) {
   return MakeError(absl::StatusCode::kInvalidArgument, "TLS_FILES_INVALID", absl::StrCat(words...));
 }
 
-absl::StatusOr<std::string> Text(const std::string& path) {
-  const auto text = WatchedFile(path).ReadIfChanged();
-  if (!text.ok()) return Invalid(std::string(text.status().message()));
-  return **text;
-}
-
 // The first of the file.
-absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::string text, Text(path));
+absl::StatusOr<Certificate> ParseCertificate(const std::string& path, const std::string& text) {
   const File file(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   Certificate certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
   if (certificate == nullptr) return Invalid(path, " has no certificate in PEM");
@@ -56,8 +48,7 @@ absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
 // A key with a passphrase is not asked for it.
 int NoPassphrase(char*, int, int, void*) { return 0; }
 
-absl::StatusOr<Key> ReadKey(const std::string& path) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::string text, Text(path));
+absl::StatusOr<Key> ParseKey(const std::string& path, const std::string& text) {
   const File file(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   Key key(PEM_read_bio_PrivateKey(file.get(), nullptr, NoPassphrase, nullptr));
   if (key == nullptr) return Invalid(path, " has no private key in PEM without a passphrase");
@@ -70,18 +61,42 @@ absl::Status CheckTlsFiles(const TlsFiles& files) {
   if (files.certificate.empty() != files.key.empty()) {
     return Invalid("tls-cert and tls-key go together; only one is set");
   }
-  if (!files.enabled()) {
-    if (files.client_authority.empty()) return absl::OkStatus();
-    return Invalid("tls-client-ca needs tls-cert and tls-key");
-  }
-  SPARSEAGG_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(files.certificate));
-  SPARSEAGG_ASSIGN_OR_RETURN(const Key key, ReadKey(files.key));
-  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
-    return Invalid("the key in ", files.key, " is not that of the certificate in ",
-                   files.certificate);
-  }
+  if (files.enabled()) return WatchedTlsFiles(files).ReadIfChanged().status();
   if (files.client_authority.empty()) return absl::OkStatus();
-  return ReadCertificate(files.client_authority).status();
+  return Invalid("tls-client-ca needs tls-cert and tls-key");
+}
+
+WatchedTlsFiles::WatchedTlsFiles(const TlsFiles& files)
+    : certificate_(files.certificate), key_(files.key), client_authority_(files.client_authority) {}
+
+absl::Status WatchedTlsFiles::Read(WatchedFile& file, std::string& text) {
+  if (file.path().empty()) return absl::OkStatus();
+  auto read = file.ReadIfChanged();
+  if (!read.ok()) return Invalid(std::string(read.status().message()));
+  if (!read->has_value()) return absl::OkStatus();
+  text = **std::move(read);
+  changed_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<TlsTexts>> WatchedTlsFiles::ReadIfChanged() {
+  SPARSEAGG_RETURN_IF_ERROR(Read(certificate_, texts_.certificate));
+  SPARSEAGG_RETURN_IF_ERROR(Read(key_, texts_.key));
+  SPARSEAGG_RETURN_IF_ERROR(Read(client_authority_, texts_.client_authority));
+  if (!changed_) return std::nullopt;
+  changed_ = false;
+  SPARSEAGG_ASSIGN_OR_RETURN(const Certificate certificate,
+                             ParseCertificate(certificate_.path(), texts_.certificate));
+  SPARSEAGG_ASSIGN_OR_RETURN(const Key key, ParseKey(key_.path(), texts_.key));
+  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    return Invalid("the key in ", key_.path(), " is not that of the certificate in ",
+                   certificate_.path());
+  }
+  if (!client_authority_.path().empty()) {
+    SPARSEAGG_RETURN_IF_ERROR(
+        ParseCertificate(client_authority_.path(), texts_.client_authority).status());
+  }
+  return texts_;
 }
 
 }  // namespace sparseagg

@@ -37,7 +37,8 @@ void SetLimits(const Limits& limits, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
   // Identity only: decompressing would multiply what a message of legal size may cost.
   builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
-  // A second server on the same port would silently take half of the connections.
+  // A second server on the same port would silently take half of the connections; and gRPC's change
+  // to new TLS files needs all connections of a port accepted by one thread.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
@@ -90,7 +91,8 @@ absl::Status CannotListen(const std::string& listen) {
 }  // namespace
 
 GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security)
-    : service_(engine, std::move(info), std::move(security)) {}
+    : credentials_(MakeServerCredentials(security)),
+      service_(engine, std::move(info), std::move(security)) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security,
@@ -105,7 +107,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  const auto credentials = MakeServerCredentials(security.tls);
   const bool for_everybody = security.authenticator == nullptr;
   std::unique_ptr<GrpcServer> started(new GrpcServer(engine, std::move(info), std::move(security)));
   grpc::ServerBuilder builder;
@@ -113,7 +114,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   SetKeepalive(builder);
   SetLimits(engine.limits(), builder);
   int port = 0;
-  builder.AddListeningPort(listen, credentials, &port);
+  builder.AddListeningPort(listen, started->credentials_, &port);
   builder.RegisterService(&started->service_);
   ObserveCalls(std::move(observer), builder);
   started->server_ = builder.BuildAndStart();

@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
 #define SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
 
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <chrono>
@@ -47,6 +48,7 @@ class GrpcServer {
  private:
   GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security);
 
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   AggregationService service_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;

@@ -32,14 +32,17 @@ struct ServerSecurity {
   // thread; must not block.
   std::function<void(std::string_view rpc, const std::string& peer, const absl::Status& why)>
       on_refused = [](std::string_view, const std::string&, const absl::Status&) {};
+  // The TLS files changed: they are in force (OK), or broken and why. Any thread; must not block.
+  std::function<void(const absl::Status& status)> on_tls_reload = [](const absl::Status&) {};
 };
 
 // Whether `listen` (HOST:PORT or unix:PATH) can be reached from this machine only.
 bool IsLocalAddress(std::string_view listen);
 
-// TLS when `files` name a certificate. The files are looked at every second: connections that are
-// made later have the new certificate. REQUIRES: CheckTlsFiles(files) is OK.
-std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFiles& files);
+// TLS when security.tls names a certificate. Connections that are made after the files were
+// replaced have the new certificate; files that are broken change nothing. Must outlive the server,
+// whose builder does not keep it. REQUIRES: CheckTlsFiles(security.tls) is OK.
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const ServerSecurity& security);
 
 }  // namespace sparseagg
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -112,6 +115,23 @@ TEST_F(TlsMessagesTest, FilesThatAreNoneOrDoNotBelongTogether) {
               HasSubstr("the key in " + key + " is not that of the certificate in " + certificate));
   EXPECT_THAT(Error(server, trust_ + " --tls-cert " + certificate, 2),
               HasSubstr("--tls-cert requires --tls-key"));
+}
+
+TEST_F(TlsMessagesTest, AFileOfTheServerThatBreaksIsNamedInItsLogs) {
+  std::vector<std::string> arguments = WithCertificate("IP:127.0.0.1");
+  const std::string audit_log = folder_.path() + "/audit.log";
+  arguments.insert(arguments.end(), {"--audit-log", audit_log});
+  ServerProcess server(arguments);
+  File("server.key", "garbage");
+  const testing::ProgramRun run =
+      testing::RunProgram("info " + trust_ + " --server " + server.address());
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(server.WaitForLog("server.key has no private key"));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  std::ostringstream audit;
+  audit << std::ifstream(audit_log).rdbuf();
+  EXPECT_THAT(audit.str(), HasSubstr("credentials_not_read"));
 }
 
 }  // namespace

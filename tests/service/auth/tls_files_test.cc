@@ -66,5 +66,21 @@ TEST_F(TlsFilesTest, SaysWhichFileIsWrong) {
                 "expired");
 }
 
+TEST_F(TlsFilesTest, AreReadAgainWhenOneIsReplacedOrRepaired) {
+  WatchedTlsFiles files({.certificate = certificate_, .key = key_, .client_authority = ca_});
+  EXPECT_EQ((*files.ReadIfChanged())->certificate, server_.certificate);
+  EXPECT_FALSE(files.ReadIfChanged()->has_value());
+  const PemPair other = authority_.Issue("other", "DNS:localhost");
+  File("key", other.key);
+  EXPECT_EQ(ErrorReason(files.ReadIfChanged().status()), "TLS_FILES_INVALID");
+  File("cert", other.certificate);
+  const auto texts = files.ReadIfChanged();
+  ASSERT_TRUE(texts.ok()) << texts.status();
+  EXPECT_EQ((*texts)->certificate, other.certificate);
+  EXPECT_EQ((*texts)->key, other.key);
+  EXPECT_EQ((*texts)->client_authority, authority_.certificate());
+  EXPECT_FALSE(files.ReadIfChanged()->has_value());
+}
+
 }  // namespace
 }  // namespace sparseagg
