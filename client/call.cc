@@ -1,8 +1,10 @@
 #include "client/call.h"
 
+#include <algorithm>
 #include <cctype>
 #include <chrono>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
@@ -56,6 +58,11 @@ absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
   }
   if (!options.token) return absl::OkStatus();
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string token, options.token());
+  // gRPC would end the process. Most often it is a line feed, or a file with a byte order mark.
+  if (!std::all_of(token.begin(), token.end(), absl::ascii_isprint)) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "TOKEN_INVALID",
+                     "the token is not a string of printable ASCII characters");
+  }
   context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
   return absl::OkStatus();
 }

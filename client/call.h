@@ -13,7 +13,8 @@
 
 namespace sparseagg::client {
 
-// Sets the deadline, 0 means none, and the token. Errors are those of options.token.
+// Sets the deadline, 0 means none, and the token. Errors are those of options.token, and
+// INVALID_ARGUMENT (TOKEN_INVALID) for one that is not printable ASCII.
 absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
                      uint64_t timeout_ms);
 

@@ -56,7 +56,8 @@ struct TlsOptions {
 struct ClientOptions {
   std::optional<TlsOptions> tls;  // unset: plaintext
   // The bearer token, asked for before every call, so that it can be renewed; unset: none. Over
-  // plaintext only to this machine.
+  // plaintext only to this machine. One that is not printable ASCII is INVALID_ARGUMENT
+  // (TOKEN_INVALID).
   std::function<absl::StatusOr<std::string>()> token;
   uint64_t call_timeout_ms = 30'000;         // each attempt of a short call
   uint64_t transfer_timeout_ms = 3'600'000;  // each attempt of Submit, Pull and Reduce

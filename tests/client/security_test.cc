@@ -85,6 +85,17 @@ TEST_F(ClientSecurityTest, ATokenIsReadForEveryCall) {
       << "an owner sends for others";
 }
 
+TEST_F(ClientSecurityTest, ATokenThatNoHeaderCanHoldIsRefusedUnshown) {
+  for (const char* token : {"sec\nret", "\xEF\xBB\xBFsecret", "sec\tret", "secret\x7F"}) {
+    ClientOptions options = Options();
+    options.token = [token] { return std::string(token); };
+    const absl::Status status = Connect(options)->ListRounds().status();
+    EXPECT_TRUE(HasError(status, "TOKEN_INVALID", "printable ASCII")) << status;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message().find("sec"), std::string::npos);
+  }
+}
+
 TEST_F(ClientSecurityTest, WithoutACredentialNothingIsAnswered) {
   EXPECT_EQ(Connect(Options())->ListRounds().status().code(), absl::StatusCode::kUnauthenticated);
 }
