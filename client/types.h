@@ -125,7 +125,7 @@ struct NewRound {
 
 // One contributor's update: every tensor of the round once, nnz 0 for one that it did not touch.
 struct Update {
-  std::string contributor;  // 1 to 128 of [A-Za-z0-9._:@/-]; may stay empty in Reduce
+  std::string contributor;  // 1 to 128 of [A-Za-z0-9._:@|/-]; may stay empty in Reduce
   // Names this update over retries, 1 to 64 of [A-Za-z0-9._-]. "": a digest of the content, so that
   // sending the same update again, even from another process, is recognised.
   std::string update_id;

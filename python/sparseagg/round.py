@@ -76,7 +76,7 @@ class Round(RoundBase):
             scipy, torch, TensorFlow or JAX; an array of the full shape for those with sparse_dim 0. Nested mappings and
             lists are flattened (`flatten`). A tensor of the round that is left out counts as not touched. uint16 values
             are bfloat16 bits where the round says so.
-        contributor: 1 to 128 characters of [A-Za-z0-9._:@/-]. Each is counted once.
+        contributor: 1 to 128 characters of [A-Za-z0-9._:@|/-]. Each is counted once.
         weight: finite and not negative; 1 when left out. Rounded to f32, as which it travels; one that is 0 or infinite
             there is refused. For integer tensors a whole number up to 2^24.
         update_id: 1 to 64 characters of [A-Za-z0-9._-]; made up when left out. Give your own, and keep it, to make

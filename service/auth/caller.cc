@@ -28,7 +28,7 @@ bool IsPrincipal(std::string_view principal) {
          !principal.ends_with('/') &&
          std::all_of(principal.begin(), principal.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) ||
-                  std::string_view("._:@/|-").find(static_cast<char>(c)) != std::string::npos;
+                  std::string_view("._:@|/-").find(static_cast<char>(c)) != std::string::npos;
          });
 }
 

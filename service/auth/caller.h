@@ -59,7 +59,7 @@ struct Caller {
 };
 
 // A tenant is 1 to 63 characters of [a-z0-9-] starting with a letter, a principal 1 to 128
-// characters of [A-Za-z0-9._:@/|-] that does not end in "/"; there is a role. INVALID_ARGUMENT
+// characters of [A-Za-z0-9._:@|/-] that does not end in "/"; there is a role. INVALID_ARGUMENT
 // (CREDENTIALS_INVALID) otherwise.
 absl::Status ValidateCaller(const Caller& caller);
 

@@ -90,12 +90,12 @@ absl::Status ValidateRequestId(std::string_view request_id) {
 
 absl::Status ValidateContributor(std::string_view contributor) {
   if (!contributor.empty() && contributor.size() <= kContributorBytesMax &&
-      ConsistsOf(contributor, "._:@/-")) {
+      ConsistsOf(contributor, "._:@|/-")) {
     return absl::OkStatus();
   }
   return Invalid("INVALID_CONTRIBUTOR",
                  absl::StrCat("contributor ", Quoted(contributor), " is not 1 to ",
-                              kContributorBytesMax, " characters of [A-Za-z0-9._:@/-]"));
+                              kContributorBytesMax, " characters of [A-Za-z0-9._:@|/-]"));
 }
 
 absl::Status ValidateUpdateId(std::string_view update_id) {

@@ -30,7 +30,7 @@ absl::Status ValidateRoundId(std::string_view round_id);
 absl::Status ValidateRoundName(std::string_view name);
 // At most 64 printable ASCII characters; may be empty (INVALID_REQUEST_ID).
 absl::Status ValidateRequestId(std::string_view request_id);
-// 1 to 128 characters of [A-Za-z0-9._:@/-] (INVALID_CONTRIBUTOR).
+// 1 to 128 characters of [A-Za-z0-9._:@|/-] (INVALID_CONTRIBUTOR).
 absl::Status ValidateContributor(std::string_view contributor);
 // 1 to 64 characters of [A-Za-z0-9._-] (INVALID_UPDATE_ID).
 absl::Status ValidateUpdateId(std::string_view update_id);

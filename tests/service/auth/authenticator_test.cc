@@ -193,5 +193,14 @@ TEST(CallerTest, TenantsAreNamedAsTheEngineNamesThem) {
   }
 }
 
+TEST(CallerTest, EveryPrincipalMaySubmitAsItself) {
+  for (int c = 1; c < 128; ++c) {
+    const Caller caller{
+        .tenant = "a", .principal = std::string(1, static_cast<char>(c)), .roles = {Role::kOwner}};
+    if (c == '/') continue;  // ends none
+    EXPECT_EQ(ValidateCaller(caller).ok(), ValidateContributor(caller.principal).ok()) << c;
+  }
+}
+
 }  // namespace
 }  // namespace sparseagg

@@ -34,7 +34,7 @@ TEST(NamesTest, AcceptsExactlyWhatTheRulesAllow) {
        {std::string(65, 'x'), "a\nb", std::string("\0", 1), "\xFF"}},
       {"INVALID_CONTRIBUTOR",
        ValidateContributor,
-       {"a", "user@site.org:/x-1_2", std::string(128, 'a')},
+       {"a", "user@site.org:/x-1_2", "auth0|123", std::string(128, 'a')},
        {"", "a b", "a\n", "a,b", "\xC3\xA4", std::string("a\0b", 3), std::string(129, 'a')}},
       {"INVALID_UPDATE_ID",
        ValidateUpdateId,
