@@ -29,67 +29,71 @@ Authenticator::Authenticator(AuthenticatorOptions options)
 
 absl::StatusOr<std::unique_ptr<Authenticator>> Authenticator::Open(AuthenticatorOptions options) {
   std::unique_ptr<Authenticator> opened(new Authenticator(std::move(options)));
-  Known known;
-  SPARSEAGG_RETURN_IF_ERROR(opened->ReadTable(known).status());
-  SPARSEAGG_RETURN_IF_ERROR(opened->ReadKeys(known).status());
-  opened->known_ = std::make_shared<const Known>(std::move(known));
+  SPARSEAGG_RETURN_IF_ERROR(opened->ReadTable().status());
+  SPARSEAGG_RETURN_IF_ERROR(opened->ReadKeys().status());
   opened->next_look_ = opened->options_.now() + kReloadInterval;
   return opened;
 }
 
-absl::StatusOr<bool> Authenticator::ReadTable(Known& known) {
+absl::StatusOr<bool> Authenticator::ReadTable() {
   if (options_.credentials_file.empty()) return false;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto text, credentials_file_.ReadIfChanged());
   if (!text) return false;
-  auto table = CredentialTable::Parse(*text);
-  if (!table.ok()) return In(options_.credentials_file, table.status());
-  known.table = *std::move(table);
+  auto parsed = CredentialTable::Parse(*text);
+  if (!parsed.ok()) return In(options_.credentials_file, parsed.status());
+  auto table = std::make_shared<const CredentialTable>(*std::move(parsed));
+  std::lock_guard lock(mutex_);
+  known_.table.swap(table);
   return true;
 }
 
-absl::StatusOr<bool> Authenticator::ReadKeys(Known& known) {
+absl::StatusOr<bool> Authenticator::ReadKeys() {
   if (options_.jwt_keys_file.empty()) return false;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto text, jwt_keys_file_.ReadIfChanged());
   if (!text) return false;
-  auto keys = ReadPublicKeys(*text);
-  if (!keys.ok()) return In(options_.jwt_keys_file, keys.status());
-  known.keys = *std::move(keys);
+  auto parsed = ReadPublicKeys(*text);
+  if (!parsed.ok()) return In(options_.jwt_keys_file, parsed.status());
+  auto keys = std::make_shared<const std::vector<PublicKey>>(*std::move(parsed));
+  std::lock_guard lock(mutex_);
+  known_.keys.swap(keys);
   return true;
 }
 
-std::shared_ptr<const Authenticator::Known> Authenticator::Current() {
-  std::lock_guard lock(mutex_);
+void Authenticator::Look() {
   const auto now = options_.now();
   // A clock that was set back must not stop the looking.
-  if (now < next_look_ && next_look_ - now <= kReloadInterval) return known_;
+  if (now < next_look_ && next_look_ - now <= kReloadInterval) return;
   next_look_ = now + kReloadInterval;
-  Known known = *known_;
   // Tells of a change, and of an error once.
   const auto tell = [this](const std::string& file, const absl::StatusOr<bool>& read,
                            absl::Status& told) {
     const bool news = read.ok() ? *read : read.status() != told;
     if (news || !read.ok()) told = read.status();
     if (news) options_.on_reload(file, told);
-    return read.ok() && *read;
   };
-  const bool new_table = tell(options_.credentials_file, ReadTable(known), credentials_status_);
-  const bool new_keys = tell(options_.jwt_keys_file, ReadKeys(known), jwt_keys_status_);
-  if (new_table || new_keys) known_ = std::make_shared<const Known>(std::move(known));
+  tell(options_.credentials_file, ReadTable(), credentials_status_);
+  tell(options_.jwt_keys_file, ReadKeys(), jwt_keys_status_);
+}
+
+Authenticator::Known Authenticator::Current() {
+  // One thread at a time looks; the others go on with what there is.
+  if (const std::unique_lock looking(looking_, std::try_to_lock); looking) Look();
+  std::lock_guard lock(mutex_);
   return known_;
 }
 
 absl::StatusOr<Caller> Authenticator::Authenticate(const Presented& presented) {
-  const std::shared_ptr<const Known> known = Current();
+  const Known known = Current();
   if (presented.authorization.size() > 1) {
     return Unauthenticated("TOKEN_INVALID", "there are several authorization headers; send one");
   }
   if (!presented.authorization.empty()) {
     const auto token = BearerToken(presented.authorization[0]);
-    if (token) return FromToken(*token, *known);
+    if (token) return FromToken(*token, known);
     return Unauthenticated("TOKEN_INVALID", "the authorization header is not \"Bearer <token>\"");
   }
   if (!presented.certificate_names.empty()) {
-    return FromCertificate(presented.certificate_names, *known);
+    return FromCertificate(presented.certificate_names, known);
   }
   return Unauthenticated("CREDENTIALS_MISSING",
                          "the server asks for a bearer token or a client certificate");
@@ -97,19 +101,19 @@ absl::StatusOr<Caller> Authenticator::Authenticate(const Presented& presented) {
 
 absl::StatusOr<Caller> Authenticator::FromToken(std::string_view token, const Known& known) const {
   const auto now = options_.now();
-  if (const Caller* caller = known.table.FindToken(token)) {
+  if (const Caller* caller = known.table->FindToken(token)) {
     if (now < caller->expires) return *caller;
     return Unauthenticated("TOKEN_EXPIRED", "the token has expired; get a new one");
   }
-  if (!known.keys.empty() && LooksLikeJwt(token)) {
-    return VerifyJwt(token, known.keys, options_.jwt_rules, now);
+  if (!known.keys->empty() && LooksLikeJwt(token)) {
+    return VerifyJwt(token, *known.keys, options_.jwt_rules, now);
   }
   return Unauthenticated("TOKEN_INVALID", "the token is not known");
 }
 
 absl::StatusOr<Caller> Authenticator::FromCertificate(std::span<const std::string> names,
                                                       const Known& known) const {
-  const auto caller = known.table.FindCertificate(names);
+  const auto caller = known.table->FindCertificate(names);
   const bool valid = caller && options_.now() < caller->expires && ValidateCaller(*caller).ok();
   if (valid) return *caller;
   return Unauthenticated(
@@ -118,9 +122,9 @@ absl::StatusOr<Caller> Authenticator::FromCertificate(std::span<const std::strin
 }
 
 CredentialTable::LimitsByName Authenticator::LimitsOf(std::string_view tenant) {
-  const std::shared_ptr<const Known> known = Current();
-  const auto found = known->table.tenants().find(tenant);
-  return found == known->table.tenants().end() ? CredentialTable::LimitsByName() : found->second;
+  const Known known = Current();
+  const auto found = known.table->tenants().find(tenant);
+  return found == known.table->tenants().end() ? CredentialTable::LimitsByName() : found->second;
 }
 
 }  // namespace sparseagg

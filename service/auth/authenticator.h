@@ -57,29 +57,33 @@ class Authenticator {
   static constexpr std::chrono::seconds kReloadInterval{1};
 
  private:
-  // What is in force; immutable.
+  // What is in force.
   struct Known {
-    CredentialTable table;
-    std::vector<PublicKey> keys;
+    std::shared_ptr<const CredentialTable> table = std::make_shared<const CredentialTable>();
+    std::shared_ptr<const std::vector<PublicKey>> keys =
+        std::make_shared<const std::vector<PublicKey>>();
   };
 
   explicit Authenticator(AuthenticatorOptions options);
-  std::shared_ptr<const Known> Current();
-  // Whether anything changed; an error leaves `known` as it is.
-  absl::StatusOr<bool> ReadTable(Known& known);
-  absl::StatusOr<bool> ReadKeys(Known& known);
+  Known Current();
+  // Takes over what has changed, if it is time to look.
+  void Look();
+  // Whether the file changed; an error leaves in force what is.
+  absl::StatusOr<bool> ReadTable();
+  absl::StatusOr<bool> ReadKeys();
   absl::StatusOr<Caller> FromToken(std::string_view token, const Known& known) const;
   absl::StatusOr<Caller> FromCertificate(std::span<const std::string> names,
                                          const Known& known) const;
 
   const AuthenticatorOptions options_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex looking_;  // guards what follows, but for the last two
   WatchedFile credentials_file_;
   WatchedFile jwt_keys_file_;
   std::chrono::system_clock::time_point next_look_;
   absl::Status credentials_status_;  // as told last
   absl::Status jwt_keys_status_;
-  std::shared_ptr<const Known> known_;
+  std::mutex mutex_;  // guards known_; held for a moment only
+  Known known_;
 };
 
 }  // namespace sparseagg

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "service/auth/token.h"
@@ -46,6 +48,7 @@ class AuthenticatorTest : public ::testing::Test {
     options.jwt_rules = {.issuer = "i", .audience = "a"};
     options.now = [this] { return now_; };
     options.on_reload = [this](const std::string& file, const absl::Status& status) {
+      if (during_reload_) during_reload_();
       reloads_.push_back(std::filesystem::path(file).filename().string() + " " +
                          (status.ok() ? "OK" : ErrorReason(status)));
     };
@@ -64,6 +67,7 @@ class AuthenticatorTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
   std::chrono::system_clock::time_point now_{seconds(1'800'000'000)};
   std::vector<std::string> reloads_;
+  std::function<void()> during_reload_;
   std::unique_ptr<Authenticator> authenticator_;
 };
 
@@ -122,6 +126,17 @@ TEST_F(AuthenticatorTest, TakesANewFileWithinASecond) {
   now_ += seconds(1);
   EXPECT_EQ(Who("two"), "p2");
   EXPECT_THAT(reloads_, ElementsAre("credentials OK"));
+}
+
+TEST_F(AuthenticatorTest, NobodyElseWaitsForAReload) {
+  WriteCredentials(Row("one", "p1"));
+  ASSERT_TRUE(Open().ok());
+  std::string other;
+  during_reload_ = [&] { std::thread([&] { other = Who("one"); }).join(); };
+  Write("credentials", "{");
+  now_ += seconds(1);
+  EXPECT_EQ(Who("one"), "p1");
+  EXPECT_EQ(other, "p1");
 }
 
 TEST_F(AuthenticatorTest, ABrokenFileLeavesTheOldCredentialsInForceAndIsToldOnce) {
