@@ -176,6 +176,10 @@ class CredentialTable::Parser {
   }
 
   absl::Status AddTenant(const std::string& tenant, const Json& limits) {
+    const Caller anybody{.tenant = tenant, .principal = "x", .roles = {Role::kOwner}};
+    if (const absl::Status status = ValidateCaller(anybody); !status.ok()) {
+      return Invalid("\"tenants\": ", status.message());
+    }
     const std::string where = absl::StrCat("tenant \"", tenant, "\"");
     if (!limits.is_object()) return Invalid(where, " is not an object");
     for (const auto& [name, value] : limits.items()) {

@@ -138,6 +138,7 @@ TEST(CredentialTableTest, SaysWhichRowIsWrongAndHow) {
       {CertificateFile("cn:a", "*"), "no * in"},
       {CertificateFile("cn:*-*"), "more than one *"},
       {CertificateFile("cn:"), "dns:"},
+      {R"({"tenants": {"Acme": {"tenant-rounds-max": 5}}})", "\"tenants\": tenant \"Acme\""},
       {R"({"tenants": {"acme": {"rounds": 5}}})", "\"rounds\""},
       {R"({"tenants": {"acme": {"tenant-rounds-max": -5}}})", "tenant-rounds-max"},
   };
