@@ -54,7 +54,7 @@ struct Caller {
   std::string tenant;
   std::string principal;  // unique within the tenant
   RoleSet roles;
-  // When the credential ends, and with it the right of a stream that is older.
+  // When the credential ends. A stream or watch that was begun before goes on.
   std::chrono::system_clock::time_point expires = std::chrono::system_clock::time_point::max();
 };
 
