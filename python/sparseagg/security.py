@@ -106,7 +106,10 @@ class Access:
         if isinstance(self._token, str):
             _check_token(self._token)
         self._metadata = tuple(_entry(entry) for entry in _arguments.items("metadata", metadata))
-        if self._token is not None and credentials is None and not is_local(target):
+        has_token = self._token is not None or any(
+            key == "authorization" for key, _ in self._metadata
+        )
+        if has_token and credentials is None and not is_local(target):
             raise InvalidArgumentError(
                 f"whoever sees the traffic to {target} would have the token; use tls"
             )

@@ -166,6 +166,9 @@ def test_a_token_does_not_travel_in_the_clear_to_other_machines():
     for target in ("agg.example:50061", "127.agg.example:50061", "localhost.agg.example:50061"):
         with pytest.raises(ValueError, match="use tls"):
             Client(target, token="secret")
+        with pytest.raises(ValueError, match="use tls"):
+            Client(target, metadata=[("authorization", "Bearer secret")])
+        Client(target, metadata=[("x-route", "blue")]).close()
     for target in ("127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/sparseagg.sock"):
         Client(target, token="secret").close()
 
