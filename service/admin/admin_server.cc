@@ -52,7 +52,7 @@ constexpr char kContentPolicy[] =
 
 void Refuse(httplib::Response& response, int status, const std::string& message) {
   response.status = status;
-  response.set_content(Json({{"error", message}}).dump() + "\n", kJson);
+  response.set_content(Dump({{"error", message}}) + "\n", kJson);
 }
 
 // Puts the parameter into `number`, where there is one. False, and answered, when it is no number.
@@ -198,7 +198,7 @@ void AdminServerImpl::AddPages() {
   http_.Get("/api/status", [this](const Request& request, Response& response) {
     uint64_t after = 0;
     if (TakeNumber(request, "after", after, response)) {
-      response.set_content(Status(after).dump(), kJson);
+      response.set_content(Dump(Status(after)), kJson);
     }
   });
   http_.Get("/api/rounds", [this](const Request& request, Response& response) {
@@ -206,13 +206,13 @@ void AdminServerImpl::AddPages() {
     if (engine == nullptr) return Refuse(response, kNotReady, "the server is starting");
     uint64_t limit = kRoundsShownMax;
     if (!TakeNumber(request, "limit", limit, response)) return;
-    response.set_content(RoundsJson(*engine, std::min<uint64_t>(limit, kRoundsShownMax)).dump(),
+    response.set_content(Dump(RoundsJson(*engine, std::min<uint64_t>(limit, kRoundsShownMax))),
                          kJson);
   });
   http_.Get("/api/round",
             [this](const Request& request, Response& response) { AnswerRound(request, response); });
   http_.Get("/api/config", [this](const Request&, Response& response) {
-    response.set_content(ConfigJson(Config()).dump(), kJson);
+    response.set_content(Dump(ConfigJson(Config())), kJson);
   });
 }
 
@@ -223,7 +223,7 @@ void AdminServerImpl::AddCommands() {
   command("/api/drain", [this](const Request&, Response& response) {
     options_.log.Info("drain requested");
     response.status = kAccepted;
-    response.set_content(Json({{"phase", "stopping"}}).dump() + "\n", kJson);
+    response.set_content(Dump({{"phase", "stopping"}}) + "\n", kJson);
     options_.stop();
   });
   command("/api/log-level",
@@ -316,7 +316,7 @@ void AdminServerImpl::AnswerRound(const Request& request, Response& response) co
   if (engine == nullptr) return Refuse(response, kNotReady, "the server is starting");
   const absl::StatusOr<RoundSnapshot> round = engine->GetRound(request.get_param_value("name"));
   if (!round.ok()) return Refuse(response, kNotFound, std::string(round.status().message()));
-  response.set_content(RoundJson(*round).dump(), kJson);
+  response.set_content(Dump(RoundJson(*round)), kJson);
 }
 
 void AdminServerImpl::SetLogLevel(const Request& request, Response& response) const {
@@ -326,7 +326,7 @@ void AdminServerImpl::SetLogLevel(const Request& request, Response& response) co
     return Refuse(response, kBadRequest, "level must be debug, info, warning or error");
   }
   options_.log.ChangeLevel("log level changed", *level);
-  response.set_content(Json({{"level", name}}).dump() + "\n", kJson);
+  response.set_content(Dump({{"level", name}}) + "\n", kJson);
 }
 
 void AdminServerImpl::Profile(const Request& request, Response& response) {

@@ -8,7 +8,13 @@ namespace {
 // Names come from callers and have not been checked when they are the reason of the refusal.
 constexpr size_t kNameBytesMax = 80;
 
-std::string Clipped(const std::string& name) { return name.substr(0, kNameBytesMax); }
+// Between two characters.
+std::string Clipped(const std::string& name) {
+  if (name.size() <= kNameBytesMax) return name;
+  size_t end = kNameBytesMax;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
+  return name.substr(0, end);
+}
 
 }  // namespace
 

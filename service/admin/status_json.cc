@@ -167,6 +167,10 @@ Json ManifestJson(const Manifest& manifest) {
 
 }  // namespace
 
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string_view PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kStarting:

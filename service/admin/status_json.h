@@ -23,6 +23,9 @@ namespace sparseagg {
 // Keys stay in the order in which they are written.
 using Json = nlohmann::ordered_json;
 
+// As text. What no UTF-8 text can hold is replaced: requests, paths and settings may have any byte.
+std::string Dump(const Json& json);
+
 // One setting as it is in effect.
 struct ConfigRow {
   std::string name;

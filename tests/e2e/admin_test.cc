@@ -230,6 +230,21 @@ TEST_F(AdminTest, ANumberThatIsNoneIsRefused) {
   EXPECT_THAT(Get("/api/status?after="), HasSubstr("after must be a whole number"));
 }
 
+// What clients and callers send is not always text.
+TEST_F(AdminTest, ForeignBytesNeverKeepThePageFromAnswering) {
+  const std::string round = client_.Create(VectorRound("t", 10), "step-1")->name();
+  const std::string name = std::string(79, 'a') + "\u00e9\u00e9";
+  ASSERT_FALSE(client_.Submit(VectorUpdate(round, name, VectorEntries("t", 10, {10}, {1}))).ok());
+  const auto status = http_->Get("/api/status");
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->status, 200);
+  EXPECT_EQ(nlohmann::json::parse(status->body)["refusals"]["recent"].size(), 1);
+  const auto number = http_->Get("/api/status?after=%ff");
+  ASSERT_TRUE(number);
+  EXPECT_EQ(number->status, 400);
+  EXPECT_THAT(RawPost("/api/%ff", ""), HasSubstr("HTTP/1.1 404 "));
+}
+
 TEST_F(AdminTest, DrainEndsTheServerAsSigtermDoes) {
   EXPECT_EQ(Get("/readyz"), "serving\n");
   EXPECT_EQ(Post("/api/drain"), 202);

@@ -139,5 +139,15 @@ TEST_F(MetricsTest, KeepsTheLastRefusalsWithoutTheirMessages) {
   EXPECT_LT(recent.front().contributor.size(), 100);
 }
 
+TEST_F(MetricsTest, CutsLongNamesOfRefusalsBetweenCharacters) {
+  Refusals refusals([] { return std::chrono::system_clock::time_point(); });
+  const absl::Status bad = MakeError(absl::StatusCode::kInvalidArgument, "R", "m");
+  const UpdateHeader header{.round = std::string(78, 'r') + "\u00e9",
+                            .contributor = std::string(79, 'c') + "\u00e9"};
+  refusals.OnSubmission({.header = header, .status = bad});
+  EXPECT_EQ(refusals.Recent().front().round, header.round);
+  EXPECT_EQ(refusals.Recent().front().contributor, std::string(79, 'c'));
+}
+
 }  // namespace
 }  // namespace sparseagg
