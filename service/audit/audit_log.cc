@@ -22,10 +22,27 @@ absl::Status Unwritable(const std::string& path, int error) {
                    absl::StrCat("cannot write the audit log ", path, ": ", std::strerror(error)));
 }
 
+absl::Status Broken(const std::string& path) {
+  return MakeError(absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
+                   absl::StrCat("the last line of ", path,
+                                " is none of an audit log; look at it and move it away"));
+}
+
+bool WriteAll(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t bytes = write(file, text.data(), text.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(bytes));
+  }
+  return true;
+}
+
 // What a file ends with.
 struct End {
   uint64_t whole_bytes = 0;  // up to the end of the last whole line
   std::string last_line;
+  std::string torn;  // what follows it
 };
 
 absl::StatusOr<End> ReadEnd(int file, uint64_t size, const std::string& path) {
@@ -36,10 +53,25 @@ absl::StatusOr<End> ReadEnd(int file, uint64_t size, const std::string& path) {
     return Unwritable(path, errno);
   }
   const size_t end = text.rfind('\n');
-  if (end == std::string::npos) return End{};
+  if (end == std::string::npos) {
+    constexpr std::string_view kFirstLine = "{\"n\":1,\"time\":\"";
+    const bool is_first = text.starts_with(kFirstLine) || kFirstLine.starts_with(text);
+    if (size > kLineMax || !is_first) return Broken(path);
+    return End{.torn = std::move(text)};
+  }
   const size_t begin = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
   const size_t first = begin == std::string::npos ? 0 : begin + 1;
-  return End{size - text.size() + end + 1, text.substr(first, end - first)};
+  return End{size - text.size() + end + 1, text.substr(first, end - first), text.substr(end + 1)};
+}
+
+// What is no line of the log may still tell something.
+absl::Status KeepTorn(const std::string& path, const std::string& torn) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+  if (file < 0) return Unwritable(path, errno);
+  const bool kept = WriteAll(file, torn) && fsync(file) == 0;
+  const int error = errno;
+  close(file);
+  return kept ? absl::OkStatus() : Unwritable(path, error);
 }
 
 }  // namespace
@@ -59,21 +91,17 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
   SPARSEAGG_ASSIGN_OR_RETURN(const End end, ReadEnd(file, size, options.path));
   if (end.whole_bytes > 0) {
     const auto link = ParseAuditLine(end.last_line);
-    if (!link) {
-      return MakeError(absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
-                       absl::StrCat("the last line of ", options.path,
-                                    " is none of an audit log; look at it and move it away"));
-    }
+    if (!link) return Broken(options.path);
     log->lines_ = link->number;
     log->last_hash_ = HashOf(end.last_line);
   }
   log->size_ = end.whole_bytes;
-  const uint64_t torn = size - end.whole_bytes;
-  if (torn > 0) {
+  if (!end.torn.empty()) {
+    SPARSEAGG_RETURN_IF_ERROR(KeepTorn(options.path + ".torn", end.torn));
     if (ftruncate(file, static_cast<off_t>(end.whole_bytes)) != 0) {
       return Unwritable(options.path, errno);
     }
-    log->Append("torn_line_removed", {{"bytes", absl::StrCat(torn)}});
+    log->Append("torn_line_removed", {{"bytes", absl::StrCat(end.torn.size())}});
   }
   log->thread_ = std::thread([log = log.get()] { log->Work(); });
   return log;
@@ -155,14 +183,7 @@ absl::Status AuditLog::Write(std::deque<Waiting> lines) {
     hash = HashOf(one);
     absl::StrAppend(&text, one, "\n");
   }
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t bytes = write(file_, text.data() + done, text.size() - done);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) break;
-    done += static_cast<size_t>(bytes);
-  }
-  if (done < text.size() || fdatasync(file_) != 0) {
+  if (!WriteAll(file_, text) || fdatasync(file_) != 0) {
     const int error = errno;
     // A part of a line must not stand before the whole one.
     if (ftruncate(file_, static_cast<off_t>(size_)) != 0) return Unwritable(options_.path, errno);

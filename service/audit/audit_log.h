@@ -45,9 +45,10 @@ class AuditLog {
   using Fields = std::vector<std::pair<std::string, std::string>>;
 
   // Goes on behind the last whole line of the file; what follows it, a line that a crash cut off,
-  // is taken away and told in a line of its own. PERMISSION_DENIED (AUDIT_UNWRITABLE),
-  // FAILED_PRECONDITION (AUDIT_IN_USE) when another server writes it, DATA_LOSS (AUDIT_BROKEN) when
-  // its last line is none of a log.
+  // is moved to the end of the file with ".torn" behind its name and told in a line of its own.
+  // PERMISSION_DENIED (AUDIT_UNWRITABLE), FAILED_PRECONDITION (AUDIT_IN_USE) when another server
+  // writes it, DATA_LOSS (AUDIT_BROKEN) when its last line is none of a log, or it has none near
+  // its end.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
   // Writes what waits, if it can be written.
   ~AuditLog();

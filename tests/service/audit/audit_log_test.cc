@@ -34,9 +34,10 @@ class AuditLogTest : public ::testing::Test {
     const auto log = Open();
     for (int i = 0; i < lines; ++i) log->Append("event", {{"i", absl::StrCat(i)}});
   }
-  std::string Text() {
+  std::string Text() { return TextOf(path_); }
+  static std::string TextOf(const std::string& path) {
     std::ostringstream text;
-    text << std::ifstream(path_).rdbuf();
+    text << std::ifstream(path).rdbuf();
     return text.str();
   }
   std::vector<nlohmann::json> Lines() {
@@ -74,14 +75,37 @@ TEST_F(AuditLogTest, GoesOnAfterARestart) {
   EXPECT_EQ(Lines().back()["n"], 4);
 }
 
-TEST_F(AuditLogTest, ATornLastLineIsToldAndTakenAway) {
+TEST_F(AuditLogTest, ATornLastLineIsToldAndMovedAway) {
   WriteLines(2);
-  const size_t bytes = Text().size();
-  std::filesystem::resize_file(path_, bytes - 10);
+  const std::string good = Text();
+  std::filesystem::resize_file(path_, good.size() - 10);
   EXPECT_THAT(Verify(), HasSubstr("1 lines, torn "));
   WriteLines(1);
   EXPECT_EQ(Verify(), "3 lines, torn 0");
   EXPECT_EQ(Lines()[1]["event"], "torn_line_removed");
+  const std::string torn = TextOf(path_ + ".torn");
+  EXPECT_EQ(torn, good.substr(good.find('\n') + 1, torn.size()));
+  EXPECT_EQ(Lines()[1]["bytes"], absl::StrCat(torn.size()));
+}
+
+TEST_F(AuditLogTest, AFirstLineMayBeTorn) {
+  WriteLines(1);
+  for (const size_t bytes : {1, 40}) {
+    std::filesystem::resize_file(path_, bytes);
+    WriteLines(1);
+    EXPECT_EQ(Verify(), "2 lines, torn 0");
+  }
+}
+
+TEST_F(AuditLogTest, AFileThatMayBeSomethingElseIsLeftAsItIs) {
+  WriteLines(2);
+  const std::string zeros(3 << 20, '\0');
+  for (const std::string& text : {std::string("{\"credentials\": []}"), Text() + zeros, zeros,
+                                  "{\"n\":1,\"time\":\"" + zeros}) {
+    std::ofstream(path_, std::ios::trunc) << text;
+    EXPECT_EQ(ErrorReason(AuditLog::Open({.path = path_}).status()), "AUDIT_BROKEN");
+    EXPECT_TRUE(Text() == text);
+  }
 }
 
 TEST_F(AuditLogTest, EveryChangedByteIsFoundInItsLine) {
