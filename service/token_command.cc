@@ -1,11 +1,14 @@
 #include "service/token_command.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -32,33 +35,83 @@ struct TokenArgs {
   std::string expires;
 };
 
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+absl::Status Cannot(const char* what, const std::string& path, int error) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error)));
+}
+
+// The file itself where `path` is a link: the new one is not to take the link's place.
+std::filesystem::path Target(std::filesystem::path path) {
+  constexpr int kLinksMax = 40;  // as the system's
+  std::error_code ignored;
+  for (int i = 0; i < kLinksMax && std::filesystem::is_symlink(path, ignored); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, ignored);
+  }
+  return path;
+}
+
 absl::StatusOr<Json> ReadFile(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return Json{{"credentials", Json::array()}};  // the first of a new file
+  if (!file && errno == ENOENT) return Json{{"credentials", Json::array()}};
+  if (!file) return Cannot("read", path, errno);
   std::ostringstream text;
   text << file.rdbuf();
   if (const auto table = CredentialTable::Parse(text.str()); !table.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", std::string(table.status().message())));
   }
-  return Json::parse(text.str(), nullptr, true, /*ignore_comments=*/true);
+  if (!Json::accept(text.str())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has comments, which would be lost; give another FILE, and move the ",
+                     "row that is written there into \"credentials\" of ", path, " by hand"));
+  }
+  return Json::parse(text.str());
 }
 
-// Under another name and renamed: a server that reads the file never sees half of it.
+// Under another name and renamed: a server that reads the file never sees half of it. Whoever could
+// read the old one, as the server's user, can read the new one.
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
-  const int file = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool written = file >= 0 &&
-                       write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       fsync(file) == 0;
-  if (file >= 0) close(file);
-  if (written && std::rename(unfinished.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  unlink(unfinished.c_str());  // of a command that was killed
+  struct stat old = {};
+  const bool is_new = stat(path.c_str(), &old) != 0;
+  const Descriptor file(
+      open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const int number = file.number();
+  const bool kept = number >= 0 && (is_new || (fchown(number, old.st_uid, old.st_gid) == 0 &&
+                                               fchmod(number, old.st_mode & ALLPERMS) == 0));
+  if (kept && write(number, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      fsync(number) == 0 && std::rename(unfinished.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  unlink(unfinished.c_str());
+  return Cannot(kept ? "write" : "keep the owner and mode of", path, error);
 }
 
 absl::Status AddToken(const TokenArgs& args) {
-  auto file = ReadFile(args.file);
+  const std::filesystem::path path = Target(args.file);
+  // Two commands at once: neither loses the other's row. It is the folder that stays the same.
+  const Descriptor folder(open(path.has_parent_path() ? path.parent_path().c_str() : ".",
+                               O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.number() < 0 || flock(folder.number(), LOCK_EX) != 0) {
+    return Cannot("lock the folder of", path, errno);
+  }
+  auto file = ReadFile(path);
   if (!file.ok()) return file.status();
   const std::string token = NewToken();
   Json row = {{"token_sha256", ToHex(DigestOf(token))},
@@ -67,11 +120,11 @@ absl::Status AddToken(const TokenArgs& args) {
               {"roles", args.roles}};
   if (!args.expires.empty()) row["expires"] = args.expires;
   (*file)["credentials"].push_back(std::move(row));
-  const std::string text = file->dump(2) + "\n";
+  const std::string text = file->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (const auto table = CredentialTable::Parse(text); !table.ok()) {
     return absl::InvalidArgumentError(std::string(table.status().message()));
   }
-  if (absl::Status written = WriteFile(args.file, text); !written.ok()) return written;
+  if (absl::Status written = WriteFile(path, text); !written.ok()) return written;
   std::cout << token << "\n";
   return absl::OkStatus();
 }

@@ -310,6 +310,58 @@ def test_tokens_are_made_by_one_command(own_server, tmp_path):
         client.create_round(SPECS)
 
 
+def new_token(file, principal="p"):
+    """A running `sparseagg token new`."""
+    return subprocess.Popen(
+        [str(BINARY), "token", "new", str(file), "--principal", principal, "--role", "owner"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def principals(file):
+    return sorted(row["principal"] for row in json.loads(file.read_text())["credentials"])
+
+
+def test_a_new_token_changes_nothing_else_of_its_file(tmp_path):
+    file = tmp_path / "credentials"
+    link = tmp_path / "folder" / "link"
+    link.parent.mkdir()
+    link.symlink_to("../credentials")
+    assert new_token(link, "a").wait() == 0
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 10001, 10001)
+    owner = (file.stat().st_uid, file.stat().st_gid)
+    assert new_token(link, "b").wait() == 0
+    assert link.is_symlink()
+    assert principals(file) == ["a", "b"]
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert (file.stat().st_uid, file.stat().st_gid) == owner
+
+
+def test_tokens_made_at_once_are_all_there(tmp_path):
+    file = tmp_path / "credentials"
+    names = [f"p{i}" for i in range(8)]
+    commands = [new_token(file, name) for name in names]
+    assert [command.wait() for command in commands] == [0] * len(names)
+    assert principals(file) == names
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_cannot_be_kept_as_it_is_gets_no_token(tmp_path):
+    commented = tmp_path / "commented"
+    commented.write_text('{"credentials": [ // nobody yet\n]}\n')
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    for file, why in ((commented, "has comments"), (circle, "cannot read")):
+        command = new_token(file)
+        out, err = command.communicate()
+        assert (command.returncode, out) == (1, "")
+        assert why in err
+    assert "// nobody yet" in commented.read_text()
+    assert circle.is_symlink()
+
+
 def test_a_tenant_has_limits_that_others_do_not_feel(own_server, tmp_path):
     file = tmp_path / "credentials"
     write_credentials(file)
