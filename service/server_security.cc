@@ -1,5 +1,6 @@
 #include "service/server_security.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,8 @@ absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig&
   if (!config.audit_log.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(made->audit_log_, OpenAuditLog(config.audit_log, log));
     made->trail_ = std::make_unique<AuditTrail>(*made->audit_log_);
+    made->trail_ticker_ = std::make_unique<Ticker>(
+        std::chrono::seconds(1), [trail = made->trail_.get()] { trail->EndPeriods(); });
   }
   const auto on_reload = [protection = made.get(), &log](const std::string& file,
                                                          const absl::Status& status) {
@@ -119,7 +122,10 @@ ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
   };
   security.on_refused = [trail = trail_.get()](std::string_view rpc, const std::string& peer,
                                                const absl::Status& why) {
-    trail->CallRefused(rpc, peer, ErrorReason(why), std::string(why.message()));
+    const auto who = why.code() == absl::StatusCode::kUnauthenticated
+                         ? AuditTrail::Refused::kStranger
+                         : AuditTrail::Refused::kKnownCaller;
+    trail->CallRefused(who, rpc, peer, ErrorReason(why), std::string(why.message()));
   };
   return security;
 }

@@ -12,6 +12,7 @@
 #include "service/config.h"
 #include "service/engine/engine.h"
 #include "service/rpc/security.h"
+#include "service/rpc/ticker.h"
 #include "service/telemetry/log.h"
 
 namespace sparseagg {
@@ -54,6 +55,7 @@ class Protection {
   const Limits limits_;
   std::unique_ptr<AuditLog> audit_log_;
   std::unique_ptr<AuditTrail> trail_;
+  std::unique_ptr<Ticker> trail_ticker_;
   std::unique_ptr<Authenticator> authenticator_;
 };
 

@@ -6,6 +6,11 @@
 
 namespace sparseagg {
 
+AuditTrail::~AuditTrail() {
+  TellNotLogged(strangers_);
+  TellNotLogged(known_callers_);
+}
+
 std::shared_ptr<void> AuditTrail::ActingFor(const std::string& principal) {
   const std::thread::id thread = std::this_thread::get_id();
   {
@@ -30,26 +35,42 @@ void AuditTrail::RoundChanged(std::string_view event, const std::string& tenant,
   log_.Append(event, std::move(fields));
 }
 
-void AuditTrail::CallRefused(std::string_view rpc, const std::string& peer,
+void AuditTrail::CallRefused(Refused who, std::string_view rpc, const std::string& peer,
                              const std::string& reason, const std::string& message) {
-  AuditLog::Fields fields = {
-      {"rpc", std::string(rpc)}, {"peer", peer}, {"reason", reason}, {"message", message}};
   {
     const std::lock_guard lock(mutex_);
-    const Clock::time_point now = now_();
-    if (now - period_begin_ >= kRefusalsPeriod) {
-      period_begin_ = now;
-      refusals_ = 0;
-    }
-    if (refusals_ >= kRefusalsMax) {
-      ++not_logged_;
+    Allowance& allowance = who == Refused::kStranger ? strangers_ : known_callers_;
+    EndPeriod(allowance);
+    if (allowance.lines >= kRefusalsMax) {
+      ++allowance.not_logged;
       return;
     }
-    ++refusals_;
-    const uint64_t not_logged = std::exchange(not_logged_, 0);
-    if (not_logged > 0) fields.emplace_back("refused_before", absl::StrCat(not_logged));
+    ++allowance.lines;
   }
-  log_.Append("call_refused", std::move(fields));
+  log_.Append(
+      "call_refused",
+      {{"rpc", std::string(rpc)}, {"peer", peer}, {"reason", reason}, {"message", message}});
+}
+
+void AuditTrail::EndPeriods() {
+  const std::lock_guard lock(mutex_);
+  EndPeriod(strangers_);
+  EndPeriod(known_callers_);
+}
+
+void AuditTrail::EndPeriod(Allowance& allowance) {
+  const Clock::time_point now = now_();
+  if (now - allowance.period_begin < kRefusalsPeriod) return;
+  TellNotLogged(allowance);
+  allowance.period_begin = now;
+  allowance.lines = 0;
+}
+
+void AuditTrail::TellNotLogged(Allowance& allowance) {
+  const uint64_t calls = std::exchange(allowance.not_logged, 0);
+  if (calls == 0) return;
+  log_.Append("more_calls_refused",
+              {{"callers", allowance.callers}, {"calls", absl::StrCat(calls)}});
 }
 
 void AuditTrail::Server(std::string_view event, AuditLog::Fields fields) {

@@ -4,6 +4,7 @@
 #define SPARSEAGG_SERVICE_AUDIT_AUDIT_TRAIL_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,6 +25,10 @@ class AuditTrail {
   // `log` must outlive the trail.
   explicit AuditTrail(AuditLog& log, std::function<Clock::time_point()> now = Clock::now)
       : log_(log), now_(std::move(now)) {}
+  // Tells how many refused calls have no line.
+  ~AuditTrail();
+  AuditTrail(const AuditTrail&) = delete;
+  AuditTrail& operator=(const AuditTrail&) = delete;
 
   // Until the handle is gone, what this thread does is done by `principal`. To be let go on the
   // same thread. REQUIRES: the trail outlives the handle.
@@ -32,10 +37,14 @@ class AuditTrail {
   // "by" is whom this thread acts for, "server" for nobody.
   void RoundChanged(std::string_view event, const std::string& tenant, const std::string& round,
                     AuditLog::Fields more);
-  // A call without the credential or role for it. At most kRefusalsMax lines in kRefusalsPeriod;
-  // the next line says how many there were beside.
-  void CallRefused(std::string_view rpc, const std::string& peer, const std::string& reason,
-                   const std::string& message);
+  // A call without the credential or role for it. At most kRefusalsMax lines in kRefusalsPeriod
+  // for strangers and as many for callers with a good credential, so that the ones cannot hide the
+  // others; a line after the period says how many there were beside.
+  enum class Refused : uint8_t { kStranger, kKnownCaller };
+  void CallRefused(Refused who, std::string_view rpc, const std::string& peer,
+                   const std::string& reason, const std::string& message);
+  // To be called now and then: ends periods that are over.
+  void EndPeriods();
   // Anything else of the server itself.
   void Server(std::string_view event, AuditLog::Fields fields);
 
@@ -43,13 +52,22 @@ class AuditTrail {
   static constexpr std::chrono::seconds kRefusalsPeriod{10};
 
  private:
+  struct Allowance {
+    std::string callers;
+    Clock::time_point period_begin{};
+    int lines = 0;            // in this period
+    uint64_t not_logged = 0;  // beside them
+  };
+  // REQUIRES: mutex_ is held.
+  void EndPeriod(Allowance& allowance);
+  void TellNotLogged(Allowance& allowance);
+
   AuditLog& log_;
   const std::function<Clock::time_point()> now_;
   std::mutex mutex_;  // guards what follows
   std::map<std::thread::id, std::string> acting_;
-  Clock::time_point period_begin_{};
-  int refusals_ = 0;         // in this period
-  uint64_t not_logged_ = 0;  // since the last line
+  Allowance strangers_{.callers = "strangers"};
+  Allowance known_callers_{.callers = "known"};
 };
 
 }  // namespace sparseagg

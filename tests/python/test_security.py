@@ -290,6 +290,26 @@ def test_every_change_of_a_round_is_one_line_of_the_audit_log(own_server, tmp_pa
     assert "line 4" in verified.stderr
 
 
+def test_strangers_hide_no_refusal_in_the_audit_log(own_server, tmp_path):
+    write_credentials(tmp_path / "credentials")
+    log = tmp_path / "audit"
+    server = own_server("--credentials", str(tmp_path / "credentials"), "--audit-log", str(log))
+    with Client(server.target, token="nonsense") as stranger:
+        for _ in range(60):
+            with pytest.raises(UnauthenticatedError):
+                stranger.info()
+    with Client(server.target, token="phone-token") as phone, pytest.raises(PermissionDeniedError):
+        phone.create_round(SPECS)
+    assert server.stop() == 0
+    lines = audit_lines(log)
+    refused = [line for line in lines if line["event"] == "call_refused"]
+    assert [line["rpc"] for line in refused].count("CreateRound") == 1
+    strangers = [line for line in refused if line["reason"] == "TOKEN_INVALID"]
+    rest = [int(line["calls"]) for line in lines if line["event"] == "more_calls_refused"]
+    assert len(strangers) < 60
+    assert len(strangers) + sum(rest) == 60
+
+
 def test_tokens_are_made_by_one_command(own_server, tmp_path):
     file = tmp_path / "credentials"
 

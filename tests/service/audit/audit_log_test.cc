@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -19,6 +20,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class AuditLogTest : public ::testing::Test {
  protected:
@@ -195,18 +197,50 @@ TEST_F(AuditLogTest, SaysForWhomAThreadActed) {
   EXPECT_EQ(lines[2]["contributors"], "3");
 }
 
-TEST_F(AuditLogTest, AFloodOfRefusedCallsTakesFewLinesAndIsCounted) {
-  const auto log = Open();
-  AuditTrail::Clock::time_point now{seconds(1000)};
-  AuditTrail trail(*log, [&] { return now; });
-  const auto refuse = [&] { trail.CallRefused("GetRound", "ipv4:1", "TOKEN_INVALID", "m"); };
-  for (int i = 0; i < 1000; ++i) refuse();
-  log->Flush();
-  EXPECT_EQ(Lines().size(), static_cast<size_t>(AuditTrail::kRefusalsMax));
-  now += AuditTrail::kRefusalsPeriod;
-  refuse();
-  log->Flush();
-  EXPECT_EQ(Lines().back()["refused_before"], absl::StrCat(1000 - AuditTrail::kRefusalsMax));
+class RefusedCallsTest : public AuditLogTest {
+ protected:
+  using Refused = AuditTrail::Refused;
+  void Refuse(Refused who, int times) {
+    for (int i = 0; i < times; ++i) trail_->CallRefused(who, "Get", "ipv4:1", "R", "m");
+  }
+  // How often each event is in the log.
+  std::map<std::string, int> Events() {
+    log_->Flush();
+    std::map<std::string, int> events;
+    for (const auto& line : Lines()) ++events[line["event"]];
+    return events;
+  }
+
+  const std::unique_ptr<AuditLog> log_ = Open();
+  AuditTrail::Clock::time_point now_{seconds(1000)};
+  std::unique_ptr<AuditTrail> trail_ = std::make_unique<AuditTrail>(*log_, [this] { return now_; });
+};
+
+TEST_F(RefusedCallsTest, AFloodTakesFewLinesAndIsCountedWhenItsPeriodEnds) {
+  Refuse(Refused::kStranger, 1000);
+  trail_->EndPeriods();
+  EXPECT_THAT(Events(), ElementsAre(Pair("call_refused", AuditTrail::kRefusalsMax)));
+  now_ += AuditTrail::kRefusalsPeriod;
+  trail_->EndPeriods();
+  EXPECT_EQ(Events()["more_calls_refused"], 1);
+  EXPECT_EQ(Lines().back()["callers"], "strangers");
+  EXPECT_EQ(Lines().back()["calls"], absl::StrCat(1000 - AuditTrail::kRefusalsMax));
+  Refuse(Refused::kStranger, 1);
+  EXPECT_EQ(Events()["call_refused"], AuditTrail::kRefusalsMax + 1);
+}
+
+TEST_F(RefusedCallsTest, StrangersHideNoKnownCaller) {
+  Refuse(Refused::kStranger, 1000);
+  Refuse(Refused::kKnownCaller, 1);
+  EXPECT_EQ(Events()["call_refused"], AuditTrail::kRefusalsMax + 1);
+}
+
+TEST_F(RefusedCallsTest, TheRestIsCountedAtTheEnd) {
+  Refuse(Refused::kKnownCaller, AuditTrail::kRefusalsMax + 3);
+  trail_.reset();
+  EXPECT_EQ(Events()["more_calls_refused"], 1);
+  EXPECT_EQ(Lines().back()["callers"], "known");
+  EXPECT_EQ(Lines().back()["calls"], "3");
 }
 
 }  // namespace
