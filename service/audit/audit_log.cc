@@ -38,6 +38,14 @@ bool WriteAll(int file, std::string_view text) {
   return true;
 }
 
+// Makes the file end at `end` where it is longer.
+bool Cut(int file, uint64_t end) {
+  struct stat status = {};
+  if (fstat(file, &status) != 0) return false;
+  return static_cast<uint64_t>(status.st_size) <= end ||
+         ftruncate(file, static_cast<off_t>(end)) == 0;
+}
+
 // What a file ends with.
 struct End {
   uint64_t whole_bytes = 0;  // up to the end of the last whole line
@@ -80,7 +88,7 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
   const int file = open(options.path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
   if (file < 0) return Unwritable(options.path, errno);
   // Owns the descriptor from here on.
-  std::unique_ptr<AuditLog> log(new AuditLog(options, file, 0, 0, NoHash()));
+  std::unique_ptr<AuditLog> log(new AuditLog(options, file));
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "AUDIT_IN_USE",
                      absl::StrCat("another process writes the audit log ", options.path));
@@ -95,25 +103,17 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
     log->lines_ = link->number;
     log->last_hash_ = HashOf(end.last_line);
   }
-  log->size_ = end.whole_bytes;
   if (!end.torn.empty()) {
     SPARSEAGG_RETURN_IF_ERROR(KeepTorn(options.path + ".torn", end.torn));
-    if (ftruncate(file, static_cast<off_t>(end.whole_bytes)) != 0) {
-      return Unwritable(options.path, errno);
-    }
+    if (!Cut(file, end.whole_bytes)) return Unwritable(options.path, errno);
     log->Append("torn_line_removed", {{"bytes", absl::StrCat(end.torn.size())}});
   }
   log->thread_ = std::thread([log = log.get()] { log->Work(); });
   return log;
 }
 
-AuditLog::AuditLog(AuditOptions options, int file, uint64_t size, uint64_t lines,
-                   std::string last_hash)
-    : options_(std::move(options)),
-      file_(file),
-      size_(size),
-      lines_(lines),
-      last_hash_(std::move(last_hash)) {}
+AuditLog::AuditLog(AuditOptions options, int file)
+    : options_(std::move(options)), file_(file), last_hash_(NoHash()) {}
 
 AuditLog::~AuditLog() {
   {
@@ -183,13 +183,17 @@ absl::Status AuditLog::Write(std::deque<Waiting> lines) {
     hash = HashOf(one);
     absl::StrAppend(&text, one, "\n");
   }
+  // A part of a line must not stand before the whole one.
+  if (part_at_ && !Cut(file_, *part_at_)) return Unwritable(options_.path, errno);
+  part_at_.reset();
+  struct stat before = {};  // somebody else may have cut the file
+  if (fstat(file_, &before) != 0) return Unwritable(options_.path, errno);
   if (!WriteAll(file_, text) || fdatasync(file_) != 0) {
     const int error = errno;
-    // A part of a line must not stand before the whole one.
-    if (ftruncate(file_, static_cast<off_t>(size_)) != 0) return Unwritable(options_.path, errno);
+    const auto end = static_cast<uint64_t>(before.st_size);
+    if (!Cut(file_, end)) part_at_ = end;
     return Unwritable(options_.path, error);
   }
-  size_ += text.size();
   lines_ = number;
   last_hash_ = std::move(hash);
   return absl::OkStatus();

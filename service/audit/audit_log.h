@@ -18,6 +18,7 @@
 #include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -69,17 +70,17 @@ class AuditLog {
     Fields fields;
   };
 
-  AuditLog(AuditOptions options, int file, uint64_t size, uint64_t lines, std::string last_hash);
+  AuditLog(AuditOptions options, int file);
   void Work();
-  // Writes and syncs lines; on an error the file is as it was before.
+  // Writes and syncs lines; on an error the file is as it was before, or will be before the next.
   absl::Status Write(std::deque<Waiting> lines);
   void Tell(const absl::Status& status);
 
   const AuditOptions options_;
   const int file_;
   // Of the thread.
-  uint64_t size_;
-  uint64_t lines_;
+  std::optional<uint64_t> part_at_;  // where a part of a line stands that could not be cut off
+  uint64_t lines_ = 0;
   std::string last_hash_;
   bool in_trouble_ = false;
 

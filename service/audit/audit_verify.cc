@@ -1,6 +1,7 @@
 // VerifyAuditLog().
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -10,12 +11,22 @@
 
 namespace sparseagg {
 
+namespace {
+
+absl::Status Unreadable(const std::string& path, const std::string& why) {
+  return MakeError(absl::StatusCode::kNotFound, "AUDIT_UNREADABLE",
+                   absl::StrCat("cannot read ", path, ": ", why));
+}
+
+}  // namespace
+
 absl::StatusOr<AuditSummary> VerifyAuditLog(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return MakeError(absl::StatusCode::kNotFound, "AUDIT_UNREADABLE",
-                     absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return Unreadable(path, "it is no regular file");
   }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Unreadable(path, std::strerror(errno));
   AuditSummary summary{.last_hash = NoHash()};
   std::string line;
   while (std::getline(file, line)) {
@@ -39,6 +50,9 @@ absl::StatusOr<AuditSummary> VerifyAuditLog(const std::string& path) {
     }
     ++summary.lines;
     summary.last_hash = HashOf(line);
+  }
+  if (file.bad()) {
+    return Unreadable(path, absl::StrCat("an error after line ", summary.lines));
   }
   return summary;
 }

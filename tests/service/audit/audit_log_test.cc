@@ -2,7 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,6 +19,17 @@
 #include "service/audit/audit_trail.h"
 #include "sparse/status.h"
 #include "tests/support/temporary_folder.h"
+
+namespace {
+std::atomic<bool> cutting_fails = false;
+}  // namespace
+
+// Instead of the C library's.
+extern "C" int ftruncate(int file, off_t size) noexcept {
+  if (!cutting_fails) return static_cast<int>(syscall(SYS_ftruncate, file, size));
+  errno = EIO;
+  return -1;
+}
 
 namespace sparseagg {
 namespace {
@@ -157,7 +174,14 @@ TEST_F(AuditLogTest, SaysWhyItCannotBeOpened) {
   }
   std::ofstream(path_) << "something else\n";
   EXPECT_EQ(reason(path_), "AUDIT_BROKEN");
-  EXPECT_EQ(ErrorReason(VerifyAuditLog("/no/audit").status()), "AUDIT_UNREADABLE");
+}
+
+TEST_F(AuditLogTest, WhatCannotBeReadIsNotVerified) {
+  // Reading this process's memory fails where there is none, as at 0.
+  for (const std::string& path : {std::string("/no/audit"), folder_.path(),
+                                  std::string("/dev/null"), std::string("/proc/self/mem")}) {
+    EXPECT_EQ(ErrorReason(VerifyAuditLog(path).status()), "AUDIT_UNREADABLE") << path;
+  }
 }
 
 // A disk that is full: /dev/full takes nothing, and says so.
@@ -177,6 +201,54 @@ TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
     (*log)->Flush();
   }
   EXPECT_THAT(trouble, ElementsAre("AUDIT_UNWRITABLE")) << "once, not for every attempt";
+}
+
+// While it lives, no file of this process grows beyond `bytes`: a write stops in the middle.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(size_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_F(AuditLogTest, APartOfALineThatCannotBeCutOffIsCutOffLater) {
+  const auto log = Open();
+  log->Append("event", {});
+  log->Flush();
+  const size_t bytes = Text().size();
+  {
+    const FileSizeLimit limit(bytes + 10);
+    cutting_fails = true;
+    log->Append("event", {});
+    log->Flush();
+    EXPECT_EQ(Text().size(), bytes + 10);
+  }
+  cutting_fails = false;
+  log->Append("event", {});
+  log->Flush();
+  EXPECT_EQ(Verify(), "3 lines, torn 0");
+}
+
+TEST_F(AuditLogTest, AFileThatSomebodyElseCutIsNotFilledWithZeros) {
+  const auto log = Open();
+  for (int i = 0; i < 3; ++i) log->Append("event", {});
+  log->Flush();
+  std::filesystem::resize_file(path_, 0);
+  {
+    const FileSizeLimit limit(10);
+    log->Append("event", {});
+    log->Flush();
+  }
+  log->Flush();
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_EQ(Lines()[0]["n"], 4);
 }
 
 TEST_F(AuditLogTest, SaysForWhomAThreadActed) {
