@@ -1,5 +1,7 @@
 #include "service/admin/admin_address.h"
 
+#include <arpa/inet.h>
+
 #include <optional>
 
 #include "absl/strings/numbers.h"
@@ -26,6 +28,12 @@ std::optional<HostAndPort> Split(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return HostAndPort{text, ""};
   return HostAndPort{text.substr(0, colon), text.substr(colon + 1)};
+}
+
+bool IsInNumbers(const std::string& host) {
+  in6_addr ignored = {};
+  return inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
 
 bool IsIpv4Loopback(std::string_view host) {
@@ -59,6 +67,12 @@ bool IsLoopback(std::string_view host) {
 bool NamesLoopback(std::string_view host_header) {
   const std::optional<HostAndPort> parts = Split(host_header);
   return parts.has_value() && IsLoopback(parts->host);
+}
+
+bool IsOwnHost(std::string_view host_header, const AdminAddress& address) {
+  const std::optional<HostAndPort> parts = Split(host_header);
+  return parts.has_value() && (IsLoopback(parts->host) || parts->host == address.host ||
+                               IsInNumbers(std::string(parts->host)));
 }
 
 }  // namespace sparseagg

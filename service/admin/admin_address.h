@@ -24,6 +24,10 @@ bool IsLoopback(std::string_view host);
 // Whether the Host header of a request ("127.0.0.1:50062") names loopback.
 bool NamesLoopback(std::string_view host_header);
 
+// Whether it names loopback, an address in numbers or what the port listens on: no name that
+// somebody else's name server can point at this machine (DNS rebinding).
+bool IsOwnHost(std::string_view host_header, const AdminAddress& address);
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_SERVICE_ADMIN_ADMIN_ADDRESS_H_

@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "service/admin/admin_address.h"
+#include "service/admin/bounded_http.h"
 #include "service/admin/gauges.h"
 #include "service/admin/history.h"
 #include "service/admin/page.h"
@@ -26,10 +27,9 @@ namespace {
 
 using std::chrono::system_clock;
 
-// A scraper, a page or two, a command. Connections are not kept: a page that polls once a second
-// would hold a thread for nothing.
-constexpr size_t kThreads = 4;
-constexpr int kPatienceSeconds = 5;
+// A scraper, a page or two, a command; the rest for connections that say nothing. None is kept: a
+// page that polls once a second would hold a thread for nothing.
+constexpr size_t kThreads = 16;
 constexpr size_t kBodyBytesMax = 4096;
 constexpr size_t kRoundsShownMax = 1000;
 constexpr int kProfileSecondsMax = 300;
@@ -41,6 +41,7 @@ constexpr int kNotFound = 404;
 constexpr int kBadRequest = 400;
 constexpr int kNotAllowed = 405;
 constexpr int kConflict = 409;
+constexpr int kNoRanges = 416;
 constexpr int kNotReady = 503;
 constexpr int kAccepted = 202;
 
@@ -125,7 +126,7 @@ class AdminServerImpl : public AdminServer {
   std::string listen_;                     // set before engine_
   std::atomic<Engine*> engine_ = nullptr;  // null until it serves
   std::atomic<bool> profiling_ = false;
-  httplib::Server http_;
+  BoundedHttpServer http_;
   std::mutex mutex_;
   std::condition_variable_any never_;  // for its timeout
   std::jthread listener_;
@@ -138,9 +139,6 @@ absl::Status AdminServerImpl::Listen() {
   SPARSEAGG_ASSIGN_OR_RETURN(address_, ParseAdminAddress(options_.listen));
   http_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   http_.set_socket_options(SetSocketOptions);
-  http_.set_keep_alive_max_count(1);
-  http_.set_read_timeout(kPatienceSeconds);
-  http_.set_write_timeout(kPatienceSeconds);
   http_.set_payload_max_length(kBodyBytesMax);
   http_.set_tcp_nodelay(true);
   http_.set_default_headers({{"Cache-Control", "no-store"},
@@ -170,7 +168,12 @@ absl::Status AdminServerImpl::Listen() {
 }
 
 bool AdminServerImpl::IsRefused(const Request& request, Response& response) const {
-  if (address_.is_loopback && !NamesLoopback(request.get_header_value("Host"))) {
+  if (request.has_header("Range")) {
+    response.status = kNoRanges;  // without a body: httplib would send it for every range
+    return true;
+  }
+  const std::string host = request.get_header_value("Host");
+  if (address_.is_loopback && !NamesLoopback(host)) {
     Refuse(response, kForbidden, "the Host header does not name this machine");
     return true;
   }
@@ -178,6 +181,12 @@ bool AdminServerImpl::IsRefused(const Request& request, Response& response) cons
   if (!IsLoopback(request.remote_addr) || !request.has_header("X-Sparseagg-Admin")) {
     Refuse(response, kForbidden,
            "commands are taken from this machine only, with the header X-Sparseagg-Admin: 1");
+    return true;
+  }
+  if (!IsOwnHost(host, address_)) {
+    Refuse(
+        response, kForbidden,
+        "commands are sent to loopback, to an address in numbers or to the host of admin-listen");
     return true;
   }
   if (request.method == "POST") return false;

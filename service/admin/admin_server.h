@@ -5,9 +5,9 @@
 //                                                       X-Sparseagg-Admin: 1
 //
 // It has neither TLS nor passwords. Everybody who reaches it may look; changing something takes a
-// connection from this machine, and a header that a web page of somebody else cannot send. Bound to
-// loopback it answers only requests that name loopback as their host, so that no foreign name can
-// be made to point at it (DNS rebinding).
+// connection from this machine, a header that a web page of somebody else cannot send, and a
+// Host that is no foreign name, which could be made to point at it (DNS rebinding). Bound to
+// loopback it answers only requests that name loopback as their host.
 #ifndef SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_
 #define SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_
 

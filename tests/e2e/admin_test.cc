@@ -13,6 +13,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/e2e/server_process.h"
 #include "tests/service/rpc/messages.h"
@@ -46,15 +47,19 @@ class AdminTest : public ::testing::Test {
     return answer ? answer->status : -1;
   }
 
-  // What the server answers to a request of exactly these headers and bytes.
-  std::string RawPost(const std::string& path, const std::string& headers,
-                      const std::string& body = "") const {
+  int Connect() const {
     const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(port_));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    return connection;
+  }
+  // What the server answers to a request of exactly these headers and bytes.
+  std::string RawPost(const std::string& path, const std::string& headers,
+                      const std::string& body = "") const {
+    const int connection = Connect();
     const std::string request = "POST " + path +
                                 " HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                                 "X-Sparseagg-Admin: 1\r\n" +
@@ -187,6 +192,56 @@ TEST_F(AdminTest, CommandsNeedTheHeaderAndForeignHostsAreRefused) {
   ASSERT_TRUE(rebound);
   EXPECT_EQ(rebound->status, 403);
   EXPECT_EQ(Get("/healthz"), "ok\n");
+}
+
+// Bound beyond loopback, the port answers to any name, but not to a command under one.
+TEST(AdminPortTest, NoForeignNameStopsAServerThatListensEverywhere) {
+  const testing::TemporaryFolder folder;
+  const std::string port_file = folder.path() + "/admin_port";
+  testing::ServerProcess server({"--admin-listen", "0.0.0.0:0", "--admin-port-file", port_file});
+  int port = 0;
+  std::ifstream(port_file) >> port;
+  httplib::Client http("127.0.0.1", port);
+  const auto status_of = [&](const std::string& host) {
+    const httplib::Headers headers = {{"X-Sparseagg-Admin", "1"}, {"Host", host}};
+    const auto answer = http.Post("/api/log-level?level=debug", headers, "", "text/plain");
+    return answer ? answer->status : -1;
+  };
+  EXPECT_EQ(status_of("evil.example"), 403);
+  EXPECT_EQ(status_of("10.0.0.7:50062"), 200);
+  const auto looked = http.Get("/api/status", {{"Host", "agg.example"}});
+  ASSERT_TRUE(looked);
+  EXPECT_EQ(looked->status, 200);
+}
+
+TEST_F(AdminTest, RangesAreNotServed) {
+  const auto answer = http_->Get("/", {{"Range", "bytes=0-,0-,0-"}});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 416);
+  EXPECT_EQ(answer->body, "");
+}
+
+TEST_F(AdminTest, AHeaderWithoutEndIsReadToItsBound) {
+  const int connection = Connect();
+  const std::string piece(1 << 20, 'x');
+  const std::string beginning = "GET / HTTP/1.1\r\nX: ";
+  ASSERT_GT(send(connection, beginning.data(), beginning.size(), MSG_NOSIGNAL), 0);
+  // Until the server closes; without a bound it would take all of it.
+  size_t sent = 0;
+  while (sent < (256 << 20)) {
+    const ssize_t bytes = send(connection, piece.data(), piece.size(), MSG_NOSIGNAL);
+    if (bytes <= 0) break;
+    sent += static_cast<size_t>(bytes);
+  }
+  close(connection);
+  EXPECT_LT(sent, 256 << 20);
+}
+
+TEST_F(AdminTest, AFewConnectionsThatSayNothingKeepNobodyWaiting) {
+  std::vector<int> silent(8);
+  for (int& connection : silent) connection = Connect();
+  EXPECT_EQ(Get("/healthz"), "ok\n");
+  for (const int connection : silent) close(connection);
 }
 
 TEST_F(AdminTest, TheLogLevelChangesWhileTheServerRuns) {

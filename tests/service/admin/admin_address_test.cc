@@ -43,5 +43,16 @@ TEST(AdminAddressTest, AForeignNameInTheHostHeaderIsNotThisMachine) {
   EXPECT_FALSE(NamesLoopback(""));
 }
 
+TEST(AdminAddressTest, CommandsAreSentToNoNameThatOthersChoose) {
+  const AdminAddress everywhere = *ParseAdminAddress("0.0.0.0:50062");
+  for (const char* host : {"127.0.0.1:50062", "localhost", "10.0.0.7:50062", "[fd00::7]:50062"}) {
+    EXPECT_TRUE(IsOwnHost(host, everywhere)) << host;
+  }
+  for (const char* host : {"evil.example:50062", "10.0.0.7.evil.example", "[::1", ""}) {
+    EXPECT_FALSE(IsOwnHost(host, everywhere)) << host;
+  }
+  EXPECT_TRUE(IsOwnHost("agg.example:50062", *ParseAdminAddress("agg.example:50062")));
+}
+
 }  // namespace
 }  // namespace sparseagg
