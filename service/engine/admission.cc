@@ -177,7 +177,7 @@ absl::Status Admission::TakeLocked(uint64_t bytes, uint64_t kept, std::string_vi
 
 absl::Status Admission::CheckRoomLocked(uint64_t bytes, uint64_t taken,
                                         std::string_view who) const {
-  const uint64_t free = taken < bytes_max_ ? bytes_max_ - taken : 0;
+  const uint64_t free = FreeLocked(taken);
   if (bytes <= free) return absl::OkStatus();
   const std::string needs =
       absl::StrCat(std::string(who), " needs ", bytes, " bytes of ", words_.memory);
@@ -196,6 +196,13 @@ uint64_t Admission::bytes_in_use() const {
   if (parts_[0] != nullptr) return parts_[0]->bytes_in_use();
   std::lock_guard lock(mutex_);
   return bytes_in_use_;
+}
+
+uint64_t Admission::bytes_free() const {
+  const auto [own, whole] = parts_;
+  if (own != nullptr) return std::min(own->bytes_free(), whole->bytes_free());
+  std::lock_guard lock(mutex_);
+  return FreeLocked(bytes_in_use_ + KeptLocked());
 }
 
 void Admission::GiveBack(uint64_t bytes) {

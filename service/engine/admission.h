@@ -145,6 +145,8 @@ class Admission {
   absl::StatusOr<Claim> Announce(uint64_t need, std::string_view who = "the update");
 
   uint64_t bytes_in_use() const;
+  // What could be reserved now.
+  uint64_t bytes_free() const;
 
  private:
   friend class Reservation;
@@ -155,6 +157,7 @@ class Admission {
   void Leave(Claim::Place place);
   absl::Status CheckRoomLocked(uint64_t bytes, uint64_t taken, std::string_view who) const;
   absl::Status TakeLocked(uint64_t bytes, uint64_t kept, std::string_view who);
+  uint64_t FreeLocked(uint64_t taken) const { return taken < bytes_max_ ? bytes_max_ - taken : 0; }
   // What claims need beside what the oldest has; `without` one of them.
   uint64_t KeptLocked(const Claim::State* without = nullptr) const;
 

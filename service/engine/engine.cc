@@ -53,13 +53,11 @@ class EngineImpl : public Engine {
       : options_(std::move(options)),
         backend_(backend),
         store_(store),
-        admission_(options_.limits.staging_bytes_max),
-        aggregation_(AggregationBytes(options_.limits, backend), kAggregationBudget),
-        tenants_(
+        tenants_(std::make_shared<TenantTable>(
             options_.tenant_limits
                 ? options_.tenant_limits
                 : [this](std::string_view) { return LimitsOfATenant(options_.limits); },
-            admission_, aggregation_),
+            options_.limits.staging_bytes_max, AggregationBytes(options_.limits, backend))),
         rounds_(options_.limits.rounds_max),
         uploads_(options_.limits),
         own_executor_(options_.executor == nullptr
@@ -132,9 +130,7 @@ class EngineImpl : public Engine {
   const EngineOptions options_;
   Backend& backend_;
   UpdateStore& store_;
-  Admission admission_;
-  Admission aggregation_;
-  TenantTable tenants_;
+  const std::shared_ptr<TenantTable> tenants_;  // shared with results, which may be read for longer
   RoundTable rounds_;
   UploadTable uploads_;
   CommitGate drain_gate_;  // held shared by what Drain() waits for
@@ -151,7 +147,7 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_RETURN_IF_ERROR(ValidateTenant(args.tenant));
   if (!args.round_id.empty()) SPARSEAGG_RETURN_IF_ERROR(ValidateRoundId(args.round_id));
   SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
-  TenantBooks& tenant = tenants_.Of(args.tenant);
+  TenantBooks& tenant = tenants_->Of(args.tenant);
   CreateRoundArgs normal = args;
   normal.tenant_rounds_max = tenant.limits.rounds_max;
   SPARSEAGG_ASSIGN_OR_RETURN(normal.spec, NormaliseRoundSpec(args.spec, options_, store_));
@@ -167,7 +163,7 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
                                                   options_.limits.result_nnz_max));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
-                                  RoundServices{options_, store_, executor_, uploads_});
+                                  RoundServices{options_, store_, executor_, uploads_, tenants_});
   const auto open_books = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
@@ -187,7 +183,7 @@ std::string EngineImpl::NewRoundId(std::string_view tenant) {
   while (true) {
     const std::string time =
         absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
-    const std::string id = absl::StrCat("r", time, "-", ++tenants_.Of(tenant).rounds_named);
+    const std::string id = absl::StrCat("r", time, "-", ++tenants_->Of(tenant).rounds_named);
     if (!rounds_.Contains(RoundName(tenant, id))) return id;
   }
 }
@@ -272,7 +268,7 @@ absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& h
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   const auto start = std::chrono::steady_clock::now();
-  Admission& admission = tenants_.Of(TenantOf(round.name())).staging;
+  Admission& admission = tenants_->Of(TenantOf(round.name())).staging;
   auto receipt = SubmitUpdate(round, header, body, options_.limits, admission, staging);
   if (!receipt.ok()) round.CountRefusal(receipt.status());
   SubmissionReport report{.header = header, .status = receipt.status()};
@@ -343,7 +339,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   }
   SPARSEAGG_ASSIGN_OR_RETURN(
       std::shared_ptr<Upload> upload,
-      uploads_.BeginOrResume(std::move(args), tenants_.Of(TenantOf(round->name())).staging,
+      uploads_.BeginOrResume(std::move(args), tenants_->Of(TenantOf(round->name())).staging,
                              take_partial));
   // A round that ended meanwhile has dropped its uploads before this one was entered.
   const absl::Status open = round->OpenReducers().status();
@@ -360,14 +356,14 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
 absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec,
                                                                     std::string_view tenant) {
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
-  TenantBooks& books = tenants_.Of(tenant);
+  TenantBooks& books = tenants_->Of(tenant);
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
   SPARSEAGG_ASSIGN_OR_RETURN(
       auto reducers,
       TensorReducers::Make(stateless, backend_, books.aggregation, options_.limits.result_nnz_max));
-  return MakeReduction(std::move(reducers), options_, books.staging);
+  return MakeReduction(std::move(reducers), options_, books.staging, tenants_);
 }
 
 EngineStats EngineImpl::Stats() const {
@@ -375,8 +371,8 @@ EngineStats EngineImpl::Stats() const {
   for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
     ++stats.rounds[round->state()];
   }
-  stats.staged_bytes = admission_.bytes_in_use();
-  stats.aggregation_bytes = aggregation_.bytes_in_use();
+  stats.staged_bytes = tenants_->staging().bytes_in_use();
+  stats.aggregation_bytes = tenants_->aggregation().bytes_in_use();
   stats.aggregation_bytes_max = AggregationBytes(options_.limits, backend_);
   stats.upload_disk_bytes = uploads_.disk_bytes();
   stats.open_uploads = uploads_.size();
@@ -388,21 +384,21 @@ absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name,
                                                      std::function<bool()> cancelled) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto result, round->Result());
-  const uint64_t all = AggregationBytes(options_.limits, backend_);
-  const uint64_t free = all - std::min(all, aggregation_.bytes_in_use());
-  return VerifyPublished(store_, round->name(), *result, aggregation_,
-                         {.memory_bytes = free / 2, .cancelled = std::move(cancelled)});
+  Admission& aggregation = tenants_->Of(TenantOf(round->name())).aggregation;
+  return VerifyPublished(
+      store_, round->name(), *result, aggregation,
+      {.memory_bytes = aggregation.bytes_free() / 2, .cancelled = std::move(cancelled)});
 }
 
 absl::Status EngineImpl::Recover() {
   for (const RoundRecord& record : store_.Rounds()) {
-    TenantBooks& tenant = tenants_.Of(TenantOf(record.name));
+    TenantBooks& tenant = tenants_->Of(TenantOf(record.name));
     const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
     const auto round =
         std::make_shared<Round>(record.name, std::move(restored.round),
-                                RoundServices{options_, store_, executor_, uploads_});
+                                RoundServices{options_, store_, executor_, uploads_, tenants_});
     const auto books_are_open = [] { return absl::OkStatus(); };
     const auto entered = rounds_.Insert(restored.args, round, books_are_open);
     if (!entered.ok()) return CannotTakeUp(record, entered.status());

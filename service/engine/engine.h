@@ -107,7 +107,8 @@ struct RoundSnapshot {
   StoreEpoch epoch;
 };
 
-// A published result; immutable, shared with every reader, outlives the deletion of its round.
+// A published result; immutable, shared with every reader, outlives the deletion of its round. Its
+// memory is reserved until then.
 struct PublishedResult {
   RoundSpec spec;
   std::vector<SparseTensor> tensors;  // in the order of spec.tensors
@@ -231,7 +232,7 @@ class Engine {
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
 
   // Computes a published round again with the reference back end, in half of the aggregation memory
-  // that is free. DATA_LOSS (RESULT_MISMATCH) when a bit differs. FAILED_PRECONDITION
+  // that its tenant has free. DATA_LOSS (RESULT_MISMATCH) when a bit differs. FAILED_PRECONDITION
   // (UPDATES_NOT_KEPT) when only the stored result could be compared with the manifest, and is as
   // it was. CANCELLED once `cancelled` says so, which is asked before each step.
   virtual absl::StatusOr<Verification> VerifyRound(std::string_view name,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "service/engine/arriving_update.h"
+#include "service/engine/held_result.h"
 #include "service/engine/manifest.h"
 #include "service/engine/names.h"
 #include "service/engine/update.h"
@@ -26,8 +27,11 @@ absl::Status CheckHeader(const UpdateHeader& header) {
 class ReductionState {
  public:
   ReductionState(std::unique_ptr<TensorReducers> reducers, const EngineOptions& options,
-                 Admission& admission)
-      : options_(options), admission_(admission), reducers_(std::move(reducers)) {}
+                 Admission& admission, std::shared_ptr<const void> budgets)
+      : options_(options),
+        admission_(admission),
+        budgets_(std::move(budgets)),
+        reducers_(std::move(reducers)) {}
 
   const EngineOptions& options() const { return options_; }
   Admission& admission() const { return admission_; }
@@ -96,12 +100,13 @@ class ReductionState {
     manifest.infinite_values = result->manifest.infinite_values;
     manifest.publish_time = options_.now();
     result->manifest = std::move(manifest);
-    return result;
+    return HoldMemory(std::move(result), reducers_->TakeMemory(), budgets_);
   }
 
  private:
   const EngineOptions& options_;
   Admission& admission_;
+  const std::shared_ptr<const void> budgets_;
   const std::shared_ptr<TensorReducers> reducers_;
   std::mutex mutex_;
   std::vector<UpdateRecord> records_;
@@ -151,9 +156,10 @@ class ReductionImpl : public Reduction {
 }  // namespace
 
 std::unique_ptr<Reduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
-                                         const EngineOptions& options, Admission& admission) {
-  return std::make_unique<ReductionImpl>(
-      std::make_shared<ReductionState>(std::move(reducers), options, admission));
+                                         const EngineOptions& options, Admission& admission,
+                                         std::shared_ptr<const void> budgets) {
+  return std::make_unique<ReductionImpl>(std::make_shared<ReductionState>(
+      std::move(reducers), options, admission, std::move(budgets)));
 }
 
 }  // namespace sparseagg

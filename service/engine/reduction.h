@@ -12,9 +12,11 @@
 namespace sparseagg {
 
 // Thread-safe. Updates are not recognised as resent: each one that was added counts. `options` and
-// `admission` must outlive it and its uploads.
+// `admission` must outlive it and its uploads; its result shares `budgets`, which own the memory of
+// all.
 std::unique_ptr<Reduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
-                                         const EngineOptions& options, Admission& admission);
+                                         const EngineOptions& options, Admission& admission,
+                                         std::shared_ptr<const void> budgets);
 
 }  // namespace sparseagg
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/engine/held_result.h"
 #include "service/engine/names.h"
 #include "sparse/status.h"
 
@@ -38,9 +39,11 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
       strand_(services.executor),
       clock_(restored.clock),
       reducers_(std::move(restored.reducers)),
-      books_(std::move(restored.books)),
-      result_(std::move(restored.result)),
-      result_memory_(std::move(restored.result_memory)) {
+      books_(std::move(restored.books)) {
+  if (restored.result != nullptr) {
+    result_ = HoldMemory(std::move(restored.result), std::move(restored.result_memory),
+                         services_.budgets);
+  }
   books_.tenant = std::string(TenantOf(name_));
   books_.name = std::string(PublicName(name_));
 }

@@ -32,6 +32,7 @@ struct RoundServices {
   UpdateStore& store;
   Executor& executor;
   UploadTable& uploads;
+  std::shared_ptr<const void> budgets;  // what a round's memory is reserved from
 };
 
 // An update that passed every check and waits to be counted.
@@ -198,7 +199,6 @@ class Round : public std::enable_shared_from_this<Round> {
   std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;
   std::shared_ptr<const PublishedResult> result_;
-  Reservation result_memory_;
   bool deleted_ = false;
   std::chrono::steady_clock::time_point next_word_;  // of a wait
 };

@@ -227,7 +227,6 @@ absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
     std::lock_guard lock(mutex_);
     books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
     result_.reset();
-    result_memory_ = {};
     deleted_ = true;
     retired = SnapshotLocked();
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/engine/held_result.h"
 #include "service/engine/manifest.h"
 #include "service/engine/round.h"
 #include "service/engine/stored.h"
@@ -146,8 +147,7 @@ void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnap
       books_.publish_time = published.publish_time;
       books_.manifest = published.manifest;
       ++books_.revision;
-      result_ = std::move(result);
-      result_memory_ = reducers_->TakeMemory();
+      result_ = HoldMemory(std::move(result), reducers_->TakeMemory(), services_.budgets);
       reducers_.reset();
     }
   }

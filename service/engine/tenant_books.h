@@ -1,4 +1,5 @@
-// What the engine keeps of each tenant: its limits, the memory that it holds, a counter for names.
+// The engine's budgets of memory, and what it keeps of each tenant: its limits, the memory that it
+// holds, a counter for names.
 #ifndef SPARSEAGG_SERVICE_ENGINE_TENANT_BOOKS_H_
 #define SPARSEAGG_SERVICE_ENGINE_TENANT_BOOKS_H_
 
@@ -38,9 +39,14 @@ class TenantTable {
  public:
   using LimitsOf = std::function<TenantLimits(std::string_view tenant)>;
 
-  // The budgets outlive the table.
-  TenantTable(LimitsOf limits_of, Admission& staging, Admission& aggregation)
-      : limits_of_(std::move(limits_of)), staging_(staging), aggregation_(aggregation) {}
+  TenantTable(LimitsOf limits_of, uint64_t staging_bytes_max, uint64_t aggregation_bytes_max)
+      : limits_of_(std::move(limits_of)),
+        staging_(staging_bytes_max),
+        aggregation_(aggregation_bytes_max, kAggregationBudget) {}
+
+  // Of all tenants together.
+  const Admission& staging() const { return staging_; }
+  const Admission& aggregation() const { return aggregation_; }
 
   // Lives as long as the table. A tenant's limits are those of its first call.
   TenantBooks& Of(std::string_view tenant) {
@@ -55,8 +61,8 @@ class TenantTable {
 
  private:
   const LimitsOf limits_of_;
-  Admission& staging_;
-  Admission& aggregation_;
+  Admission staging_;
+  Admission aggregation_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<TenantBooks>, std::less<>> books_;
 };

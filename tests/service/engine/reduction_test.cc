@@ -85,6 +85,15 @@ TEST_F(ReductionTest, ReportsOnce) {
   EXPECT_THAT(Add(Update({1}, {1})), ended);
 }
 
+TEST_F(ReductionTest, ItsResultHoldsItsMemoryUntilNobodyReadsIt) {
+  ASSERT_TRUE(Add(Update({1}, {1})).ok());
+  std::shared_ptr<const PublishedResult> result = *reduction_->Report();
+  reduction_.reset();
+  EXPECT_GE(engine_->Stats().aggregation_bytes, sizeof(uint64_t) + sizeof(float));
+  result.reset();
+  EXPECT_EQ(engine_->Stats().aggregation_bytes, 0u);
+}
+
 TEST_F(ReductionTest, RefusesABadSpecification) {
   EXPECT_THAT(engine_->NewReduction({}).status(),
               FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_SPEC"));

@@ -70,6 +70,35 @@ TEST_F(TenantLimitsTest, ATenantCanHaveLimitsOfItsOwn) {
   EXPECT_FALSE(Create("other", "b").ok());
 }
 
+TEST_F(TenantLimitsTest, AResultThatIsReadHoldsItsMemoryAfterItsRound) {
+  ASSERT_TRUE(Create("acme", "r").ok());
+  ASSERT_TRUE(Submit("acme", "a", 1000).ok());
+  std::shared_ptr<const PublishedResult> result = engine_.SealAndWait("tenants/acme/rounds/r");
+  ASSERT_TRUE(As("acme").DeleteRound("rounds/r").ok());
+  EXPECT_GE(engine_->Stats().aggregation_bytes, 1000 * (sizeof(uint64_t) + sizeof(float)));
+  result.reset();
+  EXPECT_EQ(engine_->Stats().aggregation_bytes, 0u);
+}
+
+TEST_F(TenantLimitsTest, AResultMayBeReadLongerThanThereIsAnEngine) {
+  ASSERT_TRUE(Create("acme", "r").ok());
+  ASSERT_TRUE(Submit("acme", "a", 1000).ok());
+  const auto result = engine_.SealAndWait("tenants/acme/rounds/r");
+  ASSERT_TRUE(engine_.Restart().ok());
+  EXPECT_EQ(result->tensors[0].nnz(), 1000u);
+}
+
+TEST(AdmissionTest, WhatIsFreeIsTheLessOfBoth) {
+  Admission whole(100);
+  Admission own(80, kTenantBudget);
+  const Admission part(own, whole);
+  EXPECT_EQ(part.bytes_free(), 80u);
+  const Reservation others = whole.Reserve(90).value();
+  EXPECT_EQ(part.bytes_free(), 10u);
+  const Claim claim = whole.Announce(10).value();
+  EXPECT_EQ(part.bytes_free(), 0u) << "the claim may take the rest";
+}
+
 TEST(AdmissionTest, WhatTheWholeRefusesIsNotTakenFromThePart) {
   Admission whole(100);
   Admission own(80, kTenantBudget);

@@ -126,6 +126,14 @@ TEST_F(VerifyTest, WithLittleMemoryTheUpdatesAreReadSeveralTimes) {
   EXPECT_EQ(verified->contributors, 20u);
 }
 
+TEST_F(VerifyTest, ItsMemoryIsTheTenants) {
+  Publish(/*keep_updates=*/true);
+  engine_.options.limits.tenant_bytes_max = 200'000;  // enough for the result twice
+  ASSERT_TRUE(engine_.Restart().ok());
+  EXPECT_THAT(engine_->VerifyRound(kRound, Never).status(),
+              FailsWith(absl::StatusCode::kResourceExhausted, "TENANT_BYTES_FULL"));
+}
+
 TEST_F(VerifyTest, ItEndsWhenNobodyWaitsForIt) {
   Publish(/*keep_updates=*/true);
   EXPECT_EQ(engine_->VerifyRound(kRound, [] { return true; }).status().code(),
