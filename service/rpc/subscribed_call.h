@@ -1,6 +1,7 @@
 // What WatchRound and WaitRound have in common: a call that subscribes to a round, holds no thread
 // while nothing happens, and lasts until the round, the caller, an alarm or a stopping server ends
-// it. The subclass decides what a state of the round means for its answer.
+// it. The subclass decides what a state of the round means for its answer. States are large, so
+// that a call that waits keeps none.
 #ifndef SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
 #define SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
 
@@ -29,14 +30,15 @@ class SubscribedCall : public Reactor,
                        public DrainableCall,
                        public std::enable_shared_from_this<SubscribedCall<Reactor>> {
  public:
-  SubscribedCall(std::string round, CallCounter& calls)
-      : round_(std::move(round)), call_entry_(calls) {}
+  // `engine` must outlive the call.
+  SubscribedCall(Engine& engine, std::string round, CallCounter& calls)
+      : engine_(engine), round_(std::move(round)), call_entry_(calls) {}
 
   // Hands the state of the round to OnRound(), then every newer one. The call ends at once when
   // `request`, the verdict on the caller's arguments, is an error, or there is no such round.
-  void Begin(const absl::Status& request, Engine& engine, DrainList& drain_list) {
+  void Begin(const absl::Status& request, DrainList& drain_list) {
     self_ = this->shared_from_this();
-    const absl::Status status = request.ok() ? Subscribe(engine) : request;
+    const absl::Status status = request.ok() ? Subscribe() : request;
     if (status.ok()) return drain_list.Add(self_);
     const std::lock_guard lock(mutex_);
     End(status);
@@ -69,7 +71,7 @@ class SubscribedCall : public Reactor,
   //
   // A state that is newer than the one before; never after the end.
   virtual void OnRound(const RoundSnapshot& round) = 0;
-  // The alarm went off; also after the end.
+  // The alarm went off; never after the end.
   virtual void OnAlarm() = 0;
   // The end, once.
   virtual void OnEnd(const absl::Status& status) = 0;
@@ -90,21 +92,24 @@ class SubscribedCall : public Reactor,
       if (!fired) return;
       const std::lock_guard lock(call->mutex_);
       call->alarm_.reset();
-      call->OnAlarm();
+      if (!call->ended_) call->OnAlarm();
     });
   }
+
+  // As it is now.
+  absl::StatusOr<RoundSnapshot> GetRound() { return engine_.GetRound(round_); }
 
   // Guards the fields of the subclass, too.
   std::mutex& mutex() { return mutex_; }
 
  private:
-  absl::Status Subscribe(Engine& engine) {
+  absl::Status Subscribe() {
     SPARSEAGG_ASSIGN_OR_RETURN(
-        WatchHandle handle, engine.Watch(round_, [this](const std::optional<RoundSnapshot>& round) {
-          OnChange(round);
-        }));
+        WatchHandle handle,
+        engine_.Watch(round_,
+                      [this](const std::optional<RoundSnapshot>& round) { OnChange(round); }));
     // Read after subscribing, so that no change falls between the two.
-    absl::StatusOr<RoundSnapshot> now = engine.GetRound(round_);
+    absl::StatusOr<RoundSnapshot> now = GetRound();
     {
       const std::lock_guard lock(mutex_);
       subscription_ = std::move(handle);
@@ -126,6 +131,7 @@ class SubscribedCall : public Reactor,
     OnRound(*round);
   }
 
+  Engine& engine_;
   const std::string round_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<SubscribedCall> self_;          // until OnDone

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "service/rpc/message_bytes.h"
@@ -20,38 +19,43 @@ constexpr milliseconds kTimeoutMax{300'000};
 
 class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
  public:
-  WaitRoundCall(const v1::WaitRoundRequest& request, grpc::ByteBuffer* response, CallCounter& calls)
-      : SubscribedCall(request.name(), calls),
+  WaitRoundCall(Engine& engine, const v1::WaitRoundRequest& request, grpc::ByteBuffer* response,
+                CallCounter& calls)
+      : SubscribedCall(engine, request.name(), calls),
         after_revision_(request.after_revision()),
         response_(response) {}
 
-  void Start(Engine& engine, DrainList& drain_list, const v1::WaitRoundRequest& request) {
+  void Start(DrainList& drain_list, const v1::WaitRoundRequest& request) {
     const absl::StatusOr<milliseconds> timeout =
         ToMilliseconds(request.has_timeout() ? &request.timeout() : nullptr, "timeout",
                        kTimeoutDefault, kTimeoutMax);
-    Begin(timeout.status(), engine, drain_list);
+    Begin(timeout.status(), drain_list);
     const std::lock_guard lock(mutex());
     if (timeout.ok()) ArmAlarm(*timeout);
   }
 
  private:
   void OnRound(const RoundSnapshot& round) override {
-    latest_ = ToProto(round);
-    if (IsFinal(round.state) || (after_revision_ > 0 && round.revision > after_revision_))
-      End(absl::OkStatus());
+    if (IsFinal(round.state) || (after_revision_ > 0 && round.revision > after_revision_)) {
+      Answer(round);
+    }
   }
 
-  void OnAlarm() override { End(absl::OkStatus()); }  // with the latest state
+  void OnAlarm() override {
+    const absl::StatusOr<RoundSnapshot> latest = GetRound();
+    if (!latest.ok()) return End(latest.status());
+    Answer(*latest);
+  }
 
-  void OnEnd(const absl::Status& status) override {
-    if (status.ok()) *response_ = ToBytes(*latest_);
-    latest_.reset();
-    Finish(ToGrpcStatus(status));
+  void OnEnd(const absl::Status& status) override { Finish(ToGrpcStatus(status)); }
+
+  void Answer(const RoundSnapshot& round) {
+    *response_ = ToBytes(ToProto(round));
+    End(absl::OkStatus());
   }
 
   const uint64_t after_revision_;
   grpc::ByteBuffer* const response_;
-  std::optional<v1::Round> latest_;  // guarded by mutex()
 };
 
 }  // namespace
@@ -59,8 +63,8 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
 grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
                                          const v1::WaitRoundRequest& request,
                                          grpc::ByteBuffer* response) {
-  const auto call = std::make_shared<WaitRoundCall>(request, response, calls);
-  call->Start(engine, drain_list, request);
+  const auto call = std::make_shared<WaitRoundCall>(engine, request, response, calls);
+  call->Start(drain_list, request);
   return call.get();
 }
 

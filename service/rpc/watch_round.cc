@@ -25,14 +25,15 @@ constexpr milliseconds kMinIntervalMax{3'600'000};
 // inside a Start call.
 class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
-  WatchRoundCall(std::string round, CallCounter& calls) : SubscribedCall(std::move(round), calls) {}
+  WatchRoundCall(Engine& engine, std::string round, CallCounter& calls)
+      : SubscribedCall(engine, std::move(round), calls) {}
 
-  void Start(Engine& engine, DrainList& drain_list, const v1::WatchRoundRequest& request) {
+  void Start(DrainList& drain_list, const v1::WatchRoundRequest& request) {
     const absl::StatusOr<milliseconds> min_interval =
         ToMilliseconds(request.has_min_interval() ? &request.min_interval() : nullptr,
                        "min_interval", kMinIntervalDefault, kMinIntervalMax);
     if (min_interval.ok()) min_interval_ = *min_interval;
-    Begin(min_interval.status(), engine, drain_list);
+    Begin(min_interval.status(), drain_list);
   }
 
   void OnWriteDone(bool ok) noexcept override {
@@ -44,7 +45,8 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 
  private:
   void OnRound(const RoundSnapshot& round) override {
-    pending_ = ToProto(round);
+    if (round.revision <= sent_) return;
+    pending_ = true;
     pending_is_final_ = IsFinal(round.state);
     Step();
   }
@@ -54,7 +56,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
   // After the write under way.
   void OnEnd(const absl::Status& status) override {
     end_ = ToGrpcStatus(status);
-    pending_.reset();
+    pending_ = false;
     Step();
   }
 
@@ -72,18 +74,23 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
       ArmAlarm(std::chrono::ceil<milliseconds>(next_write_ - now));
       return;
     }
-    message_ = ToBytes(*std::exchange(pending_, std::nullopt));
+    const absl::StatusOr<RoundSnapshot> newest = GetRound();
+    if (!newest.ok()) return End(newest.status());
+    pending_ = false;
+    sent_ = newest->revision;
+    message_ = ToBytes(ToProto(*newest));
     next_write_ = now + min_interval_;
     writing_ = true;
     StartWrite(&message_);
-    if (pending_is_final_) End(absl::OkStatus());
+    if (IsFinal(newest->state)) End(absl::OkStatus());
   }
 
   milliseconds min_interval_{};
 
   // Guarded by mutex().
-  std::optional<v1::Round> pending_;  // the newest state, not yet sent
+  bool pending_ = false;  // there is a newer state than was sent
   bool pending_is_final_ = false;
+  uint64_t sent_ = 0;  // revision
   Clock::time_point next_write_{};
   grpc::ByteBuffer message_;  // being written
   bool writing_ = false;
@@ -96,8 +103,8 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(Engine& engine, DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request) {
-  const auto call = std::make_shared<WatchRoundCall>(request.name(), calls);
-  call->Start(engine, drain_list, request);
+  const auto call = std::make_shared<WatchRoundCall>(engine, request.name(), calls);
+  call->Start(drain_list, request);
   return call.get();
 }
 

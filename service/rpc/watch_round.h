@@ -1,6 +1,7 @@
 // WatchRound: a stream of the round's states. Changes that come while a message is being written,
 // or sooner than the caller wants to hear of them, are coalesced: what is sent is always the newest
-// state, and a slow reader costs one snapshot, not a queue. The final state is never held back.
+// state, and a slow reader costs the message that it does not read. The final state is never held
+// back.
 #ifndef SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
 #define SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
 
