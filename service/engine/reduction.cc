@@ -128,11 +128,11 @@ class ReductionImpl : public Reduction {
     SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
                                PlanUpdate(state_->spec(), tensors, state_->options().limits));
     UploadArgs args;
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        args.memory, state_->admission().Announce(plan.payload_bytes + plan.staged_bytes));
     args.staged_bytes = plan.staged_bytes;
     args.header = header;
     args.tensors = std::move(tensors);
+    SPARSEAGG_RETURN_IF_ERROR(
+        AnnounceUpload(plan.payload_bytes + plan.staged_bytes, state_->admission(), args));
     args.total_bytes = plan.payload_bytes;
     args.stage = [state = state_, plan,
                   weight = header.weight](std::span<const EncodedHeader> headers) {

@@ -32,6 +32,21 @@ absl::Status DamagedChunk(uint64_t offset, uint32_t found, uint32_t stated) {
 
 }  // namespace
 
+uint64_t HeaderBytes(std::span<const EncodedHeader> headers) {
+  uint64_t bytes = headers.size() * sizeof(EncodedHeader);
+  for (const EncodedHeader& header : headers) {
+    bytes += header.name.size() + header.encoding.size() + header.values_encoding.size() +
+             header.dense_shape.size() * sizeof(int64_t);
+  }
+  return bytes;
+}
+
+absl::Status AnnounceUpload(uint64_t bytes, Admission& memory, UploadArgs& args) {
+  const uint64_t header_bytes = HeaderBytes(args.tensors);
+  SPARSEAGG_ASSIGN_OR_RETURN(args.memory, memory.Announce(bytes + header_bytes));
+  return args.memory.Take(header_bytes);
+}
+
 // What one stream holds of an upload.
 class ChunkedUpload::Writer : public Upload {
  public:
@@ -78,6 +93,7 @@ ChunkedUpload::ChunkedUpload(UploadArgs args) : args_(std::move(args)), last_use
 
 bool ChunkedUpload::SameAs(const UpdateHeader& header,
                            std::span<const EncodedHeader> tensors) const {
+  std::lock_guard lock(mutex_);
   return header.weight == args_.header.weight &&
          std::equal(tensors.begin(), tensors.end(), args_.tensors.begin(), args_.tensors.end(),
                     [](const auto& a, const auto& b) { return Fields(a) == Fields(b); });
@@ -115,6 +131,7 @@ void ChunkedUpload::CloseLocked(const absl::Status& why) {
 void ChunkedUpload::FreeLocked() {
   bytes_->Discard();
   bytes_.reset();
+  args_.tensors = {};
   args_.memory = Claim();
   args_.disk = Claim();
   // They hold the round's accumulators, and a stream may hold this for long.

@@ -5,8 +5,8 @@
 //   idle, too slow, lost by the disk, round ended)
 //       ^--------------------'  when the server is busy: the bytes stay
 //
-// Bytes are reserved as they arrive (Claim in admission.h): an upload that has begun costs next to
-// nothing until it sends something.
+// Bytes are reserved as they arrive (Claim in admission.h): an upload that has begun costs what its
+// headers take until it sends something.
 #ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_
 #define SPARSEAGG_SERVICE_ENGINE_UPLOAD_H_
 
@@ -34,7 +34,7 @@ struct UploadArgs {
   std::vector<EncodedHeader> tensors;
   uint64_t total_bytes = 0;   // of the byte string
   uint64_t staged_bytes = 0;  // of the decoded entries
-  Claim memory;               // for both
+  Claim memory;               // for both, and the headers
   // When the byte string is kept by the store: its place, and the claim on room for it.
   std::unique_ptr<PartialPayload> stored;
   Claim disk;
@@ -44,6 +44,11 @@ struct UploadArgs {
   CommitUpload commit;
   std::function<std::chrono::steady_clock::time_point()> now;
 };
+
+// Announces `bytes` for an upload, and takes the memory of its headers. Errors of the budget.
+absl::Status AnnounceUpload(uint64_t bytes, Admission& memory, UploadArgs& args);
+// Of `headers`, about.
+uint64_t HeaderBytes(std::span<const EncodedHeader> headers);
 
 // Thread-safe.
 class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
@@ -60,7 +65,8 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
   // Waits for a chunk that is being appended.
   absl::StatusOr<std::unique_ptr<Upload>> NewWriter();
 
-  // Frees the bytes; handles answer with `why`. Leaves an update alone that is being finished.
+  // Frees bytes and headers; handles answer with `why`. Leaves an update alone that is being
+  // finished.
   void Close(const absl::Status& why);
   bool closed() const;
   std::chrono::steady_clock::time_point last_used() const;

@@ -44,8 +44,9 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
   const auto found = uploads_.find(KeyOf(args.header));
   if (found == uploads_.end()) return nullptr;
   CloseIfIdle(*found->second, args.now());
-  if (found->second->closed()) return nullptr;
-  if (found->second->SameAs(args.header, args.tensors)) return found->second;
+  const bool same = found->second->SameAs(args.header, args.tensors);
+  if (found->second->closed()) return nullptr;  // and its headers may have been gone
+  if (same) return found->second;
   return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",
                    absl::StrCat("update \"", args.header.update_id,
                                 "\" was begun with other headers or another weight; use another "
@@ -71,8 +72,7 @@ absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {
   } else {
     SPARSEAGG_ASSIGN_OR_RETURN(args.disk, disk_.Announce(args.total_bytes));
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(args.memory, memory.Announce(bytes));
-  return absl::OkStatus();
+  return AnnounceUpload(bytes, memory, args);
 }
 
 void UploadTable::CloseIfIdle(ChunkedUpload& upload,

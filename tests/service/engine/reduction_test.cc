@@ -68,6 +68,7 @@ TEST_F(ReductionTest, LeavesABadUpdateOut) {
 TEST_F(ReductionTest, TakesUpdatesInChunks) {
   TestUpdate update = Update({2, 7}, {1, 2}, 2.0f);
   auto upload = *reduction_->BeginUpload(update.header, update.headers());
+  EXPECT_GE(engine_->Stats().staged_bytes, sizeof(EncodedHeader)) << "of the header";
   const std::string bytes = update.byte_string();
   ASSERT_TRUE(upload->Append(0, bytes.substr(0, 3), std::nullopt).ok());
   EXPECT_FALSE(upload->Finish().ok());

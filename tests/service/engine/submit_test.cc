@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "service/engine/update.h"
+#include "service/engine/upload.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {
@@ -296,31 +297,32 @@ TEST(SubmitLimitsTest, EmptyUpdatesAreRefusedWhenMemoryIsFullOfThem) {
 }
 
 TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
+  constexpr size_t kUploads = 1000;
   TestEngine engine;
-  engine.options.limits.staging_bytes_max = 4096;
-  const TensorSpec spec = Sparse("emb", 1000);
-  const std::string round = engine.Create({spec}).name;
-  std::vector<int64_t> rows(200);
+  const TensorSpec spec = Sparse("emb", 100'000);
+  TestUpdate upload("rounds/r", "slow");
+  upload.Add<float>(spec, {1, 2, 3}, {1, 1, 1});
+  const uint64_t begun_bytes = kUploads * HeaderBytes(upload.headers());
+  engine.options.limits.staging_bytes_max = begun_bytes + kUploads * 20;
+  const std::string round = engine.Create({spec}, "r").name;
+  std::vector<int64_t> rows(engine.options.limits.staging_bytes_max / 16);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   TestUpdate large(round, "large");
   large.Add<float>(spec, rows, std::vector<float>(rows.size(), 1.0f));
-
-  TestUpdate upload(round, "slow");
-  upload.Add<float>(spec, {1, 2, 3}, {1, 1, 1});
   EXPECT_THAT(engine->BeginUpload(large.header, large.headers()).status(),
               FailsWith(absl::StatusCode::kResourceExhausted, "UPDATE_TOO_LARGE"))
       << "bytes and entries together are beyond the whole budget";
 
-  // To begin costs nothing; bytes do.
+  // To begin costs the headers; then bytes do.
   std::vector<std::shared_ptr<Upload>> uploads;
-  for (int i = 0; i < 1000; ++i) {
+  for (size_t i = 0; i < kUploads; ++i) {
     upload.header.contributor = "slow" + std::to_string(i);
     auto begun = engine->BeginUpload(upload.header, upload.headers());
     ASSERT_TRUE(begun.ok()) << begun.status();
     uploads.push_back(*begun);
   }
-  EXPECT_EQ(engine->Stats().staged_bytes, 0u);
-  EXPECT_EQ(engine->Stats().open_uploads, 1000u);
+  EXPECT_EQ(engine->Stats().staged_bytes, begun_bytes);
+  EXPECT_EQ(engine->Stats().open_uploads, kUploads);
   absl::Status status;
   for (size_t i = uploads.size(); status.ok();) {
     ASSERT_GT(--i, 0u);
