@@ -140,6 +140,7 @@ TenantLimits Protection::LimitsOf(std::string_view tenant) {
   take("tenant-rounds-max", limits.rounds_max);
   take("tenant-bytes-max", limits.bytes_max);
   take("tenant-streams-max", limits.streams_max);
+  take("tenant-uploads-max", limits.uploads_max);
   return limits;
 }
 

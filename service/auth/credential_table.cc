@@ -17,8 +17,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kNameKinds = {"dns:", "uri:", "email:", "ip:", "cn:"};
-constexpr std::array<std::string_view, 3> kTenantLimits = {"tenant-rounds-max", "tenant-bytes-max",
-                                                           "tenant-streams-max"};
+constexpr std::array<std::string_view, 4> kTenantLimits = {
+    "tenant-rounds-max", "tenant-bytes-max", "tenant-streams-max", "tenant-uploads-max"};
 
 template <typename... Words>
 absl::Status Invalid(const Words&... words) {
@@ -187,8 +187,8 @@ class CredentialTable::Parser {
           std::find(kTenantLimits.begin(), kTenantLimits.end(), name) != kTenantLimits.end();
       if (!known || !value.is_number_unsigned()) {
         return Invalid(where, ": \"", name,
-                       "\"; it can have whole numbers for tenant-rounds-max, tenant-bytes-max and "
-                       "tenant-streams-max");
+                       "\"; it can have whole numbers for tenant-rounds-max, tenant-bytes-max, "
+                       "tenant-streams-max and tenant-uploads-max");
       }
       table_.tenants_[tenant][name] = value.get<uint64_t>();
     }

@@ -339,8 +339,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   }
   SPARSEAGG_ASSIGN_OR_RETURN(
       std::shared_ptr<Upload> upload,
-      uploads_.BeginOrResume(std::move(args), tenants_->Of(TenantOf(round->name())).staging,
-                             take_partial));
+      uploads_.BeginOrResume(std::move(args), tenants_->Of(TenantOf(round->name())), take_partial));
   // A round that ended meanwhile has dropped its uploads before this one was entered.
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {

@@ -38,6 +38,7 @@ struct Limits {
   uint64_t tenant_rounds_max = 0;   // rounds that exist at a time
   uint64_t tenant_bytes_max = 0;    // staging and aggregation together
   uint64_t tenant_streams_max = 0;  // StreamUpdates calls under way
+  uint64_t tenant_uploads_max = 0;  // chunked updates of rounds under way
   // How long a round may be open. 0: until it is sealed.
   uint64_t round_open_ms_max = 0;
   // How long the name of a deleted round is remembered, so that late retries of its updates are
@@ -63,9 +64,11 @@ struct TenantLimits {
   uint64_t rounds_max = 0;
   uint64_t bytes_max = 0;
   uint64_t streams_max = 0;
+  uint64_t uploads_max = 0;
 };
 inline TenantLimits LimitsOfATenant(const Limits& limits) {
-  return {limits.tenant_rounds_max, limits.tenant_bytes_max, limits.tenant_streams_max};
+  return {limits.tenant_rounds_max, limits.tenant_bytes_max, limits.tenant_streams_max,
+          limits.tenant_uploads_max};
 }
 
 }  // namespace sparseagg

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/engine/names.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -13,26 +14,26 @@ UploadTable::Key UploadTable::KeyOf(const UpdateHeader& header) {
 }
 
 absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(
-    UploadArgs args, Admission& memory, const TakePartial& take_partial) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, FindOrStart(std::move(args), memory, take_partial));
+    UploadArgs args, TenantBooks& tenant, const TakePartial& take_partial) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, FindOrStart(std::move(args), tenant, take_partial));
   return upload->NewWriter();
 }
 
 absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
-    UploadArgs args, Admission& memory, const TakePartial& take_partial) {
+    UploadArgs args, TenantBooks& tenant, const TakePartial& take_partial) {
   {
     std::lock_guard lock(mutex_);
     SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
     if (found != nullptr) return found;
-    SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args.now()));
+    SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args, tenant.limits));
   }
   // Without the lock: it may wait for the disk.
   SPARSEAGG_ASSIGN_OR_RETURN(args.stored, take_partial());
-  SPARSEAGG_RETURN_IF_ERROR(Admit(args, memory));
+  SPARSEAGG_RETURN_IF_ERROR(Admit(args, tenant.staging));
   std::lock_guard lock(mutex_);
   SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
   if (found != nullptr) return found;
-  SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args.now()));
+  SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args, tenant.limits));
   const Key key = KeyOf(args.header);
   SPARSEAGG_ASSIGN_OR_RETURN(auto upload, ChunkedUpload::Make(std::move(args)));
   uploads_[key] = upload;
@@ -53,15 +54,40 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
                                 "update_id for another update"));
 }
 
-absl::Status UploadTable::MakeRoomLocked(std::chrono::steady_clock::time_point now) {
-  if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
-  DropIdleLocked(now);
-  if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
+absl::Status UploadTable::MakeRoomLocked(const UploadArgs& args, const TenantLimits& of_tenant) {
+  if (CheckNumberLocked(args, of_tenant).ok()) return absl::OkStatus();
+  DropIdleLocked(args.now());
+  return CheckNumberLocked(args, of_tenant);
+}
+
+absl::Status UploadTable::CheckNumberLocked(const UploadArgs& args,
+                                            const TenantLimits& of_tenant) const {
   constexpr uint64_t kRetryAfterMs = 1000;  // an upload takes seconds
+  const std::string_view tenant = TenantOf(args.header.round);
+  if (of_tenant.uploads_max > 0 && NumberOfLocked(tenant) >= of_tenant.uploads_max) {
+    return WithRetryAfter(
+        MakeError(absl::StatusCode::kResourceExhausted, "TENANT_UPLOADS_FULL",
+                  absl::StrCat("tenant-uploads-max = ", of_tenant.uploads_max,
+                               " chunked updates of tenant \"", std::string(tenant),
+                               "\" are under way; try again")),
+        kRetryAfterMs);
+  }
+  if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
   return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL",
                                   absl::StrCat("open-uploads-max = ", limits_.open_uploads_max,
                                                " chunked updates are under way; try again")),
                         kRetryAfterMs);
+}
+
+uint64_t UploadTable::NumberOfLocked(std::string_view tenant) const {
+  // A tenant's rounds are neighbours.
+  const std::string prefix = QualifiedName(tenant, kRoundPrefix);
+  uint64_t number = 0;
+  for (auto entry = uploads_.lower_bound(Key(prefix, "", ""));
+       entry != uploads_.end() && std::get<0>(entry->first).starts_with(prefix); ++entry) {
+    ++number;
+  }
+  return number;
 }
 
 absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {

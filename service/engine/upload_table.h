@@ -1,6 +1,6 @@
 // The chunked uploads under way, by (round, contributor, update_id), so that a new stream can
-// resume what a broken one began. Bounded in number, in memory and on disk, and in the time that
-// nothing comes.
+// resume what a broken one began. Bounded in number, also of a tenant, in memory and on disk, and
+// in the time that nothing comes.
 #ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_TABLE_H_
 #define SPARSEAGG_SERVICE_ENGINE_UPLOAD_TABLE_H_
 
@@ -10,8 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 
+#include "service/engine/tenant_books.h"
 #include "service/engine/upload.h"
 
 namespace sparseagg {
@@ -25,10 +27,10 @@ class UploadTable {
   // Where the store keeps the byte string of an upload that starts; null: in memory.
   using TakePartial = std::function<absl::StatusOr<std::unique_ptr<PartialPayload>>()>;
   // Resumes the upload of the same key, or starts one; `args` come without claims;
-  // those on `memory` are announced, which outlives the upload. INVALID_ARGUMENT
-  // (UPLOAD_CONFLICT) when it was begun with other headers; RESOURCE_EXHAUSTED, with a time to
-  // wait: UPLOADS_FULL, STAGING_FULL.
-  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, Admission& memory,
+  // those on the memory of the round's `tenant` are announced, which outlives the upload.
+  // INVALID_ARGUMENT (UPLOAD_CONFLICT) when it was begun with other headers; RESOURCE_EXHAUSTED,
+  // with a time to wait: UPLOADS_FULL, TENANT_UPLOADS_FULL, STAGING_FULL.
+  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, TenantBooks& tenant,
                                                         const TakePartial& take_partial);
 
   // Closes uploads that nothing came for in upload_idle_ms. Looks at all, as a start does only when
@@ -45,13 +47,15 @@ class UploadTable {
  private:
   using Key = std::tuple<std::string, std::string, std::string>;
   static Key KeyOf(const UpdateHeader& header);
-  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, Admission& memory,
+  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBooks& tenant,
                                                              const TakePartial& take_partial);
   // Null when there is none.
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;
-  absl::Status MakeRoomLocked(std::chrono::steady_clock::time_point now);
+  absl::Status MakeRoomLocked(const UploadArgs& args, const TenantLimits& of_tenant);
   void DropIdleLocked(std::chrono::steady_clock::time_point now);
   void CloseIfIdle(ChunkedUpload& upload, std::chrono::steady_clock::time_point now) const;
+  absl::Status CheckNumberLocked(const UploadArgs& args, const TenantLimits& of_tenant) const;
+  uint64_t NumberOfLocked(std::string_view tenant) const;
   absl::Status Admit(UploadArgs& args, Admission& memory);
 
   const Limits& limits_;

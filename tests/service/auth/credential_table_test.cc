@@ -99,7 +99,7 @@ TEST(CredentialTableTest, ReadsWhenACredentialEnds) {
 
 TEST(CredentialTableTest, ReadsTheLimitsOfTenants) {
   const auto table = CredentialTable::Parse(
-      R"({"tenants": {"acme": {"tenant-rounds-max": 5, "tenant-bytes-max": 7}}})");
+      R"({"tenants": {"acme": {"tenant-rounds-max": 5, "tenant-uploads-max": 7}}})");
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->tenants().at("acme").at("tenant-rounds-max"), 5u);
   EXPECT_EQ(table->tenants().at("acme").size(), 2u);

@@ -59,6 +59,28 @@ TEST_F(TenantLimitsTest, ATenantsMemoryIsItsOwnAndComesBack) {
   EXPECT_TRUE(Submit("other", "a", 10).ok());
 }
 
+TEST_F(TenantLimitsTest, ATenantsUploadsAreCountedApart) {
+  engine_.options.limits.tenant_uploads_max = 2;
+  const auto begin = [this](std::string_view tenant, const std::string& contributor) {
+    TestUpdate update("rounds/r", contributor);
+    update.Add<float>(Sparse("t", 1'000'000), {1}, {1});
+    return As(tenant).BeginUpload(update.header, update.headers());
+  };
+  for (const std::string_view tenant : {kDefaultTenant, std::string_view("acme")}) {
+    ASSERT_TRUE(Create(tenant, "r").ok());
+    EXPECT_TRUE(begin(tenant, "a").ok());
+    EXPECT_TRUE(begin(tenant, "b").ok());
+    const absl::Status full = begin(tenant, "c").status();
+    EXPECT_THAT(full, FailsWith(absl::StatusCode::kResourceExhausted, "TENANT_UPLOADS_FULL"));
+    EXPECT_THAT(std::string(full.message()), ::testing::HasSubstr("tenant-uploads-max = 2"));
+    EXPECT_GT(RetryAfterMs(full), 0u);
+    const auto resumed = begin(tenant, "a");
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    (*resumed)->Refuse(absl::AbortedError("too slow"));
+  }
+  EXPECT_TRUE(begin("acme", "c").ok()) << "one has ended";
+}
+
 TEST_F(TenantLimitsTest, ATenantCanHaveLimitsOfItsOwn) {
   engine_.options.limits.tenant_rounds_max = 1;
   engine_.options.tenant_limits = [](std::string_view tenant) {
