@@ -256,7 +256,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   const auto watch = ReadSmall<v1::WatchRoundRequest>(*request);
   if (!watch.ok()) return Refuse<Reactor>(calls_, watch.status());
-  return StartWatchRound(*call->engine, drain_list_, calls_, *watch);
+  return StartWatchRound(*context, *call->engine, drain_list_, calls_, *watch);
 }
 
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,

@@ -10,6 +10,7 @@
 #include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
 #include "service/rpc/subscribed_call.h"
+#include "service/rpc/unread_limit.h"
 
 namespace sparseagg {
 namespace {
@@ -25,8 +26,9 @@ constexpr milliseconds kMinIntervalMax{3'600'000};
 // inside a Start call.
 class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
-  WatchRoundCall(Engine& engine, std::string round, CallCounter& calls)
-      : SubscribedCall(engine, std::move(round), calls) {}
+  WatchRoundCall(grpc::CallbackServerContext& context, Engine& engine, std::string round,
+                 CallCounter& calls)
+      : SubscribedCall(engine, std::move(round), calls), unread_(context, engine.limits()) {}
 
   void Start(DrainList& drain_list, const v1::WatchRoundRequest& request) {
     const absl::StatusOr<milliseconds> min_interval =
@@ -36,7 +38,10 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
     Begin(min_interval.status(), drain_list);
   }
 
+  void CheckTime(Clock::time_point now) override { unread_.Check(now); }
+
   void OnWriteDone(bool ok) noexcept override {
+    unread_.EndWrite();
     const std::lock_guard lock(mutex());
     writing_ = false;
     if (!ok) End(absl::CancelledError("the reader is gone"));
@@ -81,11 +86,13 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
     message_ = ToBytes(ToProto(*newest));
     next_write_ = now + min_interval_;
     writing_ = true;
+    unread_.BeginWrite();
     StartWrite(&message_);
     if (IsFinal(newest->state)) End(absl::OkStatus());
   }
 
   milliseconds min_interval_{};
+  UnreadLimit unread_;
 
   // Guarded by mutex().
   bool pending_ = false;  // there is a newer state than was sent
@@ -100,10 +107,11 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(Engine& engine, DrainList& drain_list,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
+                                                            Engine& engine, DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request) {
-  const auto call = std::make_shared<WatchRoundCall>(engine, request.name(), calls);
+  const auto call = std::make_shared<WatchRoundCall>(context, engine, request.name(), calls);
   call->Start(drain_list, request);
   return call.get();
 }

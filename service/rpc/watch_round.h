@@ -1,7 +1,7 @@
 // WatchRound: a stream of the round's states. Changes that come while a message is being written,
 // or sooner than the caller wants to hear of them, are coalesced: what is sent is always the newest
-// state, and a slow reader costs the message that it does not read. The final state is never held
-// back.
+// state, and a slow reader costs the message that it does not read, for as long as unread_limit.h
+// says. The final state is never held back.
 #ifndef SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
 #define SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
 
@@ -14,8 +14,9 @@
 
 namespace sparseagg {
 
-// The reactor frees itself. `engine` must outlive the call.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(Engine& engine, DrainList& drain_list,
+// The reactor frees itself. `context` and `engine` must outlive the call.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
+                                                            Engine& engine, DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -131,6 +132,28 @@ TEST_F(WatchRoundTest, EndsWhenTheServerDrains) {
   server_.grpc().Drain();
   ReadAll();
   EXPECT_EQ(ErrorReason(Finish()), "SERVER_DRAINING");
+}
+
+// Of so many tensors that a state is more than gRPC takes in for a reader that does not come.
+TEST(UnreadWatchTest, AStateThatNobodyReadsEndsTheCall) {
+  constexpr int kTensors = 10'000;
+  testing::TestServer server({.round_tensors_max = kTensors, .stream_idle_ms = 50});
+  testing::TestClient client(testing::NewChannel(server.address()));
+  v1::RoundSpec spec;
+  for (int i = 0; i < kTensors; ++i) {
+    *spec.add_tensors() = testing::VectorSpec(std::string(100, 'n') + std::to_string(i), 10);
+  }
+  ASSERT_TRUE(client.Create(spec, "large").ok());
+  v1::WatchRoundRequest request;
+  request.set_name("rounds/large");
+  const auto context = testing::NewContext();
+  const auto reader = client.stub().WatchRound(context.get(), request);
+  reader->WaitForInitialMetadata();
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (client.Info()->load().calls() > 1 && std::chrono::steady_clock::now() < give_up) continue;
+  v1::Round round;
+  EXPECT_FALSE(reader->Read(&round));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(WatchRoundTest, CancelledWatchersLeaveTheServerServing) {
