@@ -1,5 +1,6 @@
 #include "service/engine/round_table.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,7 +50,8 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
         absl::StatusCode::kAlreadyExists, "ROUND_EXISTS",
         absl::StrCat("round \"", name, "\" exists already; choose another id or delete it"));
   }
-  if (args.tenant_rounds_max > 0 && RoundsOfLocked(args.tenant) >= args.tenant_rounds_max) {
+  if (args.tenant_rounds_max > 0 &&
+      CountOf(rounds_by_tenant_, args.tenant) >= args.tenant_rounds_max) {
     return MakeError(
         absl::StatusCode::kResourceExhausted, "TENANT_ROUNDS_FULL",
         absl::StrCat("tenant-rounds-max = ", args.tenant_rounds_max, " rounds of tenant \"",
@@ -67,7 +69,23 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::FindRequestLocked(
                      absl::StrCat("rounds-max = ", rounds_max_,
                                   " rounds exist; delete those that are not needed any more"));
   }
+  SPARSEAGG_RETURN_IF_ERROR(CheckErasedLocked(args));
   return nullptr;
+}
+
+absl::Status RoundTable::CheckErasedLocked(const CreateRoundArgs& args) const {
+  const uint64_t of_tenant = args.tenant_rounds_max == 0 ? std::numeric_limits<uint64_t>::max()
+                                                         : ErasedNamesMax(args.tenant_rounds_max);
+  const bool tenant_is_full = CountOf(erased_by_tenant_, args.tenant) >= of_tenant;
+  if (!tenant_is_full && erased_.size() < ErasedNamesMax(rounds_max_)) return absl::OkStatus();
+  constexpr uint64_t kRetryAfterMs = 60'000;
+  return WithRetryAfter(
+      MakeError(absl::StatusCode::kResourceExhausted, "ROUND_NAMES_FULL",
+                absl::StrCat(tenant_is_full ? of_tenant : erased_.size(),
+                             " names of deleted rounds are remembered, as many as go with ",
+                             tenant_is_full ? "tenant-rounds-max" : "rounds-max",
+                             "; each is forgotten when retry-horizon-ms is over")),
+      kRetryAfterMs);
 }
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
@@ -84,9 +102,9 @@ absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
   return round;
 }
 
-uint64_t RoundTable::RoundsOfLocked(const std::string& tenant) const {
-  const auto found = rounds_by_tenant_.find(tenant);
-  return found == rounds_by_tenant_.end() ? 0 : found->second;
+uint64_t RoundTable::CountOf(const Counts& counts, std::string_view tenant) {
+  const auto found = counts.find(tenant);
+  return found == counts.end() ? 0 : found->second;
 }
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::Find(std::string_view name) const {
@@ -133,12 +151,18 @@ void RoundTable::Erase(const Round& round) {
 
 void RoundTable::Remember(const Tombstone& tombstone) {
   std::lock_guard lock(mutex_);
-  erased_.insert_or_assign(tombstone.round, tombstone);
+  const bool is_new = erased_.insert_or_assign(tombstone.round, tombstone).second;
+  if (is_new) ++erased_by_tenant_[std::string(TenantOf(tombstone.round))];
 }
 
 bool RoundTable::ForgetErasedBefore(std::chrono::system_clock::time_point time) {
   std::lock_guard lock(mutex_);
-  return std::erase_if(erased_, [&](const auto& entry) { return entry.second.erased < time; }) > 0;
+  const auto forget = [&](const auto& entry) {
+    if (entry.second.erased >= time) return false;
+    --erased_by_tenant_.find(TenantOf(entry.first))->second;
+    return true;
+  };
+  return std::erase_if(erased_, forget) > 0;
 }
 
 }  // namespace sparseagg

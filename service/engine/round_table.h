@@ -1,7 +1,11 @@
-// The rounds that exist, by qualified name, and the requests that created them.
+// The rounds that exist, by qualified name, and the requests that created them; the names of those
+// that were erased. These are never forgotten early, lest a late retry counts twice, so that no new
+// round comes when they are many: each becomes one of them.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +19,12 @@
 
 namespace sparseagg {
 
+// How many names of erased rounds are remembered where so many rounds may exist: less than half a
+// KB each.
+inline uint64_t ErasedNamesMax(uint64_t rounds_max) {
+  return std::max<uint64_t>(100'000, 1000 * rounds_max);
+}
+
 // Thread-safe.
 class RoundTable {
  public:
@@ -23,8 +33,8 @@ class RoundTable {
   // The round that an earlier call with this request made, or null. INVALID_ARGUMENT
   // (REQUEST_ID_CONFLICT) when that call asked for something else; ALREADY_EXISTS (ROUND_EXISTS)
   // when another request made a round of the name, or lately did; RESOURCE_EXHAUSTED (ROUNDS_FULL,
-  // TENANT_ROUNDS_FULL). A request is remembered as long as its round exists. REQUIRES: args.spec
-  // is normalised.
+  // TENANT_ROUNDS_FULL, ROUND_NAMES_FULL). A request is remembered as long as its round exists.
+  // REQUIRES: args.spec is normalised.
   absl::StatusOr<std::shared_ptr<Round>> FindRequest(const CreateRoundArgs& args) const;
 
   // Enters a round, checked again as in FindRequest(): the round of an equal request that was
@@ -56,7 +66,8 @@ class RoundTable {
     CreateRoundArgs args;
   };
   absl::StatusOr<std::shared_ptr<Round>> FindRequestLocked(const CreateRoundArgs& args) const;
-  uint64_t RoundsOfLocked(const std::string& tenant) const;
+  // RESOURCE_EXHAUSTED (ROUND_NAMES_FULL), with a time to wait.
+  absl::Status CheckErasedLocked(const CreateRoundArgs& args) const;
 
   const uint64_t rounds_max_;
   std::mutex insertion_;  // taken before mutex_, which is not held while a disk is waited for
@@ -66,7 +77,10 @@ class RoundTable {
   using Request = std::pair<std::string, std::string>;  // tenant, request id
   static Request RequestOf(const CreateRoundArgs& args) { return {args.tenant, args.request_id}; }
   std::map<Request, std::string> name_by_request_;
-  std::map<std::string, uint64_t> rounds_by_tenant_;
+  using Counts = std::map<std::string, uint64_t, std::less<>>;
+  static uint64_t CountOf(const Counts& counts, std::string_view tenant);
+  Counts rounds_by_tenant_;
+  Counts erased_by_tenant_;
 };
 
 }  // namespace sparseagg

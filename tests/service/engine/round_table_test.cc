@@ -1,0 +1,55 @@
+// Names of erased rounds: bounded, of a tenant and of all, and never forgotten early.
+#include "service/engine/round_table.h"
+
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg {
+namespace {
+
+using testing::FailsWith;
+
+class RoundNamesTest : public ::testing::Test {
+ protected:
+  // Rounds of tenant acme that were erased.
+  void Remember(RoundTable& table, uint64_t names) {
+    for (uint64_t i = 0; i < names; ++i) {
+      table.Remember({.round = "tenants/acme/rounds/r" + std::to_string(i), .erased = erased_});
+    }
+  }
+  static absl::Status Create(const RoundTable& table, const std::string& tenant,
+                             uint64_t tenant_rounds_max) {
+    CreateRoundArgs args;
+    args.round_id = "new";
+    args.tenant = tenant;
+    args.tenant_rounds_max = tenant_rounds_max;
+    return table.FindRequest(args).status();
+  }
+
+  const std::chrono::system_clock::time_point erased_ = std::chrono::system_clock::now();
+};
+
+TEST_F(RoundNamesTest, WhenATenantHasItsMostOthersGoOn) {
+  RoundTable table(1000);
+  const uint64_t most = ErasedNamesMax(1);
+  Remember(table, most - 1);
+  EXPECT_TRUE(Create(table, "acme", 1).ok());
+  Remember(table, most);  // all but one again
+  const absl::Status full = Create(table, "acme", 1);
+  EXPECT_THAT(full, FailsWith(absl::StatusCode::kResourceExhausted, "ROUND_NAMES_FULL"));
+  EXPECT_GT(RetryAfterMs(full), 0u);
+  EXPECT_TRUE(Create(table, "other", 1).ok());
+  EXPECT_FALSE(table.ForgetErasedBefore(erased_));
+  EXPECT_FALSE(Create(table, "acme", 1).ok());
+  EXPECT_TRUE(table.ForgetErasedBefore(erased_ + std::chrono::seconds(1)));
+  EXPECT_TRUE(Create(table, "acme", 1).ok());
+}
+
+TEST_F(RoundNamesTest, AllTenantsTogetherHaveAMost) {
+  RoundTable table(1);
+  Remember(table, ErasedNamesMax(1));
+  EXPECT_THAT(Create(table, "other", 0),
+              FailsWith(absl::StatusCode::kResourceExhausted, "ROUND_NAMES_FULL"));
+}
+
+}  // namespace
+}  // namespace sparseagg
