@@ -146,8 +146,10 @@ TEST(UnreadWatchTest, AStateThatNobodyReadsEndsTheCall) {
   ASSERT_TRUE(client.Create(spec, "large").ok());
   v1::WatchRoundRequest request;
   request.set_name("rounds/large");
+  // On a connection of its own, which has not seen that large messages are welcome.
+  testing::TestClient watcher(testing::NewChannel(server.address()));
   const auto context = testing::NewContext();
-  const auto reader = client.stub().WatchRound(context.get(), request);
+  const auto reader = watcher.stub().WatchRound(context.get(), request);
   reader->WaitForInitialMetadata();
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (client.Info()->load().calls() > 1 && std::chrono::steady_clock::now() < give_up) continue;
