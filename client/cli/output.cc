@@ -288,7 +288,8 @@ std::string ToText(const client::ServerInfo& info) {
     AppendLine(out, "limit", absl::StrCat(limit.name, " ", limit.value, " ", limit.unit));
   }
   if (!info.load) return out;
-  for (const auto& [name, value] : LoadToJson(*info.load).items()) {
+  const auto load = LoadToJson(*info.load);
+  for (const auto& [name, value] : load.items()) {
     AppendLine(out, "load", absl::StrCat(name, " ", value.get<uint64_t>()));
   }
   return out;
