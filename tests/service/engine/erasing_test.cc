@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"
@@ -48,11 +49,10 @@ class ErasingTest : public ::testing::Test {
 };
 
 TEST_F(ErasingTest, ALateUpdateOfAnAbortedRoundIsAnswered) {
-  absl::Status late;
-  while_erasing_ = [&] { late = Submit("b").status(); };
+  std::promise<absl::Status> late;
+  while_erasing_ = [&] { late.set_value(Submit("b").status()); };
   ASSERT_TRUE(engine_->AbortRound(kRound).ok());
-  engine_->Drain();
-  EXPECT_EQ(ErrorReason(late), "ROUND_NOT_OPEN");
+  EXPECT_EQ(ErrorReason(late.get_future().get()), "ROUND_NOT_OPEN");
 }
 
 TEST_F(ErasingTest, ADeletedRoundHasExpiredAndItsDeletionMayBeRepeated) {
