@@ -171,8 +171,8 @@ MUTATIONS = (
         (
             (
                 DURABLE,
-                "if (round.record.damage.empty()) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));",
-                "if (false) SPARSEAGG_RETURN_IF_ERROR(FinishErasing(round));",
+                "if (trusted && !HasUpdates(phase)) eraser_->Leave({row.id, phase});",
+                "if (false) eraser_->Leave({row.id, phase});",
             ),
         ),
         FAILPOINTS,
@@ -189,12 +189,12 @@ MUTATIONS = (
         FAILPOINTS,
     ),
     Mutation(
-        "a full disk in the middle of an abort is an error of the abort",
+        "a full disk in the middle of erasing is an error of the deletion",
         (
             (
-                DURABLE,
-                "return RetryAfterMs(erased) > 0 ? absl::OkStatus() : erased;",
-                "return erased;",
+                "service/engine/round_ending.cc",
+                "services_.store.EraseLeftovers().IgnoreError();",
+                "SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseLeftovers());",
             ),
         ),
         SIMULATION,

@@ -251,7 +251,7 @@ TEST_F(LargeResultTest, IsTheSameDense) {
 // Of more than 64 KiB: found on another thread.
 TEST_F(LargeResultTest, ALongSelectionIsAnsweredOrRefusedAsAShortOne) {
   std::vector<int64_t> rows(2 * kEntries);
-  std::iota(rows.begin(), rows.end(), 'l');
+  std::iota(rows.begin(), rows.end(), int64_t{'l'});
   request_.add_tensors("last");
   *request_.add_selections() = Selection("last", rows);
   auto answer = client_.Aggregate(request_);
