@@ -30,9 +30,7 @@ void SilenceGrpcLog() {
 
 // Debian's Abseil has its debugging checks on. This one follows every lock that gRPC takes through
 // one graph, and so through one lock of all threads.
-void LookForNoDeadlocks() {
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-}
+void LookForNoDeadlocks() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
 }  // namespace
 

@@ -11,7 +11,7 @@ import unittest
 
 try:
     import numpy as np
-    import scipy.io
+    import scipy.io  # noqa: F401: cli_test takes it from here
     import scipy.sparse as sp
 except ImportError as error:
     print(f"skipped: {error}; install the packages python3-numpy and python3-scipy")
