@@ -23,6 +23,7 @@ class FaultyBackend : public Backend {
   std::atomic<bool> device_fails = false;
   absl::Status failure =
       MakeError(absl::StatusCode::kInternal, "DEVICE_LOST", "the device does not answer");
+  std::atomic<int> accumulated = 0;  // updates of a tensor, so far
   // Tensors whose reduction failed.
   std::set<std::string> lost;
 
@@ -48,7 +49,10 @@ class FaultyBackend : public Backend {
     }
     absl::Status Accumulate(StagedUpdate update, float weight) override {
       SPARSEAGG_RETURN_IF_ERROR(Work());
-      return aggregator_->Accumulate(std::move(update), weight);
+      SPARSEAGG_RETURN_IF_ERROR(aggregator_->Accumulate(std::move(update), weight));
+      ++device_.accumulated;
+      device_.accumulated.notify_all();
+      return absl::OkStatus();
     }
     absl::Status Merge(const Partial& partial) override { return aggregator_->Merge(partial); }
     absl::StatusOr<Partial> Snapshot() override { return aggregator_->Snapshot(); }

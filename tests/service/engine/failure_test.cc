@@ -60,12 +60,14 @@ class FailureTest : public ::testing::Test {
   const TensorSpec spec_ = Sparse("t", 100, "sum", ValueType::kI32);
   std::unique_ptr<sim::FaultyBackend> backend_ = MakeScarceBackend();
   std::atomic<bool>& scarce_ = backend_->device_fails;
+  std::atomic<int>& accumulated_ = backend_->accumulated;
   TestEngine engine_{std::move(backend_), [this] { return Open(); }};
 };
 
 TEST_F(FailureTest, AFoldWithoutMemoryLosesNothingAcknowledged) {
   Create();
   ASSERT_TRUE(Submit("a", 1).ok());
+  accumulated_.wait(0);  // otherwise the round might fail before the second one comes
   scarce_ = true;
   ASSERT_TRUE(Submit("b", 2, 20'000).ok());  // goes into a file
   const RoundSnapshot failed = engine_.WaitUntilFinal(kRound);
