@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/store/fatal.h"
 #include "service/store/store_errors.h"
+#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
@@ -20,14 +21,24 @@ constexpr int kWritePieces = 512;
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT; }
 bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
+absl::Status Shortage(int error) {
+  return StoreBusy(absl::StrCat("the server cannot open another file: ", std::strerror(error)));
+}
+
 }  // namespace
 
 absl::Status RefusalOf(const std::string& path, int error) {
   if (IsFull(error)) return StoreFull();
-  if (IsShortage(error)) {
-    return StoreBusy(absl::StrCat("the server cannot open another file: ", std::strerror(error)));
-  }
+  if (IsShortage(error)) return Shortage(error);
   EndProcess(path, std::strerror(error));
+}
+
+absl::Status UnreadableOf(const std::string& path, int error) {
+  if (IsShortage(error)) return Shortage(error);
+  const std::string what = absl::StrCat(path, " ", std::strerror(error));
+  if (error != EACCES && error != EPERM) return StoreCorrupt(what);
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                   absl::StrCat("cannot read ", what));
 }
 
 int WriteAll(int fd, std::span<const std::string_view> pieces) {

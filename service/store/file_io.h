@@ -32,6 +32,10 @@ class Descriptor {
 // (STORE_BUSY); or the end of the process.
 absl::Status RefusalOf(const std::string& path, int error);
 
+// The answer to an errno of reading: UNAVAILABLE (STORE_BUSY), FAILED_PRECONDITION (STORE_UNUSABLE)
+// without permission, otherwise DATA_LOSS (STORE_CORRUPT).
+absl::Status UnreadableOf(const std::string& path, int error);
+
 // The errno of the first write that failed, or 0.
 int WriteAll(int fd, std::span<const std::string_view> pieces);
 inline int WriteAll(int fd, std::string_view data) { return WriteAll(fd, std::span(&data, 1)); }

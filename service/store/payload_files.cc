@@ -93,9 +93,9 @@ absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
 absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) const {
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return Damaged(path, std::strerror(errno));
+  if (fd.get() < 0) return UnreadableOf(path, errno);
   struct stat found = {};
-  if (fstat(fd.get(), &found) != 0) return Damaged(path, std::strerror(errno));
+  if (fstat(fd.get(), &found) != 0) return UnreadableOf(path, errno);
   if (static_cast<uint64_t>(found.st_size) != bytes) {
     return Damaged(path, absl::StrCat("has ", found.st_size, " bytes, stored were ", bytes));
   }
@@ -103,7 +103,8 @@ absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) 
   for (uint64_t at = 0; at < bytes;) {
     const ssize_t got = pread(fd.get(), data.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Damaged(path, got == 0 ? "became shorter" : std::strerror(errno));
+    if (got == 0) return Damaged(path, "became shorter");
+    if (got < 0) return UnreadableOf(path, errno);
     at += static_cast<uint64_t>(got);
   }
   return data;

@@ -38,7 +38,9 @@ class PayloadFiles {
   absl::StatusOr<uint64_t> Write(std::span<const std::string_view> pieces);
   void Sync() const;
 
-  // DATA_LOSS (STORE_CORRUPT) when the file is not there or not of `bytes` bytes.
+  // DATA_LOSS (STORE_CORRUPT) when the file is not there or not of `bytes` bytes. What can be
+  // mended is no loss: UNAVAILABLE (STORE_BUSY) without a free descriptor, FAILED_PRECONDITION
+  // (STORE_UNUSABLE) without permission.
   absl::StatusOr<std::string> Read(uint64_t number, uint64_t bytes) const;
   void Delete(uint64_t number) const;
 

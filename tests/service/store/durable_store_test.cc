@@ -286,6 +286,8 @@ TEST_F(DurableStoreTest, RefusesUpdatesWhileTheDiskHasTooLittleRoomAndStillSeals
 }
 
 TEST_F(DurableStoreTest, AShortageOfDescriptorsIsARefusal) {
+  OpenRound("rounds/before");
+  ASSERT_TRUE(Put("large", 200'000, "rounds/before").ok());
   OpenRound();
   std::vector<int> descriptors;
   for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
@@ -293,11 +295,35 @@ TEST_F(DurableStoreTest, AShortageOfDescriptorsIsARefusal) {
   }
   const auto refused = Put("large", 200'000);
   const auto accepted = Put("small", 1000);
+  const absl::Status read =
+      store_->ReadUpdates("rounds/before", [](const auto&...) { return absl::OkStatus(); });
   for (const int fd : descriptors) close(fd);
+  EXPECT_EQ(ErrorReason(read), "STORE_BUSY") << read;  // nothing is lost
+  EXPECT_EQ(Read("rounds/before").size(), 1u);
   EXPECT_EQ(ErrorReason(refused.status()), "STORE_BUSY");
   EXPECT_GT(RetryAfterMs(refused.status()), 0u);
   EXPECT_TRUE(accepted.ok()) << accepted.status();
   EXPECT_TRUE(Put("large", 200'000).ok());
+}
+
+// A data directory that was copied by somebody else has lost nothing.
+TEST_F(DurableStoreTest, AFileThatItMayNotReadIsNotDamaged) {
+  OpenRound();
+  ASSERT_TRUE(Put("large", 200'000).ok());
+  const fs::path file = PayloadFiles().at(0);
+  fs::permissions(file, fs::perms::none);
+  const uid_t user = geteuid();
+  if (user == 0) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const absl::Status read =
+      store_->ReadUpdates("rounds/r", [](const auto&...) { return absl::OkStatus(); });
+  if (user == 0) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(ErrorReason(read), "STORE_UNUSABLE") << read;
+  fs::permissions(file, fs::perms::owner_read);
+  EXPECT_EQ(Read().size(), 1u);
 }
 
 // Every acknowledged update is there, once, with its bytes, after kill -9 at any moment.
