@@ -72,8 +72,9 @@ CudaAggregator::~CudaAggregator() {
   FinishFold().IgnoreError();
   // The device may still read what has been uploaded.
   if (batch_->on_device()) {
-    const std::shared_ptr<Batch> batch = std::move(batch_);
-    OnDevice([batch](Work&) { batch->Take(); }).IgnoreError();
+    OnDevice([batch = std::shared_ptr<Batch>(std::move(batch_))](Work&) {
+      batch->Take();
+    }).IgnoreError();
   }
 }
 
@@ -110,8 +111,11 @@ absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
 }
 
 std::future<absl::Status> CudaAggregator::Post(std::function<void(Work&)> f) {
-  return gpu_.thread().Post(DeviceThread::Task([work = work_, f = std::move(f)] {
+  return gpu_.thread().Post(DeviceThread::Task([work = work_, f = std::move(f)]() mutable {
     const absl::Status status = work->gpu.Run(work->spec.name, [&] { f(*work); });
+    // What it owns may wait for the device, as only this thread does. The task itself ends with the
+    // future, on the thread that looks at that.
+    f = nullptr;
     work->state_bytes = work->reduction.device_bytes() + work->reduction.host_bytes();
     return status;
   }));
@@ -127,9 +131,9 @@ absl::Status CudaAggregator::StartFold() {
   if (batch_->updates().empty()) return absl::OkStatus();
   gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
   folding_bytes_ = batch_->bytes();
-  const std::shared_ptr<Batch> batch =
+  std::shared_ptr<Batch> batch =
       std::exchange(batch_, std::make_unique<Batch>(gpu_.context().uploads));
-  fold_ = Post([batch](Work& work) { work.Fold(*batch); });
+  fold_ = Post([batch = std::move(batch)](Work& work) { work.Fold(*batch); });
   return absl::OkStatus();
 }
 

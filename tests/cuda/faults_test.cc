@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -214,6 +215,28 @@ TEST_F(FaultsTest, ALibraryThatRefusesATensorCostsThatTensorAndNotTheDevice) {
     EXPECT_EQ(Difference(Expected(spec_), testing::Reduce(*cuda, spec_, Updates(spec_), plan)), "");
     EXPECT_EQ(losses, 0) << plan;
   }
+}
+
+// Two threads that wait at once would look to the watchdog like one that waits for ever.
+TEST_F(FaultsTest, ABatchThatIsRefusedEndsOnTheDeviceThreadWhoeverAsksForItsEnd) {
+  const auto backend =
+      *MakeCudaBackend({}, {.calibrate = false, .upload_bytes = 1, .batch_bytes_min = 1});
+  testing::ResetFakeGpu();
+  TheFakeGpu().in_library = [calls = std::make_shared<int>(0)] {
+    if (++*calls == 1) throw std::runtime_error("not supported");
+  };
+  const auto updates = Updates(spec_);
+  const auto refused = testing::NewAggregator(*backend, spec_, "thrust_sort_reduce");
+  for (const size_t u : {0, 1}) {  // the second one begins a batch
+    ASSERT_TRUE(
+        refused->Accumulate(testing::StageCopy(*refused, updates[u]), updates[u].weight).ok());
+  }
+  // Its turn comes after that batch.
+  const auto other = testing::NewAggregator(*backend, spec_);
+  ASSERT_TRUE(other->Accumulate(testing::StageCopy(*other, updates[0]), updates[0].weight).ok());
+  ASSERT_TRUE(other->Snapshot().ok());
+  EXPECT_EQ(ErrorReason(std::move(*refused).Report().status()), "GPU_REFUSED");
+  EXPECT_FALSE(TheFakeGpu().waiting_threads.contains(std::this_thread::get_id()));
 }
 
 TEST_F(FaultsTest, ALibraryThatThrowsSinceTheDeviceHasFailedMeansALoss) {

@@ -50,6 +50,7 @@ cudaError_t WaitForDevice() {
   std::unique_lock lock(state.mutex);
   ++state.gpu.calls;
   ++state.gpu.waits;
+  state.gpu.waiting_threads.insert(std::this_thread::get_id());
   ++state.hanging;
   state.changed.notify_all();
   state.changed.wait(lock, [&] { return !state.hangs(); });

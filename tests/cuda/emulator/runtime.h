@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
+#include <thread>
 
 namespace sparseagg::testing {
 
@@ -38,6 +40,7 @@ struct FakeGpu {
   // Times that the host waited for the device: for a stream, for an event, or in a copy from the
   // device into memory that is not page-locked.
   uint64_t waits = 0;
+  std::set<std::thread::id> waiting_threads;  // that did so
 };
 
 // The one fake GPU of the process. Not while calls run in other threads.
