@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import gpu_table
 import grid
-from stages import Stages, lines_of
+from stages import Stages, folder_of_library, lines_of
 
 HERE = Path(__file__).resolve().parent
 GPU_PREDICT = Path(sys.argv.pop())
@@ -180,6 +181,44 @@ class AimsTest(InFolder):
         self.assertEqual(found[coalesce], "not measured")
 
 
+class CheckTest(InFolder):
+    """The whole of gpu_check, with programs that do nothing."""
+
+    def test_results_are_eight_files_and_one_is_the_log_of_all_stages(self) -> None:
+        bench = self.folder / "bench"
+        shutil.copytree(HERE, bench / "gpu", ignore=shutil.ignore_patterns("__pycache__"))
+        (bench / "results").mkdir()
+        shutil.copy2(gpu_table.PREDICTIONS, bench / "results")
+        programs = self.folder / "build" / "gpu_check"
+        programs.mkdir(parents=True)
+        for name in ("conformance_test", "plans_test"):
+            self.make_program(programs / f"cuda_gpu_{name}")
+        self.make_program(programs / "cuda_device_numerics_test")
+        self.make_program(programs / "gpu_reduce", 'echo \'{"kind": "device"}\' >"$2"')
+        out = self.folder / "out"
+        call = subprocess.run(
+            [sys.executable, "-B", bench / "gpu" / "gpu_check", "--out", out, "--seconds", "100"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(call.returncode, 0, call.stderr)
+        files = {path.name for path in out.iterdir()}
+        made_from = {f"peer_{name}.jsonl" for name in ("cupy", "jax", "torch")}
+        made_from |= {"gpu_reduce.jsonl", "stages.json"}
+        self.assertEqual(files, made_from | {"log.txt", "results.json", "table.txt"})
+        stages = json.loads((out / "stages.json").read_text(encoding="utf-8"))
+        log = (out / "log.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([f"== {s['stage']}" for s in stages], [x for x in log if x[:3] == "== "])
+        self.assertEqual(log.count("ran"), 6)
+        self.assertIn("not measured", call.stdout)
+
+    @staticmethod
+    def make_program(path: Path, work: str = "echo ran") -> None:
+        path.write_text(f"#!/bin/sh\n{work}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+
 class StagesTest(InFolder):
     def stages(self, seconds: float = 60) -> Stages:
         return Stages(self.folder / "out", self.folder, seconds)
@@ -224,6 +263,39 @@ class StagesTest(InFolder):
         )
         states = json.loads((self.folder / "out" / "stages.json").read_text(encoding="utf-8"))
         self.assertEqual([stage["stage"] for stage in states], ["late"])
+
+    def test_a_stage_that_says_too_much_leaves_room_for_others(self) -> None:
+        stages = self.stages()
+        stages.LOG_BYTES_MAX = 100
+        for name in ("first", "second"):
+            talk = f"print('{name} begins'); print('x' * 1000); print('{name} ends')"
+            stages.run(name, [sys.executable, "-c", talk], 20)
+            self.assertTrue(stages.said.startswith(f"{name} begins\n"), stages.said)
+        text = stages.log.read_text(encoding="utf-8")
+        self.assertLess(len(text), 400)
+        for words in ("== first\nfirst begins\n", "first ends\n== second\n", "\nsecond ends\n"):
+            self.assertIn(words, text)
+
+    def test_an_environment_is_for_programs_that_are_not_in_python(self) -> None:
+        stages = Stages(self.folder / "out", self.folder, 60, {"SPARSEAGG_OF_OURS": "set"})
+        stages.run("shell", ["sh", "-c", "echo _${SPARSEAGG_OF_OURS}_"], 20)
+        self.assertEqual(stages.said, "_set_\n")
+        look = "import os; print(os.environ.get('SPARSEAGG_OF_OURS'))"
+        stages.run("python", [sys.executable, "-c", look], 20)
+        self.assertEqual(stages.said, "None\n")
+
+    def test_a_line_that_is_no_json_costs_no_other(self) -> None:
+        path = self.folder / "lines.jsonl"
+        path.write_text('{"kind": "a"}\n{"kind": "b", "error": "in "x""}\n{"kind": "c"}\n[1]\n')
+        self.assertEqual([line["kind"] for line in lines_of(path)], ["a", "c"])
+
+    def test_a_library_is_found_among_packages_of_python(self) -> None:
+        library = self.folder / "site" / "nvidia" / "cu13" / "lib" / "libx.so.12"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        folders = [str(self.folder), str(self.folder / "site")]
+        self.assertEqual(folder_of_library("libx.so.12", folders), library.parent)
+        self.assertIsNone(folder_of_library("liby.so.12", folders))
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ def cupy_jobs(case: dict) -> Jobs:
 
 def jax_jobs(case: dict, device: str = "cuda") -> Jobs:
     import jax
+    from jax import dlpack
     from jax.experimental import sparse
 
     if case["rows"] >= 2**31:
@@ -150,7 +151,7 @@ def jax_jobs(case: dict, device: str = "cuda") -> Jobs:
         )
     if case["entries"] * case["width"] > 400_000_000:
         raise Refusal("left out: its temporaries exceed the memory")
-    indices = jax.dlpack.from_dlpack(rows_of(arrays_of(device), case).astype("int32"))[:, None]
+    indices = dlpack.from_dlpack(rows_of(arrays_of(device), case).astype("int32"))[:, None]
     values = jax.numpy.ones(shape_of(case, len(indices)), dtype=jax.numpy.float32)
     matrix = sparse.BCOO((values, indices), shape=shape_of(case, case["rows"]))
     jitted = jax.jit(lambda m: m.sum_duplicates(nse=case["entries"]).data)
