@@ -56,6 +56,7 @@ absl::StatusOr<std::vector<GpuInfo>> ProbeGpus() {
       return NoGpu(error);
     }
     if (properties.major < kComputeMajorMin) {
+      if (device > 0) continue;  // the first is the one that is used
       return NoGpu(absl::StrCat(properties.name, " has compute capability ", properties.major, ".",
                                 properties.minor, ", this build needs ", kComputeMajorMin, ".0"));
     }

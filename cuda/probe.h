@@ -20,9 +20,10 @@ struct GpuInfo {
   uint64_t cache_bytes = 0;  // of the second cache
 };
 
-// The GPUs, in the runtime's order; at least one. UNAVAILABLE (NO_GPU) says why there is none: no
-// device, no driver, a driver too old for this build's runtime (with both versions), or devices
-// before compute capability 8.0, which this build has no code for.
+// The GPUs, in the runtime's order; at least the runtime's first, which is the fastest unless
+// CUDA_DEVICE_ORDER says otherwise. UNAVAILABLE (NO_GPU) says why there is none: no device, no
+// driver, a driver too old for this build's runtime (with both versions), or a first device before
+// compute capability 8.0, which this build has no code for; later ones of those are left out.
 absl::StatusOr<std::vector<GpuInfo>> ProbeGpus();
 
 }  // namespace sparseagg

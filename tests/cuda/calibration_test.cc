@@ -172,5 +172,12 @@ TEST_F(CalibrationTest, ADeviceThatNoKernelIsCompiledForIsNoGpu) {
   sparseagg::testing::ResetFakeGpu();
 }
 
+TEST_F(CalibrationTest, AnOldDeviceBesideTheFirstIsNoReasonNotToUseThat) {
+  sparseagg::testing::TheFakeGpu().devices = 2;
+  sparseagg::testing::TheFakeGpu().later_compute_major = 7;
+  EXPECT_EQ(MakeCudaBackend({}, {.calibrate = false}).status(), absl::OkStatus());
+  sparseagg::testing::ResetFakeGpu();
+}
+
 }  // namespace
 }  // namespace sparseagg::gpu

@@ -156,11 +156,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
   });
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return Call([&](State& state) {
     *properties = {};
     std::strcpy(properties->name, "an emulated GPU");
-    properties->major = state.gpu.compute_major;
+    properties->major = device == 0 ? state.gpu.compute_major : state.gpu.later_compute_major;
     properties->multiProcessorCount = 2;
     properties->l2CacheSize = 1 << 20;
     properties->totalGlobalMem = state.gpu.memory_bytes;

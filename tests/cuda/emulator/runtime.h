@@ -17,6 +17,7 @@ namespace sparseagg::testing {
 struct FakeGpu {
   int devices = 1;
   int compute_major = 9;
+  int later_compute_major = 9;          // of the devices after the first
   int driver_version = CUDART_VERSION;  // 0: there is no driver
   uint64_t memory_bytes = uint64_t{8} << 30;
   uint64_t pinned_bytes = uint64_t{8} << 30;  // what the system locks at most
