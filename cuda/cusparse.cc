@@ -89,7 +89,7 @@ cusparseHandle_t HandleOf(Queue& queue) {
   const Library& library = TheLibrary();
   if (queue.handle() == nullptr) {
     cusparseHandle_t handle = nullptr;
-    Check(library.create(&handle), "cusparseCreate");
+    Check(queue.waits().During([&] { return library.create(&handle); }), "cusparseCreate");
     std::shared_ptr<void> owner(
         handle, [&library](void* made) { library.destroy(static_cast<cusparseHandle_t>(made)); });
     Check(library.set_stream(handle, queue.cuda_stream()), "cusparseSetStream");
@@ -145,9 +145,13 @@ void Multiply(Queue& queue, const Spmm& product) {
                              &zero, objects.out, CUDA_R_64F, CUSPARSE_SPMM_ALG_DEFAULT, &bytes),
       "cusparseSpMM_bufferSize");
   DeviceArray<std::byte> buffer(queue, bytes);
-  Check(library.multiply(objects.handle, CUSPARSE_OPERATION_NON_TRANSPOSE,
-                         CUSPARSE_OPERATION_NON_TRANSPOSE, &one, objects.sparse, objects.dense,
-                         &zero, objects.out, CUDA_R_64F, CUSPARSE_SPMM_ALG_DEFAULT, buffer.data()),
+  // Nothing says that the library does not wait.
+  Check(queue.waits().During([&] {
+    return library.multiply(objects.handle, CUSPARSE_OPERATION_NON_TRANSPOSE,
+                            CUSPARSE_OPERATION_NON_TRANSPOSE, &one, objects.sparse, objects.dense,
+                            &zero, objects.out, CUDA_R_64F, CUSPARSE_SPMM_ALG_DEFAULT,
+                            buffer.data());
+  }),
         "cusparseSpMM");
 }
 
