@@ -189,6 +189,16 @@ class ComposeTest(unittest.TestCase):
             )
             self.assertEqual((run.returncode, run.stderr), (0, ""), profile)
 
+    def test_its_project_has_a_name_of_its_own(self) -> None:
+        # That of the folder, "docker", is that of other checkouts, too: they would share containers and volumes.
+        settings = (self.path.parent / ".env").read_text().splitlines()
+        self.assertIn("COMPOSE_PROJECT_NAME=sparseagg", settings)
+        # The test ends with `down -v`, which must not take the volumes of a composition in use.
+        test = (self.path.parent / "compose_test").read_text()
+        self.assertIn("project=sparseagg-compose-test\n", test)
+        for command in re.findall(r"compose\(\) \{ (.*)", test):
+            self.assertIn('-p "$project" ', command)
+
     def test_servers_run_without_rights_and_only_this_machine_reaches_them(self) -> None:
         for name in ["server", "server-gpu"]:
             server = self.services[name]
