@@ -1,0 +1,119 @@
+"""./dev does what its help says with a wrong command line, and does not cut off apt-get: from a folder with a blank in its
+name, with programs of its own for what would change the machine."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Says that it installs, waits to be let go on, and says that it is done.
+APT_GET = """#!/bin/sh
+case " $* " in *" install "*) ;; *) exit 0 ;; esac
+echo begun >"$FOLDER/begun"
+read -r line <"$FOLDER/go_on"
+echo done >"$FOLDER/done"
+"""
+SUDO = """#!/bin/sh
+[ "$1" = -v ] || exec "$@"
+"""
+
+
+class DevTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="sparseagg dev ")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        shutil.copy(ROOT / "dev", self.folder)
+
+    def dev(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [self.folder / "dev", *arguments], capture_output=True, text=True, check=False
+        )
+
+    def commands(self) -> list[str]:
+        return re.findall(r"^  ([a-z-]+) ", self.dev("--help").stdout, re.MULTILINE)
+
+    def test_every_command_explains_itself(self) -> None:
+        functions = re.findall(r"^command_(\w+)\(\)", (ROOT / "dev").read_text(), re.MULTILINE)
+        self.assertEqual(
+            sorted(self.commands()), sorted(name.replace("_", "-") for name in functions)
+        )
+        for command in self.commands():
+            run = self.dev(command, "--help")
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+            self.assertTrue(run.stdout.startswith(f"./dev {command}"), run.stdout)
+
+    def test_a_wrong_command_line_ends_with_2_and_does_nothing(self) -> None:
+        (self.folder / "build").mkdir()
+        for arguments in [
+            [],
+            ["tests"],
+            ["build", "debug"],
+            ["clean", "release"],  # would remove all of them
+            ["format", "dev"],
+            ["package", "--static"],
+            ["bench", "everything"],
+            ["fuzz", "--forever"],
+        ]:
+            run = self.dev(*arguments)
+            self.assertEqual(run.returncode, 2, arguments)
+            self.assertNotEqual(run.stderr, "")
+            self.assertEqual(list((self.folder / "build").iterdir()), [])
+
+    def test_clean_removes_what_was_made(self) -> None:
+        (self.folder / "build/dev").mkdir(parents=True)
+        self.assertEqual(self.dev("clean").returncode, 0)
+        self.assertFalse((self.folder / "build").exists())
+
+    @unittest.skipUnless(shutil.which("dpkg-query"), "there is no dpkg-query: not a Debian")
+    def test_an_interrupt_waits_for_apt_get(self) -> None:
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name, text in [
+            ("apt-get", APT_GET),
+            ("dpkg-query", "#!/bin/sh\nexit 1\n"),  # nothing is installed
+            ("sudo", SUDO),
+        ]:
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        for name in ["begun", "go_on"]:
+            os.mkfifo(self.folder / name)
+        dev = subprocess.Popen(
+            [self.folder / "dev", "format"],
+            env={
+                **os.environ,
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "FOLDER": str(self.folder),
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # Whoever starts the test in the background ignores it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        guard = threading.Timer(60, os.killpg, [dev.pid, signal.SIGKILL])
+        guard.start()
+        self.addCleanup(guard.cancel)
+        (self.folder / "begun").read_text()
+        os.killpg(dev.pid, signal.SIGINT)
+        for line in dev.stderr:
+            if "waiting for apt-get" in line:
+                break
+        else:
+            self.fail("it did not wait")
+        (self.folder / "go_on").write_text("\n")
+        dev.stderr.close()
+        self.assertNotEqual(dev.wait(), 0)
+        self.assertTrue((self.folder / "done").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
