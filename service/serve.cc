@@ -183,10 +183,13 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   const BackendOptions backend_options{.threads = config.threads,
                                        .memory_bytes = config.backend_memory_bytes};
   server.gpu_loss = std::make_shared<GpuLoss>(log, config.exit_on_gpu_loss ? kServeGpuLost : 0);
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      server.backend,
-      ChooseBackend(backends, config.backend, backend_options,
-                    [loss = server.gpu_loss](const absl::Status& fault) { loss->Tell(fault); }));
+  const auto on_loss = [loss = server.gpu_loss,
+                        metrics = telemetry.metrics](const absl::Status& fault) {
+    metrics->OnBackendLost();
+    loss->Tell(fault);
+  };
+  SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
+                             ChooseBackend(backends, config.backend, backend_options, on_loss));
   if (config.backend == "auto") LogUnavailable(server.backend, log);
   LogNotes(server.backend.backend->info(), log);
   SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));

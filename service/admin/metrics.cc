@@ -101,7 +101,18 @@ Metrics::Metrics()
                           .Add({}, SecondsBuckets())),
       commit_updates_(
           NewHistogram(registry_, "sparseagg_store_commit_updates", "Updates that shared a commit")
-              .Add({}, kGroupBuckets)) {}
+              .Add({}, kGroupBuckets)),
+      backend_lost_(prometheus::BuildGauge()
+                        .Name("sparseagg_backend_lost")
+                        .Help("1 when the GPU has failed and rounds go on with the CPU")
+                        .Register(registry_)
+                        .Add({})) {
+  // From 0 on: of a counter that appears with its first events, rate() and increase() miss these.
+  using enum RoundState;
+  for (const RoundState state : {kOpen, kSealed, kPublished, kRetired, kAborted}) {
+    round_changes_.Add({{"state", std::string(RoundStateName(state))}});
+  }
+}
 
 // --- Calls ---
 
@@ -179,6 +190,8 @@ void Metrics::OnCommit(size_t updates, double seconds) {
   commit_seconds_.Observe(seconds);
   commit_updates_.Observe(static_cast<double>(updates));
 }
+
+void Metrics::OnBackendLost() { backend_lost_.Set(1); }
 
 // --- Reading ---
 

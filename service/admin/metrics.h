@@ -5,6 +5,7 @@
 #define SPARSEAGG_SERVICE_ADMIN_METRICS_H_
 
 #include <prometheus/counter.h>
+#include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
@@ -47,6 +48,8 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnMessage(const CallMethod& method, uint64_t bytes_in, uint64_t bytes_out) override;
   void OnCallEnded(const CallMethod& method, const CallReport& report) override;
   void OnCommit(size_t updates, double seconds);
+  // The GPU has failed, and rounds go on with the CPU: until the process ends.
+  void OnBackendLost();
 
   Totals totals() const;
   // Refusals by reason, and seconds of reductions by "back end/plan".
@@ -91,6 +94,7 @@ class Metrics : public EngineObserver, public CallObserver {
   prometheus::Histogram& publish_seconds_;
   prometheus::Histogram& commit_seconds_;
   prometheus::Histogram& commit_updates_;
+  prometheus::Gauge& backend_lost_;
 
   std::shared_mutex mutex_;
   std::map<std::string, MethodMetrics, std::less<>> methods_;  // by path; only grows

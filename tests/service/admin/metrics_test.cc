@@ -63,6 +63,38 @@ TEST_F(MetricsTest, CountsReductionsByBackendAndPlan) {
 }
 
 // Every state that a round passes, once, whoever asks how often.
+// What a scrape sees of a metric with one label at most, which has this value.
+std::vector<double> Scraped(const Metrics& metrics, const std::string& name,
+                            const std::string& label_value = "") {
+  std::vector<double> values;
+  for (const prometheus::MetricFamily& family : metrics.registry().Collect()) {
+    if (family.name != name) continue;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      if (!metric.label.empty() && metric.label[0].value != label_value) continue;
+      values.push_back(metric.counter.value + metric.gauge.value);
+    }
+  }
+  return values;
+}
+
+TEST_F(MetricsTest, ChangesOfRoundsAreCountedFromZero) {
+  const auto metrics = std::make_shared<Metrics>();
+  for (const std::string state : {"OPEN", "SEALED", "PUBLISHED", "RETIRED", "ABORTED"}) {
+    EXPECT_THAT(Scraped(*metrics, "sparseagg_round_changes_total", state), ElementsAre(0));
+  }
+  const auto engine = Make(metrics);
+  ASSERT_TRUE(engine->CreateRound({.round_id = "r", .spec = {.tensors = {spec_}}}).ok());
+  ASSERT_TRUE(engine->AbortRound("rounds/r").ok());
+  EXPECT_THAT(Scraped(*metrics, "sparseagg_round_changes_total", "ABORTED"), ElementsAre(1));
+}
+
+TEST_F(MetricsTest, ALostGpuIsSeen) {
+  Metrics metrics;
+  EXPECT_THAT(Scraped(metrics, "sparseagg_backend_lost"), ElementsAre(0));
+  metrics.OnBackendLost();
+  EXPECT_THAT(Scraped(metrics, "sparseagg_backend_lost"), ElementsAre(1));
+}
+
 TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
   class States : public EngineObserver {
    public:
