@@ -21,6 +21,8 @@ ERROR_MAKER = re.compile(
     r"(?:(?!^\}).)*?MakeError\(absl::StatusCode::k(\w+), reason",
     re.MULTILINE | re.DOTALL,
 )
+LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
+DEV_COMMAND = re.compile(r"(?:`|^ *|\()\./dev ([a-z][a-z-]*)", re.MULTILINE)
 REASON_ROW = re.compile(rf"^\| `({REASON})` \| ([A-Z_, ]+) \|", re.MULTILINE)
 
 
@@ -276,6 +278,40 @@ def check_reasons(tree: Tree) -> Iterator[Problem]:
             yield Problem(path, line, f"docs/api.md has no row for {reason} with code {word}")
 
 
+def _anchors(text: str) -> set[str]:
+    """What #... of a link to this page can be: its headings as GitHub and GitLab name them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {word.strip().replace(" ", "-") for word in words}
+
+
+def check_links(tree: Tree) -> Iterator[Problem]:
+    """A link of a page to a file, folder or heading of this tree finds it."""
+    folders = {path[:i] for path in tree for i, letter in enumerate(path) if letter == "/"}
+    for path, text in tree.items():
+        if not path.endswith(".md"):
+            continue
+        for match in LINK.finditer(text):
+            file, _, anchor = match.group(1).partition("#")
+            to = os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path
+            if re.search(rules.PICTURES, to) or to in folders:
+                continue
+            if to not in tree or (anchor and anchor not in _anchors(tree[to])):
+                line = _line_of(text, match.start())
+                yield Problem(path, line, f"the link to {match.group(1)} finds nothing")
+
+
+def check_dev_commands(tree: Tree) -> Iterator[Problem]:
+    """`./dev COMMAND` in a page, a comment or a message is a command of ./dev."""
+    commands = re.findall(r"^command_(\w+)\(\)", tree.get("dev", ""), re.MULTILINE)
+    known = {name.replace("_", "-") for name in commands} | rules.DEV_COMMANDS_OTHER
+    for path, text in tree.items():
+        for match in DEV_COMMAND.finditer(text):
+            if match.group(1) not in known:
+                line = _line_of(text, match.start())
+                yield Problem(path, line, f"./dev has no command {match.group(1)}")
+
+
 ALL_CHECKS = [
     check_dependencies,
     check_header_guards,
@@ -287,4 +323,6 @@ ALL_CHECKS = [
     check_file_sizes,
     check_function_sizes,
     check_reasons,
+    check_links,
+    check_dev_commands,
 ]

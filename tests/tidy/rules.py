@@ -363,6 +363,12 @@ SLEEPS_ALLOWED = [
     "tests/hostile/server.py",
 ]
 
+# Binary files, which the tree does not have, but links do.
+PICTURES = r"\.(webp|png)$"
+
+# Other names of commands of ./dev.
+DEV_COMMANDS_OTHER = {"help", "test-adapters"}
+
 FILE_LINES_MAX = 450
 TEST_FILE_LINES_MAX = 600  # tables of cases are long and easy to read
 FUNCTION_LINES_MAX = 100

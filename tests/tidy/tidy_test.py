@@ -197,6 +197,23 @@ class PlantedFaultTest(unittest.TestCase):
         ):
             self.assertEqual(1, len(list(checks.check_reasons({**tree, path: text}))))
 
+    def test_links_to_nothing_are_caught(self):
+        tree = {
+            "docs/a.md": "# The `first` page\n[b](b.md#what-is-here) [c](#the-first-page) [](../cpu)",
+            "docs/b.md": "## What is here?\n[](https://example.org/x) ![](x.webp)",
+            "cpu/a.cc": "",
+        }
+        self.assertEqual([], list(checks.check_links(tree)))
+        for link in ("c.md", "b.md#what-is-there", "#first", "../gpu"):
+            text = {"docs/a.md": tree["docs/a.md"] + f"\n[]({link})"}
+            self.assertEqual(1, len(list(checks.check_links({**tree, **text}))), link)
+
+    def test_commands_that_dev_does_not_have_are_caught(self):
+        tree = {"dev": "command_test_ops() {\n}\n", "docs/a.md": "`./dev test-ops`, ./dev does"}
+        self.assertEqual([], list(checks.check_dev_commands(tree)))
+        tree["docs/a.md"] = "run `./dev " + "tests`"
+        self.assertEqual(1, len(list(checks.check_dev_commands(tree))))
+
 
 if __name__ == "__main__":
     unittest.main()
