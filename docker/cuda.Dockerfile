@@ -1,5 +1,5 @@
 # The server for NVIDIA GPUs:  docker build -f docker/cuda.Dockerfile -t sparseagg:0.1.0-cuda .
-#                              docker run --gpus 1 sparseagg:0.1.0-cuda
+#   docker run --gpus 1 -e SPARSEAGG_ALLOW_PLAINTEXT=true -v sparseagg:/var/lib/sparseagg sparseagg:0.1.0-cuda
 # As cpu.Dockerfile; the CUDA runtime is linked statically and the driver comes from the NVIDIA container runtime, so that
 # the runtime base needs no toolkit. The host's driver must be R580 or newer, as CUDA 13 needs it.
 ARG BUILD_BASE=nvidia/cuda:13.0.1-devel-ubuntu24.04
