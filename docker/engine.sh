@@ -19,6 +19,7 @@ if docker info >/dev/null 2>&1; then
 else
   IS_DOCKER=''
   command -v podman >/dev/null && command -v buildah >/dev/null || fail "needs docker, or podman and buildah"
+  ((EUID == 0)) || fail "no Docker daemon answers this user, and podman needs root here"
   # A kernel with both kinds of cgroups confuses crun: hide the second one from this script alone.
   if [[ -z ${SPARSEAGG_DOCKER_TEST_INNER:-} ]]; then
     export SPARSEAGG_DOCKER_TEST_INNER=1
