@@ -69,6 +69,7 @@ bool WireReader::ReadLengthDelimited(WireReader* content) {
   if (!ReadVarint(5, &length) || length > kLengthMax || length > size_) return false;
   *content = *this;
   content->size_ = length;
+  --content->depth_left_;
   return Skip(length);
 }
 

@@ -28,10 +28,11 @@ class WireReader {
   bool AtEnd() const { return size_ == 0; }
 
   bool ReadTag(uint32_t* tag);
-  // The content of a field of wire type 2, which is then behind this reader.
+  // The content of a field of wire type 2, which is then behind this reader. It is one level
+  // deeper.
   bool ReadLengthDelimited(WireReader* content);
   // Moves past the content of a field, whatever its type.
-  bool SkipField(uint32_t tag) { return SkipField(tag, kDepthMax); }
+  bool SkipField(uint32_t tag) { return SkipField(tag, depth_left_); }
 
   // What lies between this position and `later`, a later one of the same range.
   WireReader Until(const WireReader& later) const;
@@ -44,7 +45,7 @@ class WireReader {
   void AppendPieces(std::vector<std::string_view>* pieces) const;
 
  private:
-  static constexpr int kDepthMax = 100;  // of groups in groups: protobuf's default
+  static constexpr int kDepthMax = 100;  // of messages and groups in one: protobuf's default
 
   bool ReadByte(uint8_t* byte);
   bool ReadVarint(int bytes_max, uint64_t* value);
@@ -58,6 +59,7 @@ class WireReader {
   const std::string_view* piece_ = nullptr;  // the one that is being read
   uint64_t offset_ = 0;                      // in it
   uint64_t size_ = 0;                        // bytes left
+  int depth_left_ = kDepthMax;
 };
 
 // Calls on_field(tag, content, field) for each field of `message`: `content` is that of a

@@ -355,6 +355,23 @@ TEST(ReceivedUpdateTest, ReadsCornersOfTheWireFormatAsProtobufDoes) {
   }
 }
 
+// Protobuf takes a hundred levels, of messages and of groups together.
+TEST(ReceivedUpdateTest, TakesGroupsInMessagesAsDeepAsProtobufDoes) {
+  for (const size_t depth : {97, 98, 99, 100}) {
+    // Field 15, which no message has.
+    const std::string groups = std::string(depth, '\x7b') + std::string(depth, '\x7c');
+    for (const int outer : {1, 2, 3, 4}) {
+      const std::string message = Delimited(outer, groups);
+      EXPECT_EQ(DifferenceFromProtobuf(message, {}), "") << depth << " in " << outer;
+      for (const int inner : {1, 2}) {
+        const std::string deeper = Delimited(outer, Delimited(inner, groups));
+        EXPECT_EQ(DifferenceFromProtobuf(deeper, {}), "")
+            << depth << " in " << inner << " in " << outer;
+      }
+    }
+  }
+}
+
 // Messages that are nearly right, cut anywhere.
 class Mutator {
  public:
