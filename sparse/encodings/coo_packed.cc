@@ -259,12 +259,16 @@ absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spe
                                      : SizeError(header, "indices", "0", header.indices_bytes);
   }
   // Below 2^64 by far: nnz is bounded by the values, which take half a byte each at least.
-  const uint64_t entries = BlocksOf(header.nnz) * sizeof(BlockEntry);
-  constexpr uint64_t kWordsBytesMax = uint64_t{UINT32_MAX} * kWordBytes;
-  if (header.indices_bytes < entries || header.indices_bytes - entries > kWordsBytesMax ||
-      header.indices_bytes % kWordBytes != 0 || (entries == 0 && header.indices_bytes != 0)) {
-    return SizeError(header, "indices", absl::StrCat(entries, " and 4 for each word of its blocks"),
-                     header.indices_bytes);
+  const uint64_t blocks = BlocksOf(header.nnz);
+  const uint64_t entries = blocks * sizeof(BlockEntry);
+  using Wide = unsigned __int128;
+  const Wide words = std::min(Wide{blocks} * kBlockWordsMax, Wide{UINT32_MAX});
+  const Wide most = entries + words * kWordBytes;
+  if (header.indices_bytes < entries || header.indices_bytes > most ||
+      header.indices_bytes % kWordBytes != 0) {
+    const std::string range =
+        absl::StrCat("a multiple of 4 from ", entries, " to ", BytesText(most));
+    return SizeError(header, "indices", blocks == 0 ? "0" : range, header.indices_bytes);
   }
   return absl::OkStatus();
 }

@@ -236,6 +236,11 @@ TEST(CooPackedTest, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
   ExpectError(inspect([](EncodedHeader& h) { ++h.indices_bytes; }), "SIZE_MISMATCH", "indices");
   ExpectError(inspect([](EncodedHeader& h) { h.indices_bytes = uint64_t{1} << 40; }),
               "SIZE_MISMATCH", "indices");
+  // Two blocks, with as many words as blocks can have and with one more.
+  constexpr uint64_t kMost = 2 * (sizeof(BlockEntry) + 4 * kBlockWordsMax);
+  EXPECT_TRUE(inspect([](EncodedHeader& h) { h.indices_bytes = kMost; }).ok());
+  ExpectError(inspect([](EncodedHeader& h) { h.indices_bytes = kMost + 4; }), "SIZE_MISMATCH",
+              "a multiple of 4 from 32 to 4056 bytes of indices, the update has 4060");
   ExpectError(inspect([](EncodedHeader& h) { h.nnz = 301; }), "SIZE_MISMATCH", "1204 bytes");
   ExpectError(inspect([](EncodedHeader& h) { h.nnz = ~uint64_t{0}; }), "SIZE_MISMATCH",
               "over 2^64");
