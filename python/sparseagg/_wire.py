@@ -324,11 +324,7 @@ def _decode(
 ) -> ResultTensor:
     shape, sparse_dim = tuple(header.dense_shape), header.sparse_dim
     value_type = value_type_name(header.value_type)
-    if header.encoding not in ("", RAW, PACKED):
-        raise SparseAggError(
-            f'tensor "{header.name}": this version knows no encoding "{header.encoding}"',
-            reason="UNKNOWN_ENCODING",
-        )
+    _check_header(header, value_type, len(index_bytes))
     count = header.nnz * math.prod(shape[sparse_dim:])
     values = decode_values(value_bytes, count, value_type, header.values_encoding, header.name)
     if sparse_dim == 0:
@@ -349,6 +345,34 @@ def _decode(
         shape,
         value_type,
     )
+
+
+def _check_header(header: Any, value_type: str, index_bytes: int) -> None:
+    """Raises SparseAggError for a tensor that this version cannot read, or that is none."""
+
+    def refused(what: str, reason: str) -> SparseAggError:
+        return SparseAggError(f'tensor "{header.name}": {what}', reason=reason)
+
+    if header.encoding not in ("", RAW, PACKED):
+        raise refused(f'this version knows no encoding "{header.encoding}"', "UNKNOWN_ENCODING")
+    if value_type not in VALUE_DTYPES:
+        raise refused(f"this version knows no {value_type}", "UNKNOWN_VALUE_TYPE")
+    if header.sparse_dim > len(header.dense_shape):
+        raise refused(
+            f"sparse_dim {header.sparse_dim} is above the rank {len(header.dense_shape)}",
+            "SHAPE_MISMATCH",
+        )
+    if header.sparse_dim == 0 and header.nnz > 1:
+        raise refused(f"nnz is {header.nnz}; a dense tensor has 0 or 1", "SIZE_MISMATCH")
+    if header.encoding == PACKED:
+        return  # the sizes of its blocks are looked at where they are unpacked
+    index_type = _INDEX_DTYPES.get(header.index_type)
+    if index_type is None:
+        raise refused(f"this version knows no index_type {header.index_type}", "UNKNOWN_INDEX_TYPE")
+    if index_bytes != header.nnz * header.sparse_dim * index_type.itemsize:
+        raise refused(
+            f"{index_bytes} bytes of indices are not {header.nnz} entries", "SIZE_MISMATCH"
+        )
 
 
 def _header_of(name: str, tensor: AnyTensor, encoded: EncodedTensor) -> types_pb2.TensorHeader:

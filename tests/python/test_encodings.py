@@ -16,6 +16,7 @@ from sparseagg._encodings import (
     unflatten_rows,
 )
 from sparseagg._packed_indices import decode_rows, encode_rows
+from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._requests import Server
 from sparseagg._value_coding import (
     VALUE_CODINGS,
@@ -23,6 +24,7 @@ from sparseagg._value_coding import (
     smallest_exact_coding,
     value_codings_of,
 )
+from sparseagg._wire import Answer
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.tensors import VALUE_DTYPES, DenseValues
 
@@ -193,6 +195,34 @@ def test_large_packed_updates_go_in_chunks(client):
     result = round.result()["emb"]
     assert (result.indices == tensor.indices).all()
     assert (result.values == values).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, ""),
+        ({"encoding": "coo.zip"}, "UNKNOWN_ENCODING"),
+        ({"value_type": 99}, "UNKNOWN_VALUE_TYPE"),
+        ({"index_type": 99}, "UNKNOWN_INDEX_TYPE"),
+        ({"index_type": types_pb2.INDEX_TYPE_I32}, "SIZE_MISMATCH"),
+        ({"indices_bytes": 15}, "SIZE_MISMATCH"),
+        ({"values_bytes": 4}, "SIZE_MISMATCH"),
+        ({"sparse_dim": 2}, "SHAPE_MISMATCH"),
+        ({"sparse_dim": 0, "dense_shape": [1], "indices_bytes": 0}, "SIZE_MISMATCH"),
+    ],
+)
+def test_answers_that_cannot_be_read_are_errors_of_the_package(change, reason):
+    header = {"name": "t", "value_type": types_pb2.VALUE_TYPE_F32, "dense_shape": [9]}
+    header |= {"sparse_dim": 1, "nnz": 2, "indices_bytes": 16, "values_bytes": 8, **change}
+    tensors = [types_pb2.TensorHeader(**header)]
+    answer = Answer(aggregation_pb2.AggregateHeader(tensors=tensors))
+    answer.add(aggregation_pb2.AggregateChunk(data=bytes(answer.size)))
+    if not reason:
+        assert answer.tensors(dense=False)["t"].nnz == 2
+        return
+    with pytest.raises(SparseAggError, match='tensor "t": ') as failure:
+        answer.tensors(dense=False)
+    assert failure.value.reason == reason
 
 
 def test_what_the_server_knows_comes_from_its_info(client):
