@@ -23,6 +23,25 @@ client::Tensor CopyOf(const client::TensorView& view) {
   return tensor;
 }
 
+// A part of the sum: an update of the pool, times a power of two.
+struct Share {
+  uint64_t update;
+  float weight;
+};
+
+// What `count` updates of the pool, in turn, add up to. One that was sent n times is there once for
+// each bit of n: a product with a power of two is exact, one with n is rounded in f64.
+std::vector<Share> SharesOf(uint64_t count, uint64_t pool_size) {
+  std::vector<Share> shares;
+  for (uint64_t i = 0; i < std::min(count, pool_size); ++i) {
+    const uint64_t times = (count - i + pool_size - 1) / pool_size;
+    for (uint64_t bit = 1; bit <= times; bit *= 2) {
+      if ((times & bit) != 0) shares.push_back({i, static_cast<float>(bit)});
+    }
+  }
+  return shares;
+}
+
 }  // namespace
 
 absl::StatusOr<ReplayedUpdates> ReplayedUpdates::Read(const std::vector<std::string>& files,
@@ -47,12 +66,12 @@ absl::StatusOr<std::vector<client::Tensor>> ReplayedUpdates::SumsOf(uint64_t cou
   SPARSEAGG_ASSIGN_OR_RETURN(const auto backend, OpenBackend(backends_, "reference"));
   client::ReduceRequest request;
   request.tensors = specs_;
-  request.num_updates = std::min<uint64_t>(count, pool_.size());
-  // An update that was sent n times has the exact sum of one with the weight n.
-  request.update = [this, count](uint64_t i) -> absl::StatusOr<client::Update> {
+  const std::vector<Share> shares = SharesOf(count, pool_.size());
+  request.num_updates = shares.size();
+  request.update = [this, &shares](uint64_t i) -> absl::StatusOr<client::Update> {
     client::Update update;
-    update.weight = static_cast<float>((count - i + pool_.size() - 1) / pool_.size());
-    update.tensors = this->update(i);
+    update.weight = shares[i].weight;
+    update.tensors = this->update(shares[i].update);
     return update;
   };
   SPARSEAGG_ASSIGN_OR_RETURN(

@@ -404,6 +404,18 @@ class CliTest(ProgramTest):
         self.assertIn("--values", self.error("bench", *files, "--values", "bf16", code=2))
         self.assertIn("missing.npz", self.error("bench", "--replay", "missing.npz"))
 
+    def test_bench_knows_the_sum_of_values_that_a_product_rounds(self) -> None:
+        rng = np.random.default_rng(1)
+        files = []
+        for i in range(3):
+            name = f"normal-{i}.npz"
+            values = {"values": rng.standard_normal(50), "dense_shape": np.array([100])}
+            np.savez(self.path / name, indices=np.arange(50), **values)
+            files += ["--replay", name]
+        for updates in (3, 20, 23):  # each of them sent once, 6 or 7 times, and 7 or 8 times
+            options = ("--updates", updates, "--warm-up", 0, "--concurrency", 2)
+            self.assertIn(" exact\n", self.run_cli("bench", *options, *files).stdout)
+
     def test_output_holds_no_progress_without_a_terminal(self) -> None:
         self.matrix("quiet.npz", 1)
         self.assertEqual(self.run_cli("reduce", "-o", "quiet-out.npz", "quiet.npz").stderr, "")
