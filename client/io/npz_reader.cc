@@ -1,6 +1,6 @@
 // Reading: which layout, and tensors of indices, values and dense_shape. scipy_npz.cc has the rest.
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,20 +34,22 @@ Group GroupOf(const std::string& member) {
 
 absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip) {
   std::vector<Group> groups;
-  std::set<std::string> names;
+  std::map<std::string, std::string> values_by_name;
   for (const ZipReader::Member& member : zip.members()) {
     if (!std::string_view(member.name).ends_with(kSuffix)) {
       return MalformedFile(zip.path(), absl::StrCat("member ", member.name), "is not a .npy array");
     }
     Group group = GroupOf(member.name.substr(0, member.name.size() - kSuffix.size()));
-    if (names.insert(group.name).second) {
+    const auto [known, is_new] = values_by_name.emplace(group.name, group.values);
+    if (is_new) {
       groups.push_back(std::move(group));
-    } else if (group.values != group.prefix + "values") {
+    } else if (group.values != known->second) {
+      // Whichever comes first: of "a" and "a/values", one would be taken for the other's.
       return MalformedFile(zip.path(), absl::StrCat("member ", member.name),
-                           absl::StrCat("and ", group.prefix, "values.npy are one name"));
+                           absl::StrCat("and ", known->second, ".npy are one name"));
     }
   }
-  if (groups.size() > 1 && names.contains("")) {
+  if (groups.size() > 1 && values_by_name.contains("")) {
     return MalformedFile(zip.path(), "",
                          "a tensor without a name stands beside others; name all of them");
   }

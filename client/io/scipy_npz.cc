@@ -1,4 +1,6 @@
 // The layout of scipy.sparse.save_npz(): coo, csr and csc.
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,10 @@
 
 namespace sparseagg::client {
 namespace {
+
+// All that save_npz() has written so far, of the formats that are read here.
+constexpr std::string_view kMembers[] = {"format", "shape",   "data",   "row",      "col",
+                                         "coords", "indices", "indptr", "_is_array"};
 
 struct Positions {
   std::vector<int64_t> rows;
@@ -26,7 +32,12 @@ absl::StatusOr<std::vector<int64_t>> ReadIntegers(const ZipReader& zip, const st
 absl::StatusOr<Positions> ReadCoo(const ZipReader& zip) {
   Positions positions;
   if (HasMember(zip, "coords")) {
-    SPARSEAGG_ASSIGN_OR_RETURN(positions.rows, ReadIntegers(zip, "coords", 2));
+    SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray coords, ReadMember(zip, "coords"));
+    if (coords.shape.size() != 2 || coords.shape[0] != 2) {
+      return MalformedFile(zip.path(), MemberName("coords"), "is not of shape [2, nnz]");
+    }
+    SPARSEAGG_ASSIGN_OR_RETURN(positions.rows,
+                               ToIntegers(coords, zip.path(), MemberName("coords")));
     const auto half = positions.rows.begin() + static_cast<int64_t>(positions.rows.size() / 2);
     positions.columns.assign(half, positions.rows.end());
     positions.rows.erase(half, positions.rows.end());
@@ -77,9 +88,25 @@ absl::StatusOr<Positions> ReadPositions(const ZipReader& zip, std::span<const in
                                     "\" is not coo, csr or csc; convert it with .tocoo()"));
 }
 
+// Tensors beside the matrix would be left out without a word.
+absl::Status CheckMembers(const ZipReader& zip) {
+  for (const ZipReader::Member& member : zip.members()) {
+    const bool known = std::any_of(
+        std::begin(kMembers), std::end(kMembers),
+        [&](std::string_view name) { return member.name == std::string(name) + ".npy"; });
+    if (!known) {
+      return MalformedFile(zip.path(), absl::StrCat("member ", member.name),
+                           "is no part of the matrix of scipy.sparse that the file holds; a file "
+                           "of several tensors has NAME/ before the members of each");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> ReadScipy(const ZipReader& zip) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckMembers(zip));
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, ReadIntegers(zip, "shape", 1));
   if (shape.size() != 2) {
     return MalformedFile(zip.path(), MemberName("shape"),

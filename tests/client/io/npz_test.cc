@@ -183,6 +183,34 @@ TEST_F(NpzTest, RefusesTensorsThatContradictThemselves) {
   EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "'<i2' is not one of"));
 }
 
+TEST_F(NpzTest, RefusesTwoTensorsOfOneNameInEitherOrder) {
+  const ZipMember plain = Array<float>("a", "<f4", {3}, {1, 2, 3});
+  const ZipMember values = Array<float>("a/values", "<f4", {3}, {4, 5, 6});
+  EXPECT_TRUE(HasError(ReadError({values, plain}), "MALFORMED_FILE",
+                       "member a.npy: and a/values.npy are one name"));
+  EXPECT_TRUE(HasError(ReadError({plain, values}), "MALFORMED_FILE",
+                       "member a/values.npy: and a.npy are one name"));
+  EXPECT_TRUE(HasError(ReadError({plain, Array<int64_t>("a/indices", "<i8", {3}, {0, 1, 2}),
+                                  Array<int64_t>("a/dense_shape", "<i8", {1}, {9})}),
+                       "MALFORMED_FILE", "member a/indices.npy: and a.npy are one name"));
+}
+
+TEST_F(NpzTest, RefusesTensorsBesideAMatrixOfSciPy) {
+  auto members = Csr();
+  members.push_back(Array<char>("_is_array", "|S1", {}, {'1'}));
+  EXPECT_EQ(ReadOne(members).nnz(), 3u);
+  members.push_back(Array<float>("emb", "<f4", {2}, {1, 2}));
+  EXPECT_TRUE(HasError(ReadError(members), "MALFORMED_FILE", "member emb.npy: is no part of"));
+}
+
+TEST_F(NpzTest, RefusesCoordinatesThatStandTheOtherWayRound) {
+  EXPECT_TRUE(HasError(ReadError({Array<char>("format", "|S3", {}, {'c', 'o', 'o'}),
+                                  Array<int64_t>("shape", "<i8", {2}, {5, 5}),
+                                  Array<double>("data", "<f8", {3}, {1, 2, 3}),
+                                  Array<int64_t>("coords", "<i8", {3, 2}, {0, 1, 2, 3, 4, 4})}),
+                       "MALFORMED_FILE", "coords.npy: is not of shape [2, nnz]"));
+}
+
 TEST_F(NpzTest, RefusesMoreThanTheLimitBeforeReading) {
   ReadOptions options;
   options.bytes_max = 200;
