@@ -83,7 +83,10 @@ struct Client::Impl {
         Unary<v1::ServerInfo>(options.call_timeout_ms, [&](auto* context, auto* response) {
           return stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
         }));
-    return FromProto(info);
+    ServerInfo known = FromProto(info);
+    const std::lock_guard lock(mutex);
+    unpacks = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
+    return known;
   }
 
   // `error`, or a better one where the server's epoch explains why the round is not there.
@@ -124,7 +127,7 @@ struct Client::Impl {
 
   // Whether the server knows coo.packed; asked once. A server that does not tell is taken for an
   // old one; an error means that it cannot be reached.
-  absl::StatusOr<bool> Unpacks(Client& client);
+  absl::StatusOr<bool> Unpacks();
 
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
@@ -291,17 +294,17 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
   }
 }
 
-absl::StatusOr<bool> Client::Impl::Unpacks(Client& client) {
+absl::StatusOr<bool> Client::Impl::Unpacks() {
   {
     const std::lock_guard lock(mutex);
     if (unpacks.has_value()) return *unpacks;
   }
-  const absl::StatusOr<ServerInfo> info = client.Info();
+  const absl::StatusOr<ServerInfo> info = Info();
   if (absl::IsUnavailable(info.status()) || absl::IsDeadlineExceeded(info.status())) {
     return info.status();
   }
   const std::lock_guard lock(mutex);
-  unpacks = info.ok() && std::count(info->encodings.begin(), info->encodings.end(), kPacked) > 0;
+  if (!info.ok()) unpacks = false;
   return *unpacks;
 }
 
@@ -338,7 +341,7 @@ absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& u
                                        const Progress& progress) {
   bool unpacks = true;
   if (update.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(unpacks, impl_->Unpacks(*this));
+    SPARSEAGG_ASSIGN_OR_RETURN(unpacks, impl_->Unpacks());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, unpacks));
   std::vector<TensorEncoding> encodings = encoded.encodings();
@@ -378,7 +381,7 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   request.set_layout(options.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
   request.set_encoding(options.encoding);
   if (options.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks(*this));
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
     request.set_encoding(unpacks ? kPacked : "");
   }
   if (!options.selections.empty()) {
@@ -394,7 +397,7 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
 }
 
 absl::StatusOr<Result> Client::Reduce(const ReduceRequest& request) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks(*this));
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
   RetryLoop retry(impl_->options);
   for (;;) {
     absl::StatusOr<Result> result =

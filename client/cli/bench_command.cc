@@ -1,4 +1,6 @@
 // bench: a load on a server, one concurrency after the other, and a check that the sum is right.
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>
@@ -90,7 +92,8 @@ std::string Table(const std::vector<Level>& levels) {
 absl::StatusOr<std::unique_ptr<LoadUpdates>> MakeUpdates(const BenchFlags& flags,
                                                          Backends backends) {
   if (flags.replay.empty()) {
-    SPARSEAGG_ASSIGN_OR_RETURN(auto made, SyntheticUpdates::Make(flags.shape, kPoolSize));
+    const size_t pool_size = std::min<uint64_t>(kPoolSize, flags.load.warm_up + flags.load.updates);
+    SPARSEAGG_ASSIGN_OR_RETURN(auto made, SyntheticUpdates::Make(flags.shape, pool_size));
     return std::make_unique<SyntheticUpdates>(std::move(made));
   }
   if (flags.load.values != "auto" && flags.load.values != "raw") {
@@ -141,6 +144,40 @@ absl::Status Bench(BenchFlags& flags, Backends backends) {
                    "the server published another sum than that of the updates it has receipts for");
 }
 
+// A rate of which the last of the updates is due before the clock ends.
+std::string IsRate(const std::string& text) {
+  constexpr double kRateMin = 1e-3;
+  const double rate = std::atof(text.c_str());
+  return rate == 0 || rate >= kRateMin
+             ? std::string()
+             : absl::StrCat(text, " is neither 0 nor at least ", kRateMin);
+}
+
+// The shape of updates that are made; recorded ones have theirs.
+void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
+  SyntheticShape& shape = flags.shape;
+  command.add_option("--rows", shape.num_rows, "Rows of the tensor")
+      ->capture_default_str()
+      ->excludes(replay);
+  command.add_option("--width", shape.row_width, "Values of a row")
+      ->capture_default_str()
+      ->excludes(replay);
+  command.add_option("--nnz", shape.nnz_max, "Rows of an update")
+      ->capture_default_str()
+      ->check(NotNegative)
+      ->excludes(replay);
+  command.add_option("--nnz-min", flags.nnz_min, "Any number of rows from here to --nnz")
+      ->check(NotNegative)
+      ->excludes(replay);
+  command.add_option("--indices", shape.indices, "uniform, zipf or topk")
+      ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
+      ->capture_default_str()
+      ->excludes(replay);
+  command.add_option("--seed", shape.seed, "Of the updates")
+      ->capture_default_str()
+      ->excludes(replay);
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, const CliContext& context) {
@@ -163,20 +200,16 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
   command
       .add_option("--rate", flags->load.updates_per_s,
                   "Updates a second of all threads (0: as fast as receipts come)")
-      ->check(CLI::Range(0.0, 1e7));
-  command.add_option("--rows", flags->shape.num_rows, "Rows of the tensor")->capture_default_str();
-  command.add_option("--width", flags->shape.row_width, "Values of a row")->capture_default_str();
-  command.add_option("--nnz", flags->shape.nnz_max, "Rows of an update")
-      ->capture_default_str()
-      ->check(NotNegative);
-  command.add_option("--nnz-min", flags->nnz_min, "Any number of rows from here to --nnz")
-      ->check(NotNegative);
-  command.add_option("--indices", flags->shape.indices, "uniform, zipf or topk")
-      ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
-      ->capture_default_str();
-  AddRepeated(command, "--replay", flags->replay,
-              "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more");
-  command.add_option("--seed", flags->shape.seed, "Of the updates")->capture_default_str();
+      ->check(CLI::Range(0.0, 1e7))
+      ->check(IsFinite)
+      ->check(IsRate);
+  CLI::Option* replay =
+      command
+          .add_option(
+              "--replay", flags->replay,
+              "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more")
+          ->allow_extra_args(false);
+  AddShapeFlags(command, *flags, replay);
   command
       .add_option("--durability", flags->durability, "memory or durable (default: the server's)")
       ->check(CLI::IsMember({"memory", "durable"}));

@@ -93,7 +93,8 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--timeout", flags.timeout_s,
                   "Seconds that one attempt of a call may take (0: 30, and 3600 for data)")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(CLI::Range(0.0, 1e6))
+      ->check(IsFinite);
   command
       .add_option(
           "--attempts", flags.attempts,

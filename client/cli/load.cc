@@ -129,6 +129,9 @@ absl::Status Measure(const LoadUpdates& updates, const LoadOptions& options,
   std::vector<std::unique_ptr<client::Client>> clients;
   for (uint32_t t = 0; t < options.concurrency; ++t) {
     SPARSEAGG_ASSIGN_OR_RETURN(auto client, options.connect(retries.Counter()));
+    // Connects, and learns what the server knows: both belong to no update. The warm-up may be
+    // shorter than there are threads.
+    SPARSEAGG_RETURN_IF_ERROR(client->Info().status());
     clients.push_back(std::move(client));
   }
   Load load(updates, options, round);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
+#include <functional>
+#include <queue>
 #include <random>
 #include <utility>
 
@@ -20,6 +21,7 @@ using Random = std::mt19937_64;
 // result needs none.
 constexpr int kValueMax = 8;
 constexpr double kZipfExponent = 1.1;
+constexpr uint64_t kUpdateBytesMax = uint64_t{4} << 30;  // staging-bytes-max is no more by default
 
 uint64_t Below(Random& random, uint64_t limit) {
   return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random);
@@ -93,10 +95,33 @@ absl::Status Check(const SyntheticShape& shape) {
   return absl::OkStatus();
 }
 
+// How many updates the pool has room for, at least one. REQUIRES: a row is no longer than a tensor
+// may have it.
+absl::StatusOr<size_t> PoolSize(const SyntheticShape& shape, size_t wanted, uint64_t bytes_max) {
+  const uint64_t row_bytes =
+      sizeof(uint64_t) + static_cast<uint64_t>(shape.row_width) * sizeof(float);
+  if (shape.nnz_max > kUpdateBytesMax / row_bytes) {
+    return BadArgument(absl::StrCat("--nnz: an update of ", shape.nnz_max, " rows of ", row_bytes,
+                                    " bytes takes more than the limit of ", kUpdateBytesMax,
+                                    " bytes; lower --nnz or --width"));
+  }
+  const uint64_t update_bytes = std::max<uint64_t>(1, shape.nnz_max * row_bytes);
+  return std::clamp<uint64_t>(bytes_max / update_bytes, 1, wanted);
+}
+
+// The next entry of an update, whose rows ascend.
+struct Cursor {
+  uint64_t row;
+  uint64_t update;
+  uint64_t entry;
+  bool operator>(const Cursor& other) const { return row > other.row; }
+};
+
 }  // namespace
 
 absl::StatusOr<SyntheticUpdates> SyntheticUpdates::Make(const SyntheticShape& shape,
-                                                        size_t pool_size) {
+                                                        size_t pool_size_max,
+                                                        uint64_t pool_bytes_max) {
   SPARSEAGG_RETURN_IF_ERROR(Check(shape));
   SyntheticUpdates updates;
   updates.spec_.name = "bench";
@@ -104,6 +129,9 @@ absl::StatusOr<SyntheticUpdates> SyntheticUpdates::Make(const SyntheticShape& sh
   updates.spec_.dense_shape = {shape.num_rows};
   if (shape.row_width > 1) updates.spec_.dense_shape.push_back(shape.row_width);
   updates.spec_.sparse_dim = 1;
+  SPARSEAGG_RETURN_IF_ERROR(MakeLayout(updates.spec_).status());
+  SPARSEAGG_ASSIGN_OR_RETURN(const size_t pool_size,
+                             PoolSize(shape, pool_size_max, pool_bytes_max));
   Random random(shape.seed);
   std::vector<uint64_t> shared;
   if (shape.indices == "topk") {
@@ -129,26 +157,32 @@ absl::StatusOr<SyntheticUpdates> SyntheticUpdates::Make(const SyntheticShape& sh
 
 client::Tensor SyntheticUpdates::SumOf(uint64_t count) const {
   const uint64_t width = pool_[0].layout.row_width;
-  std::map<uint64_t, std::vector<float>> sums;
-  for (uint64_t i = 0; i < std::min<uint64_t>(count, pool_.size()); ++i) {
-    const auto times = static_cast<float>((count - i + pool_.size() - 1) / pool_.size());
-    const client::Tensor& tensor = pool_[i];
-    for (uint64_t e = 0; e < tensor.nnz(); ++e) {
-      std::vector<float>& row = sums[tensor.indices[e]];
-      row.resize(width);
-      for (uint64_t c = 0; c < width; ++c) {
-        float value;
-        std::memcpy(&value, &tensor.values[(e * width + c) * sizeof(value)], sizeof(value));
-        row[c] += times * value;
-      }
-    }
-  }
+  std::priority_queue<Cursor, std::vector<Cursor>, std::greater<>> cursors;
+  const auto push = [&](uint64_t i, uint64_t entry) {
+    if (entry < tensor(i).nnz()) cursors.push({tensor(i).indices[entry], i, entry});
+  };
+  for (uint64_t i = 0; i < std::min<uint64_t>(count, pool_.size()); ++i) push(i, 0);
   client::Tensor sum{spec_.name, spec_.dense_shape, 1, pool_[0].layout, {}, {}};
-  for (const auto& [row, values] : sums) {
-    sum.indices.push_back(row);
-    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-    sum.values.insert(sum.values.end(), bytes, bytes + values.size() * sizeof(float));
+  std::vector<float> values;
+  while (!cursors.empty()) {
+    const Cursor at = cursors.top();
+    cursors.pop();
+    if (sum.indices.empty() || sum.indices.back() != at.row) {
+      sum.indices.push_back(at.row);
+      values.resize(values.size() + width);
+    }
+    const auto times = static_cast<float>((count - at.update + pool_.size() - 1) / pool_.size());
+    float* row = values.data() + values.size() - width;
+    for (uint64_t c = 0; c < width; ++c) {
+      float value;
+      std::memcpy(&value, &tensor(at.update).values[(at.entry * width + c) * sizeof(value)],
+                  sizeof(value));
+      row[c] += times * value;
+    }
+    push(at.update, at.entry + 1);
   }
+  const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+  sum.values.assign(bytes, bytes + values.size() * sizeof(float));
   return sum;
 }
 

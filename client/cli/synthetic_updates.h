@@ -30,8 +30,11 @@ inline constexpr const char* kIndexDistributions[] = {"uniform", "zipf", "topk"}
 
 class SyntheticUpdates : public LoadUpdates {
  public:
-  // INVALID_ARGUMENT (BAD_ARGUMENT) for a shape that no tensor has, or with more entries than rows.
-  static absl::StatusOr<SyntheticUpdates> Make(const SyntheticShape& shape, size_t pool_size);
+  // INVALID_ARGUMENT (BAD_ARGUMENT) for a shape that no tensor has, or with more entries than rows
+  // or than an update may have bytes (4 GiB). Makes `pool_size_max` updates, or, where they would
+  // take more than `pool_bytes_max`, as many as take that, at least one.
+  static absl::StatusOr<SyntheticUpdates> Make(const SyntheticShape& shape, size_t pool_size_max,
+                                               uint64_t pool_bytes_max = uint64_t{1} << 30);
 
   std::vector<TensorSpec> specs() const override { return {spec_}; }
   std::vector<client::TensorView> update(uint64_t i) const override { return {tensor(i).view()}; }

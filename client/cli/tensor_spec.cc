@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -105,6 +106,13 @@ absl::StatusOr<float> SentWeight(double weight, const std::vector<TensorSpec>& s
 
 std::string NotNegative(const std::string& text) {
   return text.starts_with('-') ? absl::StrCat(text, " is negative") : std::string();
+}
+
+std::string IsFinite(const std::string& text) {
+  double number = 0;
+  return absl::SimpleAtod(text, &number) && std::isfinite(number)
+             ? std::string()
+             : absl::StrCat(text, " is not a finite number");
 }
 
 std::string IsAddress(const std::string& text) {

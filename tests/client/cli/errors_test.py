@@ -154,8 +154,26 @@ class ErrorsTest(ProgramTest):
             (("--nnz-min", -1), "--nnz-min: -1 is negative"),
             (("--nnz", 5, "--rows", 4), "--nnz: an update of 5 rows"),
             (("--values", "int8"), "--values: int8 not in {auto,raw,f32,bf16,f16}"),
+            (("--nnz", 10**9, "--rows", 10**12), "--nnz: an update of 1000000000 rows of 12 bytes"),
+            (("--rate", "nan"), "--rate: nan is not a finite number"),
+            (("--rate", "1e-300"), "--rate: 1e-300 is neither 0 nor at least 0.001"),
+            (("--timeout", "nan"), "--timeout: nan is not a finite number"),
         ):
             self.assertIn(words, self.error("bench", *flags, code=2))
+
+    def test_recorded_updates_have_a_shape_of_their_own(self) -> None:
+        self.rows("recorded.npz", [1, 2])
+        for flag, value in (
+            ("--rows", 5),
+            ("--width", 2),
+            ("--nnz", 1),
+            ("--nnz-min", 1),
+            ("--indices", "zipf"),
+            ("--seed", 2),
+        ):
+            line = self.error("bench", "--replay", "recorded.npz", flag, value, code=2)
+            self.assertIn("--replay", line)
+            self.assertIn(flag, line)
 
     def test_bench_takes_updates_of_no_entry(self) -> None:
         load = ("--updates", 100, "--warm-up", 0, "--concurrency", 2, "--nnz", 3, "--nnz-min", 0)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <mutex>
 
 #include "client/cli/synthetic_updates.h"
 #include "sparse/validate.h"
@@ -134,6 +135,19 @@ TEST(SyntheticUpdatesTest, RefusesMoreEntriesThanItCanDraw) {
   EXPECT_TRUE(HasError(SyntheticUpdates::Make(shape, 1).status(), "BAD_ARGUMENT", "--width"));
 }
 
+TEST(SyntheticUpdatesTest, NeitherAnUpdateNorThePoolOutgrowsItsMemory) {
+  SyntheticShape shape{.num_rows = int64_t{1} << 40, .row_width = 1 << 20};
+  shape.nnz_min = shape.nnz_max = 1 << 20;
+  EXPECT_TRUE(HasError(SyntheticUpdates::Make(shape, 1).status(), "BAD_ARGUMENT", "4294967296"));
+  shape.row_width = int64_t{1} << 40;
+  EXPECT_EQ(SyntheticUpdates::Make(shape, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  shape.row_width = 1;
+  shape.nnz_min = shape.nnz_max = 100;  // 1200 bytes
+  const SyntheticUpdates updates = SyntheticUpdates::Make(shape, 64, 3000).value();
+  EXPECT_EQ(&updates.tensor(0), &updates.tensor(2)) << "a pool of two";
+  EXPECT_NE(&updates.tensor(0), &updates.tensor(1));
+}
+
 LoadOptions OptionsFor(const TestServer& server) {
   LoadOptions options;
   options.updates = 60;
@@ -165,6 +179,61 @@ TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
     }
   }
   EXPECT_TRUE(server.engine().ListRounds("", 10).empty()) << "its rounds are deleted";
+}
+
+// The methods that were called, in turn.
+class MethodLog : public CallObserver {
+ public:
+  void OnCallStarted(const CallMethod& method) override {
+    const std::lock_guard lock(mutex_);
+    methods_.emplace_back(method.method);
+  }
+  std::vector<std::string> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::move(methods_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> methods_;
+};
+
+TEST(LoadTest, ConnectsEveryThreadBeforeTheFirstUpdate) {
+  const auto log = std::make_shared<MethodLog>();
+  TestServer server({}, "127.0.0.1:0", {}, log);
+  const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 5).value();
+  LoadOptions options = OptionsFor(server);
+  options.concurrency = 6;
+  options.updates = 3;  // some threads have nothing to send
+  options.warm_up = 0;
+  ASSERT_TRUE(RunLoad(updates, options).ok());
+  const std::vector<std::string> methods = log->Take();
+  const auto first = std::find(methods.begin(), methods.end(), "SubmitUpdate");
+  EXPECT_EQ(std::count(methods.begin(), first, "GetServerInfo"), 6);
+  EXPECT_EQ(std::count(first, methods.end(), "GetServerInfo"), 0);
+}
+
+// Expects another sum than that of what it sends.
+class MiscountedUpdates : public LoadUpdates {
+ public:
+  explicit MiscountedUpdates(const LoadUpdates& updates) : updates_(updates) {}
+  std::vector<TensorSpec> specs() const override { return updates_.specs(); }
+  std::vector<client::TensorView> update(uint64_t i) const override { return updates_.update(i); }
+  std::string file(uint64_t i) const override { return updates_.file(i); }
+  absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const override {
+    return updates_.SumsOf(count - 1);
+  }
+
+ private:
+  const LoadUpdates& updates_;
+};
+
+TEST(LoadTest, SeesASumThatIsNotExact) {
+  TestServer server;
+  const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 5).value();
+  const auto result = RunLoad(MiscountedUpdates(updates), OptionsFor(server));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->right);
 }
 
 TEST(LoadTest, EndsWithTheFirstRefusalAndLeavesNoRound) {
