@@ -32,7 +32,7 @@ std::string WhatHappened(const Birth& birth, const StoreEpoch& now) {
 
 void Births::Note(const std::string& round, const Birth& birth) {
   std::lock_guard lock(mutex_);
-  if (!by_round_.emplace(round, birth).second) return;
+  if (!by_round_.insert_or_assign(round, birth).second) return;
   order_.push_back(round);
   if (order_.size() <= kRoundsMax) return;
   by_round_.erase(order_.front());

@@ -22,7 +22,7 @@ struct Birth {
 // Thread-safe. Remembers the rounds used first lately.
 class Births {
  public:
-  // The first one of a round counts.
+  // The last one of a round counts: a name may be given again after the round of that name is lost.
   void Note(const std::string& round, const Birth& birth);
   std::optional<Birth> Find(const std::string& round) const;
 

@@ -1,0 +1,31 @@
+#include "client/births.h"
+
+#include "sparse/status.h"
+#include "tests/client/support.h"
+
+namespace sparseagg::client {
+namespace {
+
+using sparseagg::testing::HasError;
+
+const absl::Status kNotFound =
+    MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND", "there is no round \"r\"");
+
+TEST(BirthsTest, ARoundInMemoryIsLostWithItsEpoch) {
+  Births births;
+  births.Note("rounds/r", {Durability::kMemory, {"store", 1}});
+  const Birth birth = births.Find("rounds/r").value();
+  EXPECT_TRUE(HasError(WhyNotFound(kNotFound, birth, {"store", 2}), "ROUND_LOST", "started again"));
+  EXPECT_EQ(WhyNotFound(kNotFound, birth, {"store", 1}), kNotFound);
+}
+
+TEST(BirthsTest, ARoundThatWasCreatedAgainIsNotLostWithTheFirstOne) {
+  Births births;
+  births.Note("rounds/r", {Durability::kMemory, {"store", 1}});
+  births.Note("rounds/r", {Durability::kMemory, {"store", 2}});
+  // Deleted since, in the same life of the server.
+  EXPECT_EQ(WhyNotFound(kNotFound, births.Find("rounds/r").value(), {"store", 2}), kNotFound);
+}
+
+}  // namespace
+}  // namespace sparseagg::client
