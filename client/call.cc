@@ -53,8 +53,11 @@ absl::Status CannotConnect(const std::string& message, const std::string& target
 
 absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
                      uint64_t timeout_ms) {
+  // What is longer than the clock's numbers go, as the largest number there is, would be over.
+  constexpr uint64_t kTimeoutMsMax = uint64_t{10} * 365 * 24 * 3600 * 1000;
   if (timeout_ms > 0) {
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::milliseconds(std::min(timeout_ms, kTimeoutMsMax)));
   }
   if (!options.token) return absl::OkStatus();
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string token, options.token());

@@ -35,6 +35,8 @@ using Stub = v1::AggregationService::StubInterface;
 constexpr int kListPageSize = 1000;
 // WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier.
 constexpr uint64_t kWaitMs = 30'000;
+// How long an answer may be under way beyond the time that Wait() was given.
+constexpr uint64_t kLateMs = 1000;
 
 constexpr char kAuto[] = "auto";
 constexpr char kPacked[] = "coo.packed";
@@ -68,13 +70,18 @@ struct Client::Impl {
   template <class Response, class Call>
   absl::StatusOr<Response> Unary(uint64_t timeout_ms, RetryLoop& retry, Call call) {
     for (;;) {
-      grpc::ClientContext context;
-      SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, timeout_ms));
-      Response response;
-      const absl::Status status = ToStatus(call(&context, &response), target);
-      if (status.ok()) return response;
-      if (!retry.Again(status)) return status;
+      absl::StatusOr<Response> response = Attempt<Response>(timeout_ms, call);
+      if (response.ok() || !retry.Again(response.status())) return response;
     }
+  }
+
+  template <class Response, class Call>
+  absl::StatusOr<Response> Attempt(uint64_t timeout_ms, Call call) {
+    grpc::ClientContext context;
+    SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, timeout_ms));
+    Response response;
+    SPARSEAGG_RETURN_IF_ERROR(ToStatus(call(&context, &response), target));
+    return response;
   }
 
   absl::StatusOr<ServerInfo> Info() {
@@ -262,28 +269,38 @@ absl::Status Client::Watch(const std::string& round,
 }
 
 absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeout_ms) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
   v1::WaitRoundRequest request;
   request.set_name(RoundName(round));
+  RetryLoop retry(impl_->options);
   for (;;) {
     uint64_t wait_ms = kWaitMs;
+    uint64_t late_ms = impl_->options.call_timeout_ms;
     if (timeout_ms > 0) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          end - std::chrono::steady_clock::now());
-      if (left.count() <= 0) {
+      const auto passed_ms =
+          static_cast<uint64_t>((Clock::now() - start) / std::chrono::milliseconds(1));
+      if (passed_ms >= timeout_ms) {
         return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
                          absl::StrCat(request.name(), " was not published within ", timeout_ms,
                                       " ms; seal it, or wait longer"));
       }
-      wait_ms = std::min(wait_ms, static_cast<uint64_t>(left.count()));
+      wait_ms = std::min(wait_ms, timeout_ms - passed_ms);
+      // A server that is silent keeps nobody longer than one that answers.
+      late_ms = std::min(late_ms, timeout_ms - passed_ms - wait_ms + kLateMs);
     }
     request.mutable_timeout()->set_seconds(static_cast<int64_t>(wait_ms / 1000));
     request.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000 * 1'000'000));
-    const auto answer = impl_->Unary<v1::Round>(
-        wait_ms + impl_->options.call_timeout_ms, [&](auto* context, auto* response) {
+    const auto answer =
+        impl_->Attempt<v1::Round>(wait_ms + late_ms, [&](auto* context, auto* response) {
           return impl_->stub->WaitRound(context, request, response);
         });
-    if (!answer.ok()) return impl_->Explain(answer.status(), round);
+    if (!answer.ok()) {
+      const bool silent = absl::IsDeadlineExceeded(answer.status()) && wait_ms < kWaitMs;
+      if (silent || retry.Again(answer.status())) continue;
+      return impl_->Explain(answer.status(), round);
+    }
+    retry.MadeProgress();
     SPARSEAGG_ASSIGN_OR_RETURN(RoundInfo info, FromProto(*answer));
     if (info.state == RoundState::kAborted) {
       return MakeError(absl::StatusCode::kAborted, "ROUND_ABORTED",

@@ -1,11 +1,20 @@
 #include "client/call.h"
 
+#include <chrono>
+#include <limits>
+
 #include "client/retry.h"
 #include "proto/error_details.h"
 #include "tests/client/support.h"
 
 namespace sparseagg::client {
 namespace {
+
+TEST(PrepareTest, ATimeoutWithoutEndIsNotOverAtOnce) {
+  grpc::ClientContext context;
+  ASSERT_TRUE(Prepare(context, {}, std::numeric_limits<uint64_t>::max()).ok());
+  EXPECT_GT(context.deadline(), std::chrono::system_clock::now());
+}
 
 TEST(ToStatusTest, TakesWhatGrpcCancelsForAServerThatStopsForALostConnection) {
   const grpc::Status cancelled(grpc::StatusCode::CANCELLED, "CANCELLED");

@@ -1,7 +1,14 @@
 // The client library against the real server in this process.
 #include "client/client.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,6 +48,29 @@ ClientOptions Impatient() {
   options.retry = {3, 1, 1};
   return options;
 }
+
+// Takes connections and says nothing.
+class SilentServer {
+ public:
+  SilentServer() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(socket_, 16), 0);
+    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  ~SilentServer() { close(socket_); }
+  SilentServer(const SilentServer&) = delete;
+  SilentServer& operator=(const SilentServer&) = delete;
+  const std::string& address() const { return address_; }
+
+ private:
+  const int socket_;
+  std::string address_;
+};
 
 class ClientTest : public ::testing::Test {
  protected:
@@ -254,7 +284,10 @@ TEST_F(ClientTest, WatchEndsWhenTheCallerWantsNoMore) {
 TEST_F(ClientTest, WaitReportsAnAbortedRoundAndATimeout) {
   const std::string name = client_->CreateRound(RoundOf({kEmb}))->name;
   EXPECT_TRUE(HasError(client_->Wait(name, 50).status(), "NO_ANSWER_IN_TIME", "within 50 ms"));
-  ASSERT_TRUE(client_->Abort(name).ok());
+  std::jthread later([&] { EXPECT_TRUE(client_->Abort(name).ok()); });
+  EXPECT_TRUE(HasError(client_->Wait(name, std::numeric_limits<uint64_t>::max()).status(),
+                       "ROUND_ABORTED", name));
+  later.join();
   EXPECT_TRUE(HasError(client_->Wait(name).status(), "ROUND_ABORTED", name));
 }
 
@@ -271,6 +304,16 @@ TEST(ClientWithoutServerTest, SaysThatItCannotConnect) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(
       HasError(status, "CANNOT_CONNECT", "cannot reach " + target + ": connection refused"));
+}
+
+TEST(ClientWithoutServerTest, WaitsNoLongerThanItIsToldForAServerThatIsSilent) {
+  SilentServer server;
+  ClientOptions options = Impatient();
+  options.call_timeout_ms = 60'000;
+  const auto client = Client::Connect(server.address(), options).value();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(HasError(client->Wait("r", 50).status(), "NO_ANSWER_IN_TIME", "within 50 ms"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 TEST(ClientWithoutServerTest, RefusesAnEmptyTarget) {
