@@ -2,6 +2,7 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,17 +13,26 @@ namespace sparseagg::cli {
 namespace {
 
 constexpr int kConnectSeconds = 5;
-constexpr int kAnswerSeconds = 10;
 
 // What a refusal says about itself.
 std::string MessageOf(const httplib::Response& response) {
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
-  if (json.is_object() && json.contains("error")) return json["error"].get<std::string>();
+  if (json.is_object() && json.value("error", nlohmann::json()).is_string()) {
+    return json["error"].get<std::string>();
+  }
   std::string text = response.body.substr(0, response.body.find('\n'));
-  return text.empty() ? absl::StrCat("status ", response.status) : text;
+  return text.empty() || json.is_object() ? absl::StrCat("status ", response.status) : text;
 }
 
 absl::StatusOr<std::string> Body(const httplib::Result& result, const std::string& address) {
+  // Nothing else shows that there is no server: one that is stopped still has its port.
+  const bool silent = result.error() == httplib::Error::Read ||
+                      result.error() == httplib::Error::Write ||
+                      result.error() == httplib::Error::ConnectionTimeout;
+  if (silent) {
+    return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+                     absl::StrCat("no answer from the admin port ", address, " in time"));
+  }
   if (!result) {
     return MakeError(absl::StatusCode::kUnavailable, "CANNOT_REACH_ADMIN",
                      absl::StrCat("no answer from the admin port ", address,
@@ -36,7 +46,7 @@ absl::StatusOr<std::string> Body(const httplib::Result& result, const std::strin
 
 httplib::Client Connect(const std::string& address, int timeout_s) {
   httplib::Client client("http://" + address);
-  client.set_connection_timeout(kConnectSeconds);
+  client.set_connection_timeout(std::min(kConnectSeconds, timeout_s));
   client.set_read_timeout(timeout_s);
   return client;
 }
@@ -52,8 +62,8 @@ void AddAdminFlag(CLI::App& command, std::string& admin) {
 
 AdminClient::AdminClient(std::string address) : address_(std::move(address)) {}
 
-absl::StatusOr<std::string> AdminClient::Get(const std::string& path) const {
-  return Body(Connect(address_, kAnswerSeconds).Get(path), address_);
+absl::StatusOr<std::string> AdminClient::Get(const std::string& path, int timeout_s) const {
+  return Body(Connect(address_, timeout_s).Get(path), address_);
 }
 
 absl::StatusOr<nlohmann::json> AdminClient::GetJson(const std::string& path) const {

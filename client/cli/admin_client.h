@@ -15,16 +15,17 @@ inline constexpr char kDefaultAdmin[] = "127.0.0.1:50062";
 // --admin.
 void AddAdminFlag(CLI::App& command, std::string& admin);
 
-// For one thread. UNAVAILABLE when nobody answers; the server's own words, as FAILED_PRECONDITION,
-// when it refuses.
+// For one thread. UNAVAILABLE (CANNOT_REACH_ADMIN) when nobody listens, DEADLINE_EXCEEDED
+// (NO_ANSWER_IN_TIME) when who listens does not answer; the server's own words, as
+// FAILED_PRECONDITION, when it refuses.
 class AdminClient {
  public:
   // `address` is HOST:PORT.
   explicit AdminClient(std::string address);
 
-  absl::StatusOr<std::string> Get(const std::string& path) const;
-  absl::StatusOr<nlohmann::json> GetJson(const std::string& path) const;
   // `timeout_s` bounds the time until the answer.
+  absl::StatusOr<std::string> Get(const std::string& path, int timeout_s = 10) const;
+  absl::StatusOr<nlohmann::json> GetJson(const std::string& path) const;
   absl::StatusOr<std::string> Post(const std::string& path, int timeout_s = 10) const;
 
  private:

@@ -35,10 +35,12 @@ CLI::App& AddAdminCommand(CLI::App& parent, const char* name, const char* descri
 
 // Stops the server and waits until it is gone.
 absl::Status Drain(const AdminFlags& flags) {
+  constexpr int kLookSeconds = 1;
   const AdminClient client(flags.admin);
   SPARSEAGG_RETURN_IF_ERROR(client.Post("/api/drain").status());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(flags.wait_s);
-  while (client.Get("/healthz").ok()) {
+  // Whatever it answers, or does not, it is there as long as it has its port.
+  while (ErrorReason(client.Get("/healthz", kLookSeconds).status()) != "CANNOT_REACH_ADMIN") {
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat(flags.admin, " still finishes calls after ", flags.wait_s, " s"));
@@ -102,7 +104,9 @@ void AddAdminCommands(CLI::App& app, const CliContext& context) {
 
   const auto [drain, drain_flags] =
       add("drain", "Stop the server as SIGTERM does, and wait for its end", &Drain);
-  drain->add_option("--wait", drain_flags->wait_s, "Seconds to wait")->capture_default_str();
+  drain->add_option("--wait", drain_flags->wait_s, "Seconds to wait")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
 
   add("config", "Every setting as it is in effect, and where it comes from", &Config);
 

@@ -203,12 +203,9 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
       ->check(CLI::Range(0.0, 1e7))
       ->check(IsFinite)
       ->check(IsRate);
-  CLI::Option* replay =
-      command
-          .add_option(
-              "--replay", flags->replay,
-              "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more")
-          ->allow_extra_args(false);
+  CLI::Option* replay = AddRepeated(
+      command, "--replay", flags->replay,
+      "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more");
   AddShapeFlags(command, *flags, replay);
   command
       .add_option("--durability", flags->durability, "memory or durable (default: the server's)")

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/tensor_spec.h"
 #include "client/credentials.h"
+#include "client/io/file_error.h"
 #include "nlohmann/json.hpp"
 #include "sparse/status.h"
 
@@ -52,11 +54,27 @@ void PrintError(const absl::Status& status, bool json) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+// What `body` answers, or what kept it from answering.
+absl::Status Outcome(const std::function<absl::Status()>& body) {
+  try {
+    const absl::Status status = body();
+    if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+      return client::FileUnusable("standard output", "cannot be written");
+    }
+    return status;
+  } catch (const nlohmann::json::exception& error) {
+    return MakeError(absl::StatusCode::kInternal, "PROTOCOL_ERROR",
+                     absl::StrCat("an answer is not what this version expects: ", error.what()));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("there is not enough memory for this command");
+  }
+}
+
 }  // namespace
 
-void AddRepeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
-                 const std::string& description) {
-  command.add_option(name, values, description)->allow_extra_args(false);
+CLI::Option* AddRepeated(CLI::App& command, const std::string& name,
+                         std::vector<std::string>& values, const std::string& description) {
+  return command.add_option(name, values, description)->allow_extra_args(false);
 }
 
 // A secret has no flag that is shown: others see the command lines of this machine.
@@ -106,6 +124,18 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
   AddCredentialFlags(command, flags);
 }
 
+uint64_t WaitFlags::timeout_ms() const {
+  return static_cast<uint64_t>(std::ceil(timeout_s * 1000));
+}
+
+void AddWaitFlags(CLI::App& command, WaitFlags& flags) {
+  CLI::Option* wait = command.add_flag("--wait", flags.wait, "Wait until the result is published");
+  command.add_option("--wait-timeout", flags.timeout_s, "Seconds to wait (0: without an end)")
+      ->check(CLI::Range(0.0, 1e7))
+      ->check(IsFinite)
+      ->needs(wait);
+}
+
 absl::StatusOr<std::unique_ptr<client::Client>> Connect(
     const CommonFlags& flags, std::function<void(const absl::Status& why)> on_retry) {
   client::ClientOptions options;
@@ -131,7 +161,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(
 void SetBody(CLI::App& command, const CliContext& context, const CommonFlags& flags,
              std::function<absl::Status()> body) {
   command.callback([exit_code = context.exit_code, &flags, body = std::move(body)] {
-    const absl::Status status = body();
+    const absl::Status status = Outcome(body);
     if (status.ok()) return;
     PrintError(status, flags.json);
     *exit_code = ExitCodeOf(status);

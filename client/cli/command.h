@@ -34,11 +34,21 @@ struct CommonFlags {
 void AddCommonFlags(CLI::App& command, CommonFlags& flags);
 // An option that may be given several times, with one value each: unlike CLI11's own way it does
 // not swallow the arguments that follow.
-void AddRepeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
-                 const std::string& description);
+CLI::Option* AddRepeated(CLI::App& command, const std::string& name,
+                         std::vector<std::string>& values, const std::string& description);
 
 // --json only, for what needs no server.
 void AddJsonFlag(CLI::App& command, CommonFlags& flags);
+
+// --wait and --wait-timeout, for the result of a round.
+struct WaitFlags {
+  bool wait = false;
+  double timeout_s = 0;  // 0: without an end
+
+  // For Client::Wait(). The shortest time that is no end is a millisecond.
+  uint64_t timeout_ms() const;
+};
+void AddWaitFlags(CLI::App& command, WaitFlags& flags);
 
 // `on_retry` as in client::ClientOptions.
 absl::StatusOr<std::unique_ptr<client::Client>> Connect(

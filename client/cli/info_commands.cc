@@ -1,4 +1,5 @@
 // info and healthcheck
+#include <cmath>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -6,6 +7,7 @@
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/output.h"
+#include "client/cli/tensor_spec.h"
 #include "sparse/status.h"
 
 namespace sparseagg::cli {
@@ -18,9 +20,13 @@ absl::Status Info(const CommonFlags& flags) {
   return absl::OkStatus();
 }
 
+constexpr int kHealthSeconds = 5;
+
 // Readiness, which needs neither certificate nor token.
 absl::Status CheckReady(const std::string& admin, const CommonFlags& flags) {
-  const auto answer = AdminClient(admin).Get("/readyz");
+  const int timeout_s =
+      flags.timeout_s > 0 ? static_cast<int>(std::ceil(flags.timeout_s)) : kHealthSeconds;
+  const auto answer = AdminClient(admin).Get("/readyz", timeout_s);
   if (!answer.ok()) return absl::UnavailableError(answer.status().message());
   flags.json ? PrintJson({{"ready", true}, {"admin", admin}})
              : Print(absl::StrCat(admin, " is ready\n"));
@@ -49,13 +55,15 @@ void AddInfoCommands(CLI::App& app, const CliContext& context) {
 
   auto health_flags = std::make_shared<CommonFlags>();
   health_flags->attempts = 1;
-  health_flags->timeout_s = 5;
+  health_flags->timeout_s = kHealthSeconds;
   CLI::App& health =
       *app.add_subcommand("healthcheck", "Whether the server answers (exit code 0) or not (3)");
   AddCommonFlags(health, *health_flags);
   auto admin = std::make_shared<std::string>();
-  health.add_option("--admin", *admin,
-                    "Ask the admin port at host:port instead: whether the server is ready");
+  health
+      .add_option("--admin", *admin,
+                  "Ask the admin port at host:port instead: whether the server is ready")
+      ->check(IsAddress);
   SetBody(health, context, *health_flags, [health_flags, admin] {
     return admin->empty() ? HealthCheck(*health_flags) : CheckReady(*admin, *health_flags);
   });

@@ -23,8 +23,7 @@ struct PullFlags {
   std::string output;
   std::string encoding = "auto";
   bool dense = false;
-  bool wait = false;
-  double wait_s = 0;
+  WaitFlags wait;
   std::vector<std::string> tensors;
   std::vector<std::string> indices;
 };
@@ -77,9 +76,8 @@ absl::Status Pull(const PullFlags& flags) {
   options.encoding = flags.encoding;
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<TensorSpec> specs, PulledSpecs(flags, round));
   SPARSEAGG_ASSIGN_OR_RETURN(options.selections, ReadSelections(flags, specs));
-  if (flags.wait) {
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        round, client->Wait(round.name, static_cast<uint64_t>(flags.wait_s * 1000)));
+  if (flags.wait.wait) {
+    SPARSEAGG_ASSIGN_OR_RETURN(round, client->Wait(round.name, flags.wait.timeout_ms()));
   }
   client::Result result;
   {
@@ -118,9 +116,7 @@ void AddPullCommand(CLI::App& app, const CliContext& context) {
   AddRepeated(command, "--tensor", flags->tensors, "Only this tensor (may be repeated)");
   AddRepeated(command, "--indices", flags->indices,
               "Only these indices: [NAME=]FILE, a .npy array or text with one index a line");
-  command.add_flag("--wait", flags->wait, "Wait until the result is published");
-  command.add_option("--wait-timeout", flags->wait_s, "Seconds to wait (0: without an end)")
-      ->check(CLI::Range(0.0, 1e7));
+  AddWaitFlags(command, flags->wait);
   command
       .add_option("--encoding", flags->encoding,
                   "What indices travel as: coo.raw, coo.packed, or auto, the smaller one")

@@ -20,8 +20,7 @@ namespace {
 struct RoundFlags {
   CommonFlags common;
   std::string round;
-  bool wait = false;
-  double wait_s = 0;
+  WaitFlags wait;  // of seal
 };
 
 struct CreateFlags {
@@ -113,9 +112,8 @@ absl::Status Show(const RoundFlags& flags) {
 absl::Status Seal(const RoundFlags& flags) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
   SPARSEAGG_ASSIGN_OR_RETURN(client::RoundInfo round, client->Seal(flags.round));
-  if (flags.wait) {
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        round, client->Wait(flags.round, static_cast<uint64_t>(flags.wait_s * 1000)));
+  if (flags.wait.wait) {
+    SPARSEAGG_ASSIGN_OR_RETURN(round, client->Wait(flags.round, flags.wait.timeout_ms()));
   }
   PrintRound(round, flags.common);
   return absl::OkStatus();
@@ -179,15 +177,20 @@ void AddCreate(CLI::App& round, const CliContext& context) {
   AddRepeated(command, "--tensor", flags->tensors,
               "A tensor: NAME:TYPE:SHAPE[:sparse_dim=N][:op=OP][:overflow=modular]"
               "[:plan=PLAN], as emb:f32:1000x64:sparse_dim=1:op=weighted_mean");
-  AddRepeated(command, "--like", flags->like, "Take tensors from a file: [NAME=]FILE");
+  CLI::Option* like =
+      AddRepeated(command, "--like", flags->like, "Take tensors from a file: [NAME=]FILE");
+  // Beside --tensor alone they would do nothing: :op=OP is what was meant.
   command.add_option("--op", flags->op, "Operator for the tensors of --like")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(like);
   command.add_option("--dtype", flags->dtype, "Value type for the tensors of --like")
-      ->check(IsValueType());
+      ->check(IsValueType())
+      ->needs(like);
   command
       .add_option("--overflow", flags->overflow,
                   "Integer sums out of range, for --like: checked (an error) or modular (wrap)")
-      ->check(IsOverflow());
+      ->check(IsOverflow())
+      ->needs(like);
   command.add_option("--durability", flags->durability, "What a receipt survives")
       ->check(CLI::IsMember({"memory", "durable"}));
   AddPolicyFlags(command, flags->policy);
@@ -228,11 +231,7 @@ void AddRoundCommands(CLI::App& app, const CliContext& context) {
     auto flags = std::make_shared<RoundFlags>();
     CLI::App& command = AddRoundCommand(round, row.name, row.description, *flags);
     if (row.body == &Show) command.alias("get");
-    if (row.body == &Seal) {
-      command.add_flag("--wait", flags->wait, "Wait until the result is published");
-      command.add_option("--wait-timeout", flags->wait_s, "Seconds to wait (0: without an end)")
-          ->check(CLI::Range(0.0, 1e7));
-    }
+    if (row.body == &Seal) AddWaitFlags(command, flags->wait);
     SetBody(command, context, flags->common, [flags, body = row.body] { return body(*flags); });
   }
 }

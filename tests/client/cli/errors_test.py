@@ -1,7 +1,9 @@
 """What the program `sparseagg` says when something is wrong: one line that names the file or the flag, the place and what
 is allowed, and the exit code that docs/cli.md gives."""
 
+import http.server
 import json
+import threading
 import unittest
 
 from program import ProgramTest, np
@@ -182,6 +184,53 @@ class ErrorsTest(ProgramTest):
         self.assertTrue(report["levels"][0]["sum_is_exact"])
         for values in ("raw", "f32", "bf16", "f16"):
             self.assertIn("exact", self.run_cli("bench", *load, "--values", values).stdout)
+
+
+class OtherServer(http.server.BaseHTTPRequestHandler):
+    """Something else than the admin port of a server: JSON of its own, and 503 for ever."""
+
+    def answer(self, code: int, text: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self) -> None:
+        refused = self.path in ("/healthz", "/readyz")
+        self.answer(503 if refused else 200, b'{"error": {"code": 5}}')
+
+    def do_POST(self) -> None:
+        self.answer(200, b"{}")
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+class OtherServerTest(ProgramTest):
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OtherServer)
+        threading.Thread(target=cls.other.serve_forever, daemon=True).start()
+        cls.admin = f"--admin=127.0.0.1:{cls.other.server_port}"
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.other.shutdown()
+        cls.other.server_close()
+        super().tearDownClass()
+
+    def test_answers_of_other_servers_are_one_line(self) -> None:
+        for command in (("admin", "config"), ("top", "--once")):
+            self.assertIn("not what this version expects", self.error(*command, self.admin))
+        self.assertIn("status 503", self.error("healthcheck", self.admin, code=3))
+
+    def test_a_server_that_still_has_its_port_is_not_stopped(self) -> None:
+        line = self.error("admin", "drain", self.admin, "--wait", 0, code=3)
+        self.assertIn("still finishes calls after 0 s", line)
+
+    def test_the_admin_port_of_a_healthcheck_is_not_empty(self) -> None:
+        self.assertIn("--admin: is empty", self.error("healthcheck", "--admin", "", code=2))
 
 
 class LimitsTest(ProgramTest):
