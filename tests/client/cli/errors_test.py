@@ -3,10 +3,11 @@ is allowed, and the exit code that docs/cli.md gives."""
 
 import http.server
 import json
+import subprocess
 import threading
 import unittest
 
-from program import ProgramTest, np
+from program import BINARY, ProgramTest, np
 
 
 class ErrorsTest(ProgramTest):
@@ -114,7 +115,31 @@ class ErrorsTest(ProgramTest):
             'sparseagg: rows.txt: line 1: "3 x" is not an index\n',
         )
 
+    def test_output_that_cannot_be_written_is_an_error(self) -> None:
+        with open("/dev/full", "w") as full:
+            command = [BINARY, "round", "list", "--server", self.address]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "sparseagg: standard output: cannot be written\n")
+
     # Flags.
+
+    def test_flags_that_would_do_nothing_are_refused(self) -> None:
+        create = ("round", "create", "--tensor", "emb:f32:10")
+        for flags, needed in (
+            ((*create, "--op", "max"), "--like"),
+            ((*create, "--dtype", "f64"), "--like"),
+            ((*create, "--overflow", "modular"), "--like"),
+            (("round", "seal", "r", "--wait-timeout", 5), "--wait"),
+            (("pull", "r", "-o", "o.npz", "--wait-timeout", 5), "--wait"),
+        ):
+            self.assertIn(f"requires {needed}", self.error(*flags, code=2))
+
+    def test_the_shortest_wait_ends(self) -> None:
+        name = self.run_cli("round", "create", "--tensor", "emb:f32:10").stdout.strip()
+        wait = ("--wait", "--wait-timeout", 0.0004)
+        line = self.error("pull", name, "-o", "o.npz", *wait, code=3)
+        self.assertIn("was not published within 1 ms", line)
 
     def test_wrong_words_name_their_flag_and_what_there_is(self) -> None:
         self.rows("word.npz", [1, 2])
