@@ -30,8 +30,9 @@ absl::StatusOr<std::string> Body(const httplib::Result& result, const std::strin
                       result.error() == httplib::Error::Write ||
                       result.error() == httplib::Error::ConnectionTimeout;
   if (silent) {
-    return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
-                     absl::StrCat("no answer from the admin port ", address, " in time"));
+    return MakeError(
+        absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+        absl::StrCat("no answer from the admin port ", address, "; it is silent, or about to end"));
   }
   if (!result) {
     return MakeError(absl::StatusCode::kUnavailable, "CANNOT_REACH_ADMIN",
