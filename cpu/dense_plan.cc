@@ -256,9 +256,9 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
     const CellWindow window = From(slices_[s].begin);
     SideTable side;
     if (width_ == 1) {
-      std::vector<Cursor> own;
-      partition.Read(s, own);
-      kernels_.scatter(own, kNoLimit, {}, window, side);
+      std::vector<EntryChunk> chunks;
+      partition.Read(s, chunks);
+      for (const auto& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, window, side);
     } else {
       std::vector<RefChunk> chunks;
       partition.Read(s, chunks);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "sparse/float_format.h"
 
@@ -16,11 +17,32 @@ constexpr size_t kLine = 64;
 // A chunk of its own for each weight and window pays from here on.
 constexpr uint64_t kEntriesPerWeight = 16;
 
+// The common size of all windows but the last one, when that is a power of two.
+int EvenBits(std::span<const RowWindow> windows) {
+  const uint64_t rows = windows.front().end;
+  if (windows.size() == 1 || !std::has_single_bit(rows)) return 0;
+  for (const RowWindow& window : windows.first(windows.size() - 1)) {
+    if (window.end - window.begin != rows) return 0;
+  }
+  return windows.back().end - windows.back().begin <= rows ? std::countr_zero(rows) : 0;
+}
+
+bool FitPacked(std::span<const RowWindow> windows) {
+  return std::all_of(windows.begin(), windows.end(), [](const RowWindow& window) {
+    return window.end - window.begin <= EntryChunk::kPackedRows;
+  });
+}
+
+// An unsigned integer of as many bytes; any, if there are none.
+template <size_t kBytes>
+using UintOf = std::conditional_t<kBytes == 2, uint16_t, uint32_t>;
+
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
 WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
+  even_bits_ = EvenBits(windows);
   for (const RowWindow& window : windows) begins_.push_back(window.begin);
   begins_.push_back(windows.back().end);
   // Between the first and the last border; what is outside belongs to the first or last window.
@@ -50,7 +72,7 @@ Partition::Partition(const TensorLayout& layout, size_t value_bytes,
       value_bytes_(value_bytes),
       parallel_(parallel),
       index_(windows),
-      num_windows_(windows.size()) {}
+      windows_(windows.begin(), windows.end()) {}
 
 void Partition::Distribute(std::span<const Cursor> cursors,
                            const std::function<std::span<std::byte>(size_t)>& done) {
@@ -75,16 +97,19 @@ void Partition::Distribute(std::span<const Cursor> cursors,
   }
   if (in_task > 0) task_ends.push_back(parts.size());
   const uint32_t threads = parallel_.threads();
-  weight_each_ = entries < kEntriesPerWeight * weights * num_windows_;
+  weight_each_ = entries < kEntriesPerWeight * weights * windows_.size();
+  packed_ = layout_.row_width == 1 && value_bytes_ <= EntryChunk::kPackedBytes && !weight_each_ &&
+            FitPacked(windows_);
   // Half a chunk of each window and thread stays unused: a quarter of all entries at most.
   chunk_entries_ = static_cast<uint32_t>(
-      std::clamp<uint64_t>(entries / (num_windows_ * threads * 4 + 1), 16, 2048) & ~uint64_t{15});
+      std::clamp<uint64_t>(entries / (windows_.size() * threads * 4 + 1), 16, 2048) &
+      ~uint64_t{15});
   writers_.resize(threads);
   std::atomic<size_t> next{0};
   parallel_.For(threads, [&](size_t t) {
     Writer& writer = writers_[t];
-    writer.chunks.resize(num_windows_);
-    writer.tails.resize(num_windows_);
+    writer.chunks.resize(windows_.size());
+    writer.tails.resize(windows_.size());
     std::vector<std::span<std::byte>> spare;
     for (size_t i = next.fetch_add(1); i < task_ends.size(); i = next.fetch_add(1)) {
       for (size_t p = i == 0 ? 0 : task_ends[i - 1]; p < task_ends[i]; ++p) {
@@ -98,7 +123,7 @@ void Partition::Distribute(std::span<const Cursor> cursors,
       spare_.insert(spare_.end(), spare.begin(), spare.end());
       spare.clear();
     }
-    for (size_t w = 0; w < num_windows_; ++w) {
+    for (size_t w = 0; w < windows_.size(); ++w) {
       if (!writer.chunks[w].empty()) writer.chunks[w].back().size -= writer.tails[w].left;
     }
   });
@@ -117,6 +142,7 @@ std::span<std::byte> Partition::NewSlab(size_t bytes_min) {
 
 size_t Partition::RowsBytes() const { return RoundUp(chunk_entries_ * sizeof(uint64_t), kLine); }
 size_t Partition::ValuesBytes() const {
+  if (packed_) return 0;
   return RoundUp(chunk_entries_ * (layout_.row_width > 1 ? sizeof(RowRef) : value_bytes_), kLine);
 }
 size_t Partition::WeightsBytes() const {
@@ -130,7 +156,7 @@ Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window, float weig
   if (writer.slab.size() < bytes) writer.slab = NewSlab(bytes);
   std::byte* at = writer.slab.data();
   writer.slab = writer.slab.subspan(bytes);
-  std::byte* values = at + RowsBytes();
+  std::byte* values = packed_ ? nullptr : at + RowsBytes();
   float* weights = WeightsBytes() == 0 ? nullptr : reinterpret_cast<float*>(values + ValuesBytes());
   // The size is less what is left of the last chunk, when all is written.
   const Chunk chunk = {reinterpret_cast<uint64_t*>(at), values, weights, weight, chunk_entries_};
@@ -159,13 +185,25 @@ void Partition::WritePart(const Cursor& cursor, const Part& part, Writer& writer
   if (layout_.row_width > 1) return WriteRefs(cursor, part, writer);
   switch (value_bytes_) {
     case 0:
-      return Write<0>(cursor, part, writer);
+      return packed_ ? WritePacked<0>(cursor, part, writer) : Write<0>(cursor, part, writer);
     case 2:
-      return Write<2>(cursor, part, writer);
+      return packed_ ? WritePacked<2>(cursor, part, writer) : Write<2>(cursor, part, writer);
     case 4:
-      return Write<4>(cursor, part, writer);
+      return packed_ ? WritePacked<4>(cursor, part, writer) : Write<4>(cursor, part, writer);
     default:
       return Write<8>(cursor, part, writer);
+  }
+}
+
+template <size_t kValueBytes>
+void Partition::WritePacked(const Cursor& cursor, const Part& part, Writer& writer) {
+  for (uint64_t i = part.begin; i < part.end; ++i) {
+    const uint64_t row = cursor.row[i];
+    UintOf<kValueBytes> value = 0;
+    if constexpr (kValueBytes > 0) std::memcpy(&value, cursor.value + i * kValueBytes, kValueBytes);
+    Tail& tail = TailOf(writer, index_.Find(row), cursor.weight);
+    *tail.rows++ = uint64_t{value} << 32 | static_cast<uint32_t>(row);
+    --tail.left;
   }
 }
 
@@ -199,15 +237,11 @@ void Partition::WriteRefs(const Cursor& cursor, const Part& part, Writer& writer
   }
 }
 
-void Partition::Read(size_t w, std::vector<Cursor>& cursors) const {
-  cursors.clear();
+void Partition::Read(size_t w, std::vector<EntryChunk>& chunks) const {
+  chunks.clear();
   for (const Writer& writer : writers_) {
     for (const Chunk& chunk : writer.chunks[w]) {
-      cursors.push_back({.row = chunk.rows,
-                         .end = chunk.rows + chunk.size,
-                         .value = chunk.values,
-                         .weights = chunk.weights,
-                         .weight = chunk.weight});
+      chunks.push_back({chunk.rows, chunk.values, chunk.weights, chunk.weight, chunk.size});
     }
   }
 }

@@ -28,6 +28,7 @@ class WindowIndex {
   explicit WindowIndex(std::span<const RowWindow> windows);
 
   uint32_t Find(uint64_t row) const {
+    if (even_bits_ != 0) return static_cast<uint32_t>(row >> even_bits_);
     uint64_t cell = row < base_ ? 0 : CellOf(row - base_);
     cell = cell < last_cell_ ? cell : last_cell_;
     uint32_t window = first_[cell];
@@ -52,6 +53,7 @@ class WindowIndex {
   }
   uint32_t Search(uint64_t row, uint32_t window, uint32_t last) const;
 
+  int even_bits_ = 0;  // all windows but the last one have 2^even_bits_ rows; 0: they differ
   uint64_t base_ = 0;
   int bits_ = 0;
   uint64_t last_cell_ = 0;
@@ -71,17 +73,17 @@ class Partition {
   void Distribute(std::span<const Cursor> cursors,
                   const std::function<std::span<std::byte>(size_t)>& done);
 
-  // What window w has: as cursors, or as references for rows of several values.
-  void Read(size_t w, std::vector<Cursor>& cursors) const;
+  // What window w has: entries, or references for rows of several values.
+  void Read(size_t w, std::vector<EntryChunk>& chunks) const;
   void Read(size_t w, std::vector<RefChunk>& chunks) const;
   uint64_t EntriesOf(size_t w) const;
 
  private:
-  // Entries of one weight, or with a weight each.
+  // As an EntryChunk, or of references.
   struct Chunk {
-    uint64_t* rows;
-    std::byte* values;
-    float* weights;  // null where `weight` is that of all
+    uint64_t* rows;     // or packed entries
+    std::byte* values;  // null: packed entries
+    float* weights;     // null: `weight` is that of all
     float weight;
     uint32_t size;
   };
@@ -105,7 +107,7 @@ class Partition {
     uint64_t end;
   };
 
-  // Of a chunk: rows, then values or references, then weights.
+  // Of a chunk: packed entries; or rows, then values or references, then weights.
   size_t RowsBytes() const;
   size_t ValuesBytes() const;
   size_t WeightsBytes() const;
@@ -116,6 +118,8 @@ class Partition {
   Tail& TailOf(Writer& writer, uint32_t window, float weight);
   std::span<std::byte> NewSlab(size_t bytes_min);
   template <size_t kValueBytes>
+  void WritePacked(const Cursor& cursor, const Part& part, Writer& writer);
+  template <size_t kValueBytes>
   void Write(const Cursor& cursor, const Part& part, Writer& writer);
   void WriteRefs(const Cursor& cursor, const Part& part, Writer& writer);
   void WritePart(const Cursor& cursor, const Part& part, Writer& writer);
@@ -124,7 +128,8 @@ class Partition {
   const size_t value_bytes_;
   Parallel& parallel_;
   const WindowIndex index_;
-  const size_t num_windows_;
+  const std::vector<RowWindow> windows_;
+  bool packed_ = false;       // entries are
   bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
   uint32_t chunk_entries_ = 0;
   std::vector<Writer> writers_;

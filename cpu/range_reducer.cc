@@ -25,7 +25,18 @@ SideRange OfRows(SideRange side, uint64_t first, uint64_t last) {
   return {begin, std::upper_bound(begin, side.end(), last, RowBefore())};
 }
 
+size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout) {
+  return kernels.value_bytes == 0 ? 0 : SizeOf(layout.value_type);
+}
+
 }  // namespace
+
+void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
+             const CellWindow& window, SideTable& side) {
+  chunk.ForEachCursor(window.begin, ValueBytes(kernels, layout), [&](Cursor& cursor) {
+    kernels.scatter({&cursor, 1}, kNoLimit, {}, window, side);
+  });
+}
 
 void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side) {
@@ -88,7 +99,7 @@ bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursor
   StartPacking(window.begin, window.end, kPackedMax, width_, kernels_.value_bytes,
                kernels_.row_bytes, packed_);
   bool fits = kernels_.pack_run(run, window.end, width_, packed_);
-  const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
+  const size_t value_bytes = ValueBytes(kernels_, spec_.layout);
   for (size_t k = 0; fits && k < cursors.size(); ++k) {
     if (width_ == 1 && k + ahead.cursors < cursors.size()) {
       Fetch(cursors[k + ahead.cursors], ahead.lines, value_bytes);
@@ -107,24 +118,29 @@ bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursor
   return true;
 }
 
-void RangeReducer::Gather(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run) {
+void RangeReducer::Gather(const RowWindow& window, std::span<const EntryChunk> chunks,
+                          RunCursor& run) {
   if (!status_.ok()) return;
   StartWindow(window);
   if (window.dense) {
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
-    kernels_.scatter(cursors, kNoLimit, {}, cells, side_);
+    for (const EntryChunk& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, cells, side_);
     MoveOut(cells, window, false);
     return;
   }
   const auto run_end = std::lower_bound(run.row, run.end, window.end);
   size_t entries = static_cast<size_t>(run_end - run.row);
-  for (const Cursor& cursor : cursors) entries += cursor.size();
+  for (const EntryChunk& chunk : chunks) entries += chunk.size;
   if (entries == 0) return;
   StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
                packed_);
   kernels_.pack_run(run, window.end, width_, packed_);
-  for (Cursor& cursor : cursors) kernels_.pack(cursor, kNoLimit, width_, packed_, side_);
+  for (const EntryChunk& chunk : chunks) {
+    chunk.ForEachCursor(window.begin, ValueBytes(kernels_, spec_.layout), [&](Cursor& cursor) {
+      kernels_.pack(cursor, kNoLimit, width_, packed_, side_);
+    });
+  }
   EmitPacked();
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "cpu/entries.h"
+#include "cpu/entry_chunk.h"
 #include "cpu/kernels.h"
 #include "cpu/side_table.h"
 #include "cpu/window_plan.h"
@@ -37,6 +38,10 @@ struct RefChunk {
   size_t size;
 };
 
+// Adds the chunk's entries to the window's cells.
+void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
+             const CellWindow& window, SideTable& side);
+
 // Adds what the references stand for to the window's cells.
 void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side);
@@ -51,8 +56,8 @@ class RangeReducer {
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
              const Ahead& ahead);
 
-  // All entries of the cursors, in any order, lie in the window.
-  void Gather(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run);
+  // All entries of the chunks lie in the window.
+  void Gather(const RowWindow& window, std::span<const EntryChunk> chunks, RunCursor& run);
 
   void GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks, RunCursor& run);
 

@@ -235,15 +235,15 @@ class Reduction {
     });
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
-      std::vector<Cursor> cursors;
-      std::vector<RefChunk> chunks;
+      std::vector<EntryChunk> chunks;
+      std::vector<RefChunk> refs;
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
         if (wide) {
-          partition.Read(w, chunks);
-          reducer.GatherRefs(plan_.windows[w], chunks, run);
+          partition.Read(w, refs);
+          reducer.GatherRefs(plan_.windows[w], refs, run);
         } else {
-          partition.Read(w, cursors);
-          reducer.Gather(plan_.windows[w], cursors, run);
+          partition.Read(w, chunks);
+          reducer.Gather(plan_.windows[w], chunks, run);
         }
       }
     });

@@ -82,86 +82,129 @@ TEST(WindowIndex, OneWindowHasAllRows) {
 }
 
 // Entries as they come back: row, bits of the value and of the weight, with their number.
-using Entries = std::map<std::tuple<uint64_t, uint32_t, uint32_t>, int>;
+using Entries = std::map<std::tuple<uint64_t, uint64_t, uint32_t>, int>;
 
+template <class Value>
 struct Source {
   std::vector<uint64_t> rows;
-  std::vector<uint32_t> values;
+  std::vector<Value> values;
   float weight;
 };
 
-std::vector<Source> MakeSources(size_t count, uint64_t num_rows, bool many_weights) {
+template <class Value>
+std::vector<Source<Value>> MakeSources(size_t count, uint64_t num_rows, bool many_weights) {
   std::mt19937_64 random(count);
-  std::vector<Source> sources(count);
+  std::vector<Source<Value>> sources(count);
   for (size_t k = 0; k < count; ++k) {
     // The sign bit of a weight must come through, too.
     sources[k].weight = many_weights ? (k % 3 == 0 ? -1.0f : 1.0f) * static_cast<float>(k) : 2.0f;
     const size_t nnz = k % 5 == 0 ? 0 : 1 + random() % 3000;
     for (size_t i = 0; i < nnz; ++i) {
       sources[k].rows.push_back(random() % num_rows);
-      sources[k].values.push_back(static_cast<uint32_t>(random()));
+      sources[k].values.push_back(static_cast<Value>(random()));
     }
   }
   sources.push_back({{}, {}, 7.0f});
   for (size_t i = 0; i < 70000; ++i) {  // more than a thread takes at a time
     sources.back().rows.push_back(random() % (num_rows / 10));
-    sources.back().values.push_back(static_cast<uint32_t>(random()));
+    sources.back().values.push_back(static_cast<Value>(random()));
   }
   return sources;
 }
 
+// What comes back of the chunks of a window: packed ones, too. `value_bytes` may be 0.
+template <class Value>
+Entries ReadBack(const Partition& partition, size_t w, uint64_t begin, size_t value_bytes,
+                 bool& packed) {
+  Entries entries;
+  std::vector<EntryChunk> chunks;
+  partition.Read(w, chunks);
+  for (const EntryChunk& chunk : chunks) {
+    packed |= chunk.values == nullptr;
+    chunk.ForEachCursor(begin, value_bytes, [&](const Cursor& part) {
+      const auto* values = reinterpret_cast<const Value*>(part.value);
+      for (size_t i = 0; i < part.size(); ++i) {
+        const float weight = part.weights == nullptr ? part.weight : part.weights[i];
+        ++entries[{part.row[i], value_bytes == 0 ? 0 : values[i], BitCast<uint32_t>(weight)}];
+      }
+    });
+  }
+  return entries;
+}
+
 // Also where the partition writes into what it has read.
-TEST(Partition, EveryEntryComesBackOnceInItsWindowWithItsWeight) {
+template <class Value>
+void ExpectAllComeBack(ValueType type, size_t value_bytes, uint32_t threads, size_t num_windows,
+                       bool many_weights, bool& packed) {
   constexpr uint64_t kNumRows = uint64_t{1} << 40;
+  std::vector<Source<Value>> sources = MakeSources<Value>(40, kNumRows, many_weights);
+  std::set<uint64_t> borders;
+  for (size_t i = 1; i < num_windows; ++i) borders.insert(kNumRows / num_windows * i);
+  const std::vector<RowWindow> windows = WindowsOf(borders, kNumRows);
+  std::vector<Cursor> cursors;
+  std::vector<Entries> expected(windows.size());
+  for (Source<Value>& source : sources) {
+    cursors.push_back({.row = source.rows.data(),
+                       .end = source.rows.data() + source.rows.size(),
+                       .value = reinterpret_cast<const std::byte*>(source.values.data()),
+                       .weight = source.weight});
+    for (size_t i = 0; i < source.rows.size(); ++i) {
+      const uint64_t row = source.rows[i];
+      const auto after =
+          std::upper_bound(windows.begin(), windows.end(), row,
+                           [](uint64_t r, const RowWindow& window) { return r < window.begin; });
+      const uint64_t value = value_bytes == 0 ? 0 : source.values[i];
+      ++expected[static_cast<size_t>(after - windows.begin()) - 1]
+                [{row, value, BitCast<uint32_t>(source.weight)}];
+    }
+  }
+  Parallel parallel(threads);
+  Partition partition({kNumRows, 1, type}, value_bytes, windows, parallel);
+  std::vector<std::atomic<int>> done(cursors.size());
+  partition.Distribute(cursors, [&](size_t k) -> std::span<std::byte> {
+    ++done[k];
+    if (k % 2 == 0) return {};
+    return std::as_writable_bytes(std::span(sources[k].rows));
+  });
+  for (size_t k = 0; k < cursors.size(); ++k) {
+    EXPECT_TRUE(done[k] == 1 || cursors[k].size() == 0) << k;
+  }
+  for (size_t w = 0; w < windows.size(); ++w) {
+    const Entries entries = ReadBack<Value>(partition, w, windows[w].begin, value_bytes, packed);
+    ASSERT_EQ(entries, expected[w]) << "window " << w << " of " << windows.size();
+    uint64_t count = 0;
+    for (const auto& [entry, times] : entries) count += static_cast<uint64_t>(times);
+    ASSERT_EQ(partition.EntriesOf(w), count);
+  }
+}
+
+TEST(Partition, EveryEntryComesBackOnceInItsWindowWithItsWeight) {
   for (uint32_t threads : {1u, 2u, 5u}) {
-    for (size_t num_windows : {2u, 64u, 3000u}) {
+    for (size_t num_windows : {2u, 64u, 256u, 3000u}) {
       for (bool many_weights : {false, true}) {
-        std::vector<Source> sources = MakeSources(40, kNumRows, many_weights);
-        std::set<uint64_t> borders;
-        for (size_t i = 1; i < num_windows; ++i) borders.insert(kNumRows / num_windows * i);
-        const std::vector<RowWindow> windows = WindowsOf(borders, kNumRows);
-        std::vector<Cursor> cursors;
-        std::vector<Entries> expected(windows.size());
-        const WindowIndex index(windows);
-        for (Source& source : sources) {
-          cursors.push_back({.row = source.rows.data(),
-                             .end = source.rows.data() + source.rows.size(),
-                             .value = reinterpret_cast<const std::byte*>(source.values.data()),
-                             .weight = source.weight});
-          for (size_t i = 0; i < source.rows.size(); ++i) {
-            ++expected[index.Find(source.rows[i])]
-                      [{source.rows[i], source.values[i], BitCast<uint32_t>(source.weight)}];
-          }
-        }
-        Parallel parallel(threads);
-        Partition partition({kNumRows, 1, ValueType::kF32}, sizeof(float), windows, parallel);
-        std::vector<std::atomic<int>> done(cursors.size());
-        partition.Distribute(cursors, [&](size_t k) -> std::span<std::byte> {
-          ++done[k];
-          if (k % 2 == 0) return {};
-          return std::as_writable_bytes(std::span(sources[k].rows));
-        });
-        for (size_t k = 0; k < cursors.size(); ++k) {
-          EXPECT_TRUE(done[k] == 1 || cursors[k].size() == 0) << k;
-        }
-        for (size_t w = 0; w < windows.size(); ++w) {
-          std::vector<Cursor> parts;
-          partition.Read(w, parts);
-          Entries actual;
-          uint64_t entries = 0;
-          for (const Cursor& part : parts) {
-            const auto* values = reinterpret_cast<const uint32_t*>(part.value);
-            for (size_t i = 0; i < part.size(); ++i) {
-              const float weight = part.weights == nullptr ? part.weight : part.weights[i];
-              ++actual[{part.row[i], values[i], BitCast<uint32_t>(weight)}];
-              ++entries;
-            }
-          }
-          ASSERT_EQ(actual, expected[w]) << "window " << w << " of " << windows.size();
-          ASSERT_EQ(partition.EntriesOf(w), entries);
-        }
+        SCOPED_TRACE(absl::StrCat(threads, " threads, ", num_windows, " windows, many weights ",
+                                  many_weights));
+        bool packed = false;
+        ExpectAllComeBack<uint32_t>(ValueType::kF32, 4, threads, num_windows, many_weights, packed);
+        // 2^32 rows at most; a weight for each entry has no place.
+        EXPECT_EQ(packed, num_windows >= 256 && !many_weights);
+        if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+TEST(Partition, ValuesOfEverySizeComeBack) {
+  for (size_t num_windows : {64u, 300u}) {
+    bool packed = false;
+    ExpectAllComeBack<uint16_t>(ValueType::kBF16, 2, 2, num_windows, false, packed);
+    EXPECT_EQ(packed, num_windows == 300);
+    packed = false;
+    ExpectAllComeBack<uint32_t>(ValueType::kF32, 0, 2, num_windows, false, packed);
+    EXPECT_EQ(packed, num_windows == 300);
+    packed = false;
+    ExpectAllComeBack<uint64_t>(ValueType::kF64, 8, 2, num_windows, false, packed);
+    EXPECT_FALSE(packed);
   }
 }
 
