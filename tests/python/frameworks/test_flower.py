@@ -81,7 +81,7 @@ def start_ray():
         try:
             ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environment})
             return
-        except RuntimeError:
+        except Exception:  # a plain one, where a process is late
             ray.shutdown()
             if not attempts_left:
                 raise
