@@ -35,11 +35,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
+from sparseagg._arguments import listed, refusing
 from sparseagg._erase import erase
 from sparseagg._requests import Update
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
-from sparseagg.errors import InvalidArgumentError, SparseAggError
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 from sparseagg.records import Receipt, RoundState
 from sparseagg.result import Result
 from sparseagg.round import Round
@@ -94,7 +95,12 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
 
     def start(self, grid: Any, *arguments: Any, **options: Any) -> Any:
         """FedAvg's rounds; in each, training is over when every client has replied or the round is closed."""
-        return super().start(_ClosingGrid(grid, self._collect), *arguments, **options)
+        try:
+            return super().start(_ClosingGrid(grid, self._collect), *arguments, **options)
+        finally:
+            if self._round is not None:  # what ended the training came before its aggregate
+                erase(self._round)
+                self._round = None
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any
@@ -128,19 +134,21 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         round, self._round = self._round, None
         if round is None:
             return None, None
-        contents = [message.content for message in self._submit(round, valid)]
-        if contents:
-            validate_message_reply_consistency(contents, self.weighted_by_key, False)
-        self.bytes_received[server_round] = round.info().bytes_received
-        result = self._finish(round, len(contents))
-        erase(round)
+        try:
+            contents = [message.content for message in self._submit(round, valid)]
+            if contents:
+                validate_message_reply_consistency(contents, self.weighted_by_key, False)
+            self.bytes_received[server_round] = round.info().bytes_received
+            result = self._finish(round, len(contents))
+        finally:
+            erase(round)
         if result is None:
             return None, None
         metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key) if contents else None
         return self._apply(result), metrics
 
     def _finish(self, round: Round, replies: int) -> Result | None:
-        """The aggregate; None where nobody, or too few, contributed."""
+        """The aggregate; None where nobody, or too few, contributed, or only such as weigh nothing."""
         try:
             round.seal()
             result = round.result()
@@ -153,6 +161,12 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         counted = result.manifest.contributors
         if counted != replies:
             _LOG.warning("%s counts %d updates, %d replies came", round.name, counted, replies)
+        if counted and not result.manifest.total_weight:
+            # Their mean would be zeros, in the place of the arrays.
+            _LOG.warning(
+                '%s has no mean: "%s" of all %d is 0', round.name, self.weighted_by_key, counted
+            )
+            return None
         return result if counted else None
 
     def _collect(
@@ -208,7 +222,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         for reply in new:
             receipt = reply.content.config_records.get(_KEY, {})
             if "update-id" in receipt:
-                self._taken[_answered(reply)] = receipt["round"] == round.name
+                self._taken[_answered(reply)] = receipt.get("round") == round.name
             else:
                 carried.append(reply)
 
@@ -246,7 +260,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         for name, array in self._arrays.items():
             tensor = result[name]
             if isinstance(tensor, SparseTensor):
-                table = np.array(array.numpy())
+                table = np.array(_averageable(array.numpy()))
                 table[tensor.indices[:, 0]] += tensor.values
                 averaged[name] = Array(table)
             else:
@@ -291,7 +305,7 @@ class SparseUpload:
         if order is None or message.metadata.message_type != MessageType.TRAIN:
             return call_next(message, context)
         # Arrays are bytes that nobody changes, so keeping them costs nothing while the client trains.
-        before = {name: message.content[order["arrays-key"]][name] for name in order["sparse"]}
+        before = dict(message.content[order["arrays-key"]])
         reply = call_next(message, context)
         if reply.has_error():
             return reply
@@ -356,19 +370,30 @@ def tensors_of(record: ArrayRecord) -> dict[str, Any]:
 def _update_of(
     record: ArrayRecord, before: Mapping[str, Array], sparse: Sequence[str]
 ) -> dict[str, Any]:
-    """A client's arrays as the update for a round: changes of the tables, values of the dense arrays."""
+    """A client's arrays as the update for a round: changes of the tables, values of the dense arrays.
+
+    Raises InvalidUpdateError for a dense array that is missing: it would count as zeros. A table is then as it was.
+    """
     tensors = tensors_of(record)
-    for name in sparse:
-        if name in tensors and not isinstance(tensors[name], SparseTensor):
-            tensors[name] = changed_rows(tensors[name], before[name].numpy())
+    missing = [name for name in before if name not in tensors and name not in sparse]
+    if missing:
+        raise InvalidUpdateError(f"the arrays of the reply lack {listed(missing)}")
     for name, tensor in tensors.items():
-        if not isinstance(tensor, SparseTensor) and tensor.dtype.kind in "iub":
-            tensors[name] = tensor.astype(np.float64)
+        if not isinstance(tensor, SparseTensor):
+            tensors[name] = _averageable(tensor)
+            if name in sparse:
+                with refusing(f'tensor "{name}"', InvalidUpdateError):
+                    tensors[name] = changed_rows(tensors[name], _averageable(before[name].numpy()))
     return tensors
 
 
+def _averageable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers that are counted are averaged, too, as FedAvg does: in float64."""
+    return array.astype(np.float64) if array.dtype.kind in "iub" else array
+
+
 def _averaged_type(array: Array) -> str:
-    """The value type of an array's average: numbers that are counted, too, are averaged as FedAvg does, in float64."""
+    """The value type of an array's average, see `_averageable`."""
     dtype = np.dtype(array.dtype)
     return "f64" if dtype.kind in "iub" else value_type_of(dtype)
 
