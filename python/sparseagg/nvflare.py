@@ -7,7 +7,7 @@ a dictionary of arrays, because NVFlare's transport takes no sparse tensors:
 
     params = {"emb.weight": changed_rows(after, before).to_dict(), "bias": after_bias - before_bias}
 
-With dense params only, FULL or DIFF, it averages as NVFlare's own aggregation does.
+With dense params only, FULL or DIFF, it averages as NVFlare's own aggregation does: each over the clients that have it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
 
     target: address of the sparseagg server.
     op: for sparse tensors: "weighted_mean" (absent rows count as unchanged), or "mean_of_contributors". Dense ones are
-        always averaged over all.
+        always averaged over the results that have them.
     round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
         durability, keep_updates. How long NVFlare waits for its clients is its controller's business; a result that comes
         after the round was closed raises RoundNotOpenError, which the controller logs, and is not accepted.
@@ -78,10 +79,11 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
                 f"params_type is {model.params_type}, the first result's is {state.params_type}"
             )
         meta = model.meta or {}
-        contributor = str(meta.get("client_name") or meta.get("site_name") or f"result-{id(model)}")
+        # Not the id() of a model without a name: the next one may get the same.
+        name = meta.get("client_name") or meta.get("site_name") or f"result-{uuid.uuid4().hex}"
         round.submit(
             {name: _averageable(value) for name, value in params.items()},
-            contributor=contributor,
+            contributor=str(name),
             weight=weight,
         )
         with state.lock:
@@ -137,7 +139,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
     def _specs(self, params: Mapping[str, Any]) -> list[Any]:
         updates = {name: as_tensor(_averageable(value)) for name, value in params.items()}
         ops = {
-            name: self.op if isinstance(tensor, SparseTensor) else "weighted_mean"
+            name: self.op if isinstance(tensor, SparseTensor) else "mean_of_contributors"
             for name, tensor in updates.items()
         }
         return specs_of(updates, ops)

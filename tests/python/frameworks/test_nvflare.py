@@ -13,6 +13,9 @@ import pytest
 pytest.importorskip("nvflare")
 from nvflare.apis.dxo import DataKind, MetaKey  # noqa: E402
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType  # noqa: E402
+from nvflare.app_common.aggregators.weighted_aggregation_helper import (  # noqa: E402
+    WeightedAggregationHelper,
+)
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe  # noqa: E402
 from nvflare.recipe.sim_env import SimEnv  # noqa: E402
 from sparseagg import (  # noqa: E402
@@ -115,6 +118,32 @@ def test_sparse_dense_and_counted_params_in_one_model(server):
     assert result.params["w"].tolist() == [[5]]
     assert (result.params["n"].shape, float(result.params["n"])) == ((), 6)
     assert result.metrics == {"loss": 1.75}
+
+
+def test_a_dense_param_is_averaged_over_those_that_have_it_as_by_nvflare(server):
+    params = {
+        "a": {"w": np.float32([2]), "head": np.float32([8])},
+        "b": {"w": np.float32([4])},
+        "c": {"w": np.float32([6]), "head": np.float32([2])},
+    }
+    aggregator, theirs = SparseAggregator(server.target), WeightedAggregationHelper()
+    for steps, (contributor, given) in zip((1, 4, 3), params.items()):
+        full = model(contributor, given, steps, params_type=ParamsType.FULL)
+        aggregator.accept_model(full)
+        theirs.add(given, steps, contributor, 3)
+    ours = aggregator.aggregate_model().params
+    assert {name: array.tolist() for name, array in ours.items()} == {
+        name: array.tolist() for name, array in theirs.get_result().items()
+    }
+    assert (ours["w"].tolist(), ours["head"].tolist()) == ([4.5], [3.5])
+
+
+def test_results_without_a_name_are_counted_each(server):
+    aggregator = SparseAggregator(server.target)
+    for value in (1, 3, 8):  # of which each may have the memory of the one before
+        params = {"w": np.float32([value])}
+        aggregator.accept_model(FLModel(params=params, params_type=ParamsType.DIFF))
+    assert aggregator.aggregate_model().params["w"].tolist() == [4]
 
 
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.float32, np.array, str])
