@@ -129,7 +129,9 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 
 def _is_node(tree: Any, prefix: str) -> bool:
     if isinstance(tree, list):
-        return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree)
+        return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree) or (
+            _holds_arrays(tree)
+        )
     if not is_mapping(tree) or not {"indices", "values"} <= set(tree):
         return is_mapping(tree)
     if set(tree) - {"value_type"} != {"indices", "values", "dense_shape"}:
@@ -139,6 +141,15 @@ def _is_node(tree: Any, prefix: str) -> bool:
             reason="SHAPE_MISMATCH",
         )
     return False
+
+
+def _holds_arrays(tree: Any) -> bool:
+    """True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
+    if isinstance(tree, list):
+        return any(map(_holds_arrays, tree))
+    if isinstance(tree, tuple):  # (indices, values, dense_shape), or numbers
+        return any(isinstance(part, (list, tuple)) or _holds_arrays(part) for part in tree)
+    return isinstance(tree, Mapping) or (is_tensor(tree) and not isinstance(tree, np.generic))
 
 
 def _name_at(prefix: str) -> str:

@@ -11,7 +11,8 @@ from sparseagg._requests import may_fill_arrays_again
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
-from sparseagg.tensors import AnyTensor
+from sparseagg.kinds import is_mapping
+from sparseagg.tensors import AnyTensor, SparseTensor
 
 
 def sparse_sum(
@@ -47,6 +48,8 @@ def sparse_sum(
         >>> total.indices.ravel(), total.values
         (array([0, 5, 9]), array([1., 2., 1.], dtype=float32))
     """
+    if isinstance(tensors, SparseTensor) or is_mapping(tensors):  # whose parts would be summed
+        raise InvalidArgumentError("tensors is one tensor or model; give a list of them")
     given = _arguments.items("tensors", tensors)
     first = list(itertools.islice(given, 1))
     if not first:

@@ -179,6 +179,36 @@ def test_names_are_the_ways_to_the_tensors():
         flatten({"a": {"b": np.ones(1)}, "a/b": np.ones(1)})
 
 
+def test_lists_of_lists_are_layers_of_a_model_unless_they_are_numbers(client):
+    def layers(factor, rows=(3, 3)):
+        table = ([1], np.float32([factor]), [3])
+        return [[np.full(n, factor), np.float64(factor)] for n in rows] + [[table]]
+
+    for rows in ((3, 3), (3, 4)):  # numpy would stack those of one shape
+        total = sparse_sum([layers(1.0, rows), layers(2.0, rows)], client=client)
+        assert [[np.shape(tensor) for tensor in layer] for layer in total[:2]] == [
+            [(n,), ()] for n in rows
+        ]
+        assert [part.tolist() for layer in total[:2] for part in layer] == [
+            [3.0] * rows[0],
+            3.0,
+            [3.0] * rows[1],
+            3.0,
+        ]
+        assert total[2][0].to_dense().tolist() == [0, 3, 0]
+    assert list(flatten(layers(1.0))) == ["0/0", "0/1", "1/0", "1/1", "2/0"]
+    matrix = np.float32([[1, 2], [3, 4]])
+    for numbers in (matrix.tolist(), [list(row) for row in matrix], [[(1, 2), (3, 4)]]):
+        assert list(flatten(numbers)) == ["tensor"]
+
+
+def test_one_tensor_where_a_list_of_them_belongs_is_refused(client):
+    # Iterated over, these are arrays of one type and shape, whose sum is nonsense.
+    for one in (SparseTensor([3], [5], [9]), {1: np.ones(2), 2: np.ones(2)}):
+        with pytest.raises(InvalidArgumentError, match="give a list"):
+            sparse_sum(one, client=client)
+
+
 def test_what_is_dense_in_the_example_becomes_dense():
     tensor = SparseTensor([1], np.float32([[5, 6]]), [3, 2])
     restored = unflatten({"emb": np.zeros((3, 2))}, {"emb": tensor})
