@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 
 import numpy as np
@@ -33,6 +34,27 @@ def run(target, scenario, **options):
             return await scenario(client)
 
     return asyncio.run(body())
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="tasks do not tell whether they are cancelled"
+)
+def test_a_call_under_way_fails_when_the_client_is_closed_and_is_not_cancelled(server):
+    async def scenario(client):
+        round = await client.create_round(SPECS)
+        waiting = asyncio.ensure_future(round.wait())
+        cancelled = asyncio.ensure_future(round.wait())
+        await asyncio.wait([waiting, cancelled], timeout=0.1)
+        cancelled.cancel()
+        await client.close()
+        # A TaskGroup takes no notice of a task that ends as a cancelled one.
+        with pytest.raises(SparseAggError, match="closed") as refusal:
+            await waiting
+        assert refusal.value.reason == "CLIENT_CLOSED"
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    run(server.target, scenario)
 
 
 def test_a_round_from_open_to_deleted(server):

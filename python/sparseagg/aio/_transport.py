@@ -60,6 +60,10 @@ class Transport(Channel):
                 )
             except grpc.RpcError as failure:
                 error = self._error_of(failure, for_update=for_update)
+            except asyncio.CancelledError:
+                if not _is_task_cancelled():  # by grpc.aio, of whose calls close() is the end
+                    self._check_open()
+                raise
             if repeated and was_done_before(method, error):
                 return empty_pb2.Empty()
             await asyncio.sleep(backoff.pause(error))
@@ -130,3 +134,9 @@ class Transport(Channel):
                 call.cancel()
             if reading is not None and not reading.done():
                 reading.cancel()
+
+
+def _is_task_cancelled() -> bool:
+    """True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0
