@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from sparseagg import _arguments
 from sparseagg._erase import erase
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor
@@ -154,6 +155,11 @@ class SparseRound:
         if len(result_type) != 2:
             raise InvalidArgumentError(f"client_work gives {result_type}, not <update, weight>")
         self._leaves = dict(_leaves(result_type[0]))
+        sparse = {"/".join(path): _is_sparse(leaf) for path, leaf in self._leaves.items()}
+        _arguments.names("dense_shapes", self._shapes, sparse)
+        missing = [name for name in sparse if sparse[name] and name not in self._shapes]
+        if missing:
+            raise InvalidArgumentError(f"dense_shapes has none for {_arguments.listed(missing)}")
 
     def next(self, state: Any, client_data: Sequence[Any]) -> Any:
         """One round: broadcast, the work of every client in this process, aggregation, server update."""

@@ -12,6 +12,7 @@ tf = pytest.importorskip("tensorflow")
 tff = pytest.importorskip("tensorflow_federated")
 from sparseagg import (  # noqa: E402
     Client,
+    InvalidArgumentError,
     NotFoundError,
     RoundNotOpenError,
     SparseAggError,
@@ -206,6 +207,14 @@ def test_whole_rounds_on_the_server(server):
         assert np.allclose(after["table"], table, rtol=1e-6)
         # sum: of weights 3 and 4; the second round's updates start from the first one's bias.
         assert np.allclose(after["bias"], 7 + 7 * 8 if op == "sum" else 3)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "named"), [({}, "none for emb"), ({"emb": [ROWS, WIDTH], "embb": [3]}, '"embb"')]
+)
+def test_shapes_that_are_missing_or_of_no_tensor_are_named(shapes, named):
+    with pytest.raises(InvalidArgumentError, match=named):
+        SparseRound(client_work(), server_update, shapes)
 
 
 def test_the_parts_of_a_round_run_apart(server):
