@@ -285,7 +285,7 @@ def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.Re
 def encode_for_reduce(
     specs: Sequence[TensorSpec],
     updates: Iterable[Mapping[str, Any]],
-    weights: Sequence[float] | None,
+    weights: Iterable[float] | None,
     options: EncodeOptions,
 ) -> list[EncodedUpdate]:
     """The updates of one Reduce; error messages name an update by its place in the list."""

@@ -120,7 +120,7 @@ class Client(ClientBase):
         tensors: Sequence[TensorSpec],
         updates: Iterable[Mapping[str, Any]],
         *,
-        weights: Sequence[float] | None = None,
+        weights: Iterable[float] | None = None,
         layout: str = "sparse",
         encoding: str = "auto",
         values: ValuesChoice = "auto",

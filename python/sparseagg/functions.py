@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from sparseagg import _arguments
@@ -18,7 +18,7 @@ from sparseagg.tensors import AnyTensor, SparseTensor
 def sparse_sum(
     tensors: Iterable[Any],
     op: str = "sum",
-    weights: Sequence[float] | None = None,
+    weights: Iterable[float] | None = None,
     *,
     target: str | None = None,
     client: Client | None = None,
@@ -78,14 +78,14 @@ def sparse_sum(
 
 
 def sparse_weighted_mean(
-    tensors: Iterable[Any], weights: Sequence[float] | None = None, **options: Any
+    tensors: Iterable[Any], weights: Iterable[float] | None = None, **options: Any
 ) -> Any:
     """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero."""
     return sparse_sum(tensors, "weighted_mean", weights, **options)
 
 
 def sparse_mean_of_contributors(
-    tensors: Iterable[Any], weights: Sequence[float] | None = None, **options: Any
+    tensors: Iterable[Any], weights: Iterable[float] | None = None, **options: Any
 ) -> Any:
     """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it."""
     return sparse_sum(tensors, "mean_of_contributors", weights, **options)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from collections.abc import Mapping as MappingABC
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sparseagg._progress import Meter, Progress
@@ -24,7 +23,7 @@ _LAYOUTS = {
 }
 
 
-class Result(MappingABC):  # type: ignore[type-arg]  # a Mapping[str, ResultTensor]
+class Result(Mapping[str, ResultTensor]):
     """An aggregate: a mapping from the tensors' names to SparseTensor or numpy array.
 
     manifest: what it was computed from.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -51,3 +52,25 @@ def test_no_other_package_is_imported_before_it_is_used():
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_program_that_is_type_checked(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy as np\n"
+        "from sparseagg import Client, Result, SparseTensor, sparse_weighted_mean\n"
+        "def nnz(result: Result) -> dict[str, int]:\n"
+        "    return {n: t.nnz for n, t in result.items() if isinstance(t, SparseTensor)}\n"
+        "sparse_weighted_mean([np.ones(3)], np.ones(1))\n"
+        "reveal_type(dict(Client().round('r').result()))\n"
+    )
+    options = ["--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, program],
+        capture_output=True,
+        text=True,
+        env={"MYPYPATH": str(ROOT / "python")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"dict\[(builtins\.)?str, .*SparseTensor.*ndarray", done.stdout)
