@@ -30,7 +30,13 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
     if value.layout == torch.strided:
         return DenseValues(_to_numpy(value), value_type)
     if value.layout != torch.sparse_coo:
-        value = value.to_sparse_coo()
+        try:
+            value = value.to_sparse_coo()
+        except RuntimeError as bad:
+            raise InvalidUpdateError(
+                f"a tensor of the layout {value.layout} has no indices",
+                reason="VALUE_TYPE_UNSUPPORTED",
+            ) from bad
     # Not indices() and values(): those refuse a tensor that is not coalesced, and coalescing is the server's work.
     indices, values = value._indices(), value._values()
     return SparseTensor(_to_numpy(indices).T, _to_numpy(values), tuple(value.shape), value_type)
@@ -64,7 +70,7 @@ def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
         raise InvalidUpdateError(
             "a tensor on the device meta has no values", reason="VALUE_TYPE_UNSUPPORTED"
         )
-    value = value.cpu()
+    value = value.cpu().resolve_neg()  # a view of an imaginary part may be one with the other sign
     if value.dtype == torch.bfloat16:
         return np.asarray(value.view(torch.int16).numpy()).view(np.uint16)
     return np.asarray(value.numpy())

@@ -81,6 +81,14 @@ def test_tensors_without_values_are_refused(client):
         )
     with pytest.raises(InvalidUpdateError, match="complex64"):
         sparse_sum([torch.ones(3, dtype=torch.complex64)], client=client)
+    with pytest.raises(InvalidUpdateError, match="layout torch._mkldnn"):
+        sparse_sum([torch.ones(2, 3).to_mkldnn()], client=client)
+
+
+def test_a_view_with_the_other_sign_has_its_values(client):
+    imaginary = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert imaginary.is_neg()
+    assert sparse_sum([imaginary, imaginary], client=client).tolist() == [-4, 8]
 
 
 @pytest.mark.parametrize("make", [torch.nn.Embedding, torch.nn.EmbeddingBag])
