@@ -18,6 +18,7 @@ from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 def read(value: Any, value_type: str | None) -> AnyTensor:
     """See `sparseagg.kinds`."""
     if not _is_sparse(value):
+        _check_dense(value)
         return DenseValues(np.asarray(value), value_type)
     if hasattr(value, "indptr"):
         value = value.to_bcoo()
@@ -53,3 +54,13 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
 
 def _is_sparse(value: Any) -> bool:
     return hasattr(value, "n_batch")
+
+
+def _check_dense(value: Any) -> None:
+    """Refuses the older sparse classes, CSC, CSR and COO, of which numpy raises an error of JAX."""
+    sparse = sys.modules.get("jax.experimental.sparse")  # whoever has one has imported it
+    if sparse is not None and isinstance(value, sparse.JAXSparse):
+        raise InvalidUpdateError(
+            f"a {type(value).__name__} of JAX is not taken; convert it to BCOO or BCSR first",
+            reason="VALUE_TYPE_UNSUPPORTED",
+        )

@@ -47,7 +47,10 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
             index_dtype = like.indices.dtype
             index_dtype = getattr(index_dtype, "as_numpy_dtype", index_dtype)
             indices = tensor.indices[:, 0].astype(index_dtype)
-            return tf.IndexedSlices(values, tf.convert_to_tensor(indices), tensor.dense_shape)
+            # A tensor: TensorFlow asks for its type wherever it takes an IndexedSlices apart.
+            shape_dtype = getattr(like.dense_shape, "dtype", tf.int64)
+            shape = tf.convert_to_tensor(tensor.dense_shape, shape_dtype)
+            return tf.IndexedSlices(values, tf.convert_to_tensor(indices), shape)
         return tf.SparseTensor(tensor.indices.astype(np.int64), values, tensor.dense_shape)
 
     return _on_device(like.values, make)

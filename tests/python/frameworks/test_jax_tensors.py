@@ -108,3 +108,10 @@ def test_batch_dimensions_are_refused():
     batched = sparse.BCOO.fromdense(jnp.ones((2, 3)), n_batch=1)
     with pytest.raises(InvalidUpdateError, match="batch"):
         sparse_sum([batched])
+
+
+@pytest.mark.parametrize("kind", ["CSR", "CSC", "COO"])
+def test_the_older_sparse_classes_are_refused_with_words(kind):
+    matrix = getattr(sparse, kind).fromdense(jnp.eye(3))
+    with pytest.raises(InvalidUpdateError, match=f"a {kind} of JAX"):
+        sparse_sum([matrix])

@@ -63,6 +63,10 @@ def test_the_gradient_of_a_gather(client):
     dense = tf.convert_to_tensor(total).numpy()
     assert dense[[1, 4]].tolist() == [[8, 8], [4, 4]]
     assert dense.sum() == 24
+    # What tf.function, tf.nest and shapes take it for.
+    assert total.dense_shape.dtype == gradient.dense_shape.dtype
+    assert total.shape == gradient.shape
+    assert tf.function(lambda slices: slices.values * 2)(total).numpy().sum() == 48
 
 
 def test_a_model_of_variables_with_bfloat16_and_a_scalar(client):
