@@ -32,6 +32,8 @@ from sparseagg.kinds import kind_of
 from sparseagg.round import Round
 from sparseagg.tensors import SparseTensor
 
+_NONE_ACCEPTED = "no result was accepted in this round"
+
 
 class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be absent where types are checked
     """Weighted means by a sparseagg server: exact, and the same in whatever order results arrive.
@@ -101,7 +103,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             round = state.round
             metrics, params_type, current_round = state.metrics, state.params_type, state.number
         if round is None:
-            raise InvalidUpdateError("no result was accepted in this round")
+            raise InvalidUpdateError(_NONE_ACCEPTED)
         try:
             round.seal()
             result = round.result("dense")
@@ -109,6 +111,9 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             if _is_without_result(refusal):
                 state.close(round)
             raise
+        if result.manifest.contributors == 0:  # the one that opened it was refused, and all others
+            state.close(round)
+            raise InvalidUpdateError(_NONE_ACCEPTED)
         params = {
             name: kind_of(example).restore(result[name], example)
             for name, example in state.examples.items()

@@ -171,6 +171,16 @@ def test_a_result_after_the_goal_is_refused_and_too_few_give_nothing(server):
         aggregator.aggregate_model()
 
 
+def test_results_that_are_all_refused_give_no_aggregate(server, rounds_left):
+    aggregator = SparseAggregator(server.target)
+    bad = {"w": np.float32([1, np.nan])}
+    with pytest.raises(InvalidUpdateError, match="NaN"):
+        aggregator.accept_model(model("a", bad, 1, params_type=ParamsType.FULL))
+    with pytest.raises(InvalidUpdateError, match="no result"):  # and no model of zeros
+        aggregator.aggregate_model()
+    assert not rounds_left()
+
+
 def test_a_new_round_starts_empty_and_sparse_values_must_be_changes(server):
     aggregator = SparseAggregator(server.target)
     aggregator.accept_model(model("a", {"w": np.ones(2)}, 1))
