@@ -196,18 +196,15 @@ class Channel:
 
     def _check_open(self) -> None:
         if self._closed:  # where gRPC has errors of its own
-            raise SparseAggError(
-                "the client is closed",
-                code=grpc.StatusCode.FAILED_PRECONDITION,
-                reason="CLIENT_CLOSED",
-            )
+            raise _client_is_closed()
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
         """What a failed call raises."""
         error = from_rpc_error(failure, for_update=for_update)
-        # gRPC's word for calls that come while the server stops; of one cancelled here nobody hears.
-        if error.code is grpc.StatusCode.CANCELLED and not (error.reason or self._closed):
-            error = UnavailableError(error.message)
+        # gRPC's word for calls that come while the server stops, and for those that close() ends; of one cancelled here
+        # nobody hears.
+        if error.code is grpc.StatusCode.CANCELLED and not error.reason:
+            error = _client_is_closed() if self._closed else UnavailableError(error.message)
         # The server gives its errors a reason; one without comes from the connection, and should say to whom.
         if isinstance(error, UnavailableError) and not error.reason:
             return UnavailableError(
@@ -413,6 +410,12 @@ class StreamCall:
 
     def _is_full(self) -> bool:
         return self._answers_max is not None and len(self._answers) >= self._answers_max
+
+
+def _client_is_closed() -> SparseAggError:
+    return SparseAggError(
+        "the client is closed", code=grpc.StatusCode.FAILED_PRECONDITION, reason="CLIENT_CLOSED"
+    )
 
 
 def _serialize(message: Any) -> bytes:

@@ -315,6 +315,16 @@ def test_a_closed_client_says_so(server):
     assert caught.value.reason == "CLIENT_CLOSED"
 
 
+def test_a_call_that_closing_ends_says_so(server):
+    client = Client(server.target)
+    states = client.create_round(SPECS).watch()
+    next(states)  # under way from here on
+    client.close()
+    with pytest.raises(SparseAggError) as caught:
+        next(states)
+    assert caught.value.reason == "CLIENT_CLOSED"
+
+
 @pytest.mark.parametrize("endless", [float("inf"), 1e20, None])
 def test_no_limit_of_time_is_no_limit(server, endless):
     with Client(server.target, timeout=endless) as client:
