@@ -62,7 +62,6 @@ TEST_F(MetricsTest, CountsReductionsByBackendAndPlan) {
   EXPECT_EQ(plans[1].predicted_seconds, 2);
 }
 
-// Every state that a round passes, once, whoever asks how often.
 // What a scrape sees of a metric with one label at most, which has this value.
 std::vector<double> Scraped(const Metrics& metrics, const std::string& name,
                             const std::string& label_value = "") {
@@ -95,6 +94,7 @@ TEST_F(MetricsTest, ALostGpuIsSeen) {
   EXPECT_THAT(Scraped(metrics, "sparseagg_backend_lost"), ElementsAre(1));
 }
 
+// Every state that a round passes, once, whoever asks how often.
 TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
   class States : public EngineObserver {
    public:
