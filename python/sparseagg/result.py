@@ -33,7 +33,8 @@ class Result(Mapping[str, ResultTensor]):
         self._tensors = tensors
         self.manifest = manifest
 
-    def __getitem__(self, name: str) -> ResultTensor:
+    # Whoever names a tensor knows of which kind it is: a union would have to be narrowed each time.
+    def __getitem__(self, name: str) -> Any:
         return tensor_of(self._tensors, name)
 
     def __iter__(self) -> Iterator[str]:

@@ -63,6 +63,7 @@ def test_a_program_that_is_type_checked(tmp_path):
         "def nnz(result: Result) -> dict[str, int]:\n"
         "    return {n: t.nnz for n, t in result.items() if isinstance(t, SparseTensor)}\n"
         "sparse_weighted_mean([np.ones(3)], np.ones(1))\n"
+        "print(Client().round('r').result()['emb'].indices.ravel())\n"
         "reveal_type(dict(Client().round('r').result()))\n"
     )
     options = ["--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache"]
