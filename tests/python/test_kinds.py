@@ -9,6 +9,7 @@ import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
     InvalidArgumentError,
+    InvalidUpdateError,
     Result,
     SparseTensor,
     flatten,
@@ -177,6 +178,12 @@ def test_names_are_the_ways_to_the_tensors():
     assert list(flatten({"w": [1.0, 2.0]})) == ["w"]  # a list of numbers is an array
     with pytest.raises(InvalidArgumentError, match="a/b"):
         flatten({"a": {"b": np.ones(1)}, "a/b": np.ones(1)})
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_a_tuple_of_arrays_is_neither_stacked_nor_taken_apart(rows):
+    with pytest.raises(InvalidUpdateError, match='tensor "0": a tuple of 2 arrays'):
+        sparse_sum([[(np.ones((rows, 4)), np.ones((3, 4)))]])
 
 
 def test_lists_of_lists_are_layers_of_a_model_unless_they_are_numbers(client):

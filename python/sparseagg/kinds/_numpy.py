@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sparseagg.errors import InvalidUpdateError
 from sparseagg.kinds import kind_of
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
@@ -25,6 +26,12 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
         parts = (value["indices"], value["values"], value["dense_shape"])
         named = str(value["value_type"]) if "value_type" in value else None  # of an array, too
         return _of_parts(*parts, value_type=value_type or named)
+    if isinstance(value, tuple) and any(getattr(part, "ndim", 0) > 0 for part in value):
+        raise InvalidUpdateError(  # layers, as JAX has them: neither stacked nor in numpy's words
+            f"a tuple of {len(value)} arrays is no tensor: a sparse one is (indices, values, dense_shape), and tensors of "
+            "a model are in lists or mappings",
+            reason="SHAPE_MISMATCH",
+        )
     return DenseValues(value, value_type)
 
 
