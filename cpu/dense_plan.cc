@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -38,8 +39,9 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
                   spec.layout.row_width > kSliceColumns && kernels.value_bytes > 0) {
   const uint64_t num_rows = spec.layout.num_rows;
   const uint64_t groups = std::min<uint64_t>(num_rows, kGroupsPerThread * parallel.threads());
+  // A power of two: the slice of a row is then found by a shift (WindowIndex).
   const uint64_t slice_rows =
-      std::max<uint64_t>(1, std::min(kSliceCells / width_, num_rows / groups));
+      std::bit_floor(std::max<uint64_t>(1, std::min(kSliceCells / width_, num_rows / groups)));
   for (uint64_t begin = 0; begin < num_rows; begin += slice_rows) {
     slices_.push_back({begin, std::min(num_rows, begin + slice_rows), true});
   }
