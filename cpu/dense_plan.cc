@@ -151,7 +151,7 @@ uint64_t DensePlan::RowsPerVisit(std::span<const Cursor> cursors) const {
 // Sorted cursors, or any where there is one slice only.
 void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   std::vector<std::vector<SideEntry>> sides(group_ends_.size());
-  const size_t entry_bytes = kernels_.value_bytes == 0 ? 0 : spec_.layout.row_bytes();
+  const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
   const uint64_t visit_rows = RowsPerVisit(cursors);
   parallel_.For(group_ends_.size(), [&](size_t g) {
     const size_t first = g == 0 ? 0 : group_ends_[g - 1];
@@ -250,8 +250,7 @@ void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& b
 }
 
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
-  const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
-  Partition partition(spec_.layout, value_bytes, slices_, parallel_);
+  Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), slices_, parallel_);
   partition.Distribute(cursors, [](size_t) { return std::span<std::byte>(); });
   std::vector<std::vector<SideEntry>> sides(slices_.size());
   parallel_.For(slices_.size(), [&](size_t s) {

@@ -21,7 +21,7 @@ struct EntryChunk {
   const std::byte* values = nullptr;  // null: packed words
   const float* weights = nullptr;     // null: `weight` is that of all
   float weight = 1.0f;
-  size_t size = 0;
+  uint32_t size = 0;
 
   // Calls f(cursor) until all entries have been in one. `begin` is the window's first row;
   // `value_bytes` as in Partition.

@@ -43,6 +43,7 @@ size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 
 WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
   even_bits_ = EvenBits(windows);
+  if (even_bits_ != 0) return;
   for (const RowWindow& window : windows) begins_.push_back(window.begin);
   begins_.push_back(windows.back().end);
   // Between the first and the last border; what is outside belongs to the first or last window.
@@ -72,7 +73,9 @@ Partition::Partition(const TensorLayout& layout, size_t value_bytes,
       value_bytes_(value_bytes),
       parallel_(parallel),
       index_(windows),
-      windows_(windows.begin(), windows.end()) {}
+      num_windows_(windows.size()),
+      can_pack_(layout.row_width == 1 && value_bytes <= EntryChunk::kPackedBytes &&
+                FitPacked(windows)) {}
 
 void Partition::Distribute(std::span<const Cursor> cursors,
                            const std::function<std::span<std::byte>(size_t)>& done) {
@@ -97,19 +100,17 @@ void Partition::Distribute(std::span<const Cursor> cursors,
   }
   if (in_task > 0) task_ends.push_back(parts.size());
   const uint32_t threads = parallel_.threads();
-  weight_each_ = entries < kEntriesPerWeight * weights * windows_.size();
-  packed_ = layout_.row_width == 1 && value_bytes_ <= EntryChunk::kPackedBytes && !weight_each_ &&
-            FitPacked(windows_);
+  weight_each_ = entries < kEntriesPerWeight * weights * num_windows_;
+  packed_ = can_pack_ && !weight_each_;
   // Half a chunk of each window and thread stays unused: a quarter of all entries at most.
   chunk_entries_ = static_cast<uint32_t>(
-      std::clamp<uint64_t>(entries / (windows_.size() * threads * 4 + 1), 16, 2048) &
-      ~uint64_t{15});
+      std::clamp<uint64_t>(entries / (num_windows_ * threads * 4 + 1), 16, 2048) & ~uint64_t{15});
   writers_.resize(threads);
   std::atomic<size_t> next{0};
   parallel_.For(threads, [&](size_t t) {
     Writer& writer = writers_[t];
-    writer.chunks.resize(windows_.size());
-    writer.tails.resize(windows_.size());
+    writer.chunks.resize(num_windows_);
+    writer.tails.resize(num_windows_);
     std::vector<std::span<std::byte>> spare;
     for (size_t i = next.fetch_add(1); i < task_ends.size(); i = next.fetch_add(1)) {
       for (size_t p = i == 0 ? 0 : task_ends[i - 1]; p < task_ends[i]; ++p) {
@@ -123,7 +124,7 @@ void Partition::Distribute(std::span<const Cursor> cursors,
       spare_.insert(spare_.end(), spare.begin(), spare.end());
       spare.clear();
     }
-    for (size_t w = 0; w < windows_.size(); ++w) {
+    for (size_t w = 0; w < num_windows_; ++w) {
       if (!writer.chunks[w].empty()) writer.chunks[w].back().size -= writer.tails[w].left;
     }
   });
@@ -159,9 +160,9 @@ Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window, float weig
   std::byte* values = packed_ ? nullptr : at + RowsBytes();
   float* weights = WeightsBytes() == 0 ? nullptr : reinterpret_cast<float*>(values + ValuesBytes());
   // The size is less what is left of the last chunk, when all is written.
-  const Chunk chunk = {reinterpret_cast<uint64_t*>(at), values, weights, weight, chunk_entries_};
-  writer.chunks[window].push_back(chunk);
-  writer.tails[window] = {chunk.rows, chunk.values, chunk.weights, chunk_entries_, weight};
+  auto* rows = reinterpret_cast<uint64_t*>(at);
+  writer.chunks[window].push_back({rows, values, weights, weight, chunk_entries_});
+  writer.tails[window] = {rows, values, weights, chunk_entries_, weight};
   return writer.tails[window];
 }
 
@@ -240,16 +241,14 @@ void Partition::WriteRefs(const Cursor& cursor, const Part& part, Writer& writer
 void Partition::Read(size_t w, std::vector<EntryChunk>& chunks) const {
   chunks.clear();
   for (const Writer& writer : writers_) {
-    for (const Chunk& chunk : writer.chunks[w]) {
-      chunks.push_back({chunk.rows, chunk.values, chunk.weights, chunk.weight, chunk.size});
-    }
+    chunks.insert(chunks.end(), writer.chunks[w].begin(), writer.chunks[w].end());
   }
 }
 
 void Partition::Read(size_t w, std::vector<RefChunk>& chunks) const {
   chunks.clear();
   for (const Writer& writer : writers_) {
-    for (const Chunk& chunk : writer.chunks[w]) {
+    for (const EntryChunk& chunk : writer.chunks[w]) {
       chunks.push_back({chunk.rows, reinterpret_cast<const RowRef*>(chunk.values), chunk.size});
     }
   }
@@ -258,7 +257,7 @@ void Partition::Read(size_t w, std::vector<RefChunk>& chunks) const {
 uint64_t Partition::EntriesOf(size_t w) const {
   uint64_t entries = 0;
   for (const Writer& writer : writers_) {
-    for (const Chunk& chunk : writer.chunks[w]) entries += chunk.size;
+    for (const EntryChunk& chunk : writer.chunks[w]) entries += chunk.size;
   }
   return entries;
 }

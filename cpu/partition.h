@@ -79,14 +79,6 @@ class Partition {
   uint64_t EntriesOf(size_t w) const;
 
  private:
-  // As an EntryChunk, or of references.
-  struct Chunk {
-    uint64_t* rows;     // or packed entries
-    std::byte* values;  // null: packed entries
-    float* weights;     // null: `weight` is that of all
-    float weight;
-    uint32_t size;
-  };
   // Where the next entry of a window goes.
   struct Tail {
     uint64_t* rows = nullptr;
@@ -97,7 +89,7 @@ class Partition {
   };
   // What one thread has written; chunks[w] and tails[w] are those of window w.
   struct Writer {
-    std::vector<std::vector<Chunk>> chunks;
+    std::vector<std::vector<EntryChunk>> chunks;  // `values` of wide rows are references
     std::vector<Tail> tails;
     std::span<std::byte> slab;  // what is left of it
   };
@@ -128,7 +120,8 @@ class Partition {
   const size_t value_bytes_;
   Parallel& parallel_;
   const WindowIndex index_;
-  const std::vector<RowWindow> windows_;
+  const size_t num_windows_;
+  const bool can_pack_;       // rows and values fit packed words
   bool packed_ = false;       // entries are
   bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
   uint32_t chunk_entries_ = 0;

@@ -25,11 +25,11 @@ SideRange OfRows(SideRange side, uint64_t first, uint64_t last) {
   return {begin, std::upper_bound(begin, side.end(), last, RowBefore())};
 }
 
+}  // namespace
+
 size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout) {
   return kernels.value_bytes == 0 ? 0 : SizeOf(layout.value_type);
 }
-
-}  // namespace
 
 void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
              const CellWindow& window, SideTable& side) {
@@ -41,7 +41,7 @@ void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLay
 void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side) {
   const uint32_t width = layout.row_width;
-  const size_t row_bytes = kernels.value_bytes == 0 ? 0 : layout.row_bytes();
+  const size_t row_bytes = ValueBytes(kernels, layout) * width;
   for (size_t i = 0; i < chunk.size; ++i) {
     if (i + kRowsAhead < chunk.size) FetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
     Cursor one{.row = chunk.rows + i,

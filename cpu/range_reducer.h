@@ -38,6 +38,9 @@ struct RefChunk {
   size_t size;
 };
 
+// Of a value that the kernels read; 0: they read none.
+size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout);
+
 // Adds the chunk's entries to the window's cells.
 void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
              const CellWindow& window, SideTable& side);

@@ -182,8 +182,7 @@ class Reduction {
     const uint64_t per_visit = entries_ / visits + 1;
     const Ahead ahead{static_cast<uint32_t>(std::clamp<uint64_t>(kEntriesAhead / per_visit, 1, 8)),
                       static_cast<uint32_t>(std::clamp<uint64_t>(2 * per_visit / 8, 2, 9))};
-    const size_t entry_bytes =
-        kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type) * spec_.layout.row_width;
+    const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * spec_.layout.row_width;
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       std::vector<Cursor> cursors;
       cursors.reserve(cursors_.size());
@@ -203,9 +202,8 @@ class Reduction {
   }
 
   void RunPartition() {
-    const size_t value_bytes = kernels_.value_bytes == 0 ? 0 : SizeOf(spec_.layout.value_type);
     const bool wide = spec_.layout.row_width > 1;
-    Partition partition(spec_.layout, value_bytes, plan_.windows, parallel_);
+    Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), plan_.windows, parallel_);
     std::vector<std::atomic<uint32_t>> left(batch_.size());
     for (size_t u : owners_) left[u].fetch_add(1, std::memory_order_relaxed);
     // An update that has been read gives its memory for what is written; so both together take
