@@ -34,7 +34,7 @@ struct Share {
 std::vector<Share> SharesOf(uint64_t count, uint64_t pool_size) {
   std::vector<Share> shares;
   for (uint64_t i = 0; i < std::min(count, pool_size); ++i) {
-    const uint64_t times = (count - i + pool_size - 1) / pool_size;
+    const uint64_t times = TimesSent(i, count, pool_size);
     for (uint64_t bit = 1; bit <= times; bit *= 2) {
       if ((times & bit) != 0) shares.push_back({i, static_cast<float>(bit)});
     }

@@ -171,7 +171,7 @@ client::Tensor SyntheticUpdates::SumOf(uint64_t count) const {
       sum.indices.push_back(at.row);
       values.resize(values.size() + width);
     }
-    const auto times = static_cast<float>((count - at.update + pool_.size() - 1) / pool_.size());
+    const auto times = static_cast<float>(TimesSent(at.update, count, pool_.size()));
     float* row = values.data() + values.size() - width;
     for (uint64_t c = 0; c < width; ++c) {
       float value;

@@ -1,11 +1,6 @@
 // The client library against the real server in this process.
 #include "client/client.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <limits>
 #include <thread>
@@ -15,6 +10,7 @@
 #include "tests/client/cutting_proxy.h"
 #include "tests/client/support.h"
 #include "tests/service/rpc/test_server.h"
+#include "tests/support/silent_listener.h"
 
 namespace sparseagg::client {
 namespace {
@@ -23,6 +19,7 @@ using sparseagg::testing::CuttingProxy;
 using sparseagg::testing::HasError;
 using sparseagg::testing::MakeTensor;
 using sparseagg::testing::SameTensor;
+using sparseagg::testing::SilentListener;
 using sparseagg::testing::TestServer;
 using sparseagg::testing::ValuesOf;
 
@@ -48,29 +45,6 @@ ClientOptions Impatient() {
   options.retry = {3, 1, 1};
   return options;
 }
-
-// Takes connections and says nothing.
-class SilentServer {
- public:
-  SilentServer() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(socket_, 16), 0);
-    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  ~SilentServer() { close(socket_); }
-  SilentServer(const SilentServer&) = delete;
-  SilentServer& operator=(const SilentServer&) = delete;
-  const std::string& address() const { return address_; }
-
- private:
-  const int socket_;
-  std::string address_;
-};
 
 class ClientTest : public ::testing::Test {
  protected:
@@ -307,7 +281,7 @@ TEST(ClientWithoutServerTest, SaysThatItCannotConnect) {
 }
 
 TEST(ClientWithoutServerTest, WaitsNoLongerThanItIsToldForAServerThatIsSilent) {
-  SilentServer server;
+  const SilentListener server;
   ClientOptions options = Impatient();
   options.call_timeout_ms = 60'000;
   const auto client = Client::Connect(server.address(), options).value();

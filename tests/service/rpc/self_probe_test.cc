@@ -1,17 +1,14 @@
 #include "service/rpc/self_probe.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <future>
 #include <string>
 #include <vector>
 
 #include "tests/service/rpc/test_server.h"
+#include "tests/support/silent_listener.h"
 
 namespace sparseagg {
 namespace {
@@ -69,17 +66,9 @@ TEST(SelfProbeTest, HearsAServerOnAUnixSocket) {
 }
 
 TEST(SelfProbeTest, AListenerThatAcceptsNobodyIsDeaf) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(listener, 10), 0);
-  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const std::string target = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  EXPECT_EQ(Probe(target, milliseconds(50)), ProbeResult::kDeaf) << "the system has connected";
-  close(listener);
+  const testing::SilentListener listener;
+  EXPECT_EQ(Probe(listener.address(), milliseconds(50)), ProbeResult::kDeaf)
+      << "the system has connected";
 }
 
 TEST(SelfProbeTest, DialsWhereTheServerListens) {
