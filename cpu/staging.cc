@@ -25,10 +25,13 @@ size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 struct StagingArea::Region {
   std::atomic<size_t> users{1};
   size_t size = 0;
-  size_t used = RoundUp(sizeof(Region));
+  size_t used = kLine;  // by this
 };
 
-StagingArea::~StagingArea() { Release(region_); }
+StagingArea::~StagingArea() {
+  Release(region_);
+  Release(previous_);
+}
 
 absl::StatusOr<StagedUpdate> StagingArea::Stage(const TensorLayout& layout, uint64_t nnz) {
   const unsigned __int128 wanted =
@@ -74,13 +77,7 @@ void* StagingArea::Allocate(size_t bytes) {
   const size_t size = bytes + kLine;
   const std::lock_guard lock(mutex_);
   if (region_ == nullptr || region_->used + size > region_->size) {
-    const size_t next = std::clamp(2 * region_bytes_, kRegionBytesMin, kRegionBytesMax);
-    const size_t region_bytes = std::max(next, 4 * RoundUp(size));
-    void* memory = AllocateHost(region_bytes);
-    if (memory == nullptr) return nullptr;
-    Release(region_);
-    region_ = new (memory) Region;
-    region_->size = region_bytes_ = region_bytes;
+    if (!NextRegion(size)) return nullptr;
   }
   std::byte* block = reinterpret_cast<std::byte*>(region_) + region_->used + kLine;
   region_->used += size;
@@ -89,12 +86,35 @@ void* StagingArea::Allocate(size_t bytes) {
   return block;
 }
 
+// Twice as large as the last one while two do not hold what is staged at a time.
+bool StagingArea::NextRegion(size_t block_bytes) {
+  static_assert(sizeof(Region) <= kLine);
+  if (previous_ != nullptr && IsFree(previous_) && kLine + block_bytes <= previous_->size) {
+    std::swap(region_, previous_);
+    region_->used = kLine;
+    return true;
+  }
+  const size_t next = previous_ == nullptr ? region_bytes_ : 2 * region_bytes_;
+  const size_t region_bytes =
+      std::max(std::clamp(next, kRegionBytesMin, kRegionBytesMax), 4 * RoundUp(block_bytes));
+  void* memory = AllocateHost(region_bytes);
+  if (memory == nullptr) return false;
+  Release(std::exchange(previous_, region_));
+  region_ = new (memory) Region;
+  region_->size = region_bytes_ = region_bytes;
+  return true;
+}
+
 void StagingArea::Trim() {
   const std::lock_guard lock(mutex_);
-  // Nobody but the area, which alone hands out blocks, and not now.
-  if (region_ != nullptr && region_->users.load(std::memory_order_acquire) == 1) {
-    Release(std::exchange(region_, nullptr));
+  for (Region** region : {&region_, &previous_}) {
+    if (*region != nullptr && IsFree(*region)) Release(std::exchange(*region, nullptr));
   }
+}
+
+// Nobody has it but the area, which alone hands out blocks. REQUIRES: mutex_ held.
+bool StagingArea::IsFree(const Region* region) {
+  return region->users.load(std::memory_order_acquire) == 1;
 }
 
 void StagingArea::FreeBlock(void* block) {

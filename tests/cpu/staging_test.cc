@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -94,6 +95,17 @@ TEST(StagingArea, UpdatesMayOutliveIt) {
     if (update.entries.nnz == 0) continue;
     EXPECT_TRUE(HasOnly(update, *reinterpret_cast<unsigned char*>(update.entries.indices)));
   }
+}
+
+TEST(StagingArea, WhatIsFoldedAtOnceTakesTheSameMemoryAgain) {
+  StagingArea area;
+  std::set<const uint64_t*> places;
+  std::vector<StagedUpdate> held(10);
+  for (int i = 0; i < 10'000; ++i) {
+    held[i % held.size()] = *area.Stage(kLayout, 50);
+    places.insert(held[i % held.size()].entries.indices);
+  }
+  EXPECT_LT(places.size(), 200u) << "two regions of 64 KiB";
 }
 
 TEST(StagingArea, AnUpdateThatFitsNowhereIsRefused) {
