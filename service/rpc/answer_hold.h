@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace sparseagg {
@@ -15,6 +16,8 @@ namespace sparseagg {
 // Thread-compatible.
 class AnswerHold {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   static constexpr std::chrono::milliseconds kTime{1};
 
   // A message came so long after the server was ready for it.
@@ -23,15 +26,22 @@ class AnswerHold {
   // The next answers are not to wait.
   void SendNow() { now_ = true; }
 
-  // Whether so many answers wait for more of them; if so, call TimeIsUp() after kTime.
-  bool Holds(size_t answers) {
+  // Whether so many answers wait for more of them; if so, ask again within kTime, or call
+  // TimeIsUp().
+  bool Holds(size_t answers, Time now) {
+    const Time since = since_.value_or(now);
+    since_.reset();
     if (std::exchange(now_, false) || !close_) return false;
-    if (answers < most_) return true;
-    most_ = std::min(most_ + 1, kMost);
-    return false;
+    if (answers >= most_) {
+      most_ = std::min(most_ + 1, kMost);
+      return false;
+    }
+    if (now - since >= kTime) return false;
+    since_ = since;
+    return true;
   }
 
-  // They have waited for kTime, and the server for a message meanwhile: not at all, or so long.
+  // They have waited for kTime while the server waited for a message, so long.
   void TimeIsUp(size_t answers, std::chrono::nanoseconds waiting) {
     if (waiting > kSoon) most_ = std::max<size_t>(answers / 2, 1);
     SendNow();
@@ -45,6 +55,7 @@ class AnswerHold {
   bool close_ = false;
   bool now_ = false;
   size_t most_ = kAtFirst;
+  std::optional<Time> since_;  // answers wait
 };
 
 }  // namespace sparseagg

@@ -43,7 +43,7 @@ class AnswerQueue {
   }
 
   // Whether those that are here wait for more: AnswerHold.
-  bool Holds() { return together_ && hold_.Holds(answers_.size()); }
+  bool Holds(AnswerHold::Time now) { return together_ && hold_.Holds(answers_.size(), now); }
 
   // The next message. REQUIRES: not empty().
   v1::StreamUpdatesResponse Take() {

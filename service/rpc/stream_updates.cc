@@ -3,20 +3,20 @@
 #include <grpcpp/alarm.h>
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "proto/error_details.h"
 #include "service/rpc/answer_queue.h"
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/read_ahead.h"
 #include "service/rpc/received_update.h"
 #include "service/rpc/refused_updates.h"
-#include "service/rpc/round_proto.h"
 #include "service/rpc/status_table.h"
 #include "service/rpc/stream_pace.h"
 #include "service/rpc/stream_uploads.h"
@@ -75,7 +75,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     end_error_ = pace_.CheckIdle(now, !uploads_.empty());
     if (end_error_.ok()) return;
     for (const std::string& update_id : uploads_.RefuseAll(end_error_)) {
-      AnswerLocked(update_id, end_error_);
+      Queue(ToAnswer(update_id, end_error_), AnswerQueue::kAtOnce);
     }
     Step();
   }
@@ -125,14 +125,17 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  private:
   // Handles what has come, until nothing is left. `waited`: nothing was there before.
   void HandleArrived(bool waited) {
-    while (TakeArrived(std::exchange(waited, false))) {
-      if (!HandleMessage()) return;
-    }
+    do {
+      while (!taken_.empty()) {
+        if (!HandleMessage()) return;
+      }
+    } while (TakeArrived(std::exchange(waited, false)));
   }
 
   // False: nothing is left, and nobody handles messages any more.
   bool TakeArrived(bool waited) {
     std::unique_lock lock(mutex_);
+    QueueOutcomes();
     const Time now = Clock::now();
     if (broken_) arrived_.Clear();
     arrived_.Handled();
@@ -140,6 +143,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       lock.unlock();
       for (const auto& [update_id, error] : uploads_.TakeIncomplete()) Answer(update_id, error);
       lock.lock();
+      QueueOutcomes();
       reads_done_ = true;
     }
     if (arrived_.empty()) {
@@ -148,9 +152,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       Step();
       return false;
     }
-    message_ = arrived_.Take();
+    taken_ = arrived_.Take();
     if (!waited) pace_.BeginWait(now);
-    const absl::Status pace = pace_.EndWait(now, message_.Length(), !uploads_.empty());
+    const absl::Status pace = pace_.EndWait(now, arrived_.handled_bytes(), !uploads_.empty());
     Step();
     lock.unlock();
     if (!pace.ok()) {
@@ -159,17 +163,17 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return true;
   }
 
-  // False: on another thread, which goes on with HandleArrived() then.
+  // The first one taken. False: on another thread, which goes on with HandleArrived() then.
   bool HandleMessage() {
-    MessageBytes bytes(message_);
-    message_.Clear();
+    MessageBytes bytes(taken_.front());
+    taken_.pop_front();
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
     if (!message.ok()) {
       Answer("", message.status());
       return true;
     }
     ShortenUpdateId(*message);
-    if (message->takes_more) {
+    if (message->takes_more && !std::exchange(takes_more_, true)) {
       const std::lock_guard lock(mutex_);
       answers_.SendTogether();
     }
@@ -197,6 +201,12 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       handle();
       return true;
     }
+    {
+      const std::lock_guard lock(mutex_);
+      QueueOutcomes();
+      answers_.hold().SendNow();
+      Step();
+    }
     commits_.Run([call = shared_from_this(), handle = std::move(handle)]() mutable {
       handle();
       handle = nullptr;
@@ -213,7 +223,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedUpdate>>(std::move(bytes),
                                                                                 std::move(update));
     RunJob(commits_, size, [this, kept] {
-      Answer(kept->second.header.update_id(), Submit(kept->second), AnswerQueue::kMayWait);
+      AnswerFromJob(kept->second.header.update_id(), Submit(kept->second), AnswerQueue::kMayWait);
     });
   }
 
@@ -230,10 +240,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     v1::StreamUpdatesResponse response;
     response.set_update_id(update_id);
     response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
-    {
-      const std::lock_guard lock(mutex_);
-      QueueLocked(std::move(response), AnswerQueue::kAtOnce);
-    }
+    outcomes_.push_back({std::move(response), AnswerQueue::kAtOnce});
     // All there already: an update without entries, or one that was counted before.
     if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
       uploads_.Erase(update_id);
@@ -270,14 +277,16 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     RunJob(background, bytes, [this, update_id, upload = std::move(upload)]() mutable {
       const absl::StatusOr<Receipt> receipt = upload->Finish();
       upload.reset();
-      Answer(update_id, receipt);
+      AnswerFromJob(update_id, receipt, AnswerQueue::kAtOnce);
     });
   }
 
-  // Runs `job` on another thread. The call lives until it is done, and reads on if it may.
+  // Runs `job` on another thread, for the handling side. The call lives until it is done, and reads
+  // on if it may.
   void RunJob(Background& background, uint64_t bytes, std::function<void()> job) {
     {
       const std::lock_guard lock(mutex_);
+      QueueOutcomes();  // before that of the job
       ++jobs_;
       job_bytes_ += bytes;
     }
@@ -298,28 +307,28 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Answer(update_id, error);
   }
 
+  // On the handling side: queued with the others when all that were taken are handled.
   void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
               AnswerQueue::When when = AnswerQueue::kAtOnce) {
+    outcomes_.push_back({ToAnswer(update_id, outcome), when});
+  }
+
+  void AnswerFromJob(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
+                     AnswerQueue::When when) {
+    v1::StreamUpdatesResponse answer = ToAnswer(update_id, outcome);
     const std::lock_guard lock(mutex_);
-    AnswerLocked(update_id, outcome, when);
+    Queue(std::move(answer), when);
   }
 
-  void AnswerLocked(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
-                    AnswerQueue::When when = AnswerQueue::kAtOnce) {
-    v1::StreamUpdatesResponse response;
-    response.set_update_id(update_id);
-    if (outcome.ok()) {
-      *response.mutable_receipt() = ToProto(*outcome);
-    } else {
-      *response.mutable_error() = ToProto(outcome.status());
-    }
-    QueueLocked(std::move(response), when);
+  // REQUIRES: mutex_ held, on the handling side.
+  void QueueOutcomes() {
+    for (auto& [answer, when] : outcomes_) Queue(std::move(answer), when);
+    outcomes_.clear();
   }
 
-  void QueueLocked(v1::StreamUpdatesResponse response, AnswerQueue::When when) {
-    if (broken_) return;
-    answers_.Push(std::move(response), when);
-    Step();
+  // Whoever does it calls Step() then. REQUIRES: mutex_ held.
+  void Queue(v1::StreamUpdatesResponse answer, AnswerQueue::When when) {
+    if (!broken_) answers_.Push(std::move(answer), when);
   }
 
   // REQUIRES: mutex_ held.
@@ -356,10 +365,14 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     pace_.BeginWait(now);
   }
 
-  // Whether what could be sent waits for more. REQUIRES: mutex_ held.
+  // Whether what could be sent waits for more. While messages are handled, whoever does that looks
+  // at the time; an alarm for each was an eighth of the time for updates of 1 KB.
+  // REQUIRES: mutex_ held.
   bool HoldAnswers() {
-    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds()) return false;
-    if (!std::exchange(alarm_is_set_, true)) {
+    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds(Clock::now())) {
+      return false;
+    }
+    if (!handling_ && !std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
       alarm_->Set(std::chrono::system_clock::now() + AnswerHold::kTime,
                   [weak = weak_from_this()](bool) {  // a call has its alarm
@@ -372,10 +385,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void SendHeldAnswers() {
     const std::lock_guard lock(mutex_);
     alarm_is_set_ = false;
-    if (answers_.empty()) return;
-    const bool waiting = reading_ && !handling_;
-    answers_.hold().TimeIsUp(answers_.size(),
-                             waiting ? Clock::now() - wait_begin_ : Clock::duration::zero());
+    if (answers_.empty() || handling_) return;
+    answers_.hold().TimeIsUp(answers_.size(), Clock::now() - wait_begin_);
     Step();
   }
 
@@ -394,9 +405,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   grpc::ByteBuffer request_;  // the reading side's
 
-  // Only the handling side, one message at a time; and, while nobody handles one, whoever holds
-  // mutex_.
-  grpc::ByteBuffer message_;
+  // Only the handling side; and, while nobody handles messages, whoever holds mutex_.
+  std::deque<grpc::ByteBuffer> taken_;
+  std::vector<std::pair<v1::StreamUpdatesResponse, AnswerQueue::When>> outcomes_;
+  bool takes_more_ = false;
   StreamUploads uploads_;
   RefusedUpdates refused_;
 

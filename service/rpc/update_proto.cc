@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "proto/convert.h"
+#include "proto/error_details.h"
+#include "service/rpc/round_proto.h"
 #include "sparse/byte_chain.h"
 #include "sparse/status.h"
 
@@ -40,6 +42,18 @@ absl::StatusOr<std::vector<EncodedHeader>> HeadersOf(const v1::BeginUpdate& begi
     headers.push_back(std::move(header));
   }
   return headers;
+}
+
+v1::StreamUpdatesResponse ToAnswer(const std::string& update_id,
+                                   const absl::StatusOr<Receipt>& outcome) {
+  v1::StreamUpdatesResponse answer;
+  answer.set_update_id(update_id);
+  if (outcome.ok()) {
+    *answer.mutable_receipt() = ToProto(*outcome);
+  } else {
+    *answer.mutable_error() = ToProto(outcome.status());
+  }
+  return answer;
 }
 
 }  // namespace sparseagg

@@ -1,7 +1,8 @@
-// An update as it came over the wire, in the form that the engine takes.
+// An update as it came over the wire, in the form that the engine takes; and what became of it.
 #ifndef SPARSEAGG_SERVICE_RPC_UPDATE_PROTO_H_
 #define SPARSEAGG_SERVICE_RPC_UPDATE_PROTO_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,10 @@ absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate
 
 // INVALID_ARGUMENT as above.
 absl::StatusOr<std::vector<EncodedHeader>> HeadersOf(const v1::BeginUpdate& begin);
+
+// The last answer to an update on a stream.
+v1::StreamUpdatesResponse ToAnswer(const std::string& update_id,
+                                   const absl::StatusOr<Receipt>& outcome);
 
 }  // namespace sparseagg
 

@@ -7,6 +7,8 @@ namespace {
 
 using std::chrono::microseconds;
 
+constexpr AnswerHold::Time kBegin{};
+
 // A hold whose stream's messages follow one another closely.
 AnswerHold InAStream() {
   AnswerHold hold;
@@ -17,19 +19,19 @@ AnswerHold InAStream() {
 // The fewest answers that do not wait. Learns as a sent message does.
 size_t Most(AnswerHold& hold) {
   size_t answers = 1;
-  while (hold.Holds(answers)) ++answers;
+  while (hold.Holds(answers, kBegin)) ++answers;
   return answers;
 }
 
 TEST(AnswerHoldTest, SendsAtOnceWhereMessagesAreFarApart) {
   AnswerHold hold;
-  EXPECT_FALSE(hold.Holds(1)) << "no message yet";
+  EXPECT_FALSE(hold.Holds(1, kBegin)) << "no message yet";
   hold.OnMessage(microseconds(100));
-  EXPECT_FALSE(hold.Holds(1));
+  EXPECT_FALSE(hold.Holds(1, kBegin));
   hold.OnMessage(microseconds(99));
-  EXPECT_TRUE(hold.Holds(1));
+  EXPECT_TRUE(hold.Holds(1, kBegin));
   hold.OnMessage(microseconds(2000));
-  EXPECT_FALSE(hold.Holds(1));
+  EXPECT_FALSE(hold.Holds(1, kBegin));
 }
 
 TEST(AnswerHoldTest, WaitsForOneMoreEachTime) {
@@ -41,29 +43,40 @@ TEST(AnswerHoldTest, WaitsForOneMoreEachTime) {
 
 TEST(AnswerHoldTest, WhatIsToGoAtOnceTakesTheOthersAlong) {
   AnswerHold hold = InAStream();
-  EXPECT_TRUE(hold.Holds(3));
+  EXPECT_TRUE(hold.Holds(3, kBegin));
   hold.SendNow();
-  EXPECT_FALSE(hold.Holds(4));
-  EXPECT_TRUE(hold.Holds(1)) << "once";
+  EXPECT_FALSE(hold.Holds(4, kBegin));
+  EXPECT_TRUE(hold.Holds(1, kBegin)) << "once";
 }
 
 TEST(AnswerHoldTest, WaitsForFewerWhenTheSenderWaits) {
   AnswerHold hold = InAStream();
-  EXPECT_TRUE(hold.Holds(6));
+  EXPECT_TRUE(hold.Holds(6, kBegin));
   hold.TimeIsUp(6, microseconds(900));
-  EXPECT_FALSE(hold.Holds(6));
+  EXPECT_FALSE(hold.Holds(6, kBegin));
   EXPECT_EQ(Most(hold), 3u);
-  EXPECT_TRUE(hold.Holds(1));
+  EXPECT_TRUE(hold.Holds(1, kBegin));
   hold.TimeIsUp(1, microseconds(900));
-  EXPECT_FALSE(hold.Holds(1));
+  EXPECT_FALSE(hold.Holds(1, kBegin));
   EXPECT_EQ(Most(hold), 1u);
 }
 
-TEST(AnswerHoldTest, ASlowServerIsNotASenderThatWaits) {
+TEST(AnswerHoldTest, WaitsForATimeFromTheFirstOneOn) {
   AnswerHold hold = InAStream();
-  EXPECT_TRUE(hold.Holds(6));
-  hold.TimeIsUp(6, microseconds(0));
-  EXPECT_FALSE(hold.Holds(6));
+  const auto almost = AnswerHold::kTime - microseconds(1);
+  EXPECT_TRUE(hold.Holds(1, kBegin));
+  EXPECT_TRUE(hold.Holds(2, kBegin + almost));
+  EXPECT_FALSE(hold.Holds(3, kBegin + AnswerHold::kTime));
+  EXPECT_TRUE(hold.Holds(1, kBegin + AnswerHold::kTime)) << "the next ones wait anew";
+  EXPECT_TRUE(hold.Holds(2, kBegin + AnswerHold::kTime + almost));
+  EXPECT_EQ(Most(hold), 8u) << "whoever handles messages all the time has no sender that waits";
+}
+
+TEST(AnswerHoldTest, ASenderThatWasShortOfTimeIsNotOneThatWaits) {
+  AnswerHold hold = InAStream();
+  EXPECT_TRUE(hold.Holds(6, kBegin));
+  hold.TimeIsUp(6, microseconds(90));
+  EXPECT_FALSE(hold.Holds(6, kBegin));
   EXPECT_EQ(Most(hold), 8u);
 }
 

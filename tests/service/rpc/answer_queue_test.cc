@@ -71,11 +71,11 @@ TEST(AnswerQueueTest, HoldsOnlyWhatGoesTogether) {
   AnswerQueue answers;
   answers.hold().OnMessage(std::chrono::microseconds(1));
   answers.Push(Answer(0), AnswerQueue::kMayWait);
-  EXPECT_FALSE(answers.Holds());
+  EXPECT_FALSE(answers.Holds({}));
   answers.SendTogether();
-  EXPECT_TRUE(answers.Holds());
+  EXPECT_TRUE(answers.Holds({}));
   answers.Push(Answer(1), AnswerQueue::kAtOnce);
-  EXPECT_FALSE(answers.Holds());
+  EXPECT_FALSE(answers.Holds({}));
 }
 
 TEST(AnswerQueueTest, GrpcMayKeepAMessageForTheNextButNotTheFirst) {
