@@ -19,10 +19,21 @@
 namespace sparseagg {
 namespace {
 
+absl::Status Unusable(const std::string& path, const char* why) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                   absl::StrCat("cannot use the data directory ", path, ": ", why));
+}
+
 absl::Status Unusable(const std::string& path, int error) {
-  return MakeError(
-      absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-      absl::StrCat("cannot use the data directory ", path, ": ", std::strerror(error)));
+  return Unusable(path, std::strerror(error));
+}
+
+// Of a file system of the kernel's own, as /proc. It allows root everything, and then refuses a
+// file as if the folder were not there.
+absl::Status CheckHoldsFiles(const std::string& path, const std::string& folder) {
+  struct statvfs disk = {};
+  if (statvfs(folder.c_str(), &disk) != 0 || disk.f_blocks > 0) return absl::OkStatus();
+  return Unusable(path, "its file system has no room for files, as /proc and /sys have none");
 }
 
 // Of the directory that holds `path`.
@@ -46,15 +57,19 @@ void SyncNameOf(const std::string& path) {
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::string& path,
                                                                    uint64_t free_bytes_min) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    const int error = errno;
+    SPARSEAGG_RETURN_IF_ERROR(CheckHoldsFiles(path, FolderOf(path)));
     return MakeError(
         absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-        absl::StrCat("cannot make the data directory ", path, ": ", std::strerror(errno)));
+        absl::StrCat("cannot make the data directory ", path, ": ", std::strerror(error)));
   }
   const std::string file = absl::StrCat(path, "/LOCK");
   const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) {
+    const int error = errno;
+    SPARSEAGG_RETURN_IF_ERROR(CheckHoldsFiles(path, path));
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-                     absl::StrCat("cannot write ", file, ": ", std::strerror(errno)));
+                     absl::StrCat("cannot write ", file, ": ", std::strerror(error)));
   }
   std::unique_ptr<DataDirectory> directory(new DataDirectory(path, free_bytes_min, lock));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
@@ -70,10 +85,13 @@ absl::Status DataDirectory::Check(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) return Unusable(path, errno);
-    const bool can_be_made = access(FolderOf(path).c_str(), W_OK | X_OK) == 0;
+    const std::string folder = FolderOf(path);
+    SPARSEAGG_RETURN_IF_ERROR(CheckHoldsFiles(path, folder));
+    const bool can_be_made = access(folder.c_str(), W_OK | X_OK) == 0;
     return can_be_made ? absl::OkStatus() : Unusable(path, errno);
   }
   if (!S_ISDIR(status.st_mode)) return Unusable(path, ENOTDIR);
+  SPARSEAGG_RETURN_IF_ERROR(CheckHoldsFiles(path, path));
   if (access(path.c_str(), R_OK | W_OK | X_OK) != 0) return Unusable(path, errno);
   const std::string lock = absl::StrCat(path, "/LOCK");
   const bool usable = access(lock.c_str(), R_OK | W_OK) == 0 || errno == ENOENT;

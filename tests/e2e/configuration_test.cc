@@ -96,6 +96,8 @@ TEST_F(CheckConfigTest, RefusesDataDirectoriesThatCannotBe) {
                 "cannot use the data directory " + file + ": Not a directory\n");
   ExpectRefused("--data-dir /nonexistent/data",
                 "cannot use the data directory /nonexistent/data: No such file or directory\n");
+  ExpectRefused("--data-dir /proc/data",
+                "cannot use the data directory /proc/data: its file system has no room for files");
 }
 
 // As the operator does before a restart.

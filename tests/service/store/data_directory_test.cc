@@ -9,6 +9,7 @@
 #include <string>
 
 #include "service/store/durable_store.h"
+#include "sparse/status.h"
 #include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
 
@@ -39,6 +40,19 @@ TEST(DataDirectoryTest, ItsOwnNameIsDurableAfterEveryOpening) {
     EXPECT_THAT(synced, ::testing::IsSupersetOf({fs::canonical(folder.path()).string(),
                                                  fs::canonical(directory).string()}))
         << name;
+  }
+}
+
+// Also for root, whom such a file system allows to write and then says that there is no folder.
+TEST(DataDirectoryTest, AFileSystemWithoutRoomForFilesIsNamed) {
+  for (const std::string path : {"/proc", "/proc/data", "/proc/data/"}) {
+    for (const absl::Status& refused :
+         {DataDirectory::Check(path), DataDirectory::Take(path, 0).status()}) {
+      EXPECT_EQ(ErrorReason(refused), "STORE_UNUSABLE");
+      EXPECT_EQ(std::string(refused.message()),
+                "cannot use the data directory " + path +
+                    ": its file system has no room for files, as /proc and /sys have none");
+    }
   }
 }
 
