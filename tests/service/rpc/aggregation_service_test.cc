@@ -125,6 +125,31 @@ TEST_F(AggregationServiceTest, ListsRoundsPageByPage) {
   EXPECT_THAT(names, ElementsAre("rounds/a", "rounds/b", "rounds/c"));
 }
 
+// gRPC's clients refuse a message of more than 4 MiB by default.
+TEST_F(AggregationServiceTest, APageOfLargeRoundsIsShorter) {
+  v1::RoundSpec spec;
+  for (int i = 0; i < 1000; ++i) {
+    *spec.add_tensors() = VectorRound(std::string(100, 't') + std::to_string(i), 10).tensors(0);
+  }
+  std::vector<std::string> created;
+  for (int i = 10; i < 40; ++i) {
+    created.push_back("rounds/large-" + std::to_string(i));
+    ASSERT_TRUE(client_.Create(spec, "large-" + std::to_string(i)).ok());
+  }
+  std::vector<std::string> names;
+  v1::ListRoundsRequest request;
+  do {
+    v1::ListRoundsResponse response;
+    const auto status = client_.stub().ListRounds(testing::NewContext().get(), request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_LE(response.ByteSizeLong(), size_t{4} << 20);
+    EXPECT_GT(response.rounds_size(), 1);
+    for (const v1::Round& round : response.rounds()) names.push_back(round.name());
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_EQ(names, created);
+}
+
 TEST_F(AggregationServiceTest, RefusesANegativePageSize) {
   v1::ListRoundsRequest request;
   request.set_page_size(-1);
