@@ -32,10 +32,21 @@ class DevTest(unittest.TestCase):
         self.folder = Path(folder.name)
         shutil.copy(ROOT / "dev", self.folder)
 
-    def dev(self, *arguments: str) -> subprocess.CompletedProcess:
+    def dev(self, *arguments: str, env: dict | None = None) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [self.folder / "dev", *arguments], capture_output=True, text=True, check=False
+            [self.folder / "dev", *arguments], capture_output=True, text=True, check=False, env=env
         )
+
+    def program(self, name: str, text: str) -> None:
+        """What `environment()` finds under that name."""
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def environment(self) -> dict:
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "FOLDER": str(self.folder)}
 
     def commands(self) -> list[str]:
         return re.findall(r"^  ([a-z-]+) ", self.dev("--help").stdout, re.MULTILINE)
@@ -72,26 +83,35 @@ class DevTest(unittest.TestCase):
         self.assertEqual(self.dev("clean").returncode, 0)
         self.assertFalse((self.folder / "build").exists())
 
+    def test_each_preset_is_tested_once(self) -> None:
+        self.program("dpkg-query", "#!/bin/sh\necho ii\n")  # everything is installed
+        self.program("cmake", "#!/bin/sh\n")
+        self.program("ctest", '#!/bin/sh\necho "$2" >>"$FOLDER/tested"\n')
+        for options, presets in [
+            ([], ["dev"]),
+            (["--tsan"], ["tsan"]),
+            (["--asan", "--all"], ["asan", "tsan", "dev"]),
+            (["--tsan", "--asan", "--tsan"], ["asan", "tsan"]),
+        ]:
+            # With a filter the Python tests do not follow.
+            run = self.dev("test", *options, "-R", "engine", env=self.environment())
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+            tested = self.folder / "tested"
+            self.assertEqual(
+                [Path(line).name for line in tested.read_text().splitlines()], presets, options
+            )
+            tested.unlink()
+
     @unittest.skipUnless(shutil.which("dpkg-query"), "there is no dpkg-query: not a Debian")
     def test_an_interrupt_waits_for_apt_get(self) -> None:
-        programs = self.folder / "bin"
-        programs.mkdir()
-        for name, text in [
-            ("apt-get", APT_GET),
-            ("dpkg-query", "#!/bin/sh\nexit 1\n"),  # nothing is installed
-            ("sudo", SUDO),
-        ]:
-            (programs / name).write_text(text)
-            (programs / name).chmod(0o755)
+        self.program("apt-get", APT_GET)
+        self.program("dpkg-query", "#!/bin/sh\nexit 1\n")  # nothing is installed
+        self.program("sudo", SUDO)
         for name in ["begun", "go_on"]:
             os.mkfifo(self.folder / name)
         dev = subprocess.Popen(
             [self.folder / "dev", "format"],
-            env={
-                **os.environ,
-                "PATH": f"{programs}:{os.environ['PATH']}",
-                "FOLDER": str(self.folder),
-            },
+            env=self.environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
