@@ -30,8 +30,8 @@ constexpr int kBackgroundThreads = 2;
 // They wait for the disk most of the time: as many updates can be in one commit.
 constexpr int kCommitThreads = 64;
 
-// A verification may take hours. They go one after the other, this many at a time with those that
-// wait.
+// A verification may take hours. They go one after the other, this many of a tenant at a time with
+// those that wait.
 constexpr size_t kVerificationsMax = 5;
 constexpr uint64_t kVerificationsRetryMs = 10'000;
 
@@ -157,8 +157,8 @@ absl::Status VerificationsFull() {
   return WithRetryAfter(
       MakeError(absl::StatusCode::kResourceExhausted, "VERIFICATIONS_FULL",
                 absl::StrCat(kVerificationsMax,
-                             " verifications are under way or wait, each for the one before; try "
-                             "again when one of them is done")),
+                             " verifications of the tenant are under way or wait, each for the one "
+                             "before; try again when one of them is done")),
       kVerificationsRetryMs);
 }
 
@@ -169,7 +169,7 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
       info_(std::move(info)),
       background_(kBackgroundThreads),
       commits_(kCommitThreads),
-      verifications_(1),
+      verifications_(kVerificationsMax),
       time_checks_(TimeCheckInterval(engine.limits()),
                    [this] { drain_list_.CheckTimes(std::chrono::steady_clock::now()); }) {}
 
@@ -328,11 +328,11 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
   if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
   auto* reactor = new UnaryCall(calls_);
-  const bool taken = verifications_.RunUnlessFull(
+  const bool taken = verifications_.Run(
+      call->caller.tenant,
       [reactor, context, engine = call->engine, name = verify->name(), response] {
         reactor->Finish(ToGrpcStatus(Verify(*engine, name, *context, *response)));
-      },
-      kVerificationsMax);
+      });
   if (!taken) reactor->Finish(ToGrpcStatus(VerificationsFull()));
   return reactor;
 }

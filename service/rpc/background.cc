@@ -1,6 +1,5 @@
 #include "service/rpc/background.h"
 
-#include <limits>
 #include <utility>
 
 namespace sparseagg {
@@ -20,17 +19,11 @@ Background::~Background() {
 }
 
 void Background::Run(std::function<void()> job) {
-  RunUnlessFull(std::move(job), std::numeric_limits<size_t>::max());
-}
-
-bool Background::RunUnlessFull(std::function<void()> job, size_t jobs_max) {
   {
     const std::lock_guard lock(mutex_);
-    if (jobs_.size() + running_ >= jobs_max) return false;
     jobs_.push_back(std::move(job));
   }
   changed_.notify_one();
-  return true;
 }
 
 void Background::Work() {
@@ -40,12 +33,10 @@ void Background::Work() {
     if (jobs_.empty()) return;
     std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
-    ++running_;
     lock.unlock();
     job();
     job = nullptr;  // what it holds is released outside the lock
     lock.lock();
-    --running_;
   }
 }
 

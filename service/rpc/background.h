@@ -5,7 +5,6 @@
 #define SPARSEAGG_SERVICE_RPC_BACKGROUND_H_
 
 #include <condition_variable>
-#include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -25,8 +24,6 @@ class Background {
   // Jobs start in this order. The queue is bounded by the calls that are open: each has at most one
   // job here.
   void Run(std::function<void()> job);
-  // The same unless `jobs_max` jobs are here already, those under way among them: false.
-  bool RunUnlessFull(std::function<void()> job, size_t jobs_max);
 
  private:
   void Work();
@@ -34,7 +31,6 @@ class Background {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
-  size_t running_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
