@@ -118,6 +118,10 @@ class KustomizeTest(unittest.TestCase):
         pod = gpu["spec"]["template"]["spec"]
         self.assertEqual(pod["containers"][0]["resources"]["limits"].pop("nvidia.com/gpu"), 1)
         self.assertEqual(pod.pop("tolerations")[0]["key"], "nvidia.com/gpu")
+        # A node whose driver is broken is to be noticed, not to compute on its CPU.
+        self.assertEqual(
+            pod["containers"][0]["env"].pop(), {"name": "SPARSEAGG_BACKEND", "value": "cuda"}
+        )
         image = pod["containers"][0]["image"]
         pod["containers"][0]["image"] = image.removesuffix("-cuda")
         self.assertEqual(gpu, cpu)
@@ -207,6 +211,11 @@ class ComposeTest(unittest.TestCase):
         for service in self.services.values():
             for port in service.get("ports", []):
                 self.assertTrue(port.startswith("127.0.0.1:"), port)
+
+    def test_the_servers_differ_in_the_backend_that_the_gpu_needs(self) -> None:
+        cpu = self.services["server"]["environment"]
+        gpu = self.services["server-gpu"]["environment"]
+        self.assertEqual(gpu, {**cpu, "SPARSEAGG_BACKEND": "cuda"})
 
     def test_prometheus_scrapes_every_server(self) -> None:
         [config] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
