@@ -43,6 +43,27 @@ const char* TypeOf(CallKind kind) {
 // Groups are as large as the number of callers that wait, 64 at most today.
 const Histogram::BucketBoundaries kGroupBuckets = {1, 2, 4, 8, 16, 32, 64, 128};
 
+// Those that alerts ask for by name, and the usual ones; retry: the sender is told when to come
+// again.
+struct KnownRefusal {
+  const char* reason;
+  bool retry;
+};
+constexpr KnownRefusal kKnownRefusals[] = {
+    {"STAGING_FULL", true},        {"UPLOADS_FULL", true},
+    {"STORE_FULL", true},          {"STORE_BUSY", true},
+    {"TENANT_BYTES_FULL", true},   {"TENANT_UPLOADS_FULL", true},
+    {"AGGREGATION_FULL", false},   {"OUT_OF_MEMORY", false},
+    {"STORE_CORRUPT", false},      {"STORE_ERROR", false},
+    {"INDEX_OUT_OF_RANGE", false}, {"NON_FINITE_VALUE", false},
+    {"INVALID_WEIGHT", false},     {"SIZE_MISMATCH", false},
+    {"TYPE_MISMATCH", false},      {"SHAPE_MISMATCH", false},
+    {"UNKNOWN_TENSOR", false},     {"MISSING_TENSOR", false},
+    {"MALFORMED_BLOCK", false},    {"CHECKSUM_MISMATCH", false},
+    {"UPDATE_TOO_LARGE", false},   {"RESULT_NNZ_EXCEEDED", false},
+    {"DIGEST_CONFLICT", false},    {"CONTRIBUTOR_ALREADY_COUNTED", false},
+    {"ROUND_NOT_OPEN", false},     {"ROUND_FULL", false}};
+
 uint64_t Value(const Counter& counter) { return static_cast<uint64_t>(counter.Value()); }
 
 const std::string& LabelOf(const prometheus::ClientMetric& metric, std::string_view name) {
@@ -112,6 +133,7 @@ Metrics::Metrics()
   for (const RoundState state : {kOpen, kSealed, kPublished, kRetired, kAborted}) {
     round_changes_.Add({{"state", std::string(RoundStateName(state))}});
   }
+  for (const KnownRefusal& known : kKnownRefusals) RefusedFor(known.reason, known.retry);
 }
 
 // --- Calls ---
@@ -137,6 +159,20 @@ Metrics::MethodMetrics& Metrics::Of(const CallMethod& method) {
       .first->second;
 }
 
+Counter& Metrics::HandledWith(const MethodMetrics& metrics, absl::StatusCode code) {
+  Labels labels = metrics.labels;
+  labels["grpc_code"] = absl::StatusCodeToString(code);
+  return calls_handled_.Add(labels);
+}
+
+void Metrics::OnMethod(const CallMethod& method) {
+  const MethodMetrics& metrics = Of(method);
+  constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
+  for (int code = 0; code <= kLastCode; ++code) {
+    HandledWith(metrics, static_cast<absl::StatusCode>(code));
+  }
+}
+
 void Metrics::OnCallStarted(const CallMethod& method) { Of(method).started->Increment(); }
 
 void Metrics::OnMessage(const CallMethod& method, uint64_t bytes_in, uint64_t bytes_out) {
@@ -148,9 +184,7 @@ void Metrics::OnMessage(const CallMethod& method, uint64_t bytes_in, uint64_t by
 void Metrics::OnCallEnded(const CallMethod& method, const CallReport& report) {
   const MethodMetrics& metrics = Of(method);
   metrics.seconds->Observe(report.seconds);
-  Labels labels = metrics.labels;
-  labels["grpc_code"] = absl::StatusCodeToString(report.code);
-  calls_handled_.Add(labels).Increment();
+  HandledWith(metrics, report.code).Increment();
 }
 
 // --- The engine and the store ---
@@ -166,10 +200,7 @@ void Metrics::OnSubmission(const SubmissionReport& report) {
   if (!report.status.ok()) {
     refused_.Increment();
     const std::string reason = ErrorReason(report.status);
-    refusals_
-        .Add({{"reason", reason.empty() ? "UNKNOWN" : reason},
-              {"retry", RetryAfterMs(report.status) > 0 ? "yes" : "no"}})
-        .Increment();
+    RefusedFor(reason.empty() ? "UNKNOWN" : reason, RetryAfterMs(report.status) > 0).Increment();
     return;
   }
   if (report.duplicate) return duplicates_.Increment();
@@ -177,6 +208,10 @@ void Metrics::OnSubmission(const SubmissionReport& report) {
   payload_bytes_.Increment(static_cast<double>(report.payload_bytes));
   nnz_.Increment(static_cast<double>(report.nnz));
   submit_seconds_.Observe(report.seconds);
+}
+
+Counter& Metrics::RefusedFor(const std::string& reason, bool retry) {
+  return refusals_.Add({{"reason", reason}, {"retry", retry ? "yes" : "no"}});
 }
 
 void Metrics::OnReduction(const ReductionReport& report) {
@@ -218,6 +253,7 @@ std::map<std::string, uint64_t> Metrics::refusals() const {
   std::map<std::string, uint64_t> by_reason;
   for (const auto& family : refusals_.Collect()) {
     for (const auto& metric : family.metric) {
+      if (metric.counter.value == 0) continue;
       by_reason[LabelOf(metric, "reason")] += static_cast<uint64_t>(metric.counter.value);
     }
   }

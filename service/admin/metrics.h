@@ -44,6 +44,7 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnRoundState(const RoundSnapshot& round) override;
   void OnSubmission(const SubmissionReport& report) override;
   void OnReduction(const ReductionReport& report) override;
+  void OnMethod(const CallMethod& method) override;
   void OnCallStarted(const CallMethod& method) override;
   void OnMessage(const CallMethod& method, uint64_t bytes_in, uint64_t bytes_out) override;
   void OnCallEnded(const CallMethod& method, const CallReport& report) override;
@@ -52,7 +53,7 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnBackendLost();
 
   Totals totals() const;
-  // Refusals by reason, and seconds of reductions by "back end/plan".
+  // Refusals by reason, those that there were, and seconds of reductions by "back end/plan".
   std::map<std::string, uint64_t> refusals() const;
   struct PlanSeconds {
     std::string backend;
@@ -73,6 +74,8 @@ class Metrics : public EngineObserver, public CallObserver {
     prometheus::Counter* bytes_out;
   };
   MethodMetrics& Of(const CallMethod& method);
+  prometheus::Counter& HandledWith(const MethodMetrics& metrics, absl::StatusCode code);
+  prometheus::Counter& RefusedFor(const std::string& reason, bool retry);
 
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& calls_started_;

@@ -37,6 +37,9 @@ class CallObservers : public CallObserver {
  public:
   explicit CallObservers(std::vector<std::shared_ptr<CallObserver>> all) : all_(std::move(all)) {}
 
+  void OnMethod(const CallMethod& method) override {
+    for (const auto& each : all_) each->OnMethod(method);
+  }
   void OnCallStarted(const CallMethod& method) override {
     for (const auto& each : all_) each->OnCallStarted(method);
   }

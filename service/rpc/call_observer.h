@@ -34,6 +34,8 @@ struct CallReport {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
+  // Once for each method of the own service, before the first call.
+  virtual void OnMethod(const CallMethod& /*method*/) {}
   virtual void OnCallStarted(const CallMethod& /*method*/) {}
   // One message of a call, in either direction; bytes as on the wire, without framing. Zero for
   // services that are not this server's own.

@@ -1,5 +1,6 @@
 #include "service/rpc/observed_calls.h"
 
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/support/server_interceptor.h>
 
 #include <atomic>
@@ -19,13 +20,33 @@ namespace {
 using HookPoint = grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
 
-CallMethod MethodOf(const grpc::experimental::ServerRpcInfo& info) {
-  const std::string_view path = info.method();  // the generated code's literal
+CallMethod MethodAt(std::string_view path, CallKind kind) {
   const size_t slash = path.rfind('/');
   return {.path = path,
           .service = path.substr(1, slash - 1),
           .method = path.substr(slash + 1),
-          .kind = static_cast<CallKind>(info.type())};
+          .kind = kind};
+}
+
+CallMethod MethodOf(const grpc::experimental::ServerRpcInfo& info) {
+  return MethodAt(info.method(), static_cast<CallKind>(info.type()));  // the generated code's path
+}
+
+CallKind KindOf(const google::protobuf::MethodDescriptor& method) {
+  if (method.client_streaming()) {
+    return method.server_streaming() ? CallKind::kBidiStream : CallKind::kClientStream;
+  }
+  return method.server_streaming() ? CallKind::kServerStream : CallKind::kUnary;
+}
+
+void TellOfOwnMethods(CallObserver& observer) {
+  const google::protobuf::ServiceDescriptor& service =
+      *v1::GetServerInfoRequest::descriptor()->file()->FindServiceByName("AggregationService");
+  for (int i = 0; i < service.method_count(); ++i) {
+    const google::protobuf::MethodDescriptor& method = *service.method(i);
+    const std::string path = "/" + service.full_name() + "/" + method.name();
+    observer.OnMethod(MethodAt(path, KindOf(method)));
+  }
 }
 
 static_assert(static_cast<int>(CallKind::kUnary) ==
@@ -144,6 +165,7 @@ class ObservedCalls : public grpc::experimental::ServerInterceptorFactoryInterfa
 }  // namespace
 
 void ObserveCalls(std::shared_ptr<CallObserver> observer, grpc::ServerBuilder& builder) {
+  TellOfOwnMethods(*observer);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
   creators.push_back(std::make_unique<ObservedCalls>(std::move(observer)));
   builder.experimental().SetInterceptorCreators(std::move(creators));

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "service/admin/refusals.h"
 #include "tests/service/engine/testing.h"
 
@@ -85,6 +89,45 @@ TEST_F(MetricsTest, ChangesOfRoundsAreCountedFromZero) {
   ASSERT_TRUE(engine->CreateRound({.round_id = "r", .spec = {.tensors = {spec_}}}).ok());
   ASSERT_TRUE(engine->AbortRound("rounds/r").ok());
   EXPECT_THAT(Scraped(*metrics, "sparseagg_round_changes_total", "ABORTED"), ElementsAre(1));
+}
+
+// The values of all series of a family that have this label.
+std::vector<double> ScrapedWith(const Metrics& metrics, const std::string& name,
+                                const prometheus::ClientMetric::Label& label) {
+  std::vector<double> values;
+  for (const prometheus::MetricFamily& family : metrics.registry().Collect()) {
+    if (family.name != name) continue;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      if (std::find(metric.label.begin(), metric.label.end(), label) == metric.label.end())
+        continue;
+      values.push_back(metric.counter.value);
+    }
+  }
+  return values;
+}
+
+TEST_F(MetricsTest, RefusalsThatAlertsAskForAreCountedFromZero) {
+  Metrics metrics;
+  const std::string family = "sparseagg_refusals_total";
+  for (const std::string reason : {"STORE_CORRUPT", "STORE_ERROR", "STAGING_FULL"}) {
+    EXPECT_THAT(ScrapedWith(metrics, family, {"reason", reason}), ElementsAre(0)) << reason;
+  }
+  EXPECT_THAT(metrics.refusals(), ::testing::IsEmpty());
+  metrics.OnSubmission(
+      {.header = {}, .status = MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT", "m")});
+  EXPECT_THAT(ScrapedWith(metrics, family, {"reason", "STORE_CORRUPT"}), ElementsAre(1));
+}
+
+TEST_F(MetricsTest, CallsOfAMethodAreCountedFromZeroWithEveryCode) {
+  Metrics metrics;
+  const CallMethod method{.path = "/s/M", .service = "s", .method = "M"};
+  metrics.OnMethod(method);
+  const std::string family = "grpc_server_handled_total";
+  EXPECT_THAT(ScrapedWith(metrics, family, {"grpc_method", "M"}),
+              ::testing::AllOf(::testing::SizeIs(17), ::testing::Each(0)));
+  metrics.OnCallEnded(method, {.code = absl::StatusCode::kInternal});
+  EXPECT_THAT(ScrapedWith(metrics, family, {"grpc_code", "INTERNAL"}), ElementsAre(1));
+  EXPECT_THAT(ScrapedWith(metrics, family, {"grpc_method", "M"}), ::testing::SizeIs(17));
 }
 
 TEST_F(MetricsTest, ALostGpuIsSeen) {

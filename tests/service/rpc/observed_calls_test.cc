@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct Ended {
 
 class Recorder : public CallObserver {
  public:
+  void OnMethod(const CallMethod& method) override {
+    const std::lock_guard lock(mutex_);
+    methods_[std::string(method.path)] = method.kind;
+  }
   void OnCallStarted(const CallMethod& method) override {
     const std::lock_guard lock(mutex_);
     started_.emplace_back(method.method);
@@ -52,6 +57,10 @@ class Recorder : public CallObserver {
     const std::lock_guard lock(mutex_);
     return started_;
   }
+  std::map<std::string, CallKind> methods() {
+    const std::lock_guard lock(mutex_);
+    return methods_;
+  }
   uint64_t bytes_in() {
     const std::lock_guard lock(mutex_);
     return bytes_in_;
@@ -64,6 +73,7 @@ class Recorder : public CallObserver {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::map<std::string, CallKind> methods_;
   std::vector<std::string> started_;
   std::vector<Ended> ended_;
   uint64_t bytes_in_ = 0;
@@ -76,6 +86,15 @@ class ObservedCallsTest : public ::testing::Test {
   testing::TestServer server_{{}, "127.0.0.1:0", {}, recorder_};
   testing::TestClient client_{testing::NewChannel(server_.address())};
 };
+
+TEST_F(ObservedCallsTest, TellsOfEveryMethodBeforeTheFirstCall) {
+  const std::map<std::string, CallKind> methods = recorder_->methods();
+  const std::string service = "/sparseagg.v1.AggregationService/";
+  EXPECT_EQ(methods.at(service + "SubmitUpdate"), CallKind::kUnary);
+  EXPECT_EQ(methods.at(service + "WatchRound"), CallKind::kServerStream);
+  EXPECT_EQ(methods.at(service + "StreamUpdates"), CallKind::kBidiStream);
+  EXPECT_TRUE(recorder_->started().empty());
+}
 
 TEST_F(ObservedCallsTest, ReportsMethodCodeReasonAndBytes) {
   const std::string round = client_.Create(VectorRound("t", 10))->name();
