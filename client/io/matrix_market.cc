@@ -79,20 +79,32 @@ absl::StatusOr<Banner> ReadBanner(LineReader& reader) {
   return banner;
 }
 
-// The next line that is neither blank nor a comment.
-absl::Status NextContent(LineReader& reader, const char* expected, std::string_view& line) {
+// Reads the next line that is neither blank nor a comment; false at the end of the file.
+absl::StatusOr<bool> NextContent(LineReader& reader, std::string_view& line) {
   for (;;) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader.Next(line));
-    if (!any)
-      return Malformed(reader, absl::StrCat("the file ends where ", expected, " should be"));
-    const size_t start = line.find_first_not_of(" \t");
-    if (start != std::string_view::npos && line[start] != '%') return absl::OkStatus();
+    if (!any) return false;
+    const size_t start = line.find_first_not_of(" \t\r");
+    if (start != std::string_view::npos && line[start] != '%') return true;
   }
+}
+
+absl::Status ExpectContent(LineReader& reader, const char* expected, std::string_view& line) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool any, NextContent(reader, line));
+  if (any) return absl::OkStatus();
+  return Malformed(reader, absl::StrCat("the file ends where ", expected, " should be"));
+}
+
+absl::Status ExpectEnd(LineReader& reader, const Size& size, const char* pieces) {
+  std::string_view line;
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool any, NextContent(reader, line));
+  if (!any) return absl::OkStatus();
+  return Malformed(reader, absl::StrCat("follows the last of ", size.entries, " ", pieces));
 }
 
 absl::StatusOr<Size> ReadSize(LineReader& reader, const Banner& banner) {
   std::string_view line;
-  SPARSEAGG_RETURN_IF_ERROR(NextContent(reader, "the size line", line));
+  SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader, "the size line", line));
   std::string_view words[4];
   const size_t expected = banner.coordinate ? 3 : 2;
   uint64_t numbers[3] = {};
@@ -143,13 +155,13 @@ class EntryReader {
     for (uint64_t i = 0; i < size_.entries; ++i) {
       SPARSEAGG_RETURN_IF_ERROR(ReadEntry());
     }
-    return ExpectEnd();
+    return ExpectEnd(reader_, size_, "entries");
   }
 
  private:
   absl::Status ReadEntry() {
     std::string_view line;
-    SPARSEAGG_RETURN_IF_ERROR(NextContent(reader_, "an entry", line));
+    SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader_, "an entry", line));
     std::string_view words[4];
     if (SplitWords(line, words) != (banner_.pattern ? 2u : 3u)) {
       return Malformed(reader_,
@@ -158,6 +170,7 @@ class EntryReader {
     SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t row, ParsePosition(words[0], "row", size_.rows));
     SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t column,
                                ParsePosition(words[1], "column", size_.columns));
+    if (banner_.symmetric) SPARSEAGG_RETURN_IF_ERROR(CheckTriangle(row, column));
     SPARSEAGG_RETURN_IF_ERROR(Append(row, column, banner_.pattern ? "1" : words[2]));
     if (!banner_.symmetric || row == column) return absl::OkStatus();
     if (!banner_.skew) return Append(column, row, banner_.pattern ? "1" : words[2]);
@@ -171,6 +184,15 @@ class EntryReader {
                        absl::StrCat(what, " ", std::string(text), " is not in [1, ", limit, "]"));
     }
     return *position - 1;
+  }
+
+  // An entry above the diagonal most often comes with its mirror image, and would count twice.
+  absl::Status CheckTriangle(uint64_t row, uint64_t column) {
+    if (row > column || (row == column && !banner_.skew)) return absl::OkStatus();
+    return Malformed(
+        reader_, absl::StrCat("row ", row + 1, " column ", column + 1, " is not below the diagonal",
+                              banner_.skew ? ", as all of a skew-symmetric file is"
+                                           : " or on it, as all of a symmetric file is"));
   }
 
   std::string_view Negated(std::string_view text) {
@@ -192,17 +214,6 @@ class EntryReader {
     return absl::OkStatus();
   }
 
-  absl::Status ExpectEnd() {
-    std::string_view line;
-    for (;;) {
-      SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader_.Next(line));
-      if (!any) return absl::OkStatus();
-      if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
-        return Malformed(reader_, absl::StrCat("follows the last of ", size_.entries, " entries"));
-      }
-    }
-  }
-
   LineReader& reader_;
   const Banner& banner_;
   const Size& size_;
@@ -217,7 +228,7 @@ absl::Status ReadArray(LineReader& reader, const Size& size, Tensor& out) {
   out.values.resize(size.entries * SizeOf(type));
   for (uint64_t i = 0; i < size.entries; ++i) {
     std::string_view line;
-    SPARSEAGG_RETURN_IF_ERROR(NextContent(reader, "a value", line));
+    SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader, "a value", line));
     std::string_view words[2];
     const uint64_t position = i % size.rows * size.columns + i / size.rows;
     if (SplitWords(line, words) != 1 ||
@@ -226,7 +237,7 @@ absl::Status ReadArray(LineReader& reader, const Size& size, Tensor& out) {
                                             std::string(ValueTypeName(type))));
     }
   }
-  return absl::OkStatus();
+  return ExpectEnd(reader, size, "values");
 }
 
 absl::Status WriteEntries(const TensorView& tensor, OutputFile& file) {

@@ -1,13 +1,18 @@
 // Matrix Market exchange files.
 //
-//   %%MatrixMarket matrix coordinate|array real|double|integer|pattern
-//   general|symmetric|skew-symmetric % comments rows columns entries          (array: rows columns)
-//   row column [value]            (coordinate: one line an entry, numbered from 1; pattern has no
-//   value) value                         (array: one line a value, column by column)
+//   %%MatrixMarket matrix coordinate real|double|integer|pattern general|symmetric|skew-symmetric
+//   % comments
+//   rows columns entries
+//   row column [value]      one line an entry, numbered from 1; pattern has no value
 //
+//   %%MatrixMarket matrix array real|double|integer general
+//   rows columns
+//   value                   one line a value, column by column
+//
+// Comments and blank lines may stand anywhere after the first line.
 // A coordinate file is a sparse tensor with sparse_dim 2, an array file a dense one (sparse_dim 0).
-// Symmetric files hold the lower triangle and are read as the whole matrix. A pattern entry has the
-// value 1. Complex and hermitian files are refused.
+// Symmetric files hold the lower triangle, skew-symmetric ones without the diagonal, and are read
+// as the whole matrix. A pattern entry has the value 1. Complex and hermitian files are refused.
 #ifndef SPARSEAGG_CLIENT_IO_MATRIX_MARKET_H_
 #define SPARSEAGG_CLIENT_IO_MATRIX_MARKET_H_
 

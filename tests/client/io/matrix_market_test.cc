@@ -32,6 +32,18 @@ TEST_F(MatrixMarketTest, ReadsCoordinatesFromOne) {
   EXPECT_EQ(ValuesOf<double>(tensor), (std::vector<double>{0.5, -2000}));
 }
 
+TEST_F(MatrixMarketTest, CommentsAndBlankLinesMayStandAnywhereAfterTheBanner) {
+  const Tensor entries = Read(
+                             "%%MatrixMarket matrix coordinate integer general\n"
+                             "% a\n2 2 2\n\n% b\n1 1 5\n  % c\n\n2 2 6\n% d\n \t\r\n% e")
+                             .value();
+  EXPECT_EQ(entries.indices, (std::vector<uint64_t>{0, 3}));
+  EXPECT_EQ(ValuesOf<int64_t>(entries), (std::vector<int64_t>{5, 6}));
+  const Tensor values =
+      Read("%%MatrixMarket matrix array integer general\n2 1\n% a\n5\n\n% b\n6\n% c\n").value();
+  EXPECT_EQ(ValuesOf<int64_t>(values), (std::vector<int64_t>{5, 6}));
+}
+
 TEST_F(MatrixMarketTest, ReadsIntegersAndPatterns) {
   EXPECT_EQ(ValuesOf<int64_t>(
                 Read("%%MatrixMarket matrix coordinate integer general\n2 2 1\n2 1 -7\n").value()),
@@ -109,6 +121,16 @@ TEST_F(MatrixMarketTest, NamesTheLineThatIsWrong) {
       {head + "2 2 1\n1 1 1\n2 2 2\n", "line 4: follows the last of 1 entries"},
       {"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "2 rows and 3 columns"},
       {"%%MatrixMarket matrix array real symmetric\n2 2\n", "not supported"},
+      {"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 5\n1 2 5\n",
+       "line 4: row 1 column 2 is not below the diagonal or on it"},
+      {"%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n1 2\n",
+       "line 3: row 1 column 2 is not below the diagonal or on it"},
+      {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n1 2 5\n",
+       "line 3: row 1 column 2 is not below the diagonal"},
+      {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 5\n",
+       "line 3: row 2 column 2 is not below the diagonal"},
+      {"%%MatrixMarket matrix array real general\n2 1\n1\n2\n% c\n3\n",
+       "line 6: follows the last of 2 values"},
       {head + std::string(70'000, '1') + "\n", "line 2: is longer than 65536 bytes"},
   };
   for (const Case& c : cases) {
