@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/load.h"
@@ -32,7 +34,7 @@ struct BenchFlags {
   CommonFlags common;
   SyntheticShape shape;
   std::optional<uint64_t> nnz_min;  // unset: as nnz_max
-  std::vector<uint32_t> concurrency = {1, 4, 16};
+  std::string concurrency = "1,4,16";
   LoadOptions load;
   std::string durability;
   std::vector<std::string> replay;  // files, instead of a shape
@@ -104,6 +106,19 @@ absl::StatusOr<std::unique_ptr<LoadUpdates>> MakeUpdates(const BenchFlags& flags
   return std::make_unique<ReplayedUpdates>(std::move(read));
 }
 
+absl::StatusOr<std::vector<uint32_t>> ParseConcurrency(const std::string& text) {
+  constexpr uint32_t kThreadsMax = 1024;
+  std::vector<uint32_t> numbers;
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    uint32_t& number = numbers.emplace_back();
+    if (!absl::SimpleAtoi(part, &number) || number < 1 || number > kThreadsMax) {
+      return BadArgument(
+          absl::StrCat("--concurrency: \"", part, "\" is not in [1, ", kThreadsMax, "]"));
+    }
+  }
+  return numbers;
+}
+
 // What was sent, for JSON.
 nlohmann::json Describe(const BenchFlags& flags) {
   if (!flags.replay.empty()) return {{"replay", flags.replay}};
@@ -118,11 +133,12 @@ absl::Status Bench(BenchFlags& flags, Backends backends) {
   flags.shape.nnz_min = flags.nnz_min.value_or(flags.shape.nnz_max);
   if (flags.durability == "memory") flags.load.durability = client::Durability::kMemory;
   if (flags.durability == "durable") flags.load.durability = client::Durability::kDurable;
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto concurrencies, ParseConcurrency(flags.concurrency));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, MakeUpdates(flags, backends));
   LoadOptions options = flags.load;
   options.connect = [&flags](auto on_retry) { return Connect(flags.common, std::move(on_retry)); };
   std::vector<Level> levels;
-  for (const uint32_t concurrency : flags.concurrency) {
+  for (const uint32_t concurrency : concurrencies) {
     ProgressBar bar(absl::StrCat("concurrency ", concurrency));
     options.concurrency = concurrency;
     options.progress = [&](uint64_t done) { bar.Step(done, options.warm_up + options.updates); };
@@ -188,9 +204,8 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
                                           "updates, whose exact sum is checked");
   command
       .add_option("--concurrency", flags->concurrency,
-                  "Threads that send at a time, one measurement for each number: 1,4,16")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, 1024u));
+                  "Threads that send at a time, one measurement for each number")
+      ->capture_default_str();
   command.add_option("--updates", flags->load.updates, "Updates that are measured, each")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000}))
       ->capture_default_str();
@@ -200,8 +215,7 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
   command
       .add_option("--rate", flags->load.updates_per_s,
                   "Updates a second of all threads (0: as fast as receipts come)")
-      ->check(CLI::Range(0.0, 1e7))
-      ->check(IsFinite)
+      ->check(NumberIn(0, 1e7))
       ->check(IsRate);
   CLI::Option* replay = AddRepeated(
       command, "--replay", flags->replay,

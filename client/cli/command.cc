@@ -111,8 +111,7 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--timeout", flags.timeout_s,
                   "Seconds that one attempt of a call may take (0: 30, and 3600 for data)")
-      ->check(CLI::Range(0.0, 1e6))
-      ->check(IsFinite);
+      ->check(NumberIn(0, 1e6));
   command
       .add_option(
           "--attempts", flags.attempts,
@@ -131,8 +130,7 @@ uint64_t WaitFlags::timeout_ms() const {
 void AddWaitFlags(CLI::App& command, WaitFlags& flags) {
   CLI::Option* wait = command.add_flag("--wait", flags.wait, "Wait until the result is published");
   command.add_option("--wait-timeout", flags.timeout_s, "Seconds to wait (0: without an end)")
-      ->check(CLI::Range(0.0, 1e7))
-      ->check(IsFinite)
+      ->check(NumberIn(0, 1e7))
       ->needs(wait);
 }
 

@@ -33,7 +33,12 @@ absl::StatusOr<std::chrono::milliseconds> ParseDuration(const std::string& flag,
     return BadArgument(
         absl::StrCat(flag, ": \"", text, "\" is no time; write 30s, 10m, 1h30m or 250ms"));
   }
-  return absl::ToChronoMilliseconds(duration);
+  // nan and inf have become times without an end.
+  if (duration < absl::ZeroDuration() || duration == absl::InfiniteDuration()) {
+    return BadArgument(absl::StrCat(flag, ": \"", text, "\" is not a time of 0 or more"));
+  }
+  // The shortest time is not none at all.
+  return absl::ToChronoMilliseconds(absl::Ceil(duration, absl::Milliseconds(1)));
 }
 
 absl::StatusOr<client::RoundPolicy> PolicyOf(const PolicyFlags& flags) {

@@ -108,11 +108,15 @@ std::string NotNegative(const std::string& text) {
   return text.starts_with('-') ? absl::StrCat(text, " is negative") : std::string();
 }
 
-std::string IsFinite(const std::string& text) {
-  double number = 0;
-  return absl::SimpleAtod(text, &number) && std::isfinite(number)
-             ? std::string()
-             : absl::StrCat(text, " is not a finite number");
+CLI::Validator NumberIn(double min, double max) {
+  const std::string range = absl::StrCat("[", min, ", ", max, "]");
+  const auto check = [=](const std::string& text) {
+    double number = 0;
+    return absl::SimpleAtod(text, &number) && number >= min && number <= max
+               ? std::string()
+               : absl::StrCat(text, " is not a number in ", range);
+  };
+  return {check, absl::StrCat("FLOAT in ", range)};
 }
 
 std::string IsAddress(const std::string& text) {

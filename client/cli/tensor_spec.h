@@ -44,8 +44,8 @@ absl::StatusOr<float> SentWeight(double weight, const std::vector<TensorSpec>& s
 // A check of an option that is a count: CLI11 would take -1 for 2^64 - 1.
 std::string NotNegative(const std::string& text);
 
-// A check of an option that is a number: to CLI11, nan is in every range.
-std::string IsFinite(const std::string& text);
+// A check of an option that is a number of [min, max]: to CLI::Range, nan is in every range.
+CLI::Validator NumberIn(double min, double max);
 
 // Says what is wrong with an empty text.
 std::string IsAddress(const std::string& text);

@@ -14,6 +14,7 @@
 #include "client/cli/command.h"
 #include "client/cli/command_list.h"
 #include "client/cli/output.h"
+#include "client/cli/tensor_spec.h"
 #include "client/cli/top_screen.h"
 #include "sparse/status.h"
 
@@ -118,7 +119,7 @@ void AddTopCommand(CLI::App& app, const CliContext& context) {
   AddAdminFlag(top, flags->admin);
   AddJsonFlag(top, flags->common);
   top.add_option("--interval", flags->interval_s, "Seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(NumberIn(0.1, 3600))
       ->capture_default_str();
   top.add_flag("--once", flags->once, "Print one look and end; also when not on a terminal");
   SetBody(top, context, flags->common, [flags] { return Top(*flags); });

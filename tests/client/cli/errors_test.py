@@ -174,6 +174,27 @@ class ErrorsTest(ProgramTest):
                 "value 1.5 at entry 1 is not a number of i32\n",
             )
 
+    def test_times_are_numbers_of_their_range(self) -> None:
+        for command, flag, limits in (
+            (("info",), "--timeout", "[0, 1e+06]"),
+            (("round", "seal", "r", "--wait"), "--wait-timeout", "[0, 1e+07]"),
+            (("top", "--once"), "--interval", "[0.1, 3600]"),
+        ):
+            for number in ("nan", "-1", "inf", "1s"):
+                line = self.error(*command, flag, number, code=2)
+                self.assertIn(f"{flag}: {number} is not a number in {limits}", line)
+        create = ("round", "create", "--tensor", "emb:f32:10")
+        for flag in ("--grace", "--deadline"):
+            for time in ("nan", "inf", "-5s", "-1"):
+                line = self.error(*create, "--goal", 1, f"{flag}={time}", code=2)
+                self.assertIn(f'{flag}: "{time}" is not a time of 0 or more', line)
+
+    def test_the_shortest_deadline_is_one(self) -> None:
+        create = ("round", "create", "--tensor", "emb:f32:10", "--deadline", "1us", "--json")
+        self.assertEqual(
+            json.loads(self.run_cli(*create).stdout)["policy"]["open_for_seconds"], 1e-3
+        )
+
     def test_bench_names_its_flags(self) -> None:
         for flags, words in (
             (("--rows", 0), "--rows (0) and --width (1) must be at least 1"),
@@ -182,9 +203,12 @@ class ErrorsTest(ProgramTest):
             (("--nnz", 5, "--rows", 4), "--nnz: an update of 5 rows"),
             (("--values", "int8"), "--values: int8 not in {auto,raw,f32,bf16,f16}"),
             (("--nnz", 10**9, "--rows", 10**12), "--nnz: an update of 1000000000 rows of 12 bytes"),
-            (("--rate", "nan"), "--rate: nan is not a finite number"),
+            (("--rate", "nan"), "--rate: nan is not a number in [0, 1e+07]"),
             (("--rate", "1e-300"), "--rate: 1e-300 is neither 0 nor at least 0.001"),
-            (("--timeout", "nan"), "--timeout: nan is not a finite number"),
+            (("--timeout", "nan"), "--timeout: nan is not a number in [0, 1e+06]"),
+            (("--concurrency", "1,,2"), '--concurrency: "" is not in [1, 1024]'),
+            (("--concurrency", "1,1025"), '--concurrency: "1025" is not in [1, 1024]'),
+            (("--concurrency", "4,few"), '--concurrency: "few" is not in [1, 1024]'),
         ):
             self.assertIn(words, self.error("bench", *flags, code=2))
 
