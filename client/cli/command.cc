@@ -103,7 +103,9 @@ void AddJsonFlag(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--json", flags.json, "Print results and errors as JSON");
 }
 
-void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
+std::vector<const CLI::Option*> AddCommonFlags(CLI::App& command, CommonFlags& flags) {
+  AddJsonFlag(command, flags);
+  const auto before = static_cast<ptrdiff_t>(command.get_options().size());
   command.add_option("--server", flags.server, "Address of the server, host:port")
       ->check(IsAddress)
       ->envname("SPARSEAGG_SERVER")
@@ -119,8 +121,19 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags) {
           "repeated")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
-  AddJsonFlag(command, flags);
   AddCredentialFlags(command, flags);
+  const std::vector<CLI::Option*> options = command.get_options();
+  return {options.begin() + before, options.end()};
+}
+
+absl::Status CheckExcluded(const CLI::App& command, const std::vector<const CLI::Option*>& options,
+                           const std::string& flag) {
+  for (const CLI::Option* given : command.parse_order()) {
+    if (std::find(options.begin(), options.end(), given) != options.end()) {
+      return BadArgument(absl::StrCat(flag, " excludes --", given->get_lnames().front()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 uint64_t WaitFlags::timeout_ms() const {

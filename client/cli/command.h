@@ -30,8 +30,13 @@ struct CommonFlags {
   std::string token_file;
 };
 
-// --server, --timeout, --attempts, --json, and those of TLS and tokens.
-void AddCommonFlags(CLI::App& command, CommonFlags& flags);
+// --server, --timeout, --attempts, --json, and those of TLS and tokens. Returns all but --json,
+// which do nothing where no server is asked.
+std::vector<const CLI::Option*> AddCommonFlags(CLI::App& command, CommonFlags& flags);
+// BAD_ARGUMENT when one of `options` was given, and `flag`, beside which it does nothing. Variables
+// of the environment are there for all commands and do not count.
+absl::Status CheckExcluded(const CLI::App& command, const std::vector<const CLI::Option*>& options,
+                           const std::string& flag);
 // An option that may be given several times, with one value each: unlike CLI11's own way it does
 // not swallow the arguments that follow.
 CLI::Option* AddRepeated(CLI::App& command, const std::string& name,

@@ -237,9 +237,14 @@ void AddReduceCommand(CLI::App& app, const CliContext& context) {
   CLI::Option* local =
       command.add_flag("--local", flags->local, "Compute in this process, without a server");
   command.add_option("--backend", flags->backend, "With --local: the back end")->needs(local);
-  AddCommonFlags(command, flags->common);
+  const auto of_server = AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common,
-          [flags, backends = context.backends] { return Reduce(*flags, backends); });
+          [flags, of_server, &command, backends = context.backends]() -> absl::Status {
+            if (flags->local) {
+              SPARSEAGG_RETURN_IF_ERROR(CheckExcluded(command, of_server, "--local"));
+            }
+            return Reduce(*flags, backends);
+          });
 }
 
 }  // namespace sparseagg::cli

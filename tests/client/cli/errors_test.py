@@ -135,6 +135,22 @@ class ErrorsTest(ProgramTest):
         ):
             self.assertIn(f"requires {needed}", self.error(*flags, code=2))
 
+    def test_what_is_computed_here_takes_no_flag_of_a_server(self) -> None:
+        self.rows("here.npz", [1, 2])
+        reduce = ("reduce", "--local", "-o", "o.npz", "here.npz")
+        for flag, value in (
+            ("--server", "127.0.0.1:1"),
+            ("--timeout", 5),
+            ("--attempts", 2),
+            ("--tls-ca", "ca.pem"),
+            ("--token-file", "token"),
+            ("--token", "secret"),
+        ):
+            line = self.error(*reduce, flag, value, code=2)
+            self.assertEqual(line, f"sparseagg: --local excludes {flag}\n")
+        self.assertIn("--local excludes --tls\n", self.error(*reduce, "--tls", code=2))
+        self.run_cli(*reduce, "--json")  # where SPARSEAGG_SERVER is set
+
     def test_the_shortest_wait_ends(self) -> None:
         name = self.run_cli("round", "create", "--tensor", "emb:f32:10").stdout.strip()
         wait = ("--wait", "--wait-timeout", 0.0004)
