@@ -1,5 +1,8 @@
 // bench: a load on a server, one concurrency after the other, and a check that the sum is right.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -62,7 +65,8 @@ nlohmann::json ToJson(const Level& level) {
             {"max", result.Percentile(1)}}},
           {"retries", result.retries},
           {"seal_seconds", result.seal_seconds},
-          {"sum_is_exact", result.right}};
+          {"sum_is_exact", result.right},
+          {"left", result.left}};
 }
 
 std::string Table(const std::vector<Level>& levels) {
@@ -87,6 +91,9 @@ std::string Table(const std::vector<Level>& levels) {
                                     absl::StrAppend(out, " ", row.second, " x ", row.first);
                                   }),
                     "\n");
+  }
+  for (const Level& level : levels) {
+    if (!level.result.left.empty()) absl::StrAppend(&text, level.result.left, "\n");
   }
   return text;
 }
@@ -129,13 +136,32 @@ nlohmann::json Describe(const BenchFlags& flags) {
           {"indices", flags.shape.indices}};
 }
 
+// The round of the load under way, which Ctrl-C erases, too. Begins a thread.
+std::shared_ptr<TemporaryRound> RoundOfBench(const CommonFlags& flags) {
+  constexpr double kEraseSeconds = 5;
+  CommonFlags once = flags;
+  once.attempts = 1;
+  once.timeout_s = kEraseSeconds;
+  auto round = std::make_shared<TemporaryRound>([once] { return Connect(once); });
+  EraseWhenInterrupted(round, [once](const absl::Status& erased) {
+    if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // after a progress bar
+    return Report(
+        MakeError(absl::StatusCode::kCancelled, "INTERRUPTED",
+                  erased.ok() ? "interrupted; no round is left on the server"
+                              : absl::StrCat("interrupted; ", std::string(erased.message()))),
+        once);
+  });
+  return round;
+}
+
 absl::Status Bench(BenchFlags& flags, Backends backends) {
   flags.shape.nnz_min = flags.nnz_min.value_or(flags.shape.nnz_max);
   if (flags.durability == "memory") flags.load.durability = client::Durability::kMemory;
   if (flags.durability == "durable") flags.load.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto concurrencies, ParseConcurrency(flags.concurrency));
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, MakeUpdates(flags, backends));
   LoadOptions options = flags.load;
+  options.round = RoundOfBench(flags.common);
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto updates, MakeUpdates(flags, backends));
   options.connect = [&flags](auto on_retry) { return Connect(flags.common, std::move(on_retry)); };
   std::vector<Level> levels;
   for (const uint32_t concurrency : concurrencies) {

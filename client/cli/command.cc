@@ -174,9 +174,13 @@ void SetBody(CLI::App& command, const CliContext& context, const CommonFlags& fl
   command.callback([exit_code = context.exit_code, &flags, body = std::move(body)] {
     const absl::Status status = Outcome(body);
     if (status.ok()) return;
-    PrintError(status, flags.json);
-    *exit_code = ExitCodeOf(status);
+    *exit_code = Report(status, flags);
   });
+}
+
+int Report(const absl::Status& error, const CommonFlags& flags) {
+  PrintError(error, flags.json);
+  return ExitCodeOf(error);
 }
 
 int ExitCodeOf(const absl::Status& status) {
@@ -193,6 +197,7 @@ int ExitCodeOf(const absl::Status& status) {
   }
   const std::string reason = ErrorReason(status);
   if (reason == "BAD_ARGUMENT") return kExitUsage;
+  if (reason == "INTERRUPTED") return kExitInterrupted;
   // The client's own word, and any refusal of the server for that state.
   const bool aborted = reason == "ROUND_ABORTED" || ErrorMetadata(status)["state"] == "ABORTED";
   return aborted ? kExitAborted : kExitRefused;

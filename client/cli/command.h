@@ -64,6 +64,9 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(
 void SetBody(CLI::App& command, const CliContext& context, const CommonFlags& flags,
              std::function<absl::Status()> body);
 
+// Writes an error to stderr and returns its exit code.
+int Report(const absl::Status& error, const CommonFlags& flags);
+
 int ExitCodeOf(const absl::Status& status);
 // One line for people: the message, and what to do about it.
 std::string ErrorLine(const absl::Status& status);

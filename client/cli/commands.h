@@ -24,6 +24,7 @@ inline constexpr int kExitUsage = 2;          // wrong command line
 inline constexpr int kExitCannotConnect = 3;  // no connection, or no answer in time
 inline constexpr int kExitNotFound = 4;       // no such round
 inline constexpr int kExitAborted = 5;        // the round ended without a result
+inline constexpr int kExitInterrupted = 130;  // ended by a signal, as shells say it of SIGINT
 
 struct CliContext {
   std::span<const BackendFactory> backends;  // for reduce --local; must outlive the commands

@@ -170,11 +170,13 @@ absl::StatusOr<LoadResult> RunLoad(const LoadUpdates& updates, const LoadOptions
   round.tensors = updates.specs();
   round.durability = options.durability;
   SPARSEAGG_ASSIGN_OR_RETURN(const client::RoundInfo info, client->CreateRound(round));
+  options.round->Opened(info.name);
   LoadResult result;
   const absl::Status status = Measure(updates, options, info.name, retries, result);
-  // What is left of the round is of no use to anyone, whatever became of it.
-  client->Abort(info.name).IgnoreError();
-  client->Delete(info.name).IgnoreError();
+  result.left = std::string(options.round->Erase().message());
+  if (!status.ok() && !result.left.empty()) {
+    return WithMessage(status, absl::StrCat(std::string(status.message()), "; ", result.left));
+  }
   if (!status.ok()) return status;
   result.retries = retries.Take();
   return result;

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/load_updates.h"
+#include "client/cli/temporary_round.h"
 #include "client/client.h"
 
 namespace sparseagg::cli {
@@ -28,6 +29,7 @@ struct LoadOptions {
   std::function<absl::StatusOr<std::unique_ptr<client::Client>>(
       std::function<void(const absl::Status& why)> on_retry)>
       connect;
+  std::shared_ptr<TemporaryRound> round;        // not null; knows the round while there is one
   std::function<void(uint64_t done)> progress;  // called by one thread at a time
 };
 
@@ -44,12 +46,13 @@ struct LoadResult {
   std::vector<double> latencies_ms;
   double seal_seconds = 0;  // from SealRound to the result
   bool right = false;       // the result is the sum of what was sent, bit by bit
+  std::string left;         // why the round is still on the server; empty: it is not
 
   // The latency that `share` of the updates do not exceed, 0 < share <= 1.
   double Percentile(double share) const;
 };
 
-// One round, deleted afterwards.
+// One round, erased afterwards, whatever became of it.
 absl::StatusOr<LoadResult> RunLoad(const LoadUpdates& updates, const LoadOptions& options);
 
 }  // namespace sparseagg::cli

@@ -1,6 +1,7 @@
 """The program `sparseagg` as a user runs it: real processes, a real server, files that NumPy and SciPy wrote and read."""
 
 import json
+import signal
 import socket
 import subprocess
 import unittest
@@ -390,6 +391,50 @@ class CliTest(ProgramTest):
         table = self.run_cli("bench", "--concurrency", 2, *options).stdout
         self.assertIn("exact", table)
         self.assertIn("--rows", self.error("bench", "--rows", 5, "--nnz", 50, code=2))
+
+    def begin_bench(self) -> tuple[subprocess.Popen, str]:
+        """One that goes on for minutes, and the name of its round."""
+        load = ("--updates", 1000, "--warm-up", 0, "--rate", 5, "--concurrency", 1, "--nnz", 5)
+        command = [BINARY, "bench", "--server", self.address, "--attempts", 1000, *load]
+        before = self.rounds()
+        bench = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True)
+        opened = set()
+        while not opened:
+            self.assertIsNone(bench.poll())
+            opened = self.rounds() - before
+        return bench, opened.pop()
+
+    def rounds(self) -> set[str]:
+        listed = json.loads(self.run_cli("round", "list", "--json").stdout)
+        return {row["name"] for row in listed["rounds"]}
+
+    def test_an_interrupted_bench_leaves_no_round(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            bench, name = self.begin_bench()
+            bench.send_signal(number)
+            _, error = bench.communicate(timeout=60)
+            self.assertEqual(error, "sparseagg: interrupted; no round is left on the server\n")
+            self.assertEqual(bench.returncode, 130)
+            self.assertNotIn(name, self.rounds())
+
+    def test_an_interrupted_bench_does_not_wait_for_a_server_that_is_silent(self) -> None:
+        (patient, first), (impatient, second) = self.begin_bench(), self.begin_bench()
+        self.server.send_signal(signal.SIGSTOP)
+        try:
+            patient.send_signal(signal.SIGINT)
+            _, error = patient.communicate(timeout=60)
+            while impatient.poll() is None:  # the second of them, which erases nothing, ends it
+                impatient.send_signal(signal.SIGINT)
+            impatient.communicate()
+        finally:
+            self.server.send_signal(signal.SIGCONT)
+        self.assertEqual(patient.returncode, 130)
+        self.assertIn(f"interrupted; {first} is left on the server: no answer", error)
+        self.assertEqual(error.count("\n"), 1)
+        self.assertEqual(impatient.returncode, -signal.SIGINT)
+        for name in (first, second):
+            self.run_cli("round", "abort", name)
+            self.run_cli("round", "delete", name)
 
     def test_bench_replays_recorded_updates(self) -> None:
         files = []

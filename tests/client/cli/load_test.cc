@@ -157,6 +157,8 @@ LoadOptions OptionsFor(const TestServer& server) {
     client.on_retry = std::move(on_retry);
     return client::Client::Connect(server.address(), std::move(client));
   };
+  options.round = std::make_shared<TemporaryRound>(
+      [&server] { return client::Client::Connect(server.address()); });
   return options;
 }
 
@@ -243,6 +245,26 @@ TEST(LoadTest, EndsWithTheFirstRefusalAndLeavesNoRound) {
   options.concurrency = 3;
   EXPECT_TRUE(HasError(RunLoad(updates, options).status(), "UPDATE_TOO_LARGE", "bench"));
   EXPECT_TRUE(server.engine().ListRounds("", 10).empty());
+}
+
+TEST(LoadTest, SaysWhichRoundItCouldNotErase) {
+  TestServer server(Limits{.update_nnz_max = 20});
+  const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 16).value();
+  LoadOptions options = OptionsFor(server);
+  options.round = std::make_shared<TemporaryRound>([] {
+    return absl::StatusOr<std::unique_ptr<client::Client>>(absl::UnavailableError("it is gone"));
+  });
+  const absl::Status refused = RunLoad(updates, options).status();
+  const std::string round = server.engine().ListRounds("", 10).at(0).name;
+  EXPECT_TRUE(HasError(refused, "UPDATE_TOO_LARGE", round + " is left on the server: it is gone"));
+
+  TestServer other;
+  options.connect = OptionsFor(other).connect;
+  const auto result = RunLoad(updates, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->right) << "the measurement is none the worse for it";
+  EXPECT_EQ(result->left,
+            other.engine().ListRounds("", 10).at(0).name + " is left on the server: it is gone");
 }
 
 TEST(LoadResultTest, PercentilesAreLatenciesThatWereSeen) {
