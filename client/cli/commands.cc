@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "client/cli/command_list.h"
@@ -37,6 +38,9 @@ int RunCommandLine(CLI::App& app, int argc, const char* const* argv, const int& 
       name += " " + command->get_name();
     }
     std::string line = error.what();
+    // A wrong word is why a command or a flag is missing.
+    const std::vector<std::string> unknown = command->remaining();
+    if (!unknown.empty()) line = unknown.front() + " is unknown here";
     std::replace(line.begin(), line.end(), '\n', ' ');
     std::fprintf(stderr, "sparseagg: %s; `%s --help` shows the usage\n", line.c_str(),
                  name.c_str());

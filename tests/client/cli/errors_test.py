@@ -175,6 +175,18 @@ class ErrorsTest(ProgramTest):
             self.assertIn(f"{flag}: wrong not in ", line)
             self.assertIn(known, line)
 
+    def test_words_that_are_unknown_are_named(self) -> None:
+        for command, word, usage in (
+            (("pussh", "r", "f.npz"), "pussh", ""),
+            (("round", "pussh"), "pussh", " round"),
+            (("push", "r", "f.npz", "--contributr", "a"), "--contributr", " push"),
+            (("info", "--timeuot", 5), "--timeuot", " info"),
+        ):
+            self.assertEqual(
+                self.error(*command, code=2),
+                f"sparseagg: {word} is unknown here; `sparseagg{usage} --help` shows the usage\n",
+            )
+
     def test_an_empty_address_is_wrong_usage(self) -> None:
         self.assertIn("--server: is empty", self.error("info", "--server", "", code=2))
         self.assertIn("--admin: is empty", self.error("top", "--admin", "", code=2))
