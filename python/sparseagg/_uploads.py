@@ -79,6 +79,7 @@ class UpdateStream:
         self._pending_bytes = 0
         self._again: deque[tuple[EncodedUpdate, SparseAggError]] = deque()
         self._offset: int | None = None  # answer to the BeginUpdate under way
+        self._committed: dict[str, int] = {}  # the most that the server had of each large one
 
     def submit(self, update: EncodedUpdate) -> None:
         """Sends `update`; waits first while too much is unanswered."""
@@ -207,7 +208,10 @@ class UpdateStream:
         kind = answer.WhichOneof("body")
         if kind == "progress":
             self._offset = answer.progress.committed_offset
-            self._backoff = None
+            # A server that takes the beginning and refuses the rest, as with a full disk, gets no further.
+            if self._offset > self._committed.get(update.update_id, 0):
+                self._committed[update.update_id] = self._offset
+                self._backoff = None
             return
         outcome: Outcome
         if kind == "receipt":
@@ -220,6 +224,7 @@ class UpdateStream:
         self._backoff = None
         del self._pending[answer.update_id]
         self._messages.pop(answer.update_id, None)
+        self._committed.pop(answer.update_id, None)
         self._pending_bytes -= update.message_bytes
         self._on_answer(update, outcome)
 

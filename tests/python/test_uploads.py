@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from sparseagg import (
     Client,
     InvalidUpdateError,
     Receipt,
+    ResourceExhaustedError,
     RetryPolicy,
+    Round,
     SparseTensor,
     TensorSpec,
     Update,
@@ -130,6 +133,21 @@ def test_a_smaller_message_limit_of_the_server_is_respected(own_server):
         assert round.result()["emb"].nnz == 10_000
 
 
+@contextmanager
+def half_sent_update(client: Client, round: Round):
+    """Begins an update that keeps 26 MB of the staging memory for itself; gives it and its stream."""
+    update = EncodedUpdate(
+        {name: as_tensor(tensor) for name, tensor in large_update(8).items()},
+        round_name=round.name,
+        contributor="first",
+        update_id="first",
+    )
+    with client._transport.stream("StreamUpdates", idle_timeout=60) as stream:
+        stream.send(aggregation_pb2.StreamUpdatesRequest(begin=update.begin()))
+        assert stream.receive().WhichOneof("body") == "progress"
+        yield update, stream
+
+
 def test_an_overloaded_server_is_asked_again_when_it_says(own_server, monkeypatch):
     """A half sent update fills the staging memory; a second one waits, and is counted once there is room."""
     server = own_server("--staging-bytes-max", "80000000")
@@ -142,26 +160,47 @@ def test_an_overloaded_server_is_asked_again_when_it_says(own_server, monkeypatc
     monkeypatch.setattr(_transport.time, "sleep", pause)
     with Client(server.target) as client:
         round = client.create_round(SPECS)
-        first = EncodedUpdate(
-            {name: as_tensor(tensor) for name, tensor in large_update(8).items()},
-            round_name=round.name,
-            contributor="first",
-            update_id="first",
-        )
-        with client._transport.stream("StreamUpdates", idle_timeout=60) as half_sent:
-            half_sent.send(aggregation_pb2.StreamUpdatesRequest(begin=first.begin()))
-            assert half_sent.receive().WhichOneof("body") == "progress"
-            with ThreadPoolExecutor(1) as threads:
-                second = threads.submit(round.submit, large_update(9), contributor="second")
-                assert refused.wait(60)
-                for offset in range(0, first.payload.size, 1 << 20):
-                    chunk = first.chunk(offset, 1 << 20)
-                    half_sent.send(aggregation_pb2.StreamUpdatesRequest(chunk=chunk))
-                assert half_sent.receive().receipt.contributor == "first"
-                room.set()
-                assert second.result(60).contributor == "second"
+        with (
+            half_sent_update(client, round) as (first, half_sent),
+            ThreadPoolExecutor(1) as threads,
+        ):
+            second = threads.submit(round.submit, large_update(9), contributor="second")
+            assert refused.wait(60)
+            for offset in range(0, first.payload.size, 1 << 20):
+                chunk = first.chunk(offset, 1 << 20)
+                half_sent.send(aggregation_pb2.StreamUpdatesRequest(chunk=chunk))
+            assert half_sent.receive().receipt.contributor == "first"
+            room.set()
+            assert second.result(60).contributor == "second"
         round.seal()
         assert round.result().manifest.contributors == 2
+
+
+class Clock:
+    """In place of the module `time`: a pause is over at once, and counts."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 60, "asked again beyond the timeout"
+
+
+def test_a_large_update_that_gets_no_further_is_given_up(own_server, monkeypatch):
+    """The server takes its beginning each time, and has no room for the rest."""
+    server = own_server("--staging-bytes-max", "80000000")
+    clock = Clock()
+    monkeypatch.setattr(_transport, "time", clock)
+    with Client(server.target, timeout=10) as client:
+        round = client.create_round(SPECS)
+        with half_sent_update(client, round), pytest.raises(ResourceExhaustedError) as refusal:
+            round.submit(large_update(9), contributor="second")
+        assert refusal.value.reason == "STAGING_FULL"
+        assert 5 < clock.now < 10
+        assert round.info().contributors == 0
 
 
 def test_calls_wait_for_a_server_that_comes_back(own_server):
