@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -12,7 +12,12 @@ import grpc
 from sparseagg import _arguments, _requests
 from sparseagg._requests import Birth, why_not_found
 from sparseagg._transport import RetryPolicy
-from sparseagg.errors import InvalidArgumentError, NotFoundError, SparseAggError
+from sparseagg.errors import (
+    InvalidArgumentError,
+    InvalidUpdateError,
+    NotFoundError,
+    SparseAggError,
+)
 from sparseagg.records import RoundInfo, StoreEpoch, epoch_from_proto
 from sparseagg.security import Access, Tls, Token
 from sparseagg.tensors import TensorSpec
@@ -96,6 +101,21 @@ class RoundBase:
         if timeout is None:
             return float(self._transport.timeout)
         return _arguments.seconds("timeout", timeout)
+
+    @staticmethod
+    def _raise_first_refusal(outcomes: Iterable[object]) -> None:
+        """Of many updates; what is wrong with one of them is told with its place."""
+        for position, outcome in enumerate(outcomes):
+            if isinstance(outcome, InvalidUpdateError):
+                raise InvalidUpdateError(
+                    f"update {position}: {outcome.message}",
+                    code=outcome.code,
+                    reason=outcome.reason,
+                    metadata=outcome.metadata,
+                    retry_after=outcome.retry_after,
+                ) from outcome
+            if isinstance(outcome, SparseAggError):
+                raise outcome
 
     def _may_be_lost(self, error: SparseAggError) -> bool:
         """True for a round that was there before: asked for its epoch, the server may tell why it no longer is."""

@@ -149,8 +149,8 @@ class Round(RoundBase):
         """Submits many updates over one stream; returns their receipts in the order of `updates`.
 
         An update that is refused, by the server or already here, does not stop the others.
-        Afterwards the first refusal is raised, or, with `return_exceptions`, stands in the list in
-        the place of its receipt. Raises UnavailableError and DeadlineExceededError in both cases:
+        Afterwards the first refusal is raised (one of an update's content names its position in `updates`), or, with
+        `return_exceptions`, stands in the list in the place of its receipt. Raises UnavailableError and DeadlineExceededError in both cases:
         then updates with an `update_id` of their own are safe to submit again.
 
         `timeout`: seconds without any progress.
@@ -168,9 +168,7 @@ class Round(RoundBase):
         with Meter(progress, None, "sending") as meter:
             outcomes = self._submit_stream(encoded, limit, meter)
         if not return_exceptions:
-            for outcome in outcomes:
-                if isinstance(outcome, SparseAggError):
-                    raise outcome
+            self._raise_first_refusal(outcomes)
         return outcomes
 
     def seal(self) -> RoundInfo:

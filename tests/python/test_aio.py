@@ -87,6 +87,16 @@ def test_a_round_from_open_to_deleted(server):
     assert dense["emb"].tolist() == [[4.5, 6], [0, 0]]
 
 
+def test_the_refusal_of_one_of_many_updates_tells_its_position(server):
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [10], "i64")])
+        updates = [Update({"n": ([i], np.array([1]), [10])}, f"c{i}") for i in range(11)]
+        with pytest.raises(InvalidUpdateError, match='^update 10: tensor "n": index 10'):
+            await round.submit_many(updates)
+
+    run(server.target, scenario)
+
+
 def test_many_updates_at_once_with_a_refusal_between(server):
     async def scenario(client):
         round = await client.create_round([TensorSpec("n", [1000], "i64")])

@@ -15,6 +15,7 @@ from sparseagg import (
     Client,
     DeadlineExceededError,
     InvalidArgumentError,
+    InvalidUpdateError,
     RoundState,
     SparseTensor,
     TensorSpec,
@@ -244,6 +245,18 @@ def test_a_refusal_is_raised_after_the_others_are_counted(client):
     with pytest.raises(AlreadyCountedError):
         round.submit_many(updates)
     assert round.info().contributors == 2
+
+
+def test_the_refusal_of_one_of_many_updates_tells_its_position(client):
+    round = client.create_round([TensorSpec("one", [10])])
+    updates = [
+        Update({"one": ([row], np.float32([1]), [10])}, f"c{row}") for row in (0, 1, 10, 11, 2)
+    ]
+    with pytest.raises(InvalidUpdateError) as refusal:
+        round.submit_many(updates)
+    assert str(refusal.value) == 'update 2: tensor "one": index 10 at entry 0 is not below 10'
+    assert refusal.value.reason == "INDEX_OUT_OF_RANGE"
+    assert round.info().contributors == 3
 
 
 def test_the_same_update_twice_in_one_stream_is_counted_once(client):

@@ -111,9 +111,10 @@ class Round(RoundBase):
     ) -> list[Any]:
         """Submits many updates, 64 at a time; returns their receipts in the order of `updates`.
 
-        An update that is refused does not stop the others. Afterwards the first refusal is raised, or, with
-        `return_exceptions`, stands in the list in the place of its receipt. Raises UnavailableError and
-        DeadlineExceededError in both cases: then updates with an `update_id` of their own are safe to submit again.
+        An update that is refused does not stop the others. Afterwards the first refusal is raised (one of an update's
+        content names its position in `updates`), or, with `return_exceptions`, stands in the list in the place of its
+        receipt. Raises UnavailableError and DeadlineExceededError in both cases: then updates with an `update_id` of
+        their own are safe to submit again.
         The iterable may fill the same arrays for each update: those of large ones are copied, unless `updates` is a
         sequence.
         """
@@ -146,9 +147,8 @@ class Round(RoundBase):
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
         ordered = [outcomes[position] for position in range(len(outcomes))]
-        for outcome in ordered:
-            if isinstance(outcome, SparseAggError) and not return_exceptions:
-                raise outcome
+        if not return_exceptions:
+            self._raise_first_refusal(ordered)
         return ordered
 
     async def seal(self) -> RoundInfo:
