@@ -48,7 +48,8 @@ def sparse_sum(
         >>> total.indices.ravel(), total.values
         (array([0, 5, 9]), array([1., 2., 1.], dtype=float32))
     """
-    if isinstance(tensors, SparseTensor) or is_mapping(tensors):  # whose parts would be summed
+    # Whose parts would be summed: of a scipy matrix its rows.
+    if isinstance(tensors, SparseTensor) or is_mapping(tensors) or hasattr(tensors, "tocoo"):
         raise InvalidArgumentError("tensors is one tensor or model; give a list of them")
     given = _arguments.items("tensors", tensors)
     first = list(itertools.islice(given, 1))

@@ -12,6 +12,7 @@ from sparseagg import (
     InvalidUpdateError,
     Result,
     SparseTensor,
+    TensorSpec,
     flatten,
     sparse_count,
     sparse_max,
@@ -178,6 +179,20 @@ def test_names_are_the_ways_to_the_tensors():
     assert list(flatten({"w": [1.0, 2.0]})) == ["w"]  # a list of numbers is an array
     with pytest.raises(InvalidArgumentError, match="a/b"):
         flatten({"a": {"b": np.ones(1)}, "a/b": np.ones(1)})
+
+
+def test_one_scipy_matrix_is_not_summed_by_rows():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(InvalidArgumentError, match="give a list"):
+        sparse_sum(sparse.eye(3, format="csr"))
+
+
+def test_rows_of_a_result_are_no_scipy_matrix(client):
+    sparse = pytest.importorskip("scipy.sparse")
+    round = client.create_round([TensorSpec("m", [3, 3], "f64")])  # one dimension is indexed
+    round.seal()
+    with pytest.raises(InvalidArgumentError, match=r"\[3, 3\] with sparse_dim 1 holds rows"):
+        round.result().like({"m": sparse.eye(3, format="csr")})
 
 
 @pytest.mark.parametrize("rows", [3, 4])

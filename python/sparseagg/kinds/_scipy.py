@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparseagg.errors import InvalidArgumentError
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor
 
 
@@ -21,6 +22,11 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
     if not isinstance(tensor, SparseTensor):
         return tensor
+    if tensor.sparse_dim != len(tensor.dense_shape):
+        raise InvalidArgumentError(
+            f"a result of the shape {list(tensor.dense_shape)} with sparse_dim {tensor.sparse_dim} holds rows, and a scipy "
+            "matrix scalars: the round's TensorSpec needs all dimensions in its sparse_dim"
+        )
     sparse = sys.modules["scipy.sparse"]  # `like` is made of it
     # By name: what arrays and matrices derive from has changed between versions.
     is_array = type(like).__name__.endswith("_array")
