@@ -1,4 +1,4 @@
-"""What a new user types: the five lines of README.md and docs/python.md, as they stand there."""
+"""What a new user types: the five lines of README.md and docs/python.md, and the stubs of docs/api.md, as they stand there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -56,3 +57,22 @@ def test_five_lines_lead_from_pip_install_to_an_aggregate_within_a_minute(tmp_pa
     share = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     print(f"the five lines took {seconds:.1f} s; {share:.1f} processes for each core")
     assert seconds < SECONDS_MAX * share
+
+
+def test_stubs_from_protoc_lead_to_an_aggregate_without_the_package(server, tmp_path):
+    if shutil.which("protoc") is None or shutil.which("grpc_python_plugin") is None:
+        pytest.skip("protobuf-compiler and protobuf-compiler-grpc are not here")
+    page = (ROOT / "docs/api.md").read_text()
+    (commands,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (printed,) = re.findall(r"prints `(.*?)`", page)
+    (tmp_path / "proto").symlink_to(ROOT / "proto")
+    subprocess.run(["bash", "-e", "-c", commands], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("127.0.0.1:50061", server.target)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": "stubs"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == printed, done.stderr
