@@ -21,7 +21,7 @@ struct Hint {
   const char* text;
 };
 
-// What to do about errors of the client library, which knows no flags.
+// What to do about errors of the client library and of the server, which know no flags.
 constexpr Hint kHints[] = {
     {"CANNOT_CONNECT", "start it with `sparseagg serve` or give --server"},
     {"CONNECTION_LOST", "run the command again, nothing is counted twice"},
@@ -31,6 +31,7 @@ constexpr Hint kHints[] = {
     {"SERVER_NOT_TRUSTED", "--tls-ca names the file of its authority"},
     {"SERVER_HAS_OTHER_NAME", "give --server a name that its certificate has"},
     {"SERVER_WITHOUT_TLS", "leave out --tls, --tls-ca and SPARSEAGG_SERVER_CA"},
+    {"CREDENTIALS_MISSING", "--token-file names the file of a token"},
 };
 
 // Every control character becomes a blank: a server's or a file's text cannot break the line.

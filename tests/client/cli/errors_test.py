@@ -4,6 +4,7 @@ is allowed, and the exit code that docs/cli.md gives."""
 import http.server
 import json
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -327,6 +328,29 @@ class LimitsTest(ProgramTest):
         replay = ("bench", "--updates", 5, "--warm-up", 0, "--concurrency", 1)
         line = self.error(*replay, "--replay", "few.npz", "--replay", "many.npz")
         self.assertIn(': many.npz: tensor "tensor": ', line)
+
+
+class StrangerTest(ProgramTest):
+    """A server that asks who calls."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.secrets = tempfile.TemporaryDirectory()
+        credentials = f"{cls.secrets.name}/credentials.json"
+        new_token = [BINARY, "token", "new", credentials, "--principal", "p", "--role", "owner"]
+        subprocess.run(new_token, check=True, capture_output=True)
+        cls.serve_arguments = ("--credentials", credentials)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        super().tearDownClass()
+        cls.secrets.cleanup()
+
+    def test_a_call_without_a_token_hears_how_to_give_one(self) -> None:
+        line = self.error("round", "list")
+        self.assertIn("asks for a bearer token", line)
+        self.assertIn("; --token-file names ", line)
 
 
 if __name__ == "__main__":
