@@ -39,6 +39,9 @@ using UintOf = std::conditional_t<kBytes == 2, uint16_t, uint32_t>;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+// Also the sign of a zero, which says whether a holder is counted already (Cursor).
+bool IsSameWeight(float a, float b) { return BitCast<uint32_t>(a) == BitCast<uint32_t>(b); }
+
 }  // namespace
 
 WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
@@ -87,7 +90,7 @@ void Partition::Distribute(std::span<const Cursor> cursors,
   uint64_t weights = 1;  // changes of the weight
   for (size_t k = 0; k < cursors.size(); ++k) {
     const Cursor& cursor = cursors[k];
-    if (k > 0 && cursor.weight != cursors[k - 1].weight) ++weights;
+    if (k > 0 && !IsSameWeight(cursor.weight, cursors[k - 1].weight)) ++weights;
     entries += cursor.size();
     for (uint64_t begin = 0; begin < cursor.size(); begin += kPartEntries) {
       parts.push_back({k, begin, std::min(cursor.size(), begin + kPartEntries)});
@@ -178,7 +181,7 @@ Partition::Tail& Partition::NewWeight(Writer& writer, uint32_t window, float wei
 inline Partition::Tail& Partition::TailOf(Writer& writer, uint32_t window, float weight) {
   Tail& tail = writer.tails[window];
   if (tail.left == 0) return NewChunk(writer, window, weight);
-  const bool same = BitCast<uint32_t>(tail.weight) == BitCast<uint32_t>(weight);
+  const bool same = IsSameWeight(tail.weight, weight);
   return same || weight_each_ || layout_.row_width > 1 ? tail : NewWeight(writer, window, weight);
 }
 

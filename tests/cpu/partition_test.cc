@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
@@ -206,6 +207,46 @@ TEST(Partition, ValuesOfEverySizeComeBack) {
     ExpectAllComeBack<uint64_t>(ValueType::kF64, 8, 2, num_windows, false, packed);
     EXPECT_FALSE(packed);
   }
+}
+
+// Contributors without weight, each with rows that are counted and the rest of them (Cursor).
+TEST(Partition, ZerosOfBothSignsMakeNoChunkForEachEntry) {
+  constexpr uint64_t kWindows = 64;
+  constexpr size_t kCursors = 200;
+  constexpr size_t kEntries = kCursors * kWindows;
+  std::vector<RowWindow> windows;
+  std::vector<uint64_t> rows;  // one in each window
+  for (uint64_t w = 0; w < kWindows; ++w) {
+    windows.push_back({10 * w, 10 * w + 10, false});
+    rows.push_back(10 * w + 3);
+  }
+  const std::vector<float> values(rows.size(), 1.5f);
+  std::vector<Cursor> cursors;
+  for (size_t k = 0; k < kCursors; ++k) {
+    cursors.push_back({.row = rows.data(),
+                       .end = rows.data() + rows.size(),
+                       .value = reinterpret_cast<const std::byte*>(values.data()),
+                       .weight = k % 2 == 0 ? 0.0f : -0.0f});
+  }
+  Parallel parallel(1);
+  Partition partition({10 * kWindows, 1, ValueType::kF32}, sizeof(float), windows, parallel);
+  partition.Distribute(cursors, [](size_t) -> std::span<std::byte> { return {}; });
+  size_t num_chunks = 0;
+  size_t signs = 0;
+  for (size_t w = 0; w < kWindows; ++w) {
+    ASSERT_EQ(partition.EntriesOf(w), kCursors);
+    std::vector<EntryChunk> chunks;
+    partition.Read(w, chunks);
+    num_chunks += chunks.size();
+    for (const EntryChunk& chunk : chunks) {
+      for (size_t i = 0; i < chunk.size; ++i) {
+        const float weight = chunk.weights == nullptr ? chunk.weight : chunk.weights[i];
+        signs += std::signbit(weight) ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_LT(num_chunks, kEntries / 8);
+  EXPECT_EQ(signs, kEntries / 2);
 }
 
 TEST(Partition, RowsOfSeveralValuesComeBackAsReferences) {
