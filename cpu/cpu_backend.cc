@@ -194,8 +194,11 @@ class CpuAggregator : public Aggregator {
     Feed feed = FeedFor(spec_, workload);
     const bool by_feed = report_.plan == "sweep" || report_.plan == "partition";
     if (by_feed && forced_) feed = report_.plan == "sweep" ? Feed::kSweep : Feed::kPartition;
-    if (by_feed) report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
-    report_.predicted_seconds += CpuCost(info_, report_.plan, spec_, workload).seconds;
+    // Where nothing waits, the model would assume a usual round.
+    if (!waiting_.empty()) {
+      if (by_feed) report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
+      report_.predicted_seconds += CpuCost(info_, report_.plan, spec_, workload).seconds;
+    }
     const absl::Status status = Guarded(spec_, [&] { f(feed); });
     report_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <utility>
+
 #include "cpu/cpu_backend.h"
 #include "tests/support/workload.h"
 
@@ -108,6 +110,32 @@ TEST(CpuCost, IsReportedBesideTheTimeTaken) {
   EXPECT_GT(report.predicted_seconds, 0);
   EXPECT_FALSE(report.plan.empty());
   EXPECT_FALSE(report.reason.empty());
+}
+
+TEST(CpuCost, NothingIsPredictedWhereNothingWaits) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  const ReduceSpec spec = Scalars(100'000'000);
+  const auto empty = testing::NewAggregator(*backend, spec);
+  ASSERT_TRUE(std::move(*empty).Report().ok());
+  EXPECT_EQ(empty->plan_report().predicted_seconds, 0);
+  // All of it folded before the report.
+  const Workload load = Load(5, 40'000, EntryOrder::kUnsorted);
+  const auto folded = *backend->NewAggregator(*MakePlan(spec, load, backend->info()));
+  for (const testing::Update& update :
+       testing::MakeUpdates(spec, {.nnz = 40'000, .contributors = 5}, 7)) {
+    StagedUpdate staged = testing::StageCopy(*folded, update);
+    staged.order = EntryOrder::kUnsorted;
+    ASSERT_TRUE(folded->Accumulate(std::move(staged), update.weight).ok());
+  }
+  ASSERT_TRUE(folded->Snapshot().ok());
+  const PlanReport before = folded->plan_report();
+  EXPECT_EQ(before.plan, "partition");
+  EXPECT_GT(before.predicted_seconds, 0);
+  ASSERT_TRUE(std::move(*folded).Report().ok());
+  const PlanReport after = folded->plan_report();
+  EXPECT_EQ(after.plan, "partition");
+  EXPECT_EQ(after.predicted_seconds, before.predicted_seconds);
+  EXPECT_GT(after.seconds, before.seconds);
 }
 
 }  // namespace
