@@ -86,13 +86,17 @@ class CpuAggregator : public Aggregator {
       SPARSEAGG_RETURN_IF_ERROR(
           Guarded(spec_, [&] { KeepDense("an update that has a quarter of the rows came"); }));
     }
+    if (nnz > 0) {
+      const uint64_t bytes = update.bytes + kUpdateBytes;
+      // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
+      SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
+        waiting_.push_back({std::move(update), std::fabs(weight)});
+      }));
+      waiting_bytes_ += bytes;
+    }
     ++contributors_;
     addends_ += nnz;
     total_weight_.Add(weight);
-    if (nnz == 0) return absl::OkStatus();
-    waiting_bytes_ += update.bytes + kUpdateBytes;
-    // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
-    waiting_.push_back({std::move(update), std::fabs(weight)});
     if (at_once_ || waiting_bytes_ < BatchBytes(plan_->MemoryBytes())) return absl::OkStatus();
     return Fold();
   }
@@ -102,10 +106,11 @@ class CpuAggregator : public Aggregator {
     own.spec = spec_;
     own.addends = addends_;
     SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); }));
     contributors_ += partial.contributors;
     addends_ += partial.addends;
     total_weight_.Add(partial.total_weight);
-    return Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); });
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Partial> Snapshot() override {
