@@ -21,6 +21,10 @@ BLOCK_ENTRIES = 256
 _REPEATS_FORM = 64
 _BITMAP_FORM = 128
 _BLOCK_WORDS_MAX = ((BLOCK_ENTRIES - 1) * 63 + 31) // 32
+_WORDS_MAX = (1 << 32) - 1
+_ROWS_MAX = 1 << 63
+# 255 differences of this width cannot carry a row beyond 64 bits.
+_SAFE_WIDTH_MAX = 54
 _ENTRY = np.dtype([("first", "<u8"), ("begin", "<u4"), ("tag", "<u4")])
 _BLOCKS_AT_ONCE = 1024  # bits are handled as bytes, so that memory stays a few MiB
 
@@ -35,6 +39,7 @@ def block_key(n: Array) -> Array:
 
 
 _KEYS = block_key(np.arange(_BLOCK_WORDS_MAX + 5))
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)  # of a byte
 
 
 def encode_rows(rows: Array) -> bytes:
@@ -69,54 +74,140 @@ def encode_rows(rows: Array) -> bytes:
 
 
 def decode_rows(data: Array, count: int, num_rows: int, name: str) -> Array:
-    """The uint64 rows of `count` entries. Raises SparseAggError, naming tensor and block, for anything malformed."""
-    blocks = -(-count // BLOCK_ENTRIES)
-    directory_bytes = blocks * _ENTRY.itemsize
-    if len(data) < directory_bytes or len(data) % 4:
-        raise _malformed(
-            name, 0, blocks, f"{len(data)} bytes of indices cannot hold {count} entries"
-        )
-    if blocks == 0:
+    """The uint64 rows of `count` entries. Raises SparseAggError, naming tensor and block, for anything malformed: the first
+    of several blocks, and of several things in one block the one that C++ names."""
+    _check_length(data, count, name)
+    if count == 0:
         return np.empty(0, np.uint64)
-    entries = np.frombuffer(data.tobytes(), _ENTRY, blocks)
-    words = np.frombuffer(data.tobytes(), "<u4", offset=directory_bytes)
-    begins = entries["begin"].astype(np.int64)
-    ends = np.append(begins[1:], len(words))
-    forms = (entries["tag"] & np.uint32(0xFF)).astype(np.int64)
-    counts = np.full(blocks, BLOCK_ENTRIES)
-    counts[-1] = count - (blocks - 1) * BLOCK_ENTRIES
-    _check_sizes(name, forms, begins, ends, counts, len(words))
-    damaged = _checks(entries["first"], forms, begins, ends, words) != entries["tag"] >> np.uint32(
-        8
+    blocks = _Blocks(data.tobytes(), count, num_rows, name)
+    blocks.check_sizes()
+    blocks.check_contents()
+    rows = blocks.unpack()
+    blocks.check_rows(rows)
+    if blocks.error is not None:
+        raise blocks.error
+    return rows
+
+
+def _check_length(data: Array, count: int, name: str) -> None:
+    """The sizes that `count` entries may have: of none, no byte."""
+    blocks = -(-count // BLOCK_ENTRIES)
+    least = blocks * _ENTRY.itemsize
+    most = least + 4 * min(blocks * _BLOCK_WORDS_MAX, _WORDS_MAX)
+    if least <= len(data) <= most and len(data) % 4 == 0:
+        return
+    needed = f"a multiple of 4 from {least} to {most}" if blocks else "0"
+    raise SparseAggError(
+        f'tensor "{name}": nnz {count} needs {needed} bytes of indices, there are {len(data)}',
+        reason="SIZE_MISMATCH",
     )
-    if damaged.any():
-        raise SparseAggError(
-            f'tensor "{name}": block {int(damaged.argmax())} of {blocks}: its check does not agree with its content',
-            reason="CHECKSUM_MISMATCH",
-        )
-    rows = np.empty(count, np.uint64)
-    for form in np.unique(forms):
-        for size in np.unique(counts):
-            chosen = np.flatnonzero((forms == form) & (counts == size))
-            for some in np.split(chosen, range(_BLOCKS_AT_ONCE, len(chosen), _BLOCKS_AT_ONCE)):
-                if len(some):
-                    matrix = _take(
-                        words, begins[some], ends[some], int(form), entries["first"][some], size
-                    )
-                    if matrix is None:
-                        raise _malformed(
-                            name, int(some[0]), blocks, "a bitmap has not as many bits as entries"
+
+
+class _Blocks:
+    """The blocks of one tensor. Each check looks at all blocks before the first one found wrong so far, so that in the end
+    `error` is what decoding one block after the other would find first. The order of the checks is that of C++
+    (sparse/encodings/coo_packed.cc)."""
+
+    def __init__(self, data: bytes, count: int, num_rows: int, name: str) -> None:
+        self.error: SparseAggError | None = None
+        self._name, self._count = name, count
+        # A malformed header may have any shape.
+        self._num_rows = np.uint64(min(max(num_rows, 0), _ROWS_MAX))
+        self._total = self._sound = -(-count // BLOCK_ENTRIES)
+        entries = np.frombuffer(data, _ENTRY, self._total)
+        self._words = np.frombuffer(data, "<u4", offset=entries.nbytes)
+        self._first = entries["first"]
+        self._forms = (entries["tag"] & np.uint32(0xFF)).astype(np.int64)
+        self._stated_checks = entries["tag"] >> np.uint32(8)
+        self._begins = entries["begin"].astype(np.int64)
+        self._ends = np.append(self._begins[1:], len(self._words))
+        self._counts = np.full(self._total, BLOCK_ENTRIES)
+        self._counts[-1] = count - (self._total - 1) * BLOCK_ENTRIES
+
+    def check_sizes(self) -> None:
+        """That forms exist and have the words that they need, one block's after the other's."""
+        forms, begins, ends = self._forms, self._begins, self._ends
+        sizes = ends - begins
+        wrong = (sizes < 0) | (sizes > _BLOCK_WORDS_MAX) | (ends > len(self._words))
+        wrong[0] |= begins[0] != 0
+        wrong |= forms > _BITMAP_FORM
+        expected = ((self._counts - 1) * (forms % _REPEATS_FORM) + 31) // 32
+        wrong |= (forms < _BITMAP_FORM) & (sizes != expected)
+        block = self._first_wrong(wrong)
+        if block is not None:
+            words = f"words {begins[block]} to {ends[block]} of {len(self._words)}"
+            self._refuse(block, f"form {forms[block]} in {words}")
+
+    def check_contents(self) -> None:
+        """The checks, and what a block must not hold."""
+        sound = slice(0, self._sound)
+        first, forms = self._first[sound], self._forms[sound]
+        begins, ends = self._begins[sound], self._ends[sound]
+        words = self._words[: int((ends - begins).sum())]
+        checks = _checks(first, forms, begins, ends, words)
+        damaged = self._first_wrong(checks != self._stated_checks[sound])
+        self._refuse(damaged, "its check does not agree with its content", "CHECKSUM_MISMATCH")
+        block = self._first_wrong(first >= self._num_rows)
+        if block is not None:
+            self._out_of_range(block, first[block : block + 1])
+        wrong = forms == _BITMAP_FORM
+        if wrong.any():
+            wrong[wrong] = _wrong_bitmaps(
+                words, begins[wrong], ends[wrong], self._counts[sound][wrong]
+            )
+        self._refuse(self._first_wrong(wrong), "its bitmap is not one of its entries")
+
+    def unpack(self) -> Array:
+        """The rows; of blocks that are not sound, anything."""
+        rows = np.zeros(self._count, np.uint64)
+        forms, counts = self._forms[: self._sound], self._counts[: self._sound]
+        for form in np.unique(forms):
+            for size in np.unique(counts):
+                chosen = np.flatnonzero((forms == form) & (counts == size))
+                for some in np.split(chosen, range(_BLOCKS_AT_ONCE, len(chosen), _BLOCKS_AT_ONCE)):
+                    if len(some):
+                        begins, ends = self._begins[some], self._ends[some]
+                        rows[some[:, None] * BLOCK_ENTRIES + np.arange(size)] = _take(
+                            self._words, begins, ends, int(form), self._first[some], size
                         )
-                    rows[some[:, None] * BLOCK_ENTRIES + np.arange(size)] = matrix
-    if (rows[1:] < rows[:-1]).any():
-        block = int((rows[1:] < rows[:-1]).argmax()) // BLOCK_ENTRIES
-        raise _malformed(name, block, blocks, "its rows do not ascend")
-    if int(rows[-1]) >= num_rows:
-        raise SparseAggError(
-            f'tensor "{name}": row {int(rows[-1])} at entry {count - 1} is not below {num_rows} rows',
+        return rows
+
+    def check_rows(self, rows: Array) -> None:
+        """That rows never descend and are below `num_rows`."""
+        starts = np.arange(self._total) * BLOCK_ENTRIES
+        last = rows[starts + self._counts - 1]
+        wide = self._forms % _REPEATS_FORM > _SAFE_WIDTH_MAX
+        if wide.any():
+            wide &= np.maximum.reduceat(rows, starts) >= np.uint64(_ROWS_MAX)
+        self._refuse(self._first_wrong(wide), "a row is beyond 2^63")
+        overlap = self._first_wrong(np.append(False, self._first[1:] < last[:-1]))
+        self._refuse(overlap, "it begins below the end of the block before")
+        block = self._first_wrong(last >= self._num_rows)
+        if block is not None:
+            self._out_of_range(block, rows[starts[block] :][: self._counts[block]])
+
+    def _first_wrong(self, wrong: Array) -> int | None:
+        """The first of the blocks that were sound so far; None where they stay so."""
+        among = wrong[: self._sound]
+        return int(among.argmax()) if among.any() else None
+
+    def _refuse(self, block: int | None, what: str, reason: str = "MALFORMED_BLOCK") -> None:
+        if block is not None:
+            where = f'tensor "{self._name}": block {block} of {self._total}'
+            self._end_at(block, SparseAggError(f"{where}: {what}", reason=reason))
+
+    def _out_of_range(self, block: int, rows: Array) -> None:
+        """For the first of the block's `rows` that is."""
+        at = int((rows >= self._num_rows).argmax())
+        error = SparseAggError(
+            f'tensor "{self._name}": row {rows[at]} at entry {block * BLOCK_ENTRIES + at} '
+            f"is not below {self._num_rows} rows",
             reason="INDEX_OUT_OF_RANGE",
         )
-    return rows
+        self._end_at(block, error)
+
+    def _end_at(self, block: int, error: SparseAggError) -> None:
+        self._sound, self.error = block, error
 
 
 def _plan(matrix: Array) -> tuple[Array, Array]:
@@ -174,23 +265,28 @@ def _put(words: Array, begins: Array, sizes: Array, form: int, matrix: Array) ->
     words[begins[:, None] + np.arange(size)] = block_words
 
 
-def _take(
-    words: Array, begins: Array, ends: Array, form: int, first: Array, count: int
-) -> Array | None:
-    """The rows [blocks, count] of blocks of one form; None when a bitmap is not one."""
+def _wrong_bitmaps(words: Array, begins: Array, ends: Array, counts: Array) -> Array:
+    """Which of these blocks are none: with as many bits as entries, of which one is the first and one in the last word."""
+    running = np.zeros(len(words) + 1, np.int64)
+    np.cumsum(_ONES[words.view(np.uint8)].reshape(-1, 4).sum(axis=1), out=running[1:])
+    wrong: Array = running[ends] - running[begins] != counts
+    filled = ~wrong  # those have a word, since they have an entry
+    wrong[filled] |= (words[begins[filled]] & np.uint32(1)) == 0
+    wrong[filled] |= words[ends[filled] - 1] == 0
+    return wrong
+
+
+def _take(words: Array, begins: Array, ends: Array, form: int, first: Array, count: int) -> Array:
+    """The rows [blocks, count] of blocks of one form."""
     sizes = ends - begins
     if form == _BITMAP_FORM:
         starts = np.cumsum(sizes) - sizes
         places = np.repeat(begins - starts, sizes) + np.arange(int(sizes.sum()))
         bits = np.unpackbits(words[places].view(np.uint8), bitorder="little")
-        positions = np.flatnonzero(bits)
-        block = np.searchsorted(starts * 32, positions, side="right") - 1
-        good = (np.bincount(block, minlength=len(sizes)) == count).all()
-        if not good or not bits[starts * 32].all() or not words[ends - 1].all():
-            return None
-        offsets = (positions - starts[block] * 32).astype(np.uint64).reshape(len(sizes), count)
-        rows: Array = first[:, None] + offsets
-        return rows
+        positions = np.flatnonzero(bits).reshape(len(sizes), count)
+        offsets = (positions - starts[:, None] * 32).astype(np.uint64)
+        unpacked: Array = first[:, None] + offsets
+        return unpacked
     width = form % _REPEATS_FORM
     step = np.uint64(1 if form < _REPEATS_FORM else 0)
     rows = np.empty((len(sizes), count), np.uint64)
@@ -223,29 +319,3 @@ def _checks(first: Array, forms: Array, begins: Array, ends: Array, words: Array
         sums = sums + running[ends] - running[begins]
     keys: Array = (sums >> np.uint64(40)).astype(np.uint32)
     return keys
-
-
-def _check_sizes(
-    name: str, forms: Array, begins: Array, ends: Array, counts: Array, total: int
-) -> None:
-    sizes = ends - begins
-    wrong = (sizes < 0) | (sizes > _BLOCK_WORDS_MAX) | (ends > total) | (forms > _BITMAP_FORM)
-    wrong[0] |= begins[0] != 0
-    packed = forms < _BITMAP_FORM
-    expected = ((counts - 1) * (forms % _REPEATS_FORM) + 31) // 32
-    wrong |= packed & (sizes != expected)
-    wrong |= ~packed & (sizes == 0)
-    if wrong.any():
-        block = int(wrong.argmax())
-        raise _malformed(
-            name,
-            block,
-            len(forms),
-            f"form {forms[block]} in words {begins[block]} to {ends[block]} of {total}",
-        )
-
-
-def _malformed(name: str, block: int, blocks: int, what: str) -> SparseAggError:
-    return SparseAggError(
-        f'tensor "{name}": block {block} of {blocks}: {what}', reason="MALFORMED_BLOCK"
-    )

@@ -128,20 +128,25 @@ def _refuse(values: Array, good: Array, coding: str, name: str) -> None:
     )
 
 
-def decode_values(data: Array, count: int, value_type: str, coding: str, name: str) -> Array:
-    """`count` values of `value_type`. Raises SparseAggError when there are not as many bytes, or for a bad scale."""
+def check_values(size: int, count: int, value_type: str, coding: str, name: str) -> None:
+    """Raises SparseAggError for a coding that is none of the type's, or where `count` values are not `size` bytes."""
     coding = coding or "raw"
-    dtype = VALUE_DTYPES[value_type]
     if coding not in value_codings_of(value_type):
         raise SparseAggError(
             f'tensor "{name}": this version knows no values encoding "{coding}" of {value_type}',
             reason="UNKNOWN_VALUES_ENCODING",
         )
-    if len(data) != coded_bytes(coding, dtype.itemsize, count):
+    if size != coded_bytes(coding, VALUE_DTYPES[value_type].itemsize, count):
         raise SparseAggError(
-            f'tensor "{name}": {count} values as {coding} are not {len(data)} bytes',
+            f'tensor "{name}": {count} values as {coding} are not {size} bytes',
             reason="SIZE_MISMATCH",
         )
+
+
+def decode_values(data: Array, count: int, value_type: str, coding: str, name: str) -> Array:
+    """`count` values of `value_type`, which have passed `check_values`. Raises SparseAggError for a bad scale."""
+    coding = coding or "raw"
+    dtype = VALUE_DTYPES[value_type]
     if coding == "raw":
         return data.view(dtype)
     if coding in ("f32", "f16"):

@@ -25,7 +25,7 @@ from sparseagg._encodings import (
 )
 from sparseagg._packed_indices import decode_rows
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._value_coding import decode_values
+from sparseagg._value_coding import check_values, decode_values
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 from sparseagg.records import TensorEncoding, value_type_name
 from sparseagg.tensors import (
@@ -326,15 +326,19 @@ def _decode(
     value_type = value_type_name(header.value_type)
     _check_header(header, value_type, len(index_bytes))
     count = header.nnz * math.prod(shape[sparse_dim:])
-    values = decode_values(value_bytes, count, value_type, header.values_encoding, header.name)
+    coding = header.values_encoding
+    check_values(len(value_bytes), count, value_type, coding, header.name)
+    is_packed = header.encoding == PACKED
+    if is_packed:  # before the values, as in C++: of two things that are wrong, both name the same
+        entries = header.nnz if sparse_dim else 0
+        rows = decode_rows(index_bytes, entries, math.prod(shape[:sparse_dim]), header.name)
+    values = decode_values(value_bytes, count, value_type, coding, header.name)
     if sparse_dim == 0:
         # Nobody had anything to add: nnz 0, and the sum of nothing is 0.
         return values.reshape(shape) if values.size else np.zeros(shape, values.dtype)
     if dense:
         return values.reshape((-1, *shape[sparse_dim:]) if selected else shape)
-    if header.encoding == PACKED:
-        num_rows = math.prod(shape[:sparse_dim])
-        rows = decode_rows(index_bytes, header.nnz, num_rows, header.name)
+    if is_packed:
         indices = unflatten_rows(rows, shape[:sparse_dim])
     else:
         indices = index_bytes.view(_INDEX_DTYPES[header.index_type])
