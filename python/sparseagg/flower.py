@@ -37,6 +37,7 @@ from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consis
 
 from sparseagg._arguments import listed, refusing
 from sparseagg._erase import erase
+from sparseagg._means import averageable
 from sparseagg._requests import Update
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten
@@ -260,7 +261,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         for name, array in self._arrays.items():
             tensor = result[name]
             if isinstance(tensor, SparseTensor):
-                table = np.array(_averageable(array.numpy()))
+                table = np.array(averageable(array.numpy()))
                 table[tensor.indices[:, 0]] += tensor.values
                 averaged[name] = Array(table)
             else:
@@ -380,22 +381,16 @@ def _update_of(
         raise InvalidUpdateError(f"the arrays of the reply lack {listed(missing)}")
     for name, tensor in tensors.items():
         if not isinstance(tensor, SparseTensor):
-            tensors[name] = _averageable(tensor)
+            tensors[name] = averageable(tensor)
             if name in sparse:
                 with refusing(f'tensor "{name}"', InvalidUpdateError):
-                    tensors[name] = changed_rows(tensors[name], _averageable(before[name].numpy()))
+                    tensors[name] = changed_rows(tensors[name], averageable(before[name].numpy()))
     return tensors
 
 
-def _averageable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Numbers that are counted are averaged, too, as FedAvg does: in float64."""
-    return array.astype(np.float64) if array.dtype.kind in "iub" else array
-
-
 def _averaged_type(array: Array) -> str:
-    """The value type of an array's average, see `_averageable`."""
-    dtype = np.dtype(array.dtype)
-    return "f64" if dtype.kind in "iub" else value_type_of(dtype)
+    """The value type of an array's average."""
+    return value_type_of(averageable(np.empty(0, array.dtype)).dtype)
 
 
 def _weight_in(content: Any, key: str) -> float:

@@ -25,6 +25,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 
 from sparseagg._erase import erase
+from sparseagg._means import averageable, is_of_torch
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, specs_of
 from sparseagg.errors import InvalidUpdateError, SparseAggError
@@ -84,7 +85,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         # Not the id() of a model without a name: the next one may get the same.
         name = meta.get("client_name") or meta.get("site_name") or f"result-{uuid.uuid4().hex}"
         round.submit(
-            {name: _averageable(value) for name, value in params.items()},
+            {name: averageable(value) for name, value in params.items()},
             contributor=str(name),
             weight=weight,
         )
@@ -142,7 +143,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         return self._running
 
     def _specs(self, params: Mapping[str, Any]) -> list[Any]:
-        updates = {name: as_tensor(_averageable(value)) for name, value in params.items()}
+        updates = {name: as_tensor(averageable(value)) for name, value in params.items()}
         ops = {
             name: self.op if isinstance(tensor, SparseTensor) else "mean_of_contributors"
             for name, tensor in updates.items()
@@ -175,7 +176,7 @@ class _State:
             raise InvalidUpdateError(
                 "sparse params are changes: return them with params_type=ParamsType.DIFF"
             )
-        self.examples = {name: _example(_averageable(value)) for name, value in params.items()}
+        self.examples = {name: _example(averageable(value)) for name, value in params.items()}
         self.round = self.client.create_round(specs, **round_options)
         self.params_type = model.params_type
         self.number = model.current_round
@@ -210,16 +211,6 @@ def _materialized(value: Any) -> Any:
     return value.materialize() if hasattr(value, "materialize") else value
 
 
-def _averageable(value: Any) -> Any:
-    """Counted numbers are averaged, too, in float64."""
-    dtype = getattr(value, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-        return value.astype(np.float64)
-    if _is_of_torch(value) and not (value.is_floating_point() or value.is_complex()):
-        return value.to(sys.modules["torch"].float64)
-    return value
-
-
 def _example(value: Any) -> Any:
     """What the aggregate of `value` is to look like: a dense tensor of its kind, type and device.
 
@@ -232,17 +223,12 @@ def _example(value: Any) -> Any:
         value = value.values
     elif isinstance(value, tuple):
         value = value[1]
-    if _is_of_torch(value):
+    if is_of_torch(value):
         shape = () if value.dim() == 0 else (0,)
         return sys.modules["torch"].empty(shape, dtype=value.dtype, device=value.device)
     if isinstance(value, (np.ndarray, np.generic)):
         return np.empty(() if value.ndim == 0 else (0,), value.dtype)
     return value
-
-
-def _is_of_torch(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # whoever has one of its tensors has imported it
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _is_without_result(refusal: SparseAggError) -> bool:
