@@ -17,6 +17,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,6 @@ from sparseagg.kinds import kind_of
 from sparseagg.round import Round
 from sparseagg.tensors import SparseTensor
 
-_NONE_ACCEPTED = "no result was accepted in this round"
-
 
 class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be absent where types are checked
     """Weighted means by a sparseagg server: exact, and the same in whatever order results arrive.
@@ -47,9 +46,9 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         after the round was closed raises RoundNotOpenError, which the controller logs, and is not accepted.
     client_options: for `sparseagg.Client`: timeout, credentials, ...
 
-    The first result of a round tells which tensors there are. The memory of the server process does not grow with the
-    number of clients. The aggregate is dense, because NVFlare adds it to the global model; each
-    tensor is of the kind and the type that the first result has: a torch.bfloat16 tensor where that
+    The first result that is accepted in a round tells which tensors there are. The memory of the server process does not
+    grow with the number of clients. The aggregate is dense, because NVFlare adds it to the global model; each
+    tensor is of the kind and the type that this result has: a torch.bfloat16 tensor where that
     has one. Whole numbers become float64.
     """
 
@@ -71,26 +70,14 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
     def accept_model(self, model: FLModel) -> None:
         """Submits one result. Raises InvalidUpdateError (with tensor and position) when it cannot be aggregated."""
         state = self._state()
-        params = {name: _materialized(value) for name, value in model.params.items()}
-        weight = _weight_of(model)
-        with state.lock:
-            round = state.round
-            if round is None:
-                round = state.open(self._specs(params), self.round_options or {}, model, params)
-        if model.params_type != state.params_type:
-            raise InvalidUpdateError(
-                f"params_type is {model.params_type}, the first result's is {state.params_type}"
-            )
-        meta = model.meta or {}
-        # Not the id() of a model without a name: the next one may get the same.
-        name = meta.get("client_name") or meta.get("site_name") or f"result-{uuid.uuid4().hex}"
-        round.submit(
-            {name: averageable(value) for name, value in params.items()},
-            contributor=str(name),
-            weight=weight,
-        )
-        with state.lock:
-            state.metrics.append((weight, dict(model.metrics or {})))
+        params = {name: averageable(_materialized(value)) for name, value in model.params.items()}
+        # Others wait for the first: what it has is what is asked of them, unless it is refused.
+        with state.opening:
+            if state.collection is None:
+                state.collection = self._opened(state.client, model, params)
+                return
+            collection = state.collection
+        collection.add(model, params)
 
     def aggregate_model(self) -> FLModel:
         """The aggregate of the round; metrics are averaged with the same weights.
@@ -100,41 +87,34 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         it as it is, so that calling again goes on.
         """
         state = self._state()
-        with state.lock:
-            round = state.round
-            metrics, params_type, current_round = state.metrics, state.params_type, state.number
-        if round is None:
-            raise InvalidUpdateError(_NONE_ACCEPTED)
+        collection = state.collection
+        if collection is None:
+            raise InvalidUpdateError("no result was accepted in this round")
         try:
-            round.seal()
-            result = round.result("dense")
+            collection.round.seal()
+            result = collection.round.result("dense")
         except SparseAggError as refusal:
             if _is_without_result(refusal):
-                state.close(round)
+                state.end(collection)
             raise
-        if result.manifest.contributors == 0:  # the one that opened it was refused, and all others
-            state.close(round)
-            raise InvalidUpdateError(_NONE_ACCEPTED)
         params = {
             name: kind_of(example).restore(result[name], example)
-            for name, example in state.examples.items()
+            for name, example in collection.examples.items()
         }
-        state.close(round)
+        state.end(collection)
         return FLModel(
-            params_type=params_type,
+            params_type=collection.params_type,
             params=params,
-            metrics=_mean_of_metrics(metrics),
-            current_round=current_round,
+            metrics=_mean_of_metrics(list(collection.metrics)),
+            current_round=collection.number,
         )
 
     def reset_stats(self) -> None:
         """Starts a new round; one that was not aggregated is given up."""
         state = self._state()
-        with state.lock:
-            round, state.round = state.round, None
-            state.metrics = []
-        if round is not None:
-            erase(round)
+        collection = state.collection
+        if collection is not None:
+            state.end(collection)
 
     def _state(self) -> _State:
         """Made by the first call, which the controller makes before clients answer."""
@@ -142,13 +122,51 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             self._running = _State(Client(self.target, **(self.client_options or {})))
         return self._running
 
-    def _specs(self, params: Mapping[str, Any]) -> list[Any]:
-        updates = {name: as_tensor(averageable(value)) for name, value in params.items()}
+    def _opened(self, client: Client, model: FLModel, params: Mapping[str, Any]) -> _Collection:
+        """A collection that begins with `model`, whose averageable params are `params`."""
+        updates = {name: as_tensor(value) for name, value in params.items()}
         ops = {
             name: self.op if isinstance(tensor, SparseTensor) else "mean_of_contributors"
             for name, tensor in updates.items()
         }
-        return specs_of(updates, ops)
+        specs = specs_of(updates, ops)
+        if model.params_type != ParamsType.DIFF and any(spec.sparse_dim for spec in specs):
+            raise InvalidUpdateError(
+                "sparse params are changes: return them with params_type=ParamsType.DIFF"
+            )
+        round = client.create_round(specs, **(self.round_options or {}))
+        examples = {name: _example(value) for name, value in params.items()}
+        collection = _Collection(round, model.params_type, model.current_round, examples)
+        try:
+            collection.add(model, params)
+        except BaseException:
+            erase(round)
+            raise
+        return collection
+
+
+@dataclass
+class _Collection:
+    """The results of one round. What the first one has decides what is asked of the others."""
+
+    round: Round
+    params_type: ParamsType
+    number: int | None
+    examples: dict[str, Any]  # of each tensor, see _example
+    metrics: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+
+    def add(self, model: FLModel, params: Mapping[str, Any]) -> None:
+        """Submits a result, whose averageable params are `params`."""
+        if model.params_type != self.params_type:
+            raise InvalidUpdateError(
+                f"params_type is {model.params_type}, the first result's is {self.params_type}"
+            )
+        meta = model.meta or {}
+        # Not the id() of a model without a name: the next one may get the same.
+        name = meta.get("client_name") or meta.get("site_name") or f"result-{uuid.uuid4().hex}"
+        weight = _weight_of(model)
+        self.round.submit(params, contributor=str(name), weight=weight)
+        self.metrics.append((weight, dict(model.metrics or {})))
 
 
 class _State:
@@ -156,39 +174,16 @@ class _State:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.lock = threading.Lock()
-        self.round: Round | None = None
-        self.params_type: ParamsType | None = None
-        self.number: int | None = None
-        self.examples: dict[str, Any] = {}  # of each tensor of the round, see _example
-        self.metrics: list[tuple[float, dict[str, Any]]] = []
+        self.opening = threading.Lock()  # held until the first result of a round is accepted
+        self.collection: _Collection | None = None
+        self._ending = threading.Lock()
 
-    def open(
-        self,
-        specs: list[Any],
-        round_options: dict[str, Any],
-        model: FLModel,
-        params: Mapping[str, Any],
-    ) -> Round:
-        """A round for results like `model`, whose materialised params are `params`. With the lock
-        held."""
-        if model.params_type != ParamsType.DIFF and any(spec.sparse_dim for spec in specs):
-            raise InvalidUpdateError(
-                "sparse params are changes: return them with params_type=ParamsType.DIFF"
-            )
-        self.examples = {name: _example(averageable(value)) for name, value in params.items()}
-        self.round = self.client.create_round(specs, **round_options)
-        self.params_type = model.params_type
-        self.number = model.current_round
-        return self.round
-
-    def close(self, round: Round) -> None:
-        """Nothing more is wanted of `round`. Without the lock: a server that does not answer takes
-        its time."""
-        with self.lock:
-            if self.round is round:
-                self.round = None
-        erase(round)
+    def end(self, collection: _Collection) -> None:
+        """Nothing more is wanted of it."""
+        with self._ending:
+            if self.collection is collection:
+                self.collection = None
+        erase(collection.round)
 
 
 def _weight_of(model: FLModel) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -179,6 +181,42 @@ def test_results_that_are_all_refused_give_no_aggregate(server, rounds_left):
     with pytest.raises(InvalidUpdateError, match="no result"):  # and no model of zeros
         aggregator.aggregate_model()
     assert not rounds_left()
+
+
+def test_a_refused_result_decides_nothing_about_the_round(server, rounds_left):
+    aggregator = SparseAggregator(server.target)
+    bad = {"other": np.float64([np.nan])}
+    with pytest.raises(InvalidUpdateError, match="NaN"):
+        aggregator.accept_model(model("a", bad, 1, params_type=ParamsType.FULL))
+    assert not rounds_left()
+    good = {"w": np.float32([1, 2])}
+    aggregator.accept_model(model("b", good, 1))
+    aggregator.accept_model(model("a", good, 1))  # on its second attempt
+    result = aggregator.aggregate_model()
+    assert result.params_type == ParamsType.DIFF
+    assert {name: array.tolist() for name, array in result.params.items()} == {"w": [1, 2]}
+    assert result.params["w"].dtype == np.float32
+    assert not rounds_left()
+
+
+def test_results_beside_one_that_is_refused_are_accepted(server):
+    bad, good = {"other": np.float32([np.nan])}, {"w": np.float32([1, 2])}
+    aggregator = SparseAggregator(server.target)
+    for _ in range(20):
+        aggregator.reset_stats()
+        together = Barrier(4)
+
+        def accept(contributor, params, together=together):
+            together.wait()
+            aggregator.accept_model(model(contributor, params, 1))
+
+        with ThreadPoolExecutor(4) as pool:
+            accepted = [pool.submit(accept, name, good) for name in "ab"]
+            # Who comes last to the barrier goes first.
+            refused = [pool.submit(accept, name, bad) for name in "cd"]
+        assert [type(future.exception()) for future in refused] == [InvalidUpdateError] * 2
+        assert [future.exception() for future in accepted] == [None] * 2
+        assert aggregator.aggregate_model().params["w"].tolist() == [1, 2]
 
 
 def test_a_new_round_starts_empty_and_sparse_values_must_be_changes(server):
