@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sparseagg.errors import InvalidUpdateError
+from sparseagg.records import Manifest
+
 
 def averageable(value: Any) -> Any:
     """`value` as a mean is taken of it: whole numbers, of numpy or of torch, in float64, which is what the frameworks do."""
@@ -16,6 +19,15 @@ def averageable(value: Any) -> Any:
     if is_of_torch(value) and not (value.is_floating_point() or value.is_complex()):
         return value.to(sys.modules["torch"].float64)
     return value
+
+
+def check_weight(manifest: Manifest) -> None:
+    """Raises InvalidUpdateError for a mean of what weighs nothing: its zeros (docs/numerics.md) would be taken for a model."""
+    if not manifest.total_weight:
+        raise InvalidUpdateError(
+            f"the weights of {manifest.contributors} updates sum to 0, so they have no mean",
+            reason="INVALID_WEIGHT",
+        )
 
 
 def is_of_torch(value: Any) -> bool:

@@ -26,6 +26,7 @@ import tensorflow_federated as tff
 
 from sparseagg import _arguments
 from sparseagg._erase import erase
+from sparseagg._means import check_weight
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor
 from sparseagg.errors import InvalidArgumentError
@@ -213,12 +214,16 @@ class SparseRound:
 
         The round is deleted once its aggregate is here, unless it was opened with `keep_updates`,
         which is for who verifies it. Raises a SparseAggError without deleting anything, so that
-        calling again goes on: as `Round.seal` and `Round.result` do.
+        calling again goes on: as `Round.seal` and `Round.result` do, and for a mean of updates that all
+        weigh 0.
         """
         round = self._client.round(round_name)
         if seal:
             round.seal()
-        aggregate = self._structured(round.result())
+        result = round.result()
+        if self._op != "sum":
+            check_weight(result.manifest)
+        aggregate = self._structured(result)
         if not self._round_options.get("keep_updates"):
             erase(round)
         return aggregate

@@ -13,6 +13,7 @@ tff = pytest.importorskip("tensorflow_federated")
 from sparseagg import (  # noqa: E402
     Client,
     InvalidArgumentError,
+    InvalidUpdateError,
     NotFoundError,
     RoundNotOpenError,
     SparseAggError,
@@ -207,6 +208,21 @@ def test_whole_rounds_on_the_server(server):
         assert np.allclose(after["table"], table, rtol=1e-6)
         # sum: of weights 3 and 4; the second round's updates start from the first one's bias.
         assert np.allclose(after["bias"], 7 + 7 * 8 if op == "sum" else 3)
+
+
+@pytest.mark.parametrize("op", ["weighted_mean", "mean_of_contributors", "sum"])
+def test_a_round_of_clients_that_all_weigh_nothing_has_no_mean(server, rounds_left, op):
+    data = [[np.int64([])], [np.int64([])]]
+    state = OrderedDict(table=np.ones([ROWS, WIDTH], np.float32), bias=np.ones(2, np.float32))
+    rounds = SparseRound(
+        client_work(), server_update, {"emb": [ROWS, WIDTH]}, op=op, target=server.target
+    )
+    if op == "sum":
+        assert rounds.next(state, data)["bias"].tolist() == [1, 1]
+    else:
+        with pytest.raises(InvalidUpdateError, match="weights of 2 updates sum to 0"):
+            rounds.next(state, data)
+    assert not rounds_left()
 
 
 @pytest.mark.parametrize(
