@@ -2,11 +2,14 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/engine/store_check.h"
@@ -15,12 +18,12 @@
 namespace sparseagg {
 namespace {
 
-constexpr int kSound = 0;
-constexpr int kNotSound = 1;
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
 
 int Complain(const std::string& what) {
   std::cerr << "sparseagg: " << what << "\n";
-  return kNotSound;
+  return kFailed;
 }
 
 void Print(const RoundCheck& check) {
@@ -38,14 +41,19 @@ void Print(const RoundCheck& check) {
   std::cout << line << "\n";
 }
 
-int Check(const std::string& directory, std::span<const BackendFactory> factories) {
+absl::StatusOr<std::unique_ptr<UpdateStore>> Open(const DurableStoreOptions& options) {
   // Opening would make what is not there.
   std::error_code error;
-  if (!std::filesystem::exists(directory + "/store.db", error)) {
-    return Complain(error ? absl::StrCat("cannot look into ", directory, ": ", error.message())
-                          : absl::StrCat(directory, " is no data directory: it has no store.db"));
+  if (!std::filesystem::exists(options.directory + "/store.db", error)) {
+    return absl::NotFoundError(
+        error ? absl::StrCat("cannot look into ", options.directory, ": ", error.message())
+              : absl::StrCat(options.directory, " is no data directory: it has no store.db"));
   }
-  const auto store = OpenDurableStore({.directory = directory, .new_epoch = false});
+  return OpenDurableStore(options);
+}
+
+int Check(const std::string& directory, std::span<const BackendFactory> factories) {
+  const auto store = Open({.directory = directory, .new_epoch = false});
   if (!store.ok()) return Complain(std::string(store.status().message()));
   std::vector<std::unique_ptr<Backend>> backends;
   for (const BackendFactory& factory : factories) {
@@ -64,21 +72,41 @@ int Check(const std::string& directory, std::span<const BackendFactory> factorie
     ++damaged;
   }
   std::cout << checks.size() << " rounds, " << damaged << " damaged\n";
-  return damaged == 0 ? kSound : kNotSound;
+  return damaged == 0 ? kDone : kFailed;
+}
+
+int Renew(const std::string& directory) {
+  const auto store = Open({.directory = directory, .new_epoch = false, .new_store_id = true});
+  if (!store.ok()) return Complain(std::string(store.status().message()));
+  const StoreEpoch& epoch = (*store)->Epoch();
+  std::cout << "store " << epoch.store_id << ", epoch " << epoch.epoch << "\n";
+  return kDone;
+}
+
+void AddCommand(CLI::App& store, const std::string& name, const std::string& description,
+                const std::function<void(const std::string& directory)>& run) {
+  CLI::App* command = store.add_subcommand(name, description);
+  const auto directory = std::make_shared<std::string>();
+  command->add_option("DIR", *directory, "What the server was given as --data-dir")->required();
+  command->callback([directory, run] { run(*directory); });
 }
 
 }  // namespace
 
 void AddStoreCommand(CLI::App& app, std::span<const BackendFactory> backends, int& exit_code) {
   CLI::App* store =
-      app.add_subcommand("store", "Look at a data directory while no server runs on it");
+      app.add_subcommand("store", "Work on a data directory while no server runs on it");
   store->require_subcommand(1);
-  CLI::App* check = store->add_subcommand("check",
-                                          "Verify every checksum and digest, and fold every round "
-                                          "whose updates are there on all back ends");
-  const auto directory = std::make_shared<std::string>();
-  check->add_option("DIR", *directory, "What the server was given as --data-dir")->required();
-  check->callback([directory, backends, &exit_code] { exit_code = Check(*directory, backends); });
+  AddCommand(*store, "check",
+             "Verify every checksum and digest, and fold every round whose updates are there on "
+             "all back ends",
+             [backends, &exit_code](const std::string& directory) {
+               exit_code = Check(directory, backends);
+             });
+  AddCommand(*store, "renew",
+             "Give the store another id, after a copy was restored: clients hear that rounds are "
+             "lost which it does not have",
+             [&exit_code](const std::string& directory) { exit_code = Renew(directory); });
 }
 
 }  // namespace sparseagg

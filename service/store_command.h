@@ -1,4 +1,4 @@
-// The command `sparseagg store check DIR`.
+// The commands `sparseagg store check DIR` and `sparseagg store renew DIR`.
 #ifndef SPARSEAGG_SERVICE_STORE_COMMAND_H_
 #define SPARSEAGG_SERVICE_STORE_COMMAND_H_
 
@@ -9,7 +9,8 @@
 
 namespace sparseagg {
 
-// Adds the command. When it runs, it leaves its exit code in `exit_code`, which must outlive `app`.
+// Adds the commands. The one that runs leaves its exit code in `exit_code`, which must outlive
+// `app`.
 void AddStoreCommand(CLI::App& app, std::span<const BackendFactory> backends, int& exit_code);
 
 }  // namespace sparseagg

@@ -143,6 +143,9 @@ absl::Status DurableStore::Open() {
   SPARSEAGG_RETURN_IF_ERROR(PrepareSchema(*database_));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
   SPARSEAGG_ASSIGN_OR_RETURN(epoch_, ledger_->LastEpoch());
+  if (options_.new_store_id) {
+    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->Renew(epoch_); }));
+  }
   if (options_.new_epoch) {
     SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->Raise(epoch_); }));
   }

@@ -31,6 +31,9 @@ struct DurableStoreOptions {
   uint64_t free_bytes_min = uint64_t{256} << 20;
   // Whether this opening counts as a start. Not for one that only looks.
   bool new_epoch = true;
+  // Whether the store gets another id. For one that was set back to a copy, or is one: its count of
+  // starts cannot tell that.
+  bool new_store_id = false;
   // How much of a payload that arrives bit by bit a crash may cost. Syncing 8 MiB takes some ten
   // milliseconds on a slow disk.
   uint64_t checkpoint_bytes = uint64_t{8} << 20;

@@ -51,8 +51,17 @@ absl::StatusOr<StoreEpoch> Ledger::LastEpoch() {
 }
 
 absl::Status Ledger::Raise(StoreEpoch& epoch) {
-  if (epoch.epoch == 0) epoch.store_id = NewStoreId();
+  if (epoch.store_id.empty()) epoch.store_id = NewStoreId();
   ++epoch.epoch;
+  return Write(epoch);
+}
+
+absl::Status Ledger::Renew(StoreEpoch& epoch) {
+  epoch.store_id = NewStoreId();
+  return Write(epoch);
+}
+
+absl::Status Ledger::Write(const StoreEpoch& epoch) {
   Query query(database_,
               "INSERT OR REPLACE INTO store(id, store_id, epoch, crc32c) VALUES(1, ?, ?, ?)");
   return query.Text(epoch.store_id)

@@ -30,6 +30,8 @@ class Ledger {
   absl::StatusOr<StoreEpoch> LastEpoch();
   // The next one; the first one of a store makes its id.
   absl::Status Raise(StoreEpoch& epoch);
+  // Another id, and the same count: to clients, the store is not the one that they know.
+  absl::Status Renew(StoreEpoch& epoch);
 
   // One whose checksum is wrong says so, and is kept: it still guards a name.
   absl::StatusOr<std::vector<Tombstone>> Tombstones();
@@ -37,6 +39,8 @@ class Ledger {
   absl::Status DeleteTombstones(std::chrono::system_clock::time_point erased_before);
 
  private:
+  absl::Status Write(const StoreEpoch& epoch);
+
   Database& database_;
 };
 

@@ -27,5 +27,14 @@ TEST(BirthsTest, ARoundThatWasCreatedAgainIsNotLostWithTheFirstOne) {
   EXPECT_EQ(WhyNotFound(kNotFound, births.Find("rounds/r").value(), {"store", 2}), kNotFound);
 }
 
+TEST(BirthsTest, ADurableRoundIsLostWithItsStoreHoweverOftenThatWasStarted) {
+  const Birth birth = {Durability::kDurable, {"store", 2}};
+  for (const uint64_t epoch : {1u, 2u, 3u}) {
+    EXPECT_TRUE(HasError(WhyNotFound(kNotFound, birth, {"other", epoch}), "ROUND_LOST",
+                         "was in store store; the server's data directory is other now"));
+  }
+  EXPECT_EQ(WhyNotFound(kNotFound, birth, {"store", 3}), kNotFound);
+}
+
 }  // namespace
 }  // namespace sparseagg::client

@@ -1,11 +1,14 @@
-"""A round that went with a server's memory: every way to use its handle says so, not only that there is no such round."""
+"""A round that went with a server's memory or data: every way to use its handle says so, not only that there is no such round."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
+from conftest import BINARY
 from sparseagg import Client, RetryPolicy, RoundLostError, TensorSpec, Update, aio
 
 WIDTH = 64
@@ -118,3 +121,61 @@ def test_of_a_round_that_is_lost_while_it_is_watched(server):
         server.start()
         with pytest.raises(RoundLostError):
             list(watched)
+
+
+def renew(data):
+    return subprocess.run(
+        [str(BINARY), "store", "renew", str(data)], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("starts_since", [1, 2])
+def test_of_a_round_that_a_restored_backup_does_not_have(server, tmp_path, starts_since):
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    with Client(server.target, retry=RETRY, timeout=30) as client:
+        open_round, published = (client.create_round(SPECS) for _ in range(2))
+        first = open_round.submit(SMALL, contributor="a", update_id="u")
+        published.submit(SMALL, contributor="a")
+        published.seal()
+        published.wait(30)
+        server.stop()
+        shutil.copytree(data, backup)
+        server.start()
+        lost = client.create_round(SPECS)
+        epoch = lost.submit(SMALL, contributor="a").epoch
+        server.stop()
+        shutil.rmtree(data)
+        backup.rename(data)
+        assert renew(data).returncode == 0
+        for _ in range(starts_since):
+            server.kill()
+            server.start()
+        now = client.info().epoch
+        assert now.epoch == epoch.epoch + starts_since - 1  # which tells nothing
+        for use in (WAYS["submit"], WAYS["result"]):
+            with pytest.raises(RoundLostError, match="data directory is") as caught:
+                use(lost)
+            assert caught.value.reason == "ROUND_LOST"
+        # What the backup has goes on.
+        again = open_round.submit(SMALL, contributor="a", update_id="u")
+        assert (again.sequence, again.duplicate) == (first.sequence, True)
+        assert again.epoch == now
+        open_round.seal()
+        open_round.wait(30)
+        for round in (open_round, published):
+            np.testing.assert_array_equal(round.result()["emb"].values, np.ones((1, WIDTH)))
+
+
+def test_only_a_store_that_no_server_has_is_renewed(server, tmp_path):
+    with Client(server.target, retry=RETRY, timeout=30) as client:
+        before = client.info().epoch
+        refused = renew(tmp_path / "data")
+        assert refused.returncode == 1
+        assert "another process serves the data directory" in refused.stderr
+        server.kill()
+        server.start()
+        assert client.info().epoch.store_id == before.store_id
+    missing = renew(tmp_path / "nothing")
+    assert missing.returncode == 1
+    assert "is no data directory" in missing.stderr
+    assert not (tmp_path / "nothing").exists()

@@ -35,6 +35,36 @@ TEST(LedgerTest, EveryStartIsANewEpochOfTheSameStore) {
   EXPECT_EQ(Open(folder.path())->Epoch(), (StoreEpoch{first.store_id, 3}));
 }
 
+std::string Renew(const std::string& folder) {
+  const auto store = OpenDurableStore(
+      {.directory = folder, .free_bytes_min = 0, .new_epoch = false, .new_store_id = true});
+  EXPECT_TRUE(store.ok()) << store.status();
+  return store.ok() ? (*store)->Epoch().store_id : "";
+}
+
+TEST(LedgerTest, ARenewedStoreHasAnotherIdAndAllElseThatItHad) {
+  TemporaryFolder folder;
+  StoreEpoch first;
+  {
+    auto store = Open(folder.path());
+    first = store->Epoch();
+    for (const char* name : {"rounds/a", "rounds/b"}) {
+      ASSERT_TRUE(store->OpenRound({.name = name, .durability = Durability::kDurable}).ok());
+    }
+    ASSERT_TRUE(store->AbortRound("rounds/b", "").ok());
+    ASSERT_TRUE(store->RetireRound({.round = "rounds/b"}).ok());
+  }
+  const std::string renewed = Renew(folder.path());
+  EXPECT_EQ(renewed.size(), 32u);
+  EXPECT_NE(renewed, first.store_id);
+  EXPECT_EQ(Open(folder.path(), /*new_epoch=*/false)->Epoch(), (StoreEpoch{renewed, 1}));
+  const auto store = Open(folder.path());
+  EXPECT_EQ(store->Epoch(), (StoreEpoch{renewed, 2}));
+  ASSERT_EQ(store->Rounds().size(), 1u);
+  EXPECT_EQ(store->Rounds()[0].name, "rounds/a");
+  EXPECT_EQ(store->Tombstones().size(), 1u);
+}
+
 TEST(LedgerTest, AnotherDirectoryOrProcessIsAnotherStore) {
   TemporaryFolder one;
   TemporaryFolder other;
@@ -95,6 +125,13 @@ void MakeVersion1(const std::string& folder) {
   ASSERT_TRUE(database.ok()) << database.status();
   const absl::Status made = (*database)->Run(sql.c_str());
   ASSERT_TRUE(made.ok()) << made;
+}
+
+TEST(LedgerTest, AStoreThatIsRenewedBeforeItsFirstStartKeepsTheNewId) {
+  TemporaryFolder folder;
+  MakeVersion1(folder.path());
+  const std::string renewed = Renew(folder.path());
+  EXPECT_EQ(Open(folder.path())->Epoch(), (StoreEpoch{renewed, 1}));
 }
 
 TEST(LedgerTest, ADirectoryOfVersion1OpensWithAllThatItHolds) {
