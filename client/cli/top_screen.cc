@@ -49,6 +49,13 @@ std::string Text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? Clean(found->get<std::string>()) : "";
 }
 
+// The beginning says whose it is, the end which.
+std::string Shorten(const std::string& name, size_t columns) {
+  if (name.size() <= columns) return name;
+  const size_t end = columns / 2 - 1;
+  return absl::StrCat(name.substr(0, columns - end - 3), "...", name.substr(name.size() - end));
+}
+
 double Number(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
@@ -146,7 +153,7 @@ void DrawRounds(const json& rounds, double now_ms, Canvas& canvas) {
     if (Number(round, "goal") > 0) absl::StrAppend(&people, " of ", Count(Number(round, "goal")));
     const std::string state = Text(round, "state");
     canvas.Line(absl::StrFormat(
-                    "%-28.28s %-10s %16s %10s %10s %-18.18s %8s", name, state, people,
+                    "%-28s %-10s %16s %10s %10s %-18.18s %8s", Shorten(name, 28), state, people,
                     Count(Number(round, "nnz")), Bytes(Number(round, "bytes")), Text(round, "plan"),
                     Seconds(std::max(1.0, (now_ms - Number(round, "create_time")) / 1000))),
                 StyleOf(state));

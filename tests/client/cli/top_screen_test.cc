@@ -51,6 +51,15 @@ TEST(TopScreenTest, FitsTheTerminal) {
   }
 }
 
+TEST(TopScreenTest, LongNamesKeepTheirEnds) {
+  nlohmann::json rounds = Rounds();
+  rounds["rounds"][0]["name"] = "tenants/acme/rounds/r20261123-041500-9f3a2b";
+  rounds["rounds"][1]["name"] = "rounds/of-exactly-28-characters-abc";
+  const std::string screen = DrawTop(Status(), rounds, {.columns = 120, .lines = 30});
+  EXPECT_THAT(screen, HasSubstr("\ntenants/acme...041500-9f3a2b OPEN "));
+  EXPECT_THAT(screen, HasSubstr("\nof-exactly-28-characters-abc "));
+}
+
 TEST(TopScreenTest, ANameOfTheServerCannotMoveTheCursor) {
   EXPECT_THAT(DrawTop(Status(), Rounds(), {.columns = 120, .lines = 30}), Not(HasSubstr("\033")));
 }
