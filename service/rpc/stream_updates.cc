@@ -366,7 +366,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   // Whether what could be sent waits for more. While messages are handled, whoever does that looks
-  // at the time; an alarm for each was an eighth of the time for updates of 1 KB.
+  // at the time; an alarm each millisecond took 8 % of the CPU for updates of 1 KB.
   // REQUIRES: mutex_ held.
   bool HoldAnswers() {
     if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds(Clock::now())) {
@@ -386,7 +386,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     const std::lock_guard lock(mutex_);
     alarm_is_set_ = false;
     if (answers_.empty() || handling_) return;
-    answers_.hold().TimeIsUp(answers_.size(), Clock::now() - wait_begin_);
+    answers_.hold().TimeIsUp(answers_.size(),
+                             reading_ ? Clock::now() - wait_begin_ : Clock::duration::zero());
     Step();
   }
 
