@@ -21,6 +21,7 @@
 #include "cpu/rows-inl.h"
 #include "cpu/side_table.h"
 #include "cpu/simd-inl.h"
+#include "cpu/trial-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparseagg {
@@ -71,77 +72,153 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   // at each page. For short visits these are what the next windows will ask for.
   static constexpr size_t kEntriesFetched = 192;
 
+  // What kLanes entries from `at` on add.
+  template <bool kOneWeight>
+  static HWY_INLINE hn::Vec<DoubleTag> Products(const Cursor& cursor, size_t at) {
+    const DoubleTag d;
+    const auto weight = kOneWeight ? hn::Set(d, static_cast<double>(std::fabs(cursor.weight)))
+                                   : hn::Abs(LoadWide(d, cursor.weights + at));
+    return Product(d, weight, EntryValues(cursor) + at);
+  }
+
   // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
-  // as vectors; rounding errors are looked at once a group.
+  // as vectors; rounding errors are looked at once a group, or, on trial, once for many.
   template <bool kOneWeight>
   static HWY_INLINE void ScatterSums(Cursor& cursor, uint64_t limit, const CellWindow& window,
                                      SideTable& side) {
+    const uint64_t* row = cursor.row;
+    const size_t size = cursor.size();
+    size_t done = 0;
+    const auto more = [&](size_t at) {
+      return at + kGroup <= size && row[at + kGroup - 1] < limit;
+    };
+    if constexpr (kHasTrials<C, V>) {
+      HWY_ALIGN double log[kTrialEntries];
+      while (more(done + kTrialEntriesMin - kGroup)) {
+        const size_t begin = done;
+        if (!WantsTrial(side)) {
+          for (; done < begin + kTrialEntries && more(done); done += kGroup) {
+            AddGroup<kOneWeight>(cursor, done, window, side);
+          }
+          continue;
+        }
+        const auto add = [&] {
+          for (; done < begin + kTrialEntries && more(done); done += kGroup) {
+            TryGroup<kOneWeight>(cursor, done, window, log + (done - begin));
+          }
+        };
+        const auto undo = [&] {
+          for (size_t i = done; i-- > begin;) {
+            Values(window.values)[row[i] - window.begin] = log[i - begin];
+          }
+        };
+        const auto add_checked = [&] {
+          for (size_t i = begin; i < done; i += kGroup) {
+            AddGroup<kOneWeight>(cursor, i, window, side);
+          }
+        };
+        Try(side, add, undo, add_checked);
+      }
+    }
+    for (; more(done); done += kGroup) AddGroup<kOneWeight>(cursor, done, window, side);
+    Advance(cursor, done, 1);
+  }
+
+  // Entries that one trial is about. With fewer, asking costs more than it saves.
+  static constexpr size_t kTrialEntries = 128;
+  static constexpr size_t kTrialEntriesMin = 16;
+
+  template <bool kOneWeight>
+  static HWY_INLINE void TryGroup(const Cursor& cursor, size_t at, const CellWindow& window,
+                                  double* HWY_RESTRICT log) {
+    const DoubleTag d;
+    double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
+    const uint64_t* HWY_RESTRICT row = cursor.row + at;
+    const V* HWY_RESTRICT value = EntryValues(cursor) + at;
+    FetchLine(row + kEntriesFetched);
+    FetchLine(value + kEntriesFetched);
+    if (cursor.canonical && row[kGroup - 1] - row[0] == kGroup - 1) {
+      double* HWY_RESTRICT first = cells + (row[0] - window.begin);
+      for (size_t i = 0; i < kGroup; i += kLanes) {
+        const auto before = hn::LoadU(d, first + i);
+        hn::StoreU(before, d, log + i);
+        const auto product = Products<kOneWeight>(cursor, at + i);
+        hn::StoreU(hn::Add(before, product), d, first + i);
+      }
+      return;
+    }
+    HWY_ALIGN double products[kGroup];
+    for (size_t i = 0; i < kGroup; i += kLanes) {
+      hn::Store(Products<kOneWeight>(cursor, at + i), d, products + i);
+    }
+    for (size_t i = 0; i < kGroup; ++i) {
+      double& cell = cells[row[i] - window.begin];
+      log[i] = cell;
+      cell += products[i];
+    }
+  }
+
+  template <bool kOneWeight>
+  static HWY_INLINE void AddGroup(const Cursor& cursor, size_t at, const CellWindow& window,
+                                  SideTable& side) {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
     [[maybe_unused]] double* HWY_RESTRICT row_cells = reinterpret_cast<double*>(window.row_cells);
-    const auto one_weight = hn::Set(d, static_cast<double>(std::fabs(cursor.weight)));
-    const uint64_t* HWY_RESTRICT row = cursor.row;
-    const V* HWY_RESTRICT value = EntryValues(cursor);
-    const float* HWY_RESTRICT weights = cursor.weights;
-    size_t done = 0;
-    const size_t size = cursor.size();
-    for (; done + kGroup <= size && row[done + kGroup - 1] < limit; done += kGroup) {
-      FetchLine(row + done + kEntriesFetched);
-      FetchLine(value + done + kEntriesFetched);
-      HWY_ALIGN double products[kGroup];
-      HWY_ALIGN double errors[kGroup];
-      bool beyond = false;
+    const uint64_t* HWY_RESTRICT row = cursor.row + at;
+    const V* HWY_RESTRICT value = EntryValues(cursor) + at;
+    FetchLine(row + kEntriesFetched);
+    FetchLine(value + kEntriesFetched);
+    HWY_ALIGN double products[kGroup];
+    HWY_ALIGN double errors[kGroup];
+    bool beyond = false;
+    for (size_t i = 0; i < kGroup; i += kLanes) {
+      const auto product = Products<kOneWeight>(cursor, at + i);
+      beyond |= AnyBeyondCells<V>(d, product);
+      hn::Store(product, d, products + i);
+    }
+    if (HWY_UNLIKELY(beyond)) {
+      for (size_t i = 0; i < kGroup; ++i) {
+        AddOne(row[i], value + i, WeightOf(cursor, at + i), window, side);
+      }
+      return;
+    }
+    bool lost;
+    const uint64_t first = row[0] - window.begin;
+    if (cursor.canonical && row[kGroup - 1] - row[0] == kGroup - 1) {
+      hn::Vec<DoubleTag> before[kGroup / kLanes];
+      auto any = hn::Zero(BitsTag());
       for (size_t i = 0; i < kGroup; i += kLanes) {
-        const auto weight = kOneWeight ? one_weight : hn::Abs(LoadWide(d, weights + done + i));
-        const auto product = Product(d, weight, value + done + i);
-        beyond |= AnyBeyondCells<V>(d, product);
-        hn::Store(product, d, products + i);
+        const auto addends = hn::Load(d, products + i);
+        before[i / kLanes] = hn::LoadU(d, cells + first + i);
+        hn::StoreU(SumsIfExact(before[i / kLanes], addends, any), d, cells + first + i);
       }
-      if (HWY_UNLIKELY(beyond)) {
-        for (size_t i = done; i < done + kGroup; ++i) {
-          AddOne(row[i], value + i, kOneWeight ? cursor.weight : weights[i], window, side);
-        }
-        continue;
+      lost = AnyLost(any);
+      for (size_t i = 0; lost && i < kGroup; i += kLanes) {
+        StoreSumsAndErrors(d, before[i / kLanes], hn::Load(d, products + i), cells + first + i,
+                           errors + i);
       }
-      bool lost;
-      const uint64_t first = row[done] - window.begin;
-      if (cursor.canonical && row[done + kGroup - 1] - row[done] == kGroup - 1) {
-        hn::Vec<DoubleTag> before[kGroup / kLanes];
-        auto any = hn::Zero(BitsTag());
-        for (size_t i = 0; i < kGroup; i += kLanes) {
-          const auto addends = hn::Load(d, products + i);
-          before[i / kLanes] = hn::LoadU(d, cells + first + i);
-          hn::StoreU(SumsIfExact(before[i / kLanes], addends, any), d, cells + first + i);
-        }
-        lost = AnyLost(any);
-        for (size_t i = 0; lost && i < kGroup; i += kLanes) {
-          StoreSumsAndErrors(d, before[i / kLanes], hn::Load(d, products + i), cells + first + i,
-                             errors + i);
-        }
-      } else {
-        uint64_t any = 0;
-        for (size_t i = 0; i < kGroup; ++i) {
-          errors[i] = C::AddExact(cells[row[done + i] - window.begin], products[i]);
-          any |= BitCast<uint64_t>(errors[i]);
-        }
-        lost = (any << 1) != 0;
+    } else {
+      uint64_t any = 0;
+      for (size_t i = 0; i < kGroup; ++i) {
+        errors[i] = C::AddExact(cells[row[i] - window.begin], products[i]);
+        any |= BitCast<uint64_t>(errors[i]);
       }
-      if (HWY_UNLIKELY(lost)) {
-        for (size_t i = 0; i < kGroup; ++i) side.Push(row[done + i], 0, errors[i]);
+      lost = (any << 1) != 0;
+    }
+    if (HWY_UNLIKELY(lost)) {
+      for (size_t i = 0; i < kGroup; ++i) side.Push(row[i], 0, errors[i]);
+    }
+    if constexpr (C::kHasRow) {
+      uint64_t any = 0;
+      for (size_t i = 0; i < kGroup; ++i) {
+        errors[i] =
+            C::AddExact(row_cells[row[i] - window.begin], C::LiftRow(WeightOf(cursor, at + i)));
+        any |= BitCast<uint64_t>(errors[i]);
       }
-      if constexpr (C::kHasRow) {
-        uint64_t any = 0;
-        for (size_t i = 0; i < kGroup; ++i) {
-          errors[i] = C::AddExact(row_cells[row[done + i] - window.begin],
-                                  C::LiftRow(kOneWeight ? cursor.weight : weights[done + i]));
-          any |= BitCast<uint64_t>(errors[i]);
-        }
-        if (HWY_UNLIKELY((any << 1) != 0)) {
-          for (size_t i = 0; i < kGroup; ++i) side.Push(row[done + i], 1, errors[i]);
-        }
+      if (HWY_UNLIKELY((any << 1) != 0)) {
+        for (size_t i = 0; i < kGroup; ++i) side.Push(row[i], 1, errors[i]);
       }
     }
-    Advance(cursor, done, 1);
   }
 
   static void Scatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
@@ -169,26 +246,65 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
     }
   }
 
+  // A part of a cursor: entries [begin, end) of the `size` that are added, and the cursor that
+  // comes next, if any.
+  struct Part {
+    const Cursor& cursor;
+    size_t begin;
+    size_t end;
+    size_t size;
+    const Cursor* next;
+  };
+
+  // Of rows of the next cursor, which are looked through before its values are added.
+  static constexpr size_t kLinesOfRowsMax = 32;
+
   static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
-                          const CellWindow& window, SideTable& side) {
-    const V* values = EntryValues(cursor);
-    size_t done = 0;
-    const size_t size = cursor.size();
-    for (; done < size && cursor.row[done] < limit; ++done) {
-      const uint64_t row = cursor.row[done];
-      const float weight = WeightOf(cursor, done);
+                          const Cursor* next, const CellWindow& window, SideTable& side) {
+    const size_t size = cursor.SizeBelow(limit);
+    if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
+    const size_t most = std::max<size_t>(1, kTrialCells / (columns.end - columns.begin));
+    for (size_t begin = 0; begin < size; begin += most) {
+      const Part part{cursor, begin, std::min(size, begin + most), size, next};
+      if constexpr (kHasTrials<C, V>) {
+        for (uint32_t c = columns.begin; c < columns.end; c += kTrialCells) {
+          const Columns some{c, std::min<uint32_t>(columns.end, c + kTrialCells)};
+          TryRows(part, width, some, window, side);
+        }
+      } else {
+        AddRows(part, width, columns, window, side);
+      }
+    }
+    Advance(cursor, size, width);
+  }
+
+  // Of the row that is added after the next.
+  static HWY_INLINE void FetchCells(const Part& part, size_t i, uint32_t width,
+                                    const CellWindow& window) {
+    if (i + kCellsAhead >= part.size) return;
+    const size_t row_bytes = width * C::kValueBytes;
+    const uint64_t at = part.cursor.row[i + kCellsAhead] - window.begin;
+    FetchRow<kFirstCache>(window.values + at * row_bytes, row_bytes);
+  }
+
+  // The values that are added about kBytesAhead after those of entry i: of this cursor, or of the
+  // next. Null: none are known.
+  static HWY_INLINE const V* ValuesAhead(const Part& part, size_t i, uint32_t width) {
+    const size_t ahead = i + std::max<size_t>(1, kBytesAhead / (width * sizeof(V)));
+    if (ahead < part.size) return EntryValues(part.cursor) + ahead * width;
+    if (part.next == nullptr || ahead - part.size >= part.next->size()) return nullptr;
+    return EntryValues(*part.next) + (ahead - part.size) * width;
+  }
+
+  static HWY_INLINE void AddRows(const Part& part, uint32_t width, Columns columns,
+                                 const CellWindow& window, SideTable& side) {
+    for (size_t i = part.begin; i < part.end; ++i) {
+      const uint64_t row = part.cursor.row[i];
+      const float weight = WeightOf(part.cursor, i);
       if constexpr (C::kHasValues) {
-        if (done + kCellsAhead < size && cursor.row[done + kCellsAhead] < limit) {
-          const uint64_t next = cursor.row[done + kCellsAhead] - window.begin;
-          FetchRow<kFirstCache>(window.values + next * width * C::kValueBytes,
-                                width * C::kValueBytes);
-        }
-        ValueCell* const cells = Values(window.values) + (row - window.begin) * width;
-        if (size == 1) {  // on its own: what follows in memory is not what comes next
-          Base::template AddRow<false>(row, values, weight, columns, cells, side);
-        } else {
-          Base::template AddRow<true>(row, values + done * width, weight, columns, cells, side);
-        }
+        FetchCells(part, i, width, window);
+        Base::AddRow(row, EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width), weight,
+                     columns, Values(window.values) + (row - window.begin) * width, side);
       }
       // The row's own cell belongs to whoever has its first column.
       if constexpr (C::kHasRow) {
@@ -198,7 +314,31 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
         }
       }
     }
-    Advance(cursor, done, width);
+  }
+
+  // The same, on trial if that is worth it: at most kTrialCells cells.
+  static HWY_INLINE void TryRows(const Part& part, uint32_t width, Columns columns,
+                                 const CellWindow& window, SideTable& side) {
+    const size_t size = columns.end - columns.begin;
+    const auto add_checked = [&] { AddRows(part, width, columns, window, side); };
+    if ((part.end - part.begin) * size < kTrialCellsMin || !WantsTrial(side)) return add_checked();
+    HWY_ALIGN double log[kTrialCells];
+    const auto cells_of = [&](size_t i) {
+      return Values(window.values) + (part.cursor.row[i] - window.begin) * width;
+    };
+    const auto add = [&] {
+      for (size_t i = part.begin; i < part.end; ++i) {
+        FetchCells(part, i, width, window);
+        Base::TryRow(EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width),
+                     WeightOf(part.cursor, i), columns, cells_of(i), log + (i - part.begin) * size);
+      }
+    };
+    const auto undo = [&] {
+      for (size_t i = part.end; i-- > part.begin;) {
+        std::copy_n(log + (i - part.begin) * size, size, cells_of(i) + columns.begin);
+      }
+    };
+    Try(side, add, undo, add_checked);
   }
 
   static void ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,

@@ -112,7 +112,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
         const Columns piece{c, c + std::min(columns.end - c, kPieceColumns)};
         if (k + 1 < cursors.size()) FetchValues(cursors[k + 1], piece);
         Cursor cursor = cursors[k];
-        kernels_.scatter_rows(cursor, kNoLimit, width_, piece, All(), side);
+        kernels_.scatter_rows(cursor, kNoLimit, width_, piece, nullptr, All(), side);
         c = piece.end;
       }
     }
@@ -128,7 +128,7 @@ void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
     kernels_.scatter(cursors, kNoLimit, {}, All(), side);
   } else {
     for (Cursor& cursor : cursors) {
-      kernels_.scatter_rows(cursor, kNoLimit, width_, {0, width_}, All(), side);
+      kernels_.scatter_rows(cursor, kNoLimit, width_, {0, width_}, nullptr, All(), side);
     }
   }
   std::vector<std::vector<SideEntry>> sides;
@@ -175,7 +175,8 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       }
       for (size_t k = 0; k < own.size(); ++k) {
         FetchPart(next, k, own.size());
-        kernels_.scatter_rows(own[k], limit, width_, {0, width_}, From(row), side);
+        const Cursor* after = &own[(k + 1) % own.size()];
+        kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, From(row), side);
       }
     }
     sides[g] = side.Take();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,15 @@ struct Cursor {
   bool canonical = false;  // rows strictly ascending
 
   uint64_t size() const { return static_cast<uint64_t>(end - row); }
+
+  // How many entries are below `limit`; all of them for UINT64_MAX, otherwise the rows are sorted.
+  uint64_t SizeBelow(uint64_t limit) const {
+    if (limit == std::numeric_limits<uint64_t>::max() || row == end || *row >= limit) {
+      return limit == std::numeric_limits<uint64_t>::max() ? size() : 0;
+    }
+    const uint64_t* last = canonical && limit - *row < size() ? row + (limit - *row) : end;
+    return static_cast<uint64_t>(std::lower_bound(row, last, limit) - row);
+  }
 };
 
 inline constexpr size_t kLineBytes = 64;

@@ -47,8 +47,9 @@ struct CpuKernels {
   // that is not sorted must have all its entries in the window, and limit = UINT64_MAX.
   void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                   const CellWindow& window, SideTable& side);  // row_width 1
+  // `next`, or null: the cursor that is added afterwards.
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
-                       const CellWindow& window, SideTable& side);
+                       const Cursor* next, const CellWindow& window, SideTable& side);
   // The entries whose rows are those of a bitmap, all of them in the window (row_width 1).
   // kValuesSlackBytes can be read after the values.
   void (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,

@@ -48,7 +48,7 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
                .end = chunk.rows + i + 1,
                .value = chunk.refs[i].values,
                .weight = chunk.refs[i].weight};
-    kernels.scatter_rows(one, kNoLimit, width, {0, width}, window, side);
+    kernels.scatter_rows(one, kNoLimit, width, {0, width}, nullptr, window, side);
   }
 }
 
@@ -83,8 +83,9 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
   if (width_ == 1) {
     kernels_.scatter(cursors, window.end, ahead, cells, side_);
   } else {
-    for (Cursor& cursor : cursors) {
-      kernels_.scatter_rows(cursor, window.end, width_, {0, width_}, cells, side_);
+    for (size_t k = 0; k < cursors.size(); ++k) {
+      const Cursor* next = &cursors[(k + 1) % cursors.size()];
+      kernels_.scatter_rows(cursors[k], window.end, width_, {0, width_}, next, cells, side_);
     }
   }
   MoveOut(cells, window, false);

@@ -128,21 +128,26 @@ struct ResultKernels {
     auto* results = static_cast<R*>(out);
     const size_t size = n * result_width;
     size_t i = 0;
-    if constexpr (C::kInexactValues) {
-      if (side.empty()) {
-        i = LowerVectors<Op, V>(reinterpret_cast<const double*>(block.values), size, total_weight,
-                                results, infinite_values);
-      }
-    }
     auto side_at = side.begin();
-    auto column = static_cast<uint32_t>(i % result_width);  // where the vectors have stopped
-    for (size_t row = i / result_width; row < n; ++row, column = 0) {
+    for (size_t row = 0; row < n;) {
+      // The rows up to the next one that has side entries are lowered as vectors.
       while (side_at != side.end() && side_at->row < block.rows[row]) ++side_at;
+      if constexpr (C::kInexactValues) {
+        const uint64_t* const rows = block.rows;
+        const uint64_t* next = rows + n;
+        if (side_at != side.end()) next = std::lower_bound(rows + row, next, side_at->row);
+        const size_t end = static_cast<size_t>(next - rows) * result_width;
+        i += LowerVectors<Op, V>(reinterpret_cast<const double*>(block.values) + i, end - i,
+                                 total_weight, results + i, infinite_values);
+        if (i == size) break;
+        row = i / result_width;
+      }
       auto end = side_at;
       while (end != side.end() && end->row == block.rows[row]) ++end;
       const SideRange of_row(side_at, end);
       const Either row_value = RowValue(block.row_cells, row, OfColumn(of_row, width));
-      for (; column < result_width; ++column, ++i) {
+      for (; i < (row + 1) * result_width; ++i) {
+        const auto column = static_cast<uint32_t>(i - row * result_width);
         const Lowered lowered =
             LowerValue<Op, V>(Value(block.values, i, OfColumn(of_row, column)), row_value,
                               total_weight, spec.integer_overflow, results + i);
@@ -151,6 +156,7 @@ struct ResultKernels {
         }
         infinite_values += lowered == Lowered::kInfinite ? 1 : 0;
       }
+      ++row;
     }
     return absl::OkStatus();
   }

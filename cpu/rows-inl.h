@@ -53,10 +53,11 @@ struct RowKernels {
   // Vectors that are added between two looks at their errors.
   static constexpr size_t kTile = 4;
 
-  // As many columns as are whole tiles; returns the first that is not in one.
-  template <bool kStream, size_t kVectors>
-  static HWY_INLINE uint32_t AddTiles(uint64_t row, const V* HWY_RESTRICT values, float weight,
-                                      Columns columns, double* HWY_RESTRICT cells,
+  // As many columns as are whole tiles; returns the first that is not in one. `ahead`, unless null:
+  // a row of values that comes later.
+  template <size_t kVectors>
+  static HWY_INLINE uint32_t AddTiles(uint64_t row, const V* HWY_RESTRICT values, const V* ahead,
+                                      float weight, Columns columns, double* HWY_RESTRICT cells,
                                       SideTable& side) {
     constexpr uint32_t kColumns = kVectors * kLanes;
     const DoubleTag d;
@@ -67,11 +68,7 @@ struct RowKernels {
       hn::Vec<DoubleTag> products[kVectors];
       auto lost = hn::Zero(BitsTag());
       bool beyond = false;
-      if (kStream) {
-        for (size_t byte = 0; byte < kColumns * sizeof(V); byte += kLineBytes) {
-          FetchLine(reinterpret_cast<const char*>(values + c) + kBytesAhead + byte);
-        }
-      }
+      FetchColumns(ahead, c, kColumns);
       for (size_t t = 0; t < kVectors; ++t) {
         products[t] = Product(d, factor, values + c + t * kLanes);
         beyond |= AnyBeyondCells<V>(d, products[t]);
@@ -96,17 +93,48 @@ struct RowKernels {
     return c;
   }
 
-  // cells[c] += weight * values[c]. kStream: the next rows of the cursor follow in memory.
-  template <bool kStream>
-  static HWY_INLINE void AddRow(uint64_t row, const V* HWY_RESTRICT values, float weight,
-                                Columns columns, ValueCell* HWY_RESTRICT cells, SideTable& side) {
+  static HWY_INLINE void FetchColumns(const V* row, uint32_t column, uint32_t size) {
+    if (row == nullptr) return;
+    for (size_t byte = 0; byte < size * sizeof(V); byte += kLineBytes) {
+      FetchLine(reinterpret_cast<const char*>(row + column) + byte);
+    }
+  }
+
+  // cells[c] += weight * values[c].
+  static HWY_INLINE void AddRow(uint64_t row, const V* HWY_RESTRICT values, const V* ahead,
+                                float weight, Columns columns, ValueCell* HWY_RESTRICT cells,
+                                SideTable& side) {
     if constexpr (C::kHasValues) {
       uint32_t c = columns.begin;
       if constexpr (C::kInexactValues) {
-        c = AddTiles<kStream, kTile>(row, values, weight, {c, columns.end}, cells, side);
-        c = AddTiles<kStream, 1>(row, values, weight, {c, columns.end}, cells, side);
+        c = AddTiles<kTile>(row, values, ahead, weight, {c, columns.end}, cells, side);
+        c = AddTiles<1>(row, values, ahead, weight, {c, columns.end}, cells, side);
       }
       AddRowSlowly(row, values, weight, {c, columns.end}, cells, side);
+    }
+  }
+
+  // AddRow() on trial: what the cells were goes to `log`, one behind the other.
+  static HWY_INLINE void TryRow(const V* HWY_RESTRICT values, const V* ahead, float weight,
+                                Columns columns, double* HWY_RESTRICT cells,
+                                double* HWY_RESTRICT log) {
+    constexpr uint32_t kColumns = kTile * kLanes;
+    const DoubleTag d;
+    const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
+    log -= columns.begin;
+    uint32_t c = columns.begin;
+    for (; c + kColumns <= columns.end; c += kColumns) {
+      FetchColumns(ahead, c, kColumns);
+      for (size_t t = 0; t < kTile; ++t) {
+        const size_t at = c + t * kLanes;
+        const auto before = hn::LoadU(d, cells + at);
+        hn::StoreU(before, d, log + at);
+        hn::StoreU(hn::Add(before, Product(d, factor, values + at)), d, cells + at);
+      }
+    }
+    for (; c < columns.end; ++c) {
+      log[c] = cells[c];
+      cells[c] += C::Lift(values[c], weight);
     }
   }
 
@@ -121,13 +149,34 @@ struct RowKernels {
   static constexpr size_t kBytesAhead = 6144;  // of a cursor
   static constexpr size_t kCellsAhead = 2;
 
+  // As many cells of a row as are whole vectors; returns the first that is not in one.
+  static uint32_t JoinVectors(uint64_t row, uint32_t width, const double* HWY_RESTRICT from,
+                              double* HWY_RESTRICT cells, SideTable& side) {
+    const DoubleTag d;
+    uint32_t c = 0;
+    for (; c + kLanes <= width; c += kLanes) {
+      const auto before = hn::LoadU(d, cells + c);
+      const auto addends = hn::LoadU(d, from + c);
+      auto lost = hn::Zero(BitsTag());
+      hn::StoreU(SumsIfExact(before, addends, lost), d, cells + c);
+      if (HWY_UNLIKELY(AnyLost(lost))) {
+        HWY_ALIGN double errors[kLanes];
+        StoreSumsAndErrors(d, before, addends, cells + c, errors);
+        for (uint32_t i = 0; i < kLanes; ++i) side.Push(row, c + i, errors[i]);
+      }
+    }
+    return c;
+  }
+
   static void JoinRows(uint64_t row, uint32_t width, const std::byte* from_values,
                        const std::byte* from_row, std::byte* values, std::byte* row_cell,
                        SideTable& side) {
     if constexpr (C::kHasValues) {
-      for (uint32_t c = 0; c < width; ++c) {
-        C::Join(Values(values)[c], Values(from_values)[c], row, c, side);
+      uint32_t c = 0;
+      if constexpr (C::kInexactValues) {
+        c = JoinVectors(row, width, Values(from_values), Values(values), side);
       }
+      for (; c < width; ++c) C::Join(Values(values)[c], Values(from_values)[c], row, c, side);
     }
     if constexpr (C::kHasRow) C::JoinRow(*Rows(row_cell), *Rows(from_row), row, width, side);
   }

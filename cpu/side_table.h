@@ -38,6 +38,11 @@ class SideTable {
   // Sorted and short; leaves the table empty.
   std::vector<SideEntry> Take();
 
+  // Of the kernels (cpu/trial-inl.h): how many groups are next added without a trial, and how many
+  // the next failure makes them.
+  uint32_t without_trial = 0;
+  uint32_t after_failure = 1;
+
  private:
   static constexpr size_t kLimitMin = size_t{1} << 17;
 

@@ -146,8 +146,8 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
           JoinRows(row, width, ref.values, ref.row_cell, values, row_cell, side);
           continue;
         }
-        Base::template AddRow<false>(row, reinterpret_cast<const V*>(ref.values), ref.weight,
-                                     {0, width}, Values(values), side);
+        Base::AddRow(row, reinterpret_cast<const V*>(ref.values), nullptr, ref.weight, {0, width},
+                     Values(values), side);
         if constexpr (C::kHasRow) {
           C::JoinRow(*Rows(row_cell), C::LiftRow(ref.weight), row, width, side);
         }
