@@ -19,6 +19,7 @@
 #include "cpu/cells.h"
 #include "cpu/kernels.h"
 #include "cpu/rows-inl.h"
+#include "cpu/scatter_rows-inl.h"
 #include "cpu/side_table.h"
 #include "cpu/simd-inl.h"
 #include "cpu/trial-inl.h"
@@ -29,8 +30,8 @@ namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <ValueSlots kValues, RowSlot kRow, class V>
-struct DenseKernels : RowKernels<kValues, kRow, V> {
-  using Base = RowKernels<kValues, kRow, V>;
+struct DenseKernels : ScatterRowsKernels<kValues, kRow, V> {
+  using Base = ScatterRowsKernels<kValues, kRow, V>;
   using C = typename Base::C;
   using ValueCell = typename Base::ValueCell;
   using RowCell = typename Base::RowCell;
@@ -39,7 +40,6 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
   using Base::EntryValues;
   using Base::JoinRows;
   using Base::kBytesAhead;
-  using Base::kCellsAhead;
   using Base::kTile;
   using Base::Rows;
   using Base::Values;
@@ -244,101 +244,6 @@ struct DenseKernels : RowKernels<kValues, kRow, V> {
       }
       Advance(cursor, done, 1);
     }
-  }
-
-  // A part of a cursor: entries [begin, end) of the `size` that are added, and the cursor that
-  // comes next, if any.
-  struct Part {
-    const Cursor& cursor;
-    size_t begin;
-    size_t end;
-    size_t size;
-    const Cursor* next;
-  };
-
-  // Of rows of the next cursor, which are looked through before its values are added.
-  static constexpr size_t kLinesOfRowsMax = 32;
-
-  static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
-                          const Cursor* next, const CellWindow& window, SideTable& side) {
-    const size_t size = cursor.SizeBelow(limit);
-    if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
-    const size_t most = std::max<size_t>(1, kTrialCells / (columns.end - columns.begin));
-    for (size_t begin = 0; begin < size; begin += most) {
-      const Part part{cursor, begin, std::min(size, begin + most), size, next};
-      if constexpr (kHasTrials<C, V>) {
-        for (uint32_t c = columns.begin; c < columns.end; c += kTrialCells) {
-          const Columns some{c, std::min<uint32_t>(columns.end, c + kTrialCells)};
-          TryRows(part, width, some, window, side);
-        }
-      } else {
-        AddRows(part, width, columns, window, side);
-      }
-    }
-    Advance(cursor, size, width);
-  }
-
-  // Of the row that is added after the next.
-  static HWY_INLINE void FetchCells(const Part& part, size_t i, uint32_t width,
-                                    const CellWindow& window) {
-    if (i + kCellsAhead >= part.size) return;
-    const size_t row_bytes = width * C::kValueBytes;
-    const uint64_t at = part.cursor.row[i + kCellsAhead] - window.begin;
-    FetchRow<kFirstCache>(window.values + at * row_bytes, row_bytes);
-  }
-
-  // The values that are added about kBytesAhead after those of entry i: of this cursor, or of the
-  // next. Null: none are known.
-  static HWY_INLINE const V* ValuesAhead(const Part& part, size_t i, uint32_t width) {
-    const size_t ahead = i + std::max<size_t>(1, kBytesAhead / (width * sizeof(V)));
-    if (ahead < part.size) return EntryValues(part.cursor) + ahead * width;
-    if (part.next == nullptr || ahead - part.size >= part.next->size()) return nullptr;
-    return EntryValues(*part.next) + (ahead - part.size) * width;
-  }
-
-  static HWY_INLINE void AddRows(const Part& part, uint32_t width, Columns columns,
-                                 const CellWindow& window, SideTable& side) {
-    for (size_t i = part.begin; i < part.end; ++i) {
-      const uint64_t row = part.cursor.row[i];
-      const float weight = WeightOf(part.cursor, i);
-      if constexpr (C::kHasValues) {
-        FetchCells(part, i, width, window);
-        Base::AddRow(row, EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width), weight,
-                     columns, Values(window.values) + (row - window.begin) * width, side);
-      }
-      // The row's own cell belongs to whoever has its first column.
-      if constexpr (C::kHasRow) {
-        if (columns.begin == 0) {
-          C::JoinRow(Rows(window.row_cells)[row - window.begin], C::LiftRow(weight), row, width,
-                     side);
-        }
-      }
-    }
-  }
-
-  // The same, on trial if that is worth it: at most kTrialCells cells.
-  static HWY_INLINE void TryRows(const Part& part, uint32_t width, Columns columns,
-                                 const CellWindow& window, SideTable& side) {
-    const size_t size = columns.end - columns.begin;
-    const auto add_checked = [&] { AddRows(part, width, columns, window, side); };
-    if ((part.end - part.begin) * size < kTrialCellsMin || !WantsTrial(side)) return add_checked();
-    HWY_ALIGN double log[kTrialCells];
-    const auto cells_of = [&](size_t i) {
-      return Values(window.values) + (part.cursor.row[i] - window.begin) * width;
-    };
-    const auto add = [&] {
-      for (size_t i = part.begin; i < part.end; ++i) {
-        FetchCells(part, i, width, window);
-        Base::TryRow(EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width),
-                     WeightOf(part.cursor, i), columns, cells_of(i), log + (i - part.begin) * size);
-      }
-    };
-    const auto undo = [&] {
-      for (size_t i = part.end; i-- > part.begin;) {
-        std::copy_n(log + (i - part.begin) * size, size, cells_of(i) + columns.begin);
-      }
-    };
-    Try(side, add, undo, add_checked);
   }
 
   static void ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,
