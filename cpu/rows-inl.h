@@ -121,19 +121,18 @@ struct RowKernels {
     constexpr uint32_t kColumns = kTile * kLanes;
     const DoubleTag d;
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
-    log -= columns.begin;
     uint32_t c = columns.begin;
     for (; c + kColumns <= columns.end; c += kColumns) {
       FetchColumns(ahead, c, kColumns);
       for (size_t t = 0; t < kTile; ++t) {
         const size_t at = c + t * kLanes;
         const auto before = hn::LoadU(d, cells + at);
-        hn::StoreU(before, d, log + at);
+        hn::StoreU(before, d, log + (at - columns.begin));
         hn::StoreU(hn::Add(before, Product(d, factor, values + at)), d, cells + at);
       }
     }
     for (; c < columns.end; ++c) {
-      log[c] = cells[c];
+      log[c - columns.begin] = cells[c];
       cells[c] += C::Lift(values[c], weight);
     }
   }
