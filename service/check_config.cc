@@ -49,15 +49,18 @@ absl::Status CheckWritable(std::string_view setting, std::string_view reason,
 
 }  // namespace
 
-absl::Status CheckConfig(const ServerConfig& config, std::span<const BackendFactory> backends) {
-  SPARSEAGG_RETURN_IF_ERROR(CheckBackend(config.backend, backends));
-  SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
-  SPARSEAGG_RETURN_IF_ERROR(OpenAuthenticator(config, {}).status());
-  SPARSEAGG_RETURN_IF_ERROR(CheckWritable("audit-log", "AUDIT_UNWRITABLE", config.audit_log));
-  SPARSEAGG_RETURN_IF_ERROR(CheckWritable("port-file", "PORT_FILE_UNWRITABLE", config.port_file));
-  SPARSEAGG_RETURN_IF_ERROR(
-      CheckWritable("admin-port-file", "PORT_FILE_UNWRITABLE", config.admin_port_file));
-  return config.data_dir.empty() ? absl::OkStatus() : DataDirectory::Check(config.data_dir);
+std::vector<absl::Status> CheckConfig(const ServerConfig& config,
+                                      std::span<const BackendFactory> backends) {
+  std::vector<absl::Status> errors = {
+      CheckBackend(config.backend, backends),
+      CheckTransport(config),
+      OpenAuthenticator(config, {}).status(),
+      CheckWritable("audit-log", "AUDIT_UNWRITABLE", config.audit_log),
+      CheckWritable("port-file", "PORT_FILE_UNWRITABLE", config.port_file),
+      CheckWritable("admin-port-file", "PORT_FILE_UNWRITABLE", config.admin_port_file),
+      config.data_dir.empty() ? absl::OkStatus() : DataDirectory::Check(config.data_dir)};
+  std::erase_if(errors, [](const absl::Status& status) { return status.ok(); });
+  return errors;
 }
 
 }  // namespace sparseagg

@@ -4,6 +4,7 @@
 #define SPARSEAGG_SERVICE_CHECK_CONFIG_H_
 
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "service/config.h"
@@ -11,10 +12,11 @@
 
 namespace sparseagg {
 
-// The error that the start would end with: back end, transport and its files, credentials, audit
-// log, port files, data directory. Not whether the addresses are free: until the restart they are
-// those of the server that runs.
-absl::Status CheckConfig(const ServerConfig& config, std::span<const BackendFactory> backends);
+// Every error that a start could end with, in the order in which starts would: back end, transport
+// and its files, credentials, audit log, port files, data directory. Empty: none. Not whether the
+// addresses are free: until the restart they are those of the server that runs.
+std::vector<absl::Status> CheckConfig(const ServerConfig& config,
+                                      std::span<const BackendFactory> backends);
 
 }  // namespace sparseagg
 

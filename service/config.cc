@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -355,6 +356,13 @@ absl::Status Apply(std::string_view key, std::string_view value, const std::stri
                               "\"; `sparseagg serve --help` lists them"));
 }
 
+// Kubernetes and Docker make such for a service that is called sparseagg.
+bool IsOfOrchestrator(std::string_view variable) {
+  const size_t port = variable.find("_PORT_");
+  return variable.find("_SERVICE_") != variable.npos || variable.ends_with("_PORT") ||
+         (port != variable.npos && absl::ascii_isdigit(variable[port + 6]));
+}
+
 absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<ConfigLine> lines, ReadConfigFile(path));
   std::set<std::string_view> seen;
@@ -367,6 +375,19 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
     SPARSEAGG_RETURN_IF_ERROR(Apply(line.key, line.value, where, loaded));
   }
   return absl::OkStatus();
+}
+
+// Those of `variables` that begin as a setting's name does, but are none.
+std::vector<std::string> UnknownVariables(std::span<const std::string> variables) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : variables) {
+    const auto is_name = [&](const Setting& setting) {
+      return EnvironmentName(setting.name) == name;
+    };
+    if (!name.starts_with("SPARSEAGG_") || IsOfOrchestrator(name)) continue;
+    if (std::none_of(Settings().begin(), Settings().end(), is_name)) unknown.push_back(name);
+  }
+  return unknown;
 }
 
 }  // namespace
@@ -391,6 +412,7 @@ std::string EnvironmentName(std::string_view setting) {
 absl::StatusOr<LoadedConfig> LoadConfig(const ConfigSources& sources) {
   LoadedConfig loaded;
   loaded.sources.assign(Settings().size(), "default");
+  loaded.unknown_variables = UnknownVariables(sources.variables);
   if (!sources.file.empty()) SPARSEAGG_RETURN_IF_ERROR(ApplyFile(sources.file, loaded));
   for (const Setting& setting : Settings()) {
     const std::string variable = EnvironmentName(setting.name);

@@ -70,12 +70,15 @@ struct ConfigSources {
   std::map<std::string, std::string, std::less<>> flags;  // by setting name; those that were given
   std::function<std::optional<std::string>(const std::string& name)> environment;
   std::string file;  // path; empty: none
+  // All that the environment has, but for what others of our commands read.
+  std::vector<std::string> variables;
 };
 
 struct LoadedConfig {
   ServerConfig config;
   std::vector<std::string>
       sources;  // of each setting, in the order of Settings(): "default", "flag --listen", ...
+  std::vector<std::string> unknown_variables;  // perhaps settings with a wrong name
 };
 
 // INVALID_ARGUMENT (INVALID_CONFIG), NOT_FOUND (CONFIG_FILE_UNREADABLE): one line that names the

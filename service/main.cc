@@ -3,6 +3,7 @@
 #include <grpc/support/log.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -15,11 +16,21 @@
 #include "service/token_command.h"
 #include "sparse/backend.h"
 
+extern "C" char** environ;  // of the system, in no header of the language
+
 namespace {
 
 std::optional<std::string> Variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+sparseagg::Environment ProcessEnvironment() {
+  sparseagg::Environment environment{&Variable, {}};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.names.push_back(std::string(*entry, std::strcspn(*entry, "=")));
+  }
+  return environment;
 }
 
 // gRPC would write to standard error in a format of its own, beside our lines. Who asks for that
@@ -41,7 +52,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("sparseagg ") + SPARSEAGG_VERSION);
   app.require_subcommand(1);
   int exit_code = sparseagg::kExitOk;
-  sparseagg::AddServeCommand(app, sparseagg::AllBackends(), &Variable, exit_code);
+  sparseagg::AddServeCommand(app, sparseagg::AllBackends(), ProcessEnvironment(), exit_code);
   sparseagg::AddStoreCommand(app, sparseagg::AllBackends(), exit_code);
   sparseagg::AddTokenCommand(app, exit_code);
   sparseagg::AddAuditCommand(app, exit_code);

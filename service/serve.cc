@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -61,6 +62,12 @@ absl::Status WritePortFile(const std::string& path, int port, const char* flag) 
                      absl::StrCat("cannot write the port to ", path, "; check ", flag));
   }
   return absl::OkStatus();
+}
+
+void WarnOfVariables(std::span<const std::string> names, const Log& log) {
+  for (const std::string& name : names) {
+    log.Warning("a variable of the environment is no setting; it has no effect", {{"name", name}});
+  }
 }
 
 void WarnOfWhatIsOpen(const ServerConfig& config, bool asks_who_calls, const Log& log) {
@@ -176,6 +183,7 @@ absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& confi
 absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
                                    std::span<const BackendFactory> backends) {
   const ServerConfig& config = loaded.config;
+  WarnOfVariables(loaded.unknown_variables, log);
   const Telemetry telemetry(log);
   Server server;
   SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));

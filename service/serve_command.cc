@@ -3,7 +3,10 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "service/check_config.h"
@@ -12,6 +15,8 @@
 
 namespace sparseagg {
 namespace {
+
+constexpr char kConfigVariable[] = "SPARSEAGG_CONFIG";
 
 struct ServeArgs {
   std::map<std::string, std::string, std::less<>> flags;
@@ -29,21 +34,44 @@ std::string HelpOf(const Setting& setting) {
   return help;
 }
 
-int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends,
+// The variables that options of `app` and of its commands read.
+void AddVariablesOf(const CLI::App& app, std::set<std::string>& names) {
+  for (const CLI::Option* option : app.get_options()) names.insert(option->get_envname());
+  const auto all = [](const CLI::App*) { return true; };
+  for (const CLI::App* command : app.get_subcommands(all)) AddVariablesOf(*command, names);
+}
+
+// What the environment has that none of our commands but `serve` may know.
+std::vector<std::string> OtherVariables(const CLI::App& app, const Environment& environment) {
+  std::set<std::string> known = {kConfigVariable, "SPARSEAGG_BINARY"};  // the Python package's
+  AddVariablesOf(app, known);
+  std::vector<std::string> others = environment.names;
+  std::erase_if(others, [&](const std::string& name) { return known.contains(name); });
+  return others;
+}
+
+void PrintProblem(const std::string& problem) {
+  std::cerr << "sparseagg serve: " << problem << "\n";
+}
+
+int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends, const CLI::App& app,
              const Environment& environment) {
-  ConfigSources sources{args.flags, environment, args.config_file};
-  if (sources.file.empty()) sources.file = environment("SPARSEAGG_CONFIG").value_or("");
+  ConfigSources sources{args.flags, environment.value, args.config_file,
+                        OtherVariables(app, environment)};
+  if (sources.file.empty()) sources.file = environment.value(kConfigVariable).value_or("");
   const absl::StatusOr<LoadedConfig> loaded = LoadConfig(sources);
   if (!loaded.ok()) {
-    std::cerr << "sparseagg serve: " << loaded.status().message() << "\n";
+    PrintProblem(std::string(loaded.status().message()));
     return kServeUsage;
   }
   if (args.check_config) {
     std::cout << PrintConfig(*loaded);
-    const absl::Status status = CheckConfig(loaded->config, backends);
-    if (status.ok()) return 0;
-    std::cerr << "sparseagg serve: " << status.message() << "\n";
-    return kServeFailed;
+    for (const std::string& name : loaded->unknown_variables) {
+      PrintProblem(absl::StrCat("warning: environment ", name, " is no setting; it has no effect"));
+    }
+    const std::vector<absl::Status> errors = CheckConfig(loaded->config, backends);
+    for (const absl::Status& error : errors) PrintProblem(std::string(error.message()));
+    return errors.empty() ? 0 : kServeFailed;
   }
   return Serve(
       *loaded, [&sources] { return LoadConfig(sources); }, backends);
@@ -71,8 +99,8 @@ void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,
       option->expected(0, 1)->default_str("true");
     }
   }
-  command->callback([args, backends, environment = std::move(environment), &exit_code] {
-    exit_code = RunServe(*args, backends, environment);
+  command->callback([args, backends, &app, environment = std::move(environment), &exit_code] {
+    exit_code = RunServe(*args, backends, app, environment);
   });
 }
 

@@ -6,13 +6,17 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "sparse/backend.h"
 
 namespace sparseagg {
 
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+struct Environment {
+  std::function<std::optional<std::string>(const std::string& name)> value;
+  std::vector<std::string> names;
+};
 
 // Adds the command. When it runs, it leaves its exit code in `exit_code`, which must outlive `app`.
 void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -15,6 +16,7 @@ namespace sparseagg {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::ProgramRun;
 using testing::RunProgram;
 
@@ -130,6 +132,35 @@ TEST_F(CheckConfigTest, RefusesOtherFilesThatCannotBeReadOrWritten) {
   ExpectRefused("--port-file /nonexistent/port", "port-file: cannot write /nonexistent/port: ");
   ExpectRefused("--admin-port-file " + folder_.path(), "it is a directory");
   ExpectRefused("--backend abacus", "backend is \"abacus\"; this program has auto, ");
+}
+
+TEST_F(CheckConfigTest, TellsAllThatIsWrong) {
+  const ProgramRun run =
+      Check("--backend abacus --port-file /nonexistent/port --data-dir /nonexistent/data");
+  EXPECT_EQ(run.exit_code, kFailed);
+  EXPECT_THAT(run.output, HasSubstr("sparseagg serve: backend is \"abacus\""));
+  EXPECT_THAT(run.output, HasSubstr("sparseagg serve: port-file: cannot write"));
+  EXPECT_THAT(run.output, HasSubstr("sparseagg serve: cannot use the data directory"));
+}
+
+// One that has no effect may be a setting with a wrong name.
+TEST(EnvironmentTest, VariablesThatNobodyReadsAreWarnedOf) {
+  setenv("SPARSEAGG_ROUND_MAX", "5", 1);
+  setenv("SPARSEAGG_TOKEN_FILE", "/dev/null", 1);  // of the commands
+  setenv("SPARSEAGG_SERVICE_HOST", "10.0.0.1", 1);
+  const ProgramRun check = RunProgram("serve --check-config");
+  testing::ServerProcess server;
+  for (const char* name :
+       {"SPARSEAGG_ROUND_MAX", "SPARSEAGG_TOKEN_FILE", "SPARSEAGG_SERVICE_HOST"}) {
+    unsetenv(name);
+  }
+  EXPECT_EQ(check.exit_code, 0);
+  EXPECT_THAT(
+      check.output,
+      HasSubstr("warning: environment SPARSEAGG_ROUND_MAX is no setting; it has no effect"));
+  EXPECT_THAT(check.output, Not(HasSubstr("SPARSEAGG_TOKEN_FILE")));
+  EXPECT_THAT(check.output, Not(HasSubstr("SPARSEAGG_SERVICE_HOST")));
+  EXPECT_THAT(server.log(), HasSubstr("SPARSEAGG_ROUND_MAX"));
 }
 
 }  // namespace

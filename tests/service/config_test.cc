@@ -16,6 +16,7 @@
 namespace sparseagg {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A file with the given text, gone with the object.
@@ -48,6 +49,18 @@ std::string ErrorOf(const ConfigSources& sources) {
   const auto loaded = LoadConfig(sources);
   EXPECT_FALSE(loaded.ok());
   return std::string(loaded.status().message());
+}
+
+TEST(ConfigTest, TellsVariablesThatAreNoSettings) {
+  ConfigSources sources = Sources({});
+  sources.variables = {"PATH", "SPARSEAGG_ROUND_MAX", "SPARSEAGG_ROUNDS_MAX", "SPARSEAGG_PORT_FILE",
+                       "SPARSEAGG_REPORT_1",
+                       // what Kubernetes makes for a service of the name
+                       "SPARSEAGG_PORT", "SPARSEAGG_PORT_50061_TCP_ADDR", "SPARSEAGG_SERVICE_HOST",
+                       "SPARSEAGG_SERVICE_PORT_GRPC"};
+  const auto loaded = LoadConfig(sources);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->unknown_variables, ElementsAre("SPARSEAGG_ROUND_MAX", "SPARSEAGG_REPORT_1"));
 }
 
 TEST(ConfigTest, DefaultsAreLoopbackAndAutomaticBackend) {
