@@ -33,24 +33,28 @@ struct Cursor {
   uint64_t size() const { return static_cast<uint64_t>(end - row); }
 
   // How many entries are below `limit`; all of them for UINT64_MAX, otherwise the rows are sorted.
+  // Looks at few rows beyond those: they are not cached yet.
   uint64_t SizeBelow(uint64_t limit) const {
+    constexpr uint64_t kEntriesLikely = 7;
     if (limit == std::numeric_limits<uint64_t>::max() || row == end || *row >= limit) {
       return limit == std::numeric_limits<uint64_t>::max() ? size() : 0;
     }
-    const uint64_t* last = canonical && limit - *row < size() ? row + (limit - *row) : end;
-    return static_cast<uint64_t>(std::lower_bound(row, last, limit) - row);
+    const uint64_t most = canonical ? std::min(size(), limit - *row) : size();
+    uint64_t below = 1;
+    uint64_t step = kEntriesLikely;
+    for (; step < most && row[step] < limit; step *= 2) below = step + 1;
+    const uint64_t* last = row + std::min(step, most);
+    return static_cast<uint64_t>(std::lower_bound(row + below, last, limit) - row);
   }
 };
 
 inline constexpr size_t kLineBytes = 64;
 
-// Where fetched lines go. What memory has, into the second cache: that one can wait for more lines
-// at a time than the first (docs/decisions/0004-cpu-plans.md).
-enum Cache { kSecondCache = 2, kFirstCache = 3 };
-
-template <Cache kCache = kSecondCache>
-void FetchLine(const void* at) {
-  __builtin_prefetch(at, /*write=*/0, kCache);
+// Into the second cache: that one can wait for more lines at a time than the first
+// (docs/decisions/0004-cpu-plans.md).
+inline void FetchLine(const void* at) {
+  constexpr int kSecondCache = 2;
+  __builtin_prefetch(at, /*write=*/0, kSecondCache);
   asm volatile("");  // g++ 12 takes a function that only prefetches for one without effects
 }
 
@@ -64,11 +68,10 @@ inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
 }
 
 // Fetches a row, or the first KiB of it: what follows is then found by the processor.
-template <Cache kCache = kSecondCache>
-void FetchRow(const std::byte* at, size_t bytes) {
+inline void FetchRow(const std::byte* at, size_t bytes) {
   constexpr size_t kBytesMax = 1024;
   for (size_t line = 0; line < std::min(bytes, kBytesMax); line += kLineBytes) {
-    FetchLine<kCache>(at + line);
+    FetchLine(at + line);
   }
 }
 

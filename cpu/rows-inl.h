@@ -144,9 +144,9 @@ struct RowKernels {
     }
   }
 
-  // What is fetched while a row is added: values from memory, cells from the second cache.
-  static constexpr size_t kBytesAhead = 6144;  // of a cursor
-  static constexpr size_t kCellsAhead = 2;
+  // Of a cursor: its values are fetched from memory while those so far before them are added. Cells
+  // come from the second cache, which a core waits for by itself.
+  static constexpr size_t kBytesAhead = 6144;
 
   // As many cells of a row as are whole vectors; returns the first that is not in one.
   static uint32_t JoinVectors(uint64_t row, uint32_t width, const double* HWY_RESTRICT from,

@@ -29,19 +29,19 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
   using Base::Advance;
   using Base::EntryValues;
   using Base::kBytesAhead;
-  using Base::kCellsAhead;
   using Base::Rows;
   using Base::Values;
   using Base::WeightOf;
 
-  // A part of a cursor: entries [begin, end) of the `size` that are added, and the cursor that
-  // comes next, if any.
+  // A part of a cursor: entries [begin, end) of the `size` that are added, the cursor that comes
+  // next, if any, and how many rows ahead values are fetched.
   struct Part {
     const Cursor& cursor;
     size_t begin;
     size_t end;
     size_t size;
     const Cursor* next;
+    size_t rows_ahead;
   };
 
   // Of rows of the next cursor, which are looked through before its values are added.
@@ -52,8 +52,9 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     const size_t size = cursor.SizeBelow(limit);
     if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
     const size_t most = std::max<size_t>(1, kTrialCells / (columns.end - columns.begin));
+    const size_t rows_ahead = std::max<size_t>(1, kBytesAhead / (width * sizeof(V)));
     for (size_t begin = 0; begin < size; begin += most) {
-      const Part part{cursor, begin, std::min(size, begin + most), size, next};
+      const Part part{cursor, begin, std::min(size, begin + most), size, next, rows_ahead};
       if constexpr (kHasTrials<C, V>) {
         for (uint32_t c = columns.begin; c < columns.end; c += kTrialCells) {
           const Columns some{c, std::min<uint32_t>(columns.end, c + kTrialCells)};
@@ -66,19 +67,10 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     Advance(cursor, size, width);
   }
 
-  // Of the row that is added after the next.
-  static HWY_INLINE void FetchCells(const Part& part, size_t i, uint32_t width,
-                                    const CellWindow& window) {
-    if (i + kCellsAhead >= part.size) return;
-    const size_t row_bytes = width * C::kValueBytes;
-    const uint64_t at = part.cursor.row[i + kCellsAhead] - window.begin;
-    FetchRow<kFirstCache>(window.values + at * row_bytes, row_bytes);
-  }
-
   // The values that are added about kBytesAhead after those of entry i: of this cursor, or of the
   // next. Null: none are known.
   static HWY_INLINE const V* ValuesAhead(const Part& part, size_t i, uint32_t width) {
-    const size_t ahead = i + std::max<size_t>(1, kBytesAhead / (width * sizeof(V)));
+    const size_t ahead = i + part.rows_ahead;
     if (ahead < part.size) return EntryValues(part.cursor) + ahead * width;
     if (part.next == nullptr || ahead - part.size >= part.next->size()) return nullptr;
     return EntryValues(*part.next) + (ahead - part.size) * width;
@@ -90,7 +82,6 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
       const uint64_t row = part.cursor.row[i];
       const float weight = WeightOf(part.cursor, i);
       if constexpr (C::kHasValues) {
-        FetchCells(part, i, width, window);
         Base::AddRow(row, EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width), weight,
                      columns, Values(window.values) + (row - window.begin) * width, side);
       }
@@ -116,7 +107,6 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     };
     const auto add = [&] {
       for (size_t i = part.begin; i < part.end; ++i) {
-        FetchCells(part, i, width, window);
         Base::TryRow(EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width),
                      WeightOf(part.cursor, i), columns, cells_of(i), log + (i - part.begin) * size);
       }
