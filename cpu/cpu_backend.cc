@@ -155,9 +155,15 @@ class CpuAggregator : public Aggregator {
   }
 
   // A sorted state is swept along by every batch. When it may come to hold half of the rows, a cell
-  // for each of them takes no more memory than a fold does, and is swept along no more.
+  // for each of them takes no more memory than a fold does, and is swept along no more. Entries in
+  // no order, which find their cells far apart, may take longer than that.
   void KeepDenseWhereHalfCanBe() {
     if (forced_ || dense_) return;
+    const Workload waiting = Waiting();
+    const auto seconds = [&](std::string_view plan) {
+      return CpuCost(info_, plan, spec_, waiting).seconds;
+    };
+    if (waiting.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
     const uint64_t num_rows = spec_.layout.num_rows;
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;

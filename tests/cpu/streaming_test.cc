@@ -34,6 +34,8 @@ struct Case {
 constexpr Case kCases[] = {
     {"UniformDense", Crowd::kUniform, Arrival::kCanonical, uint64_t{1} << 17, 100'000, 1,
      ValueType::kF32, Values::kNormal},
+    {"UniformShuffled", Crowd::kUniform, Arrival::kShuffled, uint64_t{1} << 17, 300'000, 1,
+     ValueType::kF32, Values::kNormal},
     {"UniformSparse", Crowd::kUniform, Arrival::kRepeated, uint64_t{1} << 40, 100'000, 1,
      ValueType::kF32, Values::kNormal},
     {"Corner", Crowd::kCorner, Arrival::kShuffled, uint64_t{1} << 60, 100'000, 1, ValueType::kBF16,
@@ -103,12 +105,15 @@ TEST_P(StreamingTest, AStateThatHoldsHalfOfTheRowsIsKeptDense) {
   Plan plan = *MakePlan(spec_, {}, cpu_->info(), plans_.back());
   plan.forced = false;
   const auto aggregator = *cpu_->NewAggregator(plan);
+  // Single entries in no order are brought together first; those of very wide rows need not be.
+  const Case& c = std::get<0>(GetParam());
+  const bool far = c.arrival == Arrival::kShuffled && c.width == 1;
   for (const Update& update : updates_) {
     Accumulate(*aggregator, update);
     const auto state = aggregator->Snapshot();
     ASSERT_TRUE(state.ok());
     const bool half = state->rows.size() >= spec_.layout.num_rows / 2 + spec_.layout.num_rows % 2;
-    EXPECT_EQ(aggregator->plan_report().plan == "dense", half || plan.name == "dense");
+    EXPECT_EQ(aggregator->plan_report().plan == "dense", (half && !far) || plan.name == "dense");
   }
   EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
 }
