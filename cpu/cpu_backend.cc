@@ -159,16 +159,17 @@ class CpuAggregator : public Aggregator {
   // no order, which find their cells far apart, may take longer than that.
   void KeepDenseWhereHalfCanBe() {
     if (forced_ || dense_) return;
+    const uint64_t num_rows = spec_.layout.num_rows;
+    const uint64_t cell_bytes =
+        uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
+    const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes) + WaitingEntries();
+    if (rows < num_rows / 2 + num_rows % 2) return;
     const Workload waiting = Waiting();
     const auto seconds = [&](std::string_view plan) {
       return CpuCost(info_, plan, spec_, waiting).seconds;
     };
     if (waiting.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
-    const uint64_t num_rows = spec_.layout.num_rows;
-    const uint64_t cell_bytes =
-        uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
-    const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes) + WaitingEntries();
-    if (rows >= num_rows / 2 + num_rows % 2) KeepDense("half of the rows, or more, may be held");
+    KeepDense("half of the rows, or more, may be held");
   }
 
   void KeepDense(std::string_view why) {

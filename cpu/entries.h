@@ -36,9 +36,8 @@ struct Cursor {
   // Looks at few rows beyond those: they are not cached yet.
   uint64_t SizeBelow(uint64_t limit) const {
     constexpr uint64_t kEntriesLikely = 7;
-    if (limit == std::numeric_limits<uint64_t>::max() || row == end || *row >= limit) {
-      return limit == std::numeric_limits<uint64_t>::max() ? size() : 0;
-    }
+    if (limit == std::numeric_limits<uint64_t>::max()) return size();
+    if (row == end || *row >= limit) return 0;
     const uint64_t most = canonical ? std::min(size(), limit - *row) : size();
     uint64_t below = 1;
     uint64_t step = kEntriesLikely;
