@@ -17,6 +17,7 @@
 #include "cpu/parallel.h"
 #include "cpu/sparse_plan.h"
 #include "cpu/staging.h"
+#include "cpu/tuning.h"
 #include "sparse/memory_limit.h"
 #include "sparse/status.h"
 
@@ -67,32 +68,43 @@ class CpuAggregator : public Aggregator {
     return staging_.Stage(spec_.layout, nnz);
   }
 
-  // Rows stay packed where a dense state is what they are added to: an update that holds a quarter
-  // of the rows makes it dense. Each is looked at for every 8,192 rows of the state, so it must
-  // have some entries there.
-  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t rows_bytes) const override {
-    const bool in_blocks = spec_.layout.row_width == 1 && kernels_.value_bytes > 0 &&
-                           !kernels_.per_update && rows_bytes > 0;
-    const bool to_dense = dense_ || (!forced_ && nnz >= spec_.layout.num_rows / 4);
-    const bool few = nnz < spec_.layout.num_rows / 256;
-    if (!in_blocks || !to_dense || few) return StageOnHeap(spec_.layout, nnz);
-    return StagingArea::StagePacked(spec_.layout, nnz, rows_bytes);
+  // Rows stay packed, or narrow, where a dense state is what they are added to: an update that
+  // holds a quarter of the rows makes it dense, and those that wait and may hold half of them will.
+  // Each is looked at for every few thousand rows of the state, so it must have some entries there.
+  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
+    const uint64_t num_rows = spec_.layout.num_rows;
+    const bool one_value =
+        spec_.layout.row_width == 1 && kernels_.value_bytes > 0 && !kernels_.per_update;
+    const bool crowded = nnz >= num_rows / 4 || sorted_waiting_ + nnz > num_rows / 2;
+    const bool to_dense = dense_ || (!forced_ && crowded);
+    const bool few = nnz < num_rows / 256;
+    if (!one_value || !to_dense || few) return StageOnHeap(spec_.layout, nnz);
+    if (forms.packed_bytes > 0) {
+      return StagingArea::StagePacked(spec_.layout, nnz, forms.packed_bytes);
+    }
+    if (forms.narrow && nnz >= kSmallEntries && nnz <= NarrowRows::kNnzMax) {
+      return StagingArea::StageNarrow(spec_.layout, nnz);
+    }
+    return StageOnHeap(spec_.layout, nnz);
   }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const uint64_t nnz = update.entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
-    if (update.entries.packed_rows != nullptr && !dense_) {
-      SPARSEAGG_RETURN_IF_ERROR(
-          Guarded(spec_, [&] { KeepDense("an update that has a quarter of the rows came"); }));
+    if (update.entries.indices == nullptr && nnz > 0 && !dense_) {
+      SPARSEAGG_RETURN_IF_ERROR(Guarded(
+          spec_, [&] { KeepDense("a quarter of the rows came, or half of them may have"); }));
     }
     if (nnz > 0) {
-      const uint64_t bytes = update.bytes + kUpdateBytes;
+      const uint64_t rows_bytes = update.narrow_rows == nullptr ? 0 : update.narrow_rows->bytes();
+      const uint64_t bytes = update.bytes + rows_bytes + kUpdateBytes;
+      const bool sorted = update.order >= EntryOrder::kSorted;
       // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
       SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
         waiting_.push_back({std::move(update), std::fabs(weight)});
       }));
       waiting_bytes_ += bytes;
+      if (sorted) sorted_waiting_ += nnz;
     }
     ++contributors_;
     addends_ += nnz;
@@ -148,6 +160,7 @@ class CpuAggregator : public Aggregator {
     if (waiting_.empty()) return absl::OkStatus();
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { KeepDenseWhereHalfCanBe(); }));
     waiting_bytes_ = 0;
+    sorted_waiting_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(
         Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); }));
     staging_.Trim();
@@ -232,6 +245,7 @@ class CpuAggregator : public Aggregator {
   WideInteger total_weight_;
   std::vector<PendingUpdate> waiting_;
   uint64_t waiting_bytes_ = 0;
+  std::atomic<uint64_t> sorted_waiting_ = 0;  // entries of them; Stage() asks for it, too
 };
 
 class CpuBackend : public Backend {

@@ -34,8 +34,9 @@ class DensePlan : public CpuPlan {
   void FoldFew(std::vector<Cursor>& cursors);
   void FetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);
-  uint64_t RowsPerVisit(std::span<const Cursor> cursors) const;
+  uint64_t RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cells_least) const;
   void FoldSorted(std::span<const Cursor> cursors);
+  void FoldNarrow(std::span<const PendingUpdate> updates);
   void FoldPacked(std::span<const PendingUpdate> updates);
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, const RowWindow& range,
                 SideTable& side);

@@ -47,6 +47,18 @@ struct Cursor {
   }
 };
 
+// Entries of one segment of an update whose rows are narrow (sparse/narrow_rows.h). The window that
+// they are added to begins where their segment does.
+struct NarrowCursor {
+  const uint16_t* row = nullptr;  // of the next entry, above the segment's first
+  const uint16_t* end = nullptr;
+  const std::byte* value = nullptr;  // of the next entry
+  float weight = 1.0f;               // not negative
+  bool canonical = false;
+
+  uint64_t size() const { return static_cast<uint64_t>(end - row); }
+};
+
 inline constexpr size_t kLineBytes = 64;
 
 // Into the second cache: that one can wait for more lines at a time than the first

@@ -47,6 +47,9 @@ struct CpuKernels {
   // that is not sorted must have all its entries in the window, and limit = UINT64_MAX.
   void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                   const CellWindow& window, SideTable& side);  // row_width 1
+  // The same of cursors with narrow rows; `ahead.cells` only is fetched.
+  void (*scatter_narrow)(std::span<NarrowCursor> cursors, uint64_t limit, const Ahead& ahead,
+                         const CellWindow& window, SideTable& side);  // row_width 1
   // `next`, or null: the cursor that is added afterwards.
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                        const Cursor* next, const CellWindow& window, SideTable& side);

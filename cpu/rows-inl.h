@@ -36,18 +36,33 @@ struct RowKernels {
   static RowCell* Rows(std::byte* at) { return reinterpret_cast<RowCell*>(at); }
   static const RowCell* Rows(const std::byte* at) { return reinterpret_cast<const RowCell*>(at); }
 
-  static const V* EntryValues(const Cursor& cursor) {
+  template <class AnyCursor>
+  static const V* EntryValues(const AnyCursor& cursor) {
     return reinterpret_cast<const V*>(cursor.value);
   }
 
   static float WeightOf(const Cursor& cursor, size_t entry) {
     return cursor.weights == nullptr ? cursor.weight : cursor.weights[entry];
   }
+  static float WeightOf(const NarrowCursor& cursor, size_t /*entry*/) { return cursor.weight; }
+
+  static HWY_INLINE uint64_t RowOf(const Cursor& cursor, size_t entry, const CellWindow&) {
+    return cursor.row[entry];
+  }
+  static HWY_INLINE uint64_t RowOf(const NarrowCursor& cursor, size_t entry,
+                                   const CellWindow& window) {
+    return window.begin + cursor.row[entry];
+  }
 
   static void Advance(Cursor& cursor, size_t entries, size_t width) {
     cursor.row += entries;
     if (C::kHasValues) cursor.value += entries * width * sizeof(V);
     if (cursor.weights != nullptr) cursor.weights += entries;
+  }
+
+  static void Advance(NarrowCursor& cursor, size_t entries, size_t /*width*/) {
+    cursor.row += entries;
+    cursor.value += entries * sizeof(V);
   }
 
   // Vectors that are added between two looks at their errors.

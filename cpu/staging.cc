@@ -72,6 +72,23 @@ absl::StatusOr<StagedUpdate> StagingArea::StagePacked(const TensorLayout& layout
   return staged;
 }
 
+absl::StatusOr<StagedUpdate> StagingArea::StageNarrow(const TensorLayout& layout, uint64_t nnz) {
+  StagedUpdate staged;
+  staged.bytes = nnz * layout.row_bytes() + kValuesSlackBytes;
+  staged.memory = {AllocateHost(staged.bytes), &FreeHost};
+  staged.narrow_rows = NarrowRows::Make(layout.num_rows, nnz);
+  if (staged.memory == nullptr || staged.narrow_rows == nullptr) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                     absl::StrCat("no memory for ", nnz, " entries of ", layout.row_bytes(),
+                                  " bytes and their rows"));
+  }
+  staged.entries = {.layout = layout,
+                    .nnz = nnz,
+                    .values = staged.memory.get(),
+                    .narrow_rows = staged.narrow_rows.get()};
+  return staged;
+}
+
 // A block is preceded by a line that names its region.
 void* StagingArea::Allocate(size_t bytes) {
   const size_t size = bytes + kLine;

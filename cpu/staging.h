@@ -31,6 +31,8 @@ class StagingArea {
   // With packed rows; kValuesSlackBytes can be read after the values.
   static absl::StatusOr<StagedUpdate> StagePacked(const TensorLayout& layout, uint64_t nnz,
                                                   uint64_t rows_bytes);
+  // With narrow rows. REQUIRES: 0 < nnz <= NarrowRows::kNnzMax.
+  static absl::StatusOr<StagedUpdate> StageNarrow(const TensorLayout& layout, uint64_t nnz);
   // Gives back what no update is in.
   void Trim();
 

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sparse/narrow_rows.h"
 #include "sparse/partial.h"
 #include "sparse/planner.h"
 #include "sparse/types.h"
@@ -29,7 +30,14 @@ struct StagedUpdate {
   MutableCooView entries;
   EntryOrder order = EntryOrder::kUnknown;  // as ValidateUpdate() found it
   std::unique_ptr<void, void (*)(void*)> memory{nullptr, [](void*) {}};
-  uint64_t bytes = 0;  // size of `memory`
+  uint64_t bytes = 0;                       // size of `memory`
+  std::unique_ptr<NarrowRows> narrow_rows;  // of `entries`, beside `memory`
+};
+
+// The forms, other than `indices`, that an update's decoder could leave its rows in.
+struct RowForms {
+  uint64_t packed_bytes = 0;  // > 0: as coo.packed, with as many bytes
+  bool narrow = false;        // as NarrowRows, unless they turn out to be in no order
 };
 
 // Stages in ordinary host memory: for back ends that read it where it is.
@@ -59,10 +67,9 @@ class Aggregator {
   virtual absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const = 0;
 
   // The same for an update that arrives piece by piece, and may take its time: not in memory that
-  // is given back together with that of others. `rows_bytes` > 0: as coo.packed, with as many bytes
-  // of indices. A back end that adds them block by block may ask to have the rows as they are:
-  // entries.packed_rows, and no indices.
-  virtual absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t /*rows_bytes*/) const {
+  // is given back together with that of others. A back end that can add rows in one of `forms` may
+  // ask for it: entries.packed_rows or entries.narrow_rows, and no indices.
+  virtual absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms /*forms*/) const {
     return Stage(nnz);
   }
 

@@ -48,10 +48,10 @@ class FailoverAggregator : public Aggregator {
     return current_.load()->Stage(nnz);
   }
 
-  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, uint64_t rows_bytes) const override {
+  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
     const auto current = current_.load();
     // What the first has may be handed to the second, who need not know packed rows.
-    return current->StageArriving(nnz, current.get() == first_ ? 0 : rows_bytes);
+    return current->StageArriving(nnz, current.get() == first_ ? RowForms{} : forms);
   }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {

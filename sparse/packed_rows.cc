@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "sparse/narrow_rows.h"
+
 namespace sparseagg {
 namespace {
 
@@ -112,8 +114,9 @@ void PackedRows::UnpackAll(uint64_t* rows) const {
 }
 
 uint64_t RowOf(const CooView& entries, uint64_t entry) {
-  if (entries.packed_rows == nullptr) return entries.indices[entry];
-  return PackedRows(entries).RowOf(entry);
+  if (entries.packed_rows != nullptr) return PackedRows(entries).RowOf(entry);
+  if (entries.narrow_rows != nullptr) return entries.narrow_rows->RowOf(entry);
+  return entries.indices[entry];
 }
 
 }  // namespace sparseagg

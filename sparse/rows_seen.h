@@ -55,6 +55,21 @@ void CopyRows(const char* from, uint64_t count, uint64_t highest, uint64_t last,
   all_seen = seen;
 }
 
+// The same of the lowest 16 bits of each; out of range are those that are negative.
+template <class Index>
+void CopyLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* __restrict low_rows,
+                 RowsSeen& all_seen) {
+  RowsSeen seen = all_seen;
+  for (uint64_t e = 0; e < count; ++e) {
+    const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
+    low_rows[e] = static_cast<uint16_t>(row);
+    seen.out_of_range |= row;
+    seen.Note(row, last);
+    last = row;
+  }
+  all_seen = seen;
+}
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_SPARSE_ROWS_SEEN_H_

@@ -23,6 +23,12 @@ template <class Index>
 void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, uint64_t* rows,
                 RowsSeen& seen);
 
+// Of `count` > 0 indices, int32_t or int64_t, the lowest 16 bits. Notes how they follow one another
+// and `last`, and as out of range those that are negative; the order of others is not known then.
+template <class Index>
+void StreamLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* low_rows,
+                   RowsSeen& seen);
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_SPARSE_STREAMING_H_

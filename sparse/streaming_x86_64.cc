@@ -1,4 +1,4 @@
-#include <emmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -7,112 +7,191 @@
 
 #include "sparse/streaming.h"
 
+// Without AVX2 these are ordinary copies.
+#define SPARSEAGG_AVX2 __attribute__((target("avx2")))
+
 namespace sparseagg {
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-constexpr uint64_t kLineFloats = kLineBytes / sizeof(float);
-constexpr uint64_t kLineRows = kLineBytes / sizeof(uint64_t);
+constexpr uint64_t kVectorBytes = sizeof(__m256i);
 
-__m128i Load(const char* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+bool HasAvx2() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+
+// How a copy of `count` elements to `to` is cut: whole lines of the destination, from element
+// `first` on, and at least `before` elements and the rest by themselves.
+struct Lines {
+  uint64_t first;
+  uint64_t end;
+};
+template <class T>
+Lines LinesOf(const T* to, uint64_t count, uint64_t before) {
+  constexpr uint64_t kOfLine = kLineBytes / sizeof(T);
+  const uint64_t beyond = (reinterpret_cast<uintptr_t>(to + before) / sizeof(T)) % kOfLine;
+  const uint64_t first = std::min(count, before + (kOfLine - beyond) % kOfLine);
+  return {first, first + (count - first) / kOfLine * kOfLine};
+}
+
+SPARSEAGG_AVX2 __m256i Load(const char* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+
+SPARSEAGG_AVX2 void Stream(__m256i vector, void* to) {
+  _mm256_stream_si256(static_cast<__m256i*>(to), vector);
+}
 
 // The sign bit is set of values that are not finite: the largest exponent carries into it.
-__m128i Badness(__m128i values) {
-  return _mm_add_epi32(_mm_and_si128(values, _mm_set1_epi32(0x7FFFFFFF)),
-                       _mm_set1_epi32(0x00800000));
-}
+uint32_t Badness(uint32_t bits) { return (bits & 0x7FFFFFFFu) + 0x00800000u; }
 
 bool CopyEach(const char* from, uint64_t count, float* to) {
-  __m128i bad = _mm_setzero_si128();
+  uint32_t bad = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    const __m128i value = _mm_loadu_si32(from + i * sizeof(float));
-    bad = _mm_or_si128(bad, Badness(value));
-    _mm_storeu_si32(to + i, value);
+    uint32_t bits;
+    std::memcpy(&bits, from + i * sizeof(float), sizeof(bits));
+    bad |= Badness(bits);
+    std::memcpy(to + i, &bits, sizeof(bits));
   }
-  return (_mm_movemask_ps(_mm_castsi128_ps(bad)) & 1) == 0;
+  return bad >> 31 == 0;
 }
 
-// RowsSeen in vectors: lanes whose sign bits say so.
+// Whole lines. True: all are finite.
+SPARSEAGG_AVX2 bool StreamFloatLines(const char* from, uint64_t count, float* to) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  const __m256i carry = _mm256_set1_epi32(0x00800000);
+  __m256i bad = _mm256_setzero_si256();
+  for (uint64_t i = 0; i < count; i += kVectorBytes / sizeof(float)) {
+    const __m256i values = Load(from + i * sizeof(float));
+    bad = _mm256_or_si256(bad, _mm256_add_epi32(_mm256_and_si256(values, magnitude), carry));
+    Stream(values, to + i);
+  }
+  return _mm256_movemask_ps(_mm256_castsi256_ps(bad)) == 0;
+}
+
+// Vectors of indices.
 template <class Index>
-class RowsOf {
- public:
-  explicit RowsOf(uint64_t highest) : highest_(Splat(Highest(highest))) {}
-
-  // A line of rows. REQUIRES: an index before `from`.
-  void Take(const char* from, uint64_t* rows) {
-    constexpr uint64_t kLanes = sizeof(__m128i) / sizeof(Index);
-    for (uint64_t k = 0; k < kLineRows; k += kLanes) {
-      const __m128i row = Load(from + k * sizeof(Index));
-      const __m128i before = Load(from + k * sizeof(Index) - sizeof(Index));
-      const __m128i difference = Subtract(row, before);
-      out_of_range_ = Or(out_of_range_, Or(row, Subtract(highest_, row)));
-      below_last_ = Or(below_last_, difference);
-      not_above_last_ = Or(not_above_last_, Subtract(difference, Splat(1)));
-      Stream(row, rows + k);
-    }
-  }
-
-  void AddTo(RowsSeen& seen) const {
-    seen.out_of_range |= HighestBitIn(out_of_range_);
-    seen.below_last |= HighestBitIn(below_last_);
-    seen.not_above_last |= HighestBitIn(not_above_last_);
-  }
-
- private:
+struct Of {
   static constexpr bool kWide = sizeof(Index) == sizeof(uint64_t);
-  // None is in range where there are no rows.
-  static Index Highest(uint64_t highest) {
-    if (highest >> 63 != 0) return -1;
-    constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<Index>::max());
-    return static_cast<Index>(std::min(highest, kMax));
+
+  SPARSEAGG_AVX2 static __m256i Splat(Index value) {
+    if constexpr (kWide) return _mm256_set1_epi64x(value);
+    return _mm256_set1_epi32(static_cast<int32_t>(value));
   }
-  static __m128i Splat(Index value) {
-    if constexpr (kWide) return _mm_set1_epi64x(value);
-    return _mm_set1_epi32(static_cast<int32_t>(value));
+  SPARSEAGG_AVX2 static __m256i Subtract(__m256i a, __m256i b) {
+    return kWide ? _mm256_sub_epi64(a, b) : _mm256_sub_epi32(a, b);
   }
-  static __m128i Subtract(__m128i a, __m128i b) {
-    return kWide ? _mm_sub_epi64(a, b) : _mm_sub_epi32(a, b);
-  }
-  static __m128i Or(__m128i a, __m128i b) { return _mm_or_si128(a, b); }
-  // Negative indices are out of range: what becomes of them does not matter.
-  static void Stream(__m128i row, uint64_t* to) {
-    auto* at = reinterpret_cast<__m128i*>(to);
-    if constexpr (kWide) {
-      _mm_stream_si128(at, row);
-    } else {
-      _mm_stream_si128(at, _mm_unpacklo_epi32(row, _mm_setzero_si128()));
-      _mm_stream_si128(at + 1, _mm_unpackhi_epi32(row, _mm_setzero_si128()));
-    }
-  }
-  static uint64_t HighestBitIn(__m128i lanes) {
-    const int signs =
-        kWide ? _mm_movemask_pd(_mm_castsi128_pd(lanes)) : _mm_movemask_ps(_mm_castsi128_ps(lanes));
+  SPARSEAGG_AVX2 static uint64_t HighestBitIn(__m256i lanes) {
+    const int signs = kWide ? _mm256_movemask_pd(_mm256_castsi256_pd(lanes))
+                            : _mm256_movemask_ps(_mm256_castsi256_ps(lanes));
     return signs != 0 ? uint64_t{1} << 63 : 0;
   }
-
-  const __m128i highest_;
-  __m128i out_of_range_ = _mm_setzero_si128();
-  __m128i below_last_ = _mm_setzero_si128();
-  __m128i not_above_last_ = _mm_setzero_si128();
 };
+
+// RowsSeen in vectors: lanes whose sign bits say so.
+struct LanesSeen {
+  __m256i out_of_range;
+  __m256i below_last;
+  __m256i not_above_last;
+};
+
+// The vector of rows at `from`, and what is seen of it and of the index before it.
+template <class Index>
+SPARSEAGG_AVX2 __m256i Take(const char* from, LanesSeen& seen) {
+  const __m256i row = Load(from);
+  const __m256i difference = Of<Index>::Subtract(row, Load(from - sizeof(Index)));
+  seen.out_of_range = _mm256_or_si256(seen.out_of_range, row);
+  seen.below_last = _mm256_or_si256(seen.below_last, difference);
+  const __m256i above = Of<Index>::Subtract(difference, Of<Index>::Splat(1));
+  seen.not_above_last = _mm256_or_si256(seen.not_above_last, above);
+  return row;
+}
+
+template <class Index>
+SPARSEAGG_AVX2 void AddTo(RowsSeen& seen, const LanesSeen& lanes) {
+  seen.out_of_range |= Of<Index>::HighestBitIn(lanes.out_of_range);
+  seen.below_last |= Of<Index>::HighestBitIn(lanes.below_last);
+  seen.not_above_last |= Of<Index>::HighestBitIn(lanes.not_above_last);
+}
+
+SPARSEAGG_AVX2 LanesSeen NothingSeen() {
+  return {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+
+// None is in range where there are no rows.
+template <class Index>
+Index HighestOf(uint64_t highest) {
+  if (highest >> 63 != 0) return -1;
+  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<Index>::max());
+  return static_cast<Index>(std::min(highest, kMax));
+}
+
+// CopyRows() of whole lines. REQUIRES: an index before `from`.
+template <class Index>
+SPARSEAGG_AVX2 void StreamRowLines(const char* from, uint64_t count, uint64_t highest,
+                                   uint64_t* rows, RowsSeen& seen) {
+  constexpr uint64_t kLanes = kVectorBytes / sizeof(Index);
+  const __m256i most = Of<Index>::Splat(HighestOf<Index>(highest));
+  LanesSeen lanes = NothingSeen();
+  for (uint64_t i = 0; i < count; i += kLanes) {
+    const __m256i row = Take<Index>(from + i * sizeof(Index), lanes);
+    lanes.out_of_range = _mm256_or_si256(lanes.out_of_range, Of<Index>::Subtract(most, row));
+    if constexpr (Of<Index>::kWide) {
+      Stream(row, rows + i);
+    } else {  // negative indices are out of range: what becomes of them does not matter
+      Stream(_mm256_cvtepu32_epi64(_mm256_castsi256_si128(row)), rows + i);
+      Stream(_mm256_cvtepu32_epi64(_mm256_extracti128_si256(row, 1)), rows + i + kLanes / 2);
+    }
+  }
+  AddTo<Index>(seen, lanes);
+}
+
+// Of eight u64 the lower halves: in each half of the vector two of `a` and two of `b`.
+SPARSEAGG_AVX2 __m256i LowerHalves(__m256i a, __m256i b) {
+  return _mm256_castps_si256(
+      _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
+}
+
+// Of 16 u32 the lowest 16 bits: in each half of the vector four of `a` and four of `b`.
+SPARSEAGG_AVX2 __m256i LowestBits(__m256i a, __m256i b) {
+  // Packing saturates: with the sign of the bits that are kept it changes nothing.
+  return _mm256_packs_epi32(_mm256_srai_epi32(_mm256_slli_epi32(a, 16), 16),
+                            _mm256_srai_epi32(_mm256_slli_epi32(b, 16), 16));
+}
+
+// CopyLowRows() of whole lines. REQUIRES: an index before `from`.
+template <class Index>
+SPARSEAGG_AVX2 void StreamLowRowLines(const char* from, uint64_t count, uint16_t* low_rows,
+                                      RowsSeen& seen) {
+  LanesSeen lanes = NothingSeen();
+  for (uint64_t i = 0; i < count; i += kVectorBytes / sizeof(uint16_t)) {
+    const char* const at = from + i * sizeof(Index);
+    const __m256i a = Take<Index>(at, lanes);
+    const __m256i b = Take<Index>(at + kVectorBytes, lanes);
+    if constexpr (Of<Index>::kWide) {
+      const __m256i c = Take<Index>(at + 2 * kVectorBytes, lanes);
+      const __m256i d = Take<Index>(at + 3 * kVectorBytes, lanes);
+      const __m256i pairs = LowestBits(LowerHalves(a, b), LowerHalves(c, d));
+      const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+      Stream(_mm256_permutevar8x32_epi32(pairs, in_order), low_rows + i);
+    } else {
+      constexpr int kInOrder = 0xD8;  // quarters 0, 2, 1, 3
+      Stream(_mm256_permute4x64_epi64(LowestBits(a, b), kInOrder), low_rows + i);
+    }
+  }
+  AddTo<Index>(seen, lanes);
+}
 
 }  // namespace
 
 bool StreamFloats(const char* from, uint64_t count, float* to) {
-  const uint64_t beyond_line = reinterpret_cast<uintptr_t>(to) / sizeof(float) % kLineFloats;
-  const uint64_t first = std::min(count, (kLineFloats - beyond_line) % kLineFloats);
-  bool finite = CopyEach(from, first, to);
-  __m128i bad = _mm_setzero_si128();
-  uint64_t i = first;
-  for (; i + kLineFloats <= count; i += kLineFloats) {
-    for (uint64_t k = i; k < i + kLineFloats; k += 4) {
-      const __m128i values = Load(from + k * sizeof(float));
-      bad = _mm_or_si128(bad, Badness(values));
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), values);
-    }
-  }
-  finite &= _mm_movemask_ps(_mm_castsi128_ps(bad)) == 0;
-  finite &= CopyEach(from + i * sizeof(float), count - i, to + i);
+  if (!HasAvx2()) return CopyEach(from, count, to);
+  const Lines lines = LinesOf(to, count, 0);
+  bool finite = CopyEach(from, lines.first, to);
+  finite &= StreamFloatLines(from + lines.first * sizeof(float), lines.end - lines.first,
+                             to + lines.first);
+  finite &= CopyEach(from + lines.end * sizeof(float), count - lines.end, to + lines.end);
   _mm_sfence();  // streamed writes are seen in no order without it
   return finite;
 }
@@ -120,23 +199,36 @@ bool StreamFloats(const char* from, uint64_t count, float* to) {
 template <class Index>
 void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, uint64_t* rows,
                 RowsSeen& seen) {
-  // At least one, so that all others have one before them.
-  const uint64_t to_line =
-      kLineRows - reinterpret_cast<uintptr_t>(rows) / sizeof(uint64_t) % kLineRows;
-  const uint64_t first = std::min(count, to_line);
-  CopyRows<Index>(from, first, highest, last, rows, seen);
-  RowsOf<Index> lines(highest);
-  uint64_t e = first;
-  for (; e + kLineRows <= count; e += kLineRows) lines.Take(from + e * sizeof(Index), rows + e);
-  lines.AddTo(seen);
-  if (e < count) {
-    CopyRows<Index>(from + e * sizeof(Index), count - e, highest,
-                    static_cast<uint64_t>(IndexAt<Index>(from, e - 1)), rows + e, seen);
+  if (!HasAvx2()) return CopyRows<Index>(from, count, highest, last, rows, seen);
+  const Lines lines = LinesOf(rows, count, 1);  // all in them have one before
+  CopyRows<Index>(from, lines.first, highest, last, rows, seen);
+  StreamRowLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first, highest,
+                        rows + lines.first, seen);
+  if (lines.end < count) {
+    CopyRows<Index>(from + lines.end * sizeof(Index), count - lines.end, highest,
+                    static_cast<uint64_t>(IndexAt<Index>(from, lines.end - 1)), rows + lines.end,
+                    seen);
   }
+  _mm_sfence();
+}
+
+template <class Index>
+void StreamLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* low_rows,
+                   RowsSeen& seen) {
+  if (!HasAvx2()) return CopyLowRows<Index>(from, count, last, low_rows, seen);
+  const Lines lines = LinesOf(low_rows, count, 1);
+  CopyLowRows<Index>(from, lines.first, last, low_rows, seen);
+  StreamLowRowLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first,
+                           low_rows + lines.first, seen);
+  CopyLowRows<Index>(from + lines.end * sizeof(Index), count - lines.end,
+                     static_cast<uint64_t>(IndexAt<Index>(from, lines.end - 1)),
+                     low_rows + lines.end, seen);
   _mm_sfence();
 }
 
 template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
 template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
+template void StreamLowRows<int32_t>(const char*, uint64_t, uint64_t, uint16_t*, RowsSeen&);
+template void StreamLowRows<int64_t>(const char*, uint64_t, uint64_t, uint16_t*, RowsSeen&);
 
 }  // namespace sparseagg

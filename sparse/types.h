@@ -96,6 +96,8 @@ enum class EntryOrder : uint8_t {
   kCanonical,  // strictly ascending: sorted, no row twice
 };
 
+class NarrowRows;
+
 // Entries in host memory. Rows need be neither sorted nor distinct; equal rows are summed.
 struct CooView {
   TensorLayout layout;
@@ -103,9 +105,11 @@ struct CooView {
   const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
   const void* values = nullptr;       // [nnz, row_width] of layout.value_type
   // In place of `indices`, null then, where a back end has asked for it
-  // (Aggregator::StageArriving): the rows as coo.packed encodes them (sparse/packed_rows.h).
+  // (Aggregator::StageArriving): the rows as coo.packed encodes them (sparse/packed_rows.h), or in
+  // two bytes each (sparse/narrow_rows.h).
   const char* packed_rows = nullptr;
   uint64_t packed_rows_bytes = 0;
+  const NarrowRows* narrow_rows = nullptr;
 };
 
 struct MutableCooView {
@@ -115,8 +119,11 @@ struct MutableCooView {
   void* values = nullptr;       // [nnz, row_width]
   char* packed_rows = nullptr;  // as in CooView; kBlockSlackBytes more can be read
   uint64_t packed_rows_bytes = 0;
+  NarrowRows* narrow_rows = nullptr;
 
-  CooView view() const { return {layout, nnz, indices, values, packed_rows, packed_rows_bytes}; }
+  CooView view() const {
+    return {layout, nnz, indices, values, packed_rows, packed_rows_bytes, narrow_rows};
+  }
 };
 
 // A canonical tensor: rows strictly ascending.

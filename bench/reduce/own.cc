@@ -90,7 +90,8 @@ class Stager {
   // as they come.
   absl::StatusOr<StagedUpdate> StagePacked(std::span<const uint64_t> rows) const {
     const PackedIndices packed(rows);
-    absl::StatusOr<StagedUpdate> staged = aggregator_.StageArriving(rows.size(), packed.bytes());
+    absl::StatusOr<StagedUpdate> staged =
+        aggregator_.StageArriving(rows.size(), {.packed_bytes = packed.bytes()});
     if (staged.ok() && staged->entries.packed_rows != nullptr) {
       packed.Read(0, packed.bytes(), staged->entries.packed_rows);
     }

@@ -12,6 +12,7 @@
 #include "sparse/encodings/raw_values.h"
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
+#include "sparse/narrow_rows.h"
 #include "sparse/rows_seen.h"
 #include "sparse/status.h"
 #include "sparse/streaming.h"
@@ -94,6 +95,14 @@ class RawDecoder : public TensorDecoder {
  private:
   template <class Index>
   absl::Status Append(const char* from, uint64_t count) {
+    if (out_.narrow_rows != nullptr) {
+      if (out_.narrow_rows->Append<Index>(from, count, last_, seen_)) {
+        last_ = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
+        rows_ += count;
+        return absl::OkStatus();
+      }
+      SPARSEAGG_RETURN_IF_ERROR(Widen());
+    }
     uint64_t* const rows = out_.indices + rows_;
     if (header_.sparse_dim == 1) {
       const auto highest = static_cast<uint64_t>(header_.dense_shape[0]) - 1;
@@ -109,8 +118,20 @@ class RawDecoder : public TensorDecoder {
     return absl::OkStatus();
   }
 
+  // What comes is in no order, or wrong: rows go on as u64, which also says what is wrong.
+  absl::Status Widen() {
+    if (!out_.narrow_rows->Widen()) {
+      return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                       absl::StrCat("tensor \"", header_.name, "\": no memory for the rows of ",
+                                    header_.nnz, " entries"));
+    }
+    out_.indices = out_.narrow_rows->wide();
+    out_.narrow_rows = nullptr;
+    return absl::OkStatus();
+  }
+
   const EncodedHeader& header_;
-  const MutableCooView out_;
+  MutableCooView out_;
   UnitCutter index_cutter_;
   RowsSeen seen_;
   uint64_t rows_ = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sparse/encoding.h"
+#include "sparse/narrow_rows.h"
 #include "sparse/packed_rows.h"
 #include "sparse/status.h"
 #include "sparse/validate.h"
@@ -113,6 +114,33 @@ void CheckPacked(const Encoding& encoding, const EncodedHeader& header, const Te
   }
 }
 
+// The rows in two bytes each while they are in order: judged as strictly, and the same ones.
+void CheckNarrow(const Encoding& encoding, const EncodedHeader& header, const TensorSpec& spec,
+                 std::span<const std::string_view> indices, const absl::Status& expected,
+                 const std::vector<uint64_t>& rows) {
+  if (encoding.name != "coo.raw" || header.sparse_dim != 1 || header.nnz == 0) return;
+  const TensorLayout layout = MakeLayout(spec).value();
+  if (layout.num_rows >> 32 != 0) return;  // its segments take memory
+  const auto narrow = NarrowRows::Make(layout.num_rows, header.nnz);
+  const MutableCooView out = {.layout = layout, .nnz = header.nnz, .narrow_rows = narrow.get()};
+  const auto decoder = encoding.decoder(header, spec, out);
+  absl::Status status;
+  for (const std::string_view piece : indices) {
+    status = decoder->AppendIndices(piece);
+    if (!status.ok()) break;
+  }
+  Require(status == expected || (status.ok() && !expected.ok()),
+          "rows that may be narrow are judged otherwise");
+  if (!status.ok() || !expected.ok()) return;
+  const EntryOrder order = OrderOf(rows.data(), rows.size());
+  Require(decoder->order() == order, "another order of narrow rows");
+  Require((narrow->wide() != nullptr) == (order == EntryOrder::kUnsorted),
+          "rows in order are not narrow, or others are");
+  for (uint64_t e = 0; e < rows.size(); ++e) {
+    Require(narrow->RowOf(e) == rows[e], "other rows come out of narrow ones");
+  }
+}
+
 // Memory of exactly the size that the decoder may write: sanitizers see one byte more. Both ways of
 // decoding must end alike.
 absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const TensorSpec& spec,
@@ -131,6 +159,7 @@ absl::Status Decode(const Encoding& encoding, const EncodedHeader& header, const
   Require(arrived == status, "decoding as bytes arrive says something else");
   Require(!status.ok() || arriving == out, "decoding as bytes arrive gives something else");
   CheckPacked(encoding, header, spec, index_pieces, status, out.rows);
+  CheckNarrow(encoding, header, spec, index_pieces, status, out.rows);
   return status;
 }
 

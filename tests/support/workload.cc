@@ -221,9 +221,23 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
   if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
   std::string rows;
   AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
-  StagedUpdate staged = aggregator.StageArriving(update.rows.size(), rows.size()).value();
+  StagedUpdate staged =
+      aggregator.StageArriving(update.rows.size(), {.packed_bytes = rows.size()}).value();
   if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
   std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
+  std::memcpy(staged.entries.values, update.values.data(), update.values.size());
+  return staged;
+}
+
+StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update) {
+  const EntryOrder order = OrderOf(update.rows.data(), update.rows.size());
+  if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
+  StagedUpdate staged = aggregator.StageArriving(update.rows.size(), {.narrow = true}).value();
+  if (staged.entries.narrow_rows == nullptr) return StageCopy(aggregator, update);
+  RowsSeen seen;
+  const auto* rows = reinterpret_cast<const char*>(update.rows.data());
+  EXPECT_TRUE(
+      staged.entries.narrow_rows->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, seen));
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   return staged;
 }

@@ -80,6 +80,9 @@ StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
 // The same, sent as coo.packed; as above where it cannot be, or the aggregator wants to have rows.
 StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update);
 
+// The same with narrow rows, if the aggregator takes them and they are in order.
+StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update);
+
 // An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is
 // none.
 std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,

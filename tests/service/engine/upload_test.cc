@@ -176,6 +176,55 @@ TEST_F(UploadTest, LargeOnesAreCheckedToTheLastValue) {
   EXPECT_EQ(Values<float>(result->tensors[0]), values);
 }
 
+// Rows that come in order wait in two bytes each; until one does not.
+TEST_F(UploadTest, LargeOnesMayBeInAnyOrder) {
+  constexpr int64_t kRows = 200'000;
+  const TensorSpec spec = Sparse("large", kRows);
+  const std::string round = engine_.Create({spec}).name;
+  std::vector<int64_t> rows(kRows);
+  std::iota(rows.begin(), rows.end(), 0);
+  const std::vector<float> values(kRows, 1.5f);
+  int contributors = 0;
+  const auto send = [&] {
+    const TestUpdate update =
+        TestUpdate(round, absl::StrCat(contributors)).Add<float>(spec, rows, values);
+    const std::string bytes = update.byte_string();
+    const auto upload = *Begin(update);
+    constexpr size_t kChunk = 100'003;  // cuts rows
+    for (size_t at = 0; at < bytes.size(); at += kChunk) {
+      EXPECT_TRUE(upload->Append(at, bytes.substr(at, kChunk), std::nullopt).ok());
+    }
+    const absl::Status status = upload->Finish().status();
+    contributors += status.ok() ? 1 : 0;
+    return status;
+  };
+  ASSERT_TRUE(send().ok());
+  for (const size_t at : {size_t{0}, size_t{12'500}, size_t{70'001}, rows.size() - 2}) {
+    std::swap(rows[at], rows[at + 1]);
+    EXPECT_TRUE(send().ok()) << at;
+    for (const int64_t wrong : {int64_t{-1}, kRows}) {
+      const int64_t right = std::exchange(rows[at], wrong);
+      const absl::Status status = send();
+      EXPECT_THAT(status, FailsWith(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE"));
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::HasSubstr(absl::StrCat("index ", wrong, " at entry ", at, " ")));
+      rows[at] = right;
+    }
+    std::swap(rows[at], rows[at + 1]);
+    rows[at + 1] = rows[at];  // twice, and another one not at all
+    EXPECT_TRUE(send().ok()) << at;
+    rows[at + 1] = static_cast<int64_t>(at) + 1;
+  }
+  const auto result = engine_.SealAndWait(round);
+  EXPECT_EQ(result->manifest.contributors, static_cast<uint64_t>(contributors));
+  std::vector<float> expected(kRows, 1.5f * static_cast<float>(contributors));
+  for (const size_t at : {size_t{0}, size_t{12'500}, size_t{70'001}, rows.size() - 2}) {
+    expected[at] += 1.5f;
+    expected[at + 1] -= 1.5f;
+  }
+  EXPECT_EQ(Values<float>(result->tensors[0]), expected);
+}
+
 TEST_F(UploadTest, StartsAfreshAfterBadBytes) {
   TestUpdate bad =
       TestUpdate(round_, "a", 2.0f).Add<float>(bias_, {}, {5, 6}).Add<float>(emb_, {3, 10}, {1, 2});
