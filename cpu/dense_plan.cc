@@ -9,7 +9,6 @@
 #include "cpu/cell_run.h"
 #include "cpu/partition.h"
 #include "cpu/tuning.h"
-#include "sparse/narrow_rows.h"
 #include "sparse/packed_rows.h"
 
 namespace sparseagg {
@@ -19,9 +18,6 @@ constexpr uint64_t kSliceCells = uint64_t{1} << 17;
 // Of them, what sorted updates visit at a time: it stays in a core's second cache beside entries
 // that stream by (2^17 cells: 12 % more time of the server for scalars). Of wide rows, kWideCells.
 constexpr uint64_t kVisitCells = uint64_t{1} << 13;
-// The same where rows are narrow: a cursor has more of them in a line, and needs less of a visit;
-// these cells stay in the first cache.
-constexpr uint64_t kNarrowVisitCells = uint64_t{1} << 12;
 constexpr uint32_t kGroupsPerThread = 4;
 constexpr uint32_t kSliceColumns = 4096;  // their cells stay cached
 // What the next update has in as many columns is fetched while those of this one are added.
@@ -30,21 +26,6 @@ constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 bool SideBefore(const SideEntry& a, const SideEntry& b) {
   return a.row != b.row ? a.row < b.row : a.column < b.column;
-}
-
-// What an update with narrow rows has in a segment, from row `above` of it on.
-NarrowCursor CursorIn(const PendingUpdate& update, uint64_t segment, uint64_t above) {
-  const CooView entries = update.staged.entries.view();
-  const NarrowRows::Segment part = entries.narrow_rows->segment(segment);
-  const uint16_t* const end = part.rows + (part.end - part.begin);
-  const uint16_t* const row = std::lower_bound(part.rows, end, above);
-  const uint64_t entry = part.begin + static_cast<uint64_t>(row - part.rows);
-  return {
-      .row = row,
-      .end = end,
-      .value = static_cast<const std::byte*>(entries.values) + entry * entries.layout.row_bytes(),
-      .weight = update.weight,
-      .canonical = update.staged.order == EntryOrder::kCanonical};
 }
 
 }  // namespace
@@ -194,42 +175,6 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
         FetchPart(next, k, own.size());
         const Cursor* after = &own[(k + 1) % own.size()];
         kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, From(row), side);
-      }
-    }
-    sides[g] = side.Take();
-  });
-  TakeSide(std::move(sides));
-}
-
-// Those of the updates whose rows are narrow, segment by segment.
-void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
-  std::vector<const PendingUpdate*> narrow;
-  uint64_t entries = 0;
-  for (const PendingUpdate& update : updates) {
-    if (update.staged.entries.narrow_rows == nullptr) continue;
-    narrow.push_back(&update);
-    entries += update.staged.entries.nnz;
-  }
-  if (narrow.empty()) return;
-  std::vector<std::vector<SideEntry>> sides(group_ends_.size());
-  const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
-  parallel_.For(group_ends_.size(), [&](size_t g) {
-    const size_t first = g == 0 ? 0 : group_ends_[g - 1];
-    if (first == group_ends_[g]) return;
-    const uint64_t end = slices_[group_ends_[g] - 1].end;
-    std::vector<NarrowCursor> cursors(narrow.size());
-    SideTable side;
-    for (uint64_t row = slices_[first].begin; row < end;) {
-      const uint64_t segment = row >> NarrowRows::kSegmentBits;
-      const CellWindow window = From(segment << NarrowRows::kSegmentBits);
-      const uint64_t segment_end = std::min(end, window.begin + NarrowRows::kSegmentRows);
-      for (size_t k = 0; k < cursors.size(); ++k) {
-        cursors[k] = CursorIn(*narrow[k], segment, row - window.begin);
-      }
-      for (; row < segment_end; row = std::min(segment_end, row + visit_rows)) {
-        const uint64_t limit = std::min(segment_end, row + visit_rows);
-        const auto next = ValueCells(limit, std::min(end, limit + visit_rows));
-        kernels_.scatter_narrow(cursors, limit, {.cells = next}, window, side);
       }
     }
     sides[g] = side.Take();

@@ -325,11 +325,22 @@ MUTATIONS = (
         (
             (
                 "sparse/streaming_x86_64.cc",
-                "finite &= _mm_movemask_ps(_mm_castsi128_ps(bad)) == 0;",
-                "",
+                "return _mm256_movemask_ps(_mm256_castsi256_ps(bad)) == 0;",
+                "return true;",
             ),
         ),
         Checker("sparse_raw_values_test"),
+    ),
+    Mutation(
+        "rows in no order are kept in two bytes each",
+        (
+            (
+                "sparse/narrow_rows.cc",
+                "if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted || ",
+                "if (!now.all_in_range() || ",
+            ),
+        ),
+        Checker("sparse_narrow_rows_test"),
     ),
     Mutation(
         "the length of a stored tensor is not checked",
