@@ -75,7 +75,7 @@ class CpuAggregator : public Aggregator {
     const uint64_t num_rows = spec_.layout.num_rows;
     const bool one_value =
         spec_.layout.row_width == 1 && kernels_.value_bytes > 0 && !kernels_.per_update;
-    const bool crowded = nnz >= num_rows / 4 || sorted_waiting_ + nnz > num_rows / 2;
+    const bool crowded = nnz >= num_rows / 4 || AreHalf(sorted_waiting_ + nnz);
     const bool to_dense = dense_ || (!forced_ && crowded);
     const bool few = nnz < num_rows / 256;
     if (!one_value || !to_dense || few) return StageOnHeap(spec_.layout, nnz);
@@ -172,17 +172,22 @@ class CpuAggregator : public Aggregator {
   // no order, which find their cells far apart, may take longer than that.
   void KeepDenseWhereHalfCanBe() {
     if (forced_ || dense_) return;
-    const uint64_t num_rows = spec_.layout.num_rows;
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
     const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes) + WaitingEntries();
-    if (rows < num_rows / 2 + num_rows % 2) return;
+    if (!AreHalf(rows)) return;
     const Workload waiting = Waiting();
     const auto seconds = [&](std::string_view plan) {
       return CpuCost(info_, plan, spec_, waiting).seconds;
     };
     if (waiting.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
     KeepDense("half of the rows, or more, may be held");
+  }
+
+  // Of all rows there are.
+  bool AreHalf(uint64_t rows) const {
+    const uint64_t num_rows = spec_.layout.num_rows;
+    return rows >= num_rows / 2 + num_rows % 2;
   }
 
   void KeepDense(std::string_view why) {

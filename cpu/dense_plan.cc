@@ -63,6 +63,13 @@ std::span<const std::byte> DensePlan::ValueCells(uint64_t begin, uint64_t end) c
   return std::span(values_).subspan(begin * row_bytes, (end - begin) * row_bytes);
 }
 
+// Those of its slices; none where it has no slice.
+RowWindow DensePlan::RowsOfGroup(size_t g) const {
+  const size_t first = g == 0 ? 0 : group_ends_[g - 1];
+  if (first == group_ends_[g]) return {0, 0, true};
+  return {slices_[first].begin, slices_[group_ends_[g] - 1].end, true};
+}
+
 void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
   const Need need = kernels_.per_update ? Need::kPerUpdate : Need::kAny;
   const std::vector<Prepared> prepared = PrepareUpdates(spec_, need, parallel_, batch);
@@ -152,10 +159,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   const uint64_t visit_rows =
       RowsPerVisit(entries, cursors.size(), width_ > 1 ? kWideCells : kVisitCells);
   parallel_.For(group_ends_.size(), [&](size_t g) {
-    const size_t first = g == 0 ? 0 : group_ends_[g - 1];
-    if (first == group_ends_[g]) return;
-    const uint64_t begin = slices_[first].begin;
-    const uint64_t end = slices_[group_ends_[g] - 1].end;
+    const auto [begin, end, dense] = RowsOfGroup(g);
     std::vector<Cursor> own(cursors.begin(), cursors.end());
     for (Cursor& cursor : own) {
       if (begin == 0) break;
@@ -321,10 +325,8 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering, bool keep) 
   // Counted first: reading the cells once more takes less than closing gaps between ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
   parallel_.For(counts.size(), [&](size_t g) {
-    const size_t first = g == 0 ? 0 : group_ends_[g - 1];
-    if (first == group_ends_[g]) return;
-    const uint64_t begin = slices_[first].begin;
-    counts[g] = kernels_.count_held(From(begin), slices_[group_ends_[g] - 1].end - begin, width_);
+    const RowWindow rows = RowsOfGroup(g);
+    counts[g] = kernels_.count_held(From(rows.begin), rows.end - rows.begin, width_);
   });
   output.ReserveExactly(counts);
   output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {

@@ -31,6 +31,7 @@ class DensePlan : public CpuPlan {
   CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
   CellWindow From(uint64_t row);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
+  RowWindow RowsOfGroup(size_t g) const;
   void FoldFew(std::vector<Cursor>& cursors);
   void FetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);

@@ -45,22 +45,20 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   std::vector<std::vector<SideEntry>> sides(group_ends_.size());
   const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
   parallel_.For(group_ends_.size(), [&](size_t g) {
-    const size_t first = g == 0 ? 0 : group_ends_[g - 1];
-    if (first == group_ends_[g]) return;
-    const uint64_t end = slices_[group_ends_[g] - 1].end;
+    const RowWindow rows = RowsOfGroup(g);
     std::vector<NarrowCursor> cursors(narrow.size());
     SideTable side;
-    for (uint64_t row = slices_[first].begin; row < end;) {
+    for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;
       const CellWindow window = From(segment << NarrowRows::kSegmentBits);
-      const uint64_t segment_end = std::min(end, window.begin + NarrowRows::kSegmentRows);
+      const uint64_t segment_end = std::min(rows.end, window.begin + NarrowRows::kSegmentRows);
       for (size_t k = 0; k < cursors.size(); ++k) {
         cursors[k] = CursorIn(*narrow[k], segment, row - window.begin);
       }
-      for (; row < segment_end; row = std::min(segment_end, row + visit_rows)) {
-        const uint64_t limit = std::min(segment_end, row + visit_rows);
-        const auto next = ValueCells(limit, std::min(end, limit + visit_rows));
-        kernels_.scatter_narrow(cursors, limit, {.cells = next}, window, side);
+      while (row < segment_end) {
+        row = std::min(segment_end, row + visit_rows);
+        const auto next = ValueCells(row, std::min(rows.end, row + visit_rows));
+        kernels_.scatter_narrow(cursors, row, {.cells = next}, window, side);
       }
     }
     sides[g] = side.Take();

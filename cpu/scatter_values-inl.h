@@ -64,18 +64,21 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
+  template <class AnyCursor>
+  static HWY_INLINE bool IsGroupBelow(const AnyCursor& cursor, size_t at, uint64_t limit,
+                                      const CellWindow& window) {
+    return at + kGroup <= cursor.size() && RowOf(cursor, at + kGroup - 1, window) < limit;
+  }
+
   // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
   // as vectors; rounding errors are looked at once a group, or, on trial, once for many.
   template <bool kOneWeight, class AnyCursor>
   static HWY_INLINE void ScatterSums(AnyCursor& cursor, uint64_t limit, const CellWindow& window,
                                      SideTable& side) {
-    const size_t size = cursor.size();
     size_t done = 0;
-    const auto more = [&](size_t at) {
-      return at + kGroup <= size && RowOf(cursor, at + kGroup - 1, window) < limit;
-    };
+    const auto more = [&](size_t at) { return IsGroupBelow(cursor, at, limit, window); };
     if constexpr (kHasTrials<C, V>) {
-      HWY_ALIGN double log[kTrialEntries + kGroup];
+      HWY_ALIGN double log[kTrialEntries];
       while (more(done + kTrialEntriesMin - kGroup)) {
         const size_t begin = done;
         if (!WantsTrial(side)) {
@@ -117,16 +120,14 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
                                       const CellWindow& cells, double* HWY_RESTRICT log) {
     const AnyCursor cursor = entries;
     const CellWindow window = cells;
-    const size_t size = cursor.size();
     const size_t most = begin + kTrialEntries;
     size_t at = begin;
-    for (; at < most && at + kGroup <= size && RowOf(cursor, at + kGroup - 1, window) < limit;
-         at += kGroup) {
+    for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
       TryGroup<kOneWeight>(cursor, at, window, log + (at - begin));
     }
     if (at >= most) return at;
-    // Fewer than a group; but a visit has few groups.
-    for (; at < size && RowOf(cursor, at, window) < limit; ++at) {
+    // Fewer than a group, so that `log` has room; but a visit has few groups.
+    for (; at < cursor.size() && RowOf(cursor, at, window) < limit; ++at) {
       double& cell = Values(window.values)[RowOf(cursor, at, window) - window.begin];
       log[at - begin] = cell;
       cell += C::Lift(EntryValues(cursor)[at], WeightOf(cursor, at));

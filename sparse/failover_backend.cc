@@ -50,7 +50,7 @@ class FailoverAggregator : public Aggregator {
 
   absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
     const auto current = current_.load();
-    // What the first has may be handed to the second, who need not know packed rows.
+    // What the first has may be handed to the second, who need not know other forms of rows.
     return current->StageArriving(nnz, current.get() == first_ ? RowForms{} : forms);
   }
 

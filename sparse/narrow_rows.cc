@@ -22,11 +22,8 @@ std::unique_ptr<NarrowRows> NarrowRows::Make(uint64_t num_rows, uint64_t nnz) {
 template <class Index>
 bool NarrowRows::Append(const char* from, uint64_t count, uint64_t last, RowsSeen& seen) {
   RowsSeen now;
-  StreamLowRows<Index>(from, count, last, rows_.get() + size_, now);
-  const auto highest = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
-  if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted || highest >= num_rows_) {
-    return false;
-  }
+  StreamRows<Index>(from, count, num_rows_ - 1, last, rows_.get() + size_, now);
+  if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted) return false;
   seen.not_above_last |= now.not_above_last;
   NoteSegments<Index>(from, count);
   size_ += count;
@@ -62,20 +59,20 @@ bool NarrowRows::Widen() {
   std::unique_ptr<uint64_t[], Free> wide(
       static_cast<uint64_t*>(AllocateHost(nnz_ * sizeof(uint64_t))));
   if (wide == nullptr) return false;
-  CopyTo(wide.get());
+  for (uint64_t s = 0; s < next_segment_; ++s) {
+    const Segment part = segment(s);
+    for (uint64_t e = part.begin; e < part.end; ++e) wide[e] = (s << kSegmentBits) + rows_[e];
+  }
   wide_ = std::move(wide);
   rows_.reset();
   begins_.reset();
   return true;
 }
 
-void NarrowRows::CopyTo(uint64_t* rows) const {
-  for (uint64_t s = 0; s < next_segment_; ++s) {
-    const Segment part = segment(s);
-    for (uint64_t e = part.begin; e < part.end; ++e) {
-      rows[e] = (s << kSegmentBits) + rows_[e];
-    }
-  }
+void ReferToWideRows(MutableCooView& entries) {
+  if (entries.narrow_rows == nullptr || entries.narrow_rows->wide() == nullptr) return;
+  entries.indices = entries.narrow_rows->wide();
+  entries.narrow_rows = nullptr;
 }
 
 uint64_t NarrowRows::RowOf(uint64_t entry) const {

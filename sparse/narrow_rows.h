@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "sparse/rows_seen.h"
+#include "sparse/types.h"
 
 namespace sparseagg {
 
@@ -57,17 +58,18 @@ class NarrowRows {
   uint64_t segments() const { return ((num_rows_ - 1) >> kSegmentBits) + 1; }
   template <class Index>
   void NoteSegments(const char* from, uint64_t count);
-  void CopyTo(uint64_t* rows) const;
 
   const uint64_t num_rows_;
   const uint64_t nnz_;
-  std::unique_ptr<uint16_t[], Free> rows_;  // [nnz]
-  std::unique_ptr<uint32_t[], Free>
-      begins_;  // [segments], first entry of those up to next_segment_
+  std::unique_ptr<uint16_t[], Free> rows_;    // [nnz]
+  std::unique_ptr<uint32_t[], Free> begins_;  // [segments], first entry; before next_segment_
   std::unique_ptr<uint64_t[], Free> wide_;
   uint64_t size_ = 0;
   uint64_t next_segment_ = 0;  // of which no row has come
 };
+
+// Lets `indices` be the rows, where they have been widened.
+void ReferToWideRows(MutableCooView& entries);
 
 }  // namespace sparseagg
 

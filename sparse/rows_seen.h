@@ -36,36 +36,21 @@ int64_t IndexAt(const char* indices, uint64_t i) {
   return index;
 }
 
-// `count` > 0 indices at `from` become rows; `highest` is the last row that is in range, and `last`
-// the one before them.
-template <class Index>
+// `count` > 0 indices at `from` become rows, or the lowest bits of rows; `highest` is the last row
+// that is in range, and `last` the one before them.
+template <class Index, class Row>
 void CopyRows(const char* from, uint64_t count, uint64_t highest, uint64_t last,
-              uint64_t* __restrict rows, RowsSeen& all_seen) {
+              Row* __restrict rows, RowsSeen& all_seen) {
   RowsSeen seen = all_seen;  // where nothing else points to: this becomes vectors
   const auto take = [&](uint64_t e, uint64_t before) {
     const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
-    rows[e] = row;
+    rows[e] = static_cast<Row>(row);
     seen.out_of_range |= row | (highest - row);
     seen.Note(row, before);
   };
   take(0, last);
   for (uint64_t e = 1; e < count; ++e) {
     take(e, static_cast<uint64_t>(IndexAt<Index>(from, e - 1)));
-  }
-  all_seen = seen;
-}
-
-// The same of the lowest 16 bits of each; out of range are those that are negative.
-template <class Index>
-void CopyLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* __restrict low_rows,
-                 RowsSeen& all_seen) {
-  RowsSeen seen = all_seen;
-  for (uint64_t e = 0; e < count; ++e) {
-    const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
-    low_rows[e] = static_cast<uint16_t>(row);
-    seen.out_of_range |= row;
-    seen.Note(row, last);
-    last = row;
   }
   all_seen = seen;
 }

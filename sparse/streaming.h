@@ -18,16 +18,10 @@ inline constexpr uint64_t kStreamBytesMin = uint64_t{1} << 20;
 // false: one is not, or nobody has looked.
 bool StreamFloats(const char* from, uint64_t count, float* to);
 
-// CopyRows() of int32_t or int64_t.
-template <class Index>
-void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, uint64_t* rows,
+// CopyRows() of int32_t or int64_t, to uint64_t or uint16_t.
+template <class Index, class Row>
+void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,
                 RowsSeen& seen);
-
-// Of `count` > 0 indices, int32_t or int64_t, the lowest 16 bits. Notes how they follow one another
-// and `last`, and as out of range those that are negative; the order of others is not known then.
-template <class Index>
-void StreamLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* low_rows,
-                   RowsSeen& seen);
 
 }  // namespace sparseagg
 

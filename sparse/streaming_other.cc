@@ -9,21 +9,15 @@ bool StreamFloats(const char* from, uint64_t count, float* to) {
   return count == 0;
 }
 
-template <class Index>
-void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, uint64_t* rows,
+template <class Index, class Row>
+void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,
                 RowsSeen& seen) {
   CopyRows<Index>(from, count, highest, last, rows, seen);
 }
 
-template <class Index>
-void StreamLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* low_rows,
-                   RowsSeen& seen) {
-  CopyLowRows<Index>(from, count, last, low_rows, seen);
-}
-
 template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
 template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
-template void StreamLowRows<int32_t>(const char*, uint64_t, uint64_t, uint16_t*, RowsSeen&);
-template void StreamLowRows<int64_t>(const char*, uint64_t, uint64_t, uint16_t*, RowsSeen&);
+template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowsSeen&);
+template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowsSeen&);
 
 }  // namespace sparseagg

@@ -1,7 +1,6 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -98,25 +97,15 @@ struct LanesSeen {
 
 // The vector of rows at `from`, and what is seen of it and of the index before it.
 template <class Index>
-SPARSEAGG_AVX2 __m256i Take(const char* from, LanesSeen& seen) {
+SPARSEAGG_AVX2 __m256i Take(const char* from, __m256i highest, LanesSeen& seen) {
   const __m256i row = Load(from);
   const __m256i difference = Of<Index>::Subtract(row, Load(from - sizeof(Index)));
-  seen.out_of_range = _mm256_or_si256(seen.out_of_range, row);
+  const __m256i outside = _mm256_or_si256(row, Of<Index>::Subtract(highest, row));
+  seen.out_of_range = _mm256_or_si256(seen.out_of_range, outside);
   seen.below_last = _mm256_or_si256(seen.below_last, difference);
   const __m256i above = Of<Index>::Subtract(difference, Of<Index>::Splat(1));
   seen.not_above_last = _mm256_or_si256(seen.not_above_last, above);
   return row;
-}
-
-template <class Index>
-SPARSEAGG_AVX2 void AddTo(RowsSeen& seen, const LanesSeen& lanes) {
-  seen.out_of_range |= Of<Index>::HighestBitIn(lanes.out_of_range);
-  seen.below_last |= Of<Index>::HighestBitIn(lanes.below_last);
-  seen.not_above_last |= Of<Index>::HighestBitIn(lanes.not_above_last);
-}
-
-SPARSEAGG_AVX2 LanesSeen NothingSeen() {
-  return {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
 }
 
 // None is in range where there are no rows.
@@ -127,16 +116,12 @@ Index HighestOf(uint64_t highest) {
   return static_cast<Index>(std::min(highest, kMax));
 }
 
-// CopyRows() of whole lines. REQUIRES: an index before `from`.
+// A line of rows, and what is seen of it. REQUIRES: an index before `from`.
 template <class Index>
-SPARSEAGG_AVX2 void StreamRowLines(const char* from, uint64_t count, uint64_t highest,
-                                   uint64_t* rows, RowsSeen& seen) {
+SPARSEAGG_AVX2 void StreamLine(const char* from, __m256i highest, uint64_t* rows, LanesSeen& seen) {
   constexpr uint64_t kLanes = kVectorBytes / sizeof(Index);
-  const __m256i most = Of<Index>::Splat(HighestOf<Index>(highest));
-  LanesSeen lanes = NothingSeen();
-  for (uint64_t i = 0; i < count; i += kLanes) {
-    const __m256i row = Take<Index>(from + i * sizeof(Index), lanes);
-    lanes.out_of_range = _mm256_or_si256(lanes.out_of_range, Of<Index>::Subtract(most, row));
+  for (uint64_t i = 0; i < kLineBytes / sizeof(*rows); i += kLanes) {
+    const __m256i row = Take<Index>(from + i * sizeof(Index), highest, seen);
     if constexpr (Of<Index>::kWide) {
       Stream(row, rows + i);
     } else {  // negative indices are out of range: what becomes of them does not matter
@@ -144,7 +129,6 @@ SPARSEAGG_AVX2 void StreamRowLines(const char* from, uint64_t count, uint64_t hi
       Stream(_mm256_cvtepu32_epi64(_mm256_extracti128_si256(row, 1)), rows + i + kLanes / 2);
     }
   }
-  AddTo<Index>(seen, lanes);
 }
 
 // Of eight u64 the lower halves: in each half of the vector two of `a` and two of `b`.
@@ -160,27 +144,37 @@ SPARSEAGG_AVX2 __m256i LowestBits(__m256i a, __m256i b) {
                             _mm256_srai_epi32(_mm256_slli_epi32(b, 16), 16));
 }
 
-// CopyLowRows() of whole lines. REQUIRES: an index before `from`.
 template <class Index>
-SPARSEAGG_AVX2 void StreamLowRowLines(const char* from, uint64_t count, uint16_t* low_rows,
-                                      RowsSeen& seen) {
-  LanesSeen lanes = NothingSeen();
-  for (uint64_t i = 0; i < count; i += kVectorBytes / sizeof(uint16_t)) {
+SPARSEAGG_AVX2 void StreamLine(const char* from, __m256i highest, uint16_t* rows, LanesSeen& seen) {
+  for (uint64_t i = 0; i < kLineBytes / sizeof(*rows); i += kVectorBytes / sizeof(*rows)) {
     const char* const at = from + i * sizeof(Index);
-    const __m256i a = Take<Index>(at, lanes);
-    const __m256i b = Take<Index>(at + kVectorBytes, lanes);
+    const __m256i a = Take<Index>(at, highest, seen);
+    const __m256i b = Take<Index>(at + kVectorBytes, highest, seen);
     if constexpr (Of<Index>::kWide) {
-      const __m256i c = Take<Index>(at + 2 * kVectorBytes, lanes);
-      const __m256i d = Take<Index>(at + 3 * kVectorBytes, lanes);
+      const __m256i c = Take<Index>(at + 2 * kVectorBytes, highest, seen);
+      const __m256i d = Take<Index>(at + 3 * kVectorBytes, highest, seen);
       const __m256i pairs = LowestBits(LowerHalves(a, b), LowerHalves(c, d));
       const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-      Stream(_mm256_permutevar8x32_epi32(pairs, in_order), low_rows + i);
+      Stream(_mm256_permutevar8x32_epi32(pairs, in_order), rows + i);
     } else {
       constexpr int kInOrder = 0xD8;  // quarters 0, 2, 1, 3
-      Stream(_mm256_permute4x64_epi64(LowestBits(a, b), kInOrder), low_rows + i);
+      Stream(_mm256_permute4x64_epi64(LowestBits(a, b), kInOrder), rows + i);
     }
   }
-  AddTo<Index>(seen, lanes);
+}
+
+// CopyRows() of whole lines. REQUIRES: an index before `from`.
+template <class Index, class Row>
+SPARSEAGG_AVX2 void StreamLines(const char* from, uint64_t count, uint64_t highest, Row* rows,
+                                RowsSeen& seen) {
+  const __m256i most = Of<Index>::Splat(HighestOf<Index>(highest));
+  LanesSeen lanes = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+  for (uint64_t i = 0; i < count; i += kLineBytes / sizeof(Row)) {
+    StreamLine<Index>(from + i * sizeof(Index), most, rows + i, lanes);
+  }
+  seen.out_of_range |= Of<Index>::HighestBitIn(lanes.out_of_range);
+  seen.below_last |= Of<Index>::HighestBitIn(lanes.below_last);
+  seen.not_above_last |= Of<Index>::HighestBitIn(lanes.not_above_last);
 }
 
 }  // namespace
@@ -196,14 +190,14 @@ bool StreamFloats(const char* from, uint64_t count, float* to) {
   return finite;
 }
 
-template <class Index>
-void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, uint64_t* rows,
+template <class Index, class Row>
+void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,
                 RowsSeen& seen) {
   if (!HasAvx2()) return CopyRows<Index>(from, count, highest, last, rows, seen);
   const Lines lines = LinesOf(rows, count, 1);  // all in them have one before
   CopyRows<Index>(from, lines.first, highest, last, rows, seen);
-  StreamRowLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first, highest,
-                        rows + lines.first, seen);
+  StreamLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first, highest,
+                     rows + lines.first, seen);
   if (lines.end < count) {
     CopyRows<Index>(from + lines.end * sizeof(Index), count - lines.end, highest,
                     static_cast<uint64_t>(IndexAt<Index>(from, lines.end - 1)), rows + lines.end,
@@ -212,23 +206,9 @@ void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t las
   _mm_sfence();
 }
 
-template <class Index>
-void StreamLowRows(const char* from, uint64_t count, uint64_t last, uint16_t* low_rows,
-                   RowsSeen& seen) {
-  if (!HasAvx2()) return CopyLowRows<Index>(from, count, last, low_rows, seen);
-  const Lines lines = LinesOf(low_rows, count, 1);
-  CopyLowRows<Index>(from, lines.first, last, low_rows, seen);
-  StreamLowRowLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first,
-                           low_rows + lines.first, seen);
-  CopyLowRows<Index>(from + lines.end * sizeof(Index), count - lines.end,
-                     static_cast<uint64_t>(IndexAt<Index>(from, lines.end - 1)),
-                     low_rows + lines.end, seen);
-  _mm_sfence();
-}
-
 template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
 template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
-template void StreamLowRows<int32_t>(const char*, uint64_t, uint64_t, uint16_t*, RowsSeen&);
-template void StreamLowRows<int64_t>(const char*, uint64_t, uint64_t, uint16_t*, RowsSeen&);
+template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowsSeen&);
+template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowsSeen&);
 
 }  // namespace sparseagg

@@ -77,10 +77,7 @@ absl::StatusOr<StagedTensors> ArrivingUpdate::Take() {
       absl::StatusOr<EntryOrder> order = tensor.validator->Finish();
       if (!order.ok()) return wrong_ = order.status();
       staged.order = *order;
-      if (staged.narrow_rows != nullptr && staged.narrow_rows->wide() != nullptr) {
-        staged.entries.indices = staged.narrow_rows->wide();
-        staged.entries.narrow_rows = nullptr;
-      }
+      ReferToWideRows(staged.entries);
       wrong_ = reducers_->CheckStaged(tensor.position, staged);
       SPARSEAGG_RETURN_IF_ERROR(wrong_);
     }

@@ -107,7 +107,8 @@ class RawDecoder : public TensorDecoder {
     if (header_.sparse_dim == 1) {
       const auto highest = static_cast<uint64_t>(header_.dense_shape[0]) - 1;
       const bool streams = header_.indices_bytes >= kStreamBytesMin;
-      (streams ? StreamRows<Index> : CopyRows<Index>)(from, count, highest, last_, rows, seen_);
+      (streams ? StreamRows<Index, uint64_t> : CopyRows<Index, uint64_t>)(from, count, highest,
+                                                                          last_, rows, seen_);
       last_ = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
     } else {
       Flatten<Index>(header_, from, count, last_, rows, seen_);
@@ -125,8 +126,7 @@ class RawDecoder : public TensorDecoder {
                        absl::StrCat("tensor \"", header_.name, "\": no memory for the rows of ",
                                     header_.nnz, " entries"));
     }
-    out_.indices = out_.narrow_rows->wide();
-    out_.narrow_rows = nullptr;
+    ReferToWideRows(out_);
     return absl::OkStatus();
   }
 

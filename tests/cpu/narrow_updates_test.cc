@@ -2,28 +2,18 @@
 // and visits cut them, and eight bytes a row for all that cannot be so.
 #include <gtest/gtest.h>
 
-#include <ostream>
-#include <random>
 #include <tuple>
 
 #include "cpu/cpu_backend.h"
 #include "sparse/narrow_rows.h"
-#include "sparse/reference_backend.h"
 #include "sparse/validate.h"
+#include "tests/cpu/updates_by_density.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg::testing {
 namespace {
 
-struct Case {
-  const char* name;
-  double density;
-  ValueType type;
-  Values values;
-  bool repeats = false;
-};
-
-constexpr Case kCases[] = {
+constexpr DensityCase kCases[] = {
     {"Full", 1, ValueType::kF32, Values::kNormal},
     {"Crowded", 0.5, ValueType::kF32, Values::kHostile},
     {"Cancelling", 0.3, ValueType::kF32, Values::kCancelling},
@@ -37,30 +27,12 @@ constexpr Case kCases[] = {
     {"Repeats", 0.3, ValueType::kF32, Values::kHostile, true},
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
 constexpr uint64_t kRows = 200'003;  // four segments, the last one short
 
-class NarrowUpdatesTest : public ::testing::TestWithParam<std::tuple<Case, const char*>> {
+class NarrowUpdatesTest : public UpdatesByDensity {
  protected:
-  NarrowUpdatesTest() {
-    const auto& [c, op] = GetParam();
-    spec_ = MakeSpec(op, c.type, kRows, 1);
-    std::mt19937_64 random(5);
-    std::bernoulli_distribution held(c.density);
-    for (int u = 0; u < 4; ++u) {
-      Update& update = updates_.emplace_back();
-      update.weight = u == 0 ? 0 : MakeWeight(spec_, c.values, random);
-      for (uint64_t row = 0; row < kRows; ++row) {
-        if (c.density < 1 && !held(random)) continue;
-        if (u == 3 && row < 70'000) continue;  // none in the first segment
-        update.rows.insert(update.rows.end(), c.repeats && random() % 5 == 0 ? 2 : 1, row);
-      }
-      update.values = MakeValues(spec_, update.rows.size(), c.values, random);
-    }
-    expected_ = Reduce(*reference_, spec_, updates_);
-    EXPECT_TRUE(expected_.ok()) << expected_.status();
-  }
+  // The last update has none of the first segment.
+  NarrowUpdatesTest() : UpdatesByDensity(kRows, 70'000, 5) {}
 
   // Returns how many of the updates kept their rows narrow.
   int Accumulate(Aggregator& aggregator) {
@@ -73,11 +45,6 @@ class NarrowUpdatesTest : public ::testing::TestWithParam<std::tuple<Case, const
     }
     return kept;
   }
-
-  std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
-  ReduceSpec spec_;
-  std::vector<Update> updates_;
-  absl::StatusOr<Aggregate> expected_ = Aggregate{};
 };
 
 TEST_P(NarrowUpdatesTest, ADensePlanAddsThemSegmentBySegment) {
@@ -134,10 +101,7 @@ TEST_P(NarrowUpdatesTest, AForcedPlanGetsRows) {
 INSTANTIATE_TEST_SUITE_P(All, NarrowUpdatesTest,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::Values("sum", "weighted_mean")),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" +
-                                  std::get<1>(info.param);
-                         });
+                         &NarrowUpdatesTest::NameOf);
 
 TEST(NarrowUpdatesOfOtherKindsTest, GetRowsOfEightBytes) {
   const auto cpu = *MakeCpuBackend({.threads = 2});

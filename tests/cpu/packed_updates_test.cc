@@ -2,28 +2,18 @@
 // reference, whatever the form of the blocks and wherever the slices of the dense plan cut them.
 #include <gtest/gtest.h>
 
-#include <ostream>
-#include <random>
 #include <tuple>
 
 #include "cpu/cpu_backend.h"
 #include "sparse/packed_rows.h"
-#include "sparse/reference_backend.h"
 #include "sparse/validate.h"
+#include "tests/cpu/updates_by_density.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg::testing {
 namespace {
 
-struct Case {
-  const char* name;
-  double density;
-  ValueType type;
-  Values values;
-  bool repeats = false;
-};
-
-constexpr Case kCases[] = {
+constexpr DensityCase kCases[] = {
     {"Full", 1, ValueType::kF32, Values::kNormal},
     {"FullHostile", 1, ValueType::kF32, Values::kHostile},
     {"NearlyFull", 0.98, ValueType::kF32, Values::kCancelling},
@@ -37,29 +27,11 @@ constexpr Case kCases[] = {
     {"Repeats", 0.8, ValueType::kF32, Values::kHostile, true},
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
 constexpr uint64_t kRows = 30'011;
 
-class PackedUpdatesTest : public ::testing::TestWithParam<std::tuple<Case, const char*>> {
+class PackedUpdatesTest : public UpdatesByDensity {
  protected:
-  PackedUpdatesTest() {
-    const auto& [c, op] = GetParam();
-    spec_ = MakeSpec(op, c.type, kRows, 1);
-    std::mt19937_64 random(11);
-    std::bernoulli_distribution held(c.density);
-    for (int u = 0; u < 4; ++u) {
-      Update& update = updates_.emplace_back();
-      update.weight = u == 0 ? 0 : MakeWeight(spec_, c.values, random);
-      for (uint64_t row = 0; row < kRows; ++row) {
-        if (c.density < 1 && !held(random)) continue;
-        update.rows.insert(update.rows.end(), c.repeats && random() % 5 == 0 ? 2 : 1, row);
-      }
-      update.values = MakeValues(spec_, update.rows.size(), c.values, random);
-    }
-    expected_ = Reduce(*reference_, spec_, updates_);
-    EXPECT_TRUE(expected_.ok()) << expected_.status();
-  }
+  PackedUpdatesTest() : UpdatesByDensity(kRows, 0, 11) {}
 
   // Returns how many of the updates kept their rows packed.
   int Accumulate(Aggregator& aggregator, bool packed) {
@@ -74,11 +46,6 @@ class PackedUpdatesTest : public ::testing::TestWithParam<std::tuple<Case, const
     }
     return kept;
   }
-
-  std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
-  ReduceSpec spec_;
-  std::vector<Update> updates_;
-  absl::StatusOr<Aggregate> expected_ = Aggregate{};
 };
 
 TEST_P(PackedUpdatesTest, ADensePlanAddsThemBlockByBlock) {
@@ -111,10 +78,7 @@ TEST_P(PackedUpdatesTest, AForcedPlanGetsRows) {
 INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesTest,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::Values("sum", "weighted_mean")),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" +
-                                  std::get<1>(info.param);
-                         });
+                         &PackedUpdatesTest::NameOf);
 
 TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
   const auto cpu = *MakeCpuBackend({.threads = 2});

@@ -54,6 +54,13 @@ struct Entries {
   bool operator==(const Entries&) const = default;
 };
 
+absl::Status AppendIndices(TensorDecoder& decoder, std::span<const std::string_view> pieces) {
+  for (const std::string_view piece : pieces) {
+    SPARSEAGG_RETURN_IF_ERROR(decoder.AppendIndices(piece));
+  }
+  return absl::OkStatus();
+}
+
 // As they arrive, piece by piece.
 absl::Status DecodeArriving(const Encoding& encoding, const EncodedHeader& header,
                             const TensorSpec& spec, std::span<const std::string_view> indices,
@@ -63,9 +70,7 @@ absl::Status DecodeArriving(const Encoding& encoding, const EncodedHeader& heade
   out.values.assign(header.nnz * layout.row_bytes(), std::byte{0xA5});
   const auto decoder =
       encoding.decoder(header, spec, {layout, header.nnz, out.rows.data(), out.values.data()});
-  for (const std::string_view piece : indices) {
-    SPARSEAGG_RETURN_IF_ERROR(decoder->AppendIndices(piece));
-  }
+  SPARSEAGG_RETURN_IF_ERROR(AppendIndices(*decoder, indices));
   for (const std::string_view piece : values) {
     SPARSEAGG_RETURN_IF_ERROR(decoder->AppendValues(piece));
   }
@@ -84,11 +89,7 @@ void CheckPacked(const Encoding& encoding, const EncodedHeader& header, const Te
                                  .packed_rows = bytes.data(),
                                  .packed_rows_bytes = header.indices_bytes};
   const auto decoder = encoding.decoder(header, spec, packed);
-  absl::Status status;
-  for (const std::string_view piece : indices) {
-    status = decoder->AppendIndices(piece);
-    if (!status.ok()) break;
-  }
+  const absl::Status status = AppendIndices(*decoder, indices);
   // What is wrong with the values only, the rows do not know.
   Require(status == expected || (status.ok() && !expected.ok()),
           "rows that are kept as they came are judged otherwise");
@@ -124,11 +125,7 @@ void CheckNarrow(const Encoding& encoding, const EncodedHeader& header, const Te
   const auto narrow = NarrowRows::Make(layout.num_rows, header.nnz);
   const MutableCooView out = {.layout = layout, .nnz = header.nnz, .narrow_rows = narrow.get()};
   const auto decoder = encoding.decoder(header, spec, out);
-  absl::Status status;
-  for (const std::string_view piece : indices) {
-    status = decoder->AppendIndices(piece);
-    if (!status.ok()) break;
-  }
+  const absl::Status status = AppendIndices(*decoder, indices);
   Require(status == expected || (status.ok() && !expected.ok()),
           "rows that may be narrow are judged otherwise");
   if (!status.ok() || !expected.ok()) return;

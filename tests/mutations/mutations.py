@@ -336,8 +336,8 @@ MUTATIONS = (
         (
             (
                 "sparse/narrow_rows.cc",
-                "if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted || ",
-                "if (!now.all_in_range() || ",
+                "if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted) return false;",
+                "if (!now.all_in_range()) return false;",
             ),
         ),
         Checker("sparse_narrow_rows_test"),

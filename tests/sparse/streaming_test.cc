@@ -47,20 +47,19 @@ void ExpectCopied(const std::vector<Index>& indices, uint64_t highest, uint64_t 
   }
 }
 
-// The same of StreamLowRows() and CopyLowRows(); where all are in range, the order is as above.
+// The same of rows of which the lowest bits are kept.
 template <class Index>
-void ExpectLowRows(const std::vector<Index>& indices, uint64_t last) {
+void ExpectLowRows(const std::vector<Index>& indices, uint64_t highest, uint64_t last) {
   constexpr uint16_t kUntouchedLow = 0x7777;
   const Sent<Index> sent(indices);
   const uint64_t count = indices.size();
   RowsSeen by_copy;
   std::vector<uint64_t> rows(count);
-  CopyRows<Index>(sent.begin(), count, std::numeric_limits<int64_t>::max(), last, rows.data(),
-                  by_copy);
+  CopyRows<Index>(sent.begin(), count, highest, last, rows.data(), by_copy);
   for (uint64_t at = 0; at < 33; ++at) {
     std::vector<uint16_t> low(count + 80, kUntouchedLow);
     RowsSeen seen;
-    StreamLowRows<Index>(sent.begin(), count, last, low.data() + at, seen);
+    StreamRows<Index>(sent.begin(), count, highest, last, low.data() + at, seen);
     ASSERT_EQ(seen.all_in_range(), by_copy.all_in_range());
     for (uint64_t i = 0; i < at; ++i) ASSERT_EQ(low[i], kUntouchedLow);
     for (uint64_t i = at + count; i < low.size(); ++i) ASSERT_EQ(low[i], kUntouchedLow);
@@ -69,7 +68,7 @@ void ExpectLowRows(const std::vector<Index>& indices, uint64_t last) {
     for (uint64_t i = 0; i < count; ++i) ASSERT_EQ(low[at + i], rows[i] & 0xFFFF) << i;
     RowsSeen by_low_copy;
     std::vector<uint16_t> copied(count);
-    CopyLowRows<Index>(sent.begin(), count, last, copied.data(), by_low_copy);
+    CopyRows<Index>(sent.begin(), count, highest, last, copied.data(), by_low_copy);
     ASSERT_EQ(by_low_copy.order(), by_copy.order());
     ASSERT_TRUE(std::equal(copied.begin(), copied.end(), low.begin() + at));
   }
@@ -139,16 +138,18 @@ TYPED_TEST(StreamRowsTest, SeesWhatIsOutOfOrderAnywhere) {
 }
 
 TYPED_TEST(StreamRowsTest, KeepsTheLowestBits) {
+  constexpr uint64_t kHighest = std::numeric_limits<int64_t>::max();
   for (uint64_t count = 1; count <= 150; ++count) {
     auto indices = this->Ascending(count);
-    ExpectLowRows(indices, 9);
-    ExpectLowRows(indices, 11);
+    ExpectLowRows(indices, kHighest, 9);
+    ExpectLowRows(indices, 10 * count, 11);
+    ExpectLowRows(indices, 10 * count - 1, 11);
     for (TypeParam& index : indices) index = static_cast<TypeParam>(index * 9973 + 32'000);
-    ExpectLowRows(indices, std::numeric_limits<uint64_t>::max());
+    ExpectLowRows(indices, kHighest, std::numeric_limits<uint64_t>::max());
     for (const TypeParam wrong : {TypeParam{-1}, TypeParam{5}, indices[0]}) {
       auto others = indices;
       others[count / 2] = wrong;
-      ExpectLowRows(others, 0);
+      ExpectLowRows(others, kHighest, 0);
     }
   }
 }
@@ -159,7 +160,7 @@ TYPED_TEST(StreamRowsTest, AgreesOnAnything) {
     std::vector<TypeParam> indices(1 + random() % kCount);
     for (TypeParam& index : indices) index = static_cast<TypeParam>(random() >> random() % 64);
     ExpectCopied(indices, random() >> 1, random());
-    ExpectLowRows(indices, random());
+    ExpectLowRows(indices, random() >> 1, random());
   }
 }
 

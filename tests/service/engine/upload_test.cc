@@ -28,6 +28,16 @@ class UploadTest : public ::testing::Test {
     return engine_->BeginUpload(update.header, update.headers());
   }
 
+  absl::Status SendInChunks(const TestUpdate& update) {
+    const std::string bytes = update.byte_string();
+    const auto upload = *Begin(update);
+    constexpr size_t kChunk = 100'003;  // cuts values, and rows
+    for (size_t at = 0; at < bytes.size(); at += kChunk) {
+      EXPECT_TRUE(upload->Append(at, bytes.substr(at, kChunk), std::nullopt).ok());
+    }
+    return upload->Finish().status();
+  }
+
   TestEngine engine_;
   const TensorSpec emb_ = Sparse("emb", 10);
   const TensorSpec bias_{.name = "bias", .dense_shape = {2}, .sparse_dim = 0};
@@ -152,14 +162,7 @@ TEST_F(UploadTest, LargeOnesAreCheckedToTheLastValue) {
   std::vector<float> values(kRows);
   std::iota(values.begin(), values.end(), 0.25f);
   const auto send = [&](const std::string& contributor) {
-    const TestUpdate update = TestUpdate(round, contributor).Add<float>(spec, rows, values);
-    const std::string bytes = update.byte_string();
-    const auto upload = *Begin(update);
-    constexpr size_t kChunk = 100'003;  // cuts values, and rows
-    for (size_t at = 0; at < bytes.size(); at += kChunk) {
-      EXPECT_TRUE(upload->Append(at, bytes.substr(at, kChunk), std::nullopt).ok());
-    }
-    return upload->Finish().status();
+    return SendInChunks(TestUpdate(round, contributor).Add<float>(spec, rows, values));
   };
   for (const size_t entry : {size_t{0}, size_t{25'001}, values.size() - 1}) {
     const float good = std::exchange(values[entry], std::numeric_limits<float>::infinity());
@@ -186,15 +189,8 @@ TEST_F(UploadTest, LargeOnesMayBeInAnyOrder) {
   const std::vector<float> values(kRows, 1.5f);
   int contributors = 0;
   const auto send = [&] {
-    const TestUpdate update =
-        TestUpdate(round, absl::StrCat(contributors)).Add<float>(spec, rows, values);
-    const std::string bytes = update.byte_string();
-    const auto upload = *Begin(update);
-    constexpr size_t kChunk = 100'003;  // cuts rows
-    for (size_t at = 0; at < bytes.size(); at += kChunk) {
-      EXPECT_TRUE(upload->Append(at, bytes.substr(at, kChunk), std::nullopt).ok());
-    }
-    const absl::Status status = upload->Finish().status();
+    const absl::Status status =
+        SendInChunks(TestUpdate(round, absl::StrCat(contributors)).Add<float>(spec, rows, values));
     contributors += status.ok() ? 1 : 0;
     return status;
   };
