@@ -8,17 +8,13 @@
 #endif
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "cpu/cells.h"
 #include "cpu/kernels.h"
 #include "cpu/rows-inl.h"
-#include "cpu/scatter_values-inl.h"
+#include "cpu/scatter_bits-inl.h"
 #include "cpu/side_table.h"
 #include "cpu/simd-inl.h"
 
@@ -28,111 +24,19 @@ namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <ValueSlots kValues, RowSlot kRow, class V>
-struct DenseKernels : ScatterValuesKernels<kValues, kRow, V> {
-  using Base = ScatterValuesKernels<kValues, kRow, V>;
+struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
+  using Base = ScatterBitsKernels<kValues, kRow, V>;
   using C = typename Base::C;
   using ValueCell = typename Base::ValueCell;
   using RowCell = typename Base::RowCell;
-  using Base::AddOne;
   using Base::AdvanceRun;
   using Base::JoinRows;
-  using Base::kBytesAhead;
-  using Base::kTile;
   using Base::Rows;
   using Base::Values;
-
-  // Bits of a tile: of as many rows as make kTile vectors, and whole bytes.
-  using TileBits = std::conditional_t<kTile * kLanes == 32, uint32_t,
-                                      std::conditional_t<kTile * kLanes == 16, uint16_t, uint8_t>>;
 
   static void Clear(const CellWindow& window, size_t rows, uint32_t width) {
     if constexpr (C::kHasValues) std::fill_n(Values(window.values), rows * width, C::EmptyValue());
     if constexpr (C::kHasRow) std::fill_n(Rows(window.row_cells), rows, C::EmptyRow());
-  }
-
-  static void ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,
-                          const CellWindow& window, SideTable& side) {
-    const auto* value = reinterpret_cast<const V*>(values);
-    uint64_t done = 0;
-    if constexpr (C::kInexactValues && !C::kHasRow) {
-      AddTilesOfBits<TileBits>(rows, done, value, weight, window, side);
-      AddTilesOfBits<uint8_t>(rows, done, value, weight, window, side);
-    }
-    for (; done <= rows.last - rows.first; done += 8) {
-      const size_t bits = rows.bytes[done / 8];
-      AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
-      value += std::popcount(bits);
-    }
-  }
-
-  // As many rows as are whole tiles, each with as many rows as `Bits` has bits; `value` is moved
-  // on.
-  template <class Bits>
-  static HWY_INLINE void AddTilesOfBits(const PackedRows::Bits& rows, uint64_t& done,
-                                        const V*& value, float weight, const CellWindow& window,
-                                        SideTable& side) {
-    constexpr size_t kRows = 8 * sizeof(Bits);
-    for (; done + kRows <= rows.last - rows.first + 1; done += kRows) {
-      for (size_t byte = 0; byte < kRows * sizeof(V); byte += kLineBytes) {
-        FetchLine(reinterpret_cast<const char*>(value) + kBytesAhead + byte);
-      }
-      Bits bits;
-      std::memcpy(&bits, rows.bytes + done / 8, sizeof(bits));
-      if (!AddBits(rows.first + done, bits, value, weight, window, side)) {
-        AddBitsSlowly(rows.first + done, bits, value, weight, window, side);
-      }
-      value += std::popcount(bits);
-    }
-  }
-
-  static void AddBitsSlowly(uint64_t row, size_t bits, const V* value, float weight,
-                            const CellWindow& window, SideTable& side) {
-    for (; bits != 0; bits &= bits - 1) {
-      AddOne(row + std::countr_zero(bits), value++, weight, window, side);
-    }
-  }
-
-  // False when a product is beyond what a cell takes; nothing is added then. To rows without a bit
-  // -0.0 is added, which changes nothing, an empty cell's -0.0 included.
-  template <class Bits>
-  static HWY_INLINE bool AddBits(uint64_t row, Bits bits, const V* HWY_RESTRICT value, float weight,
-                                 const CellWindow& window, SideTable& side) {
-    constexpr size_t kRows = 8 * sizeof(Bits);
-    constexpr size_t kVectors = kRows / kLanes;
-    constexpr uint64_t kAllLanes = (uint64_t{1} << kLanes) - 1;
-    const DoubleTag d;
-    double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (row - window.begin);
-    const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
-    hn::Vec<DoubleTag> addends[kVectors];
-    hn::Vec<DoubleTag> before[kVectors];
-    bool beyond = false;
-    if (bits == static_cast<Bits>(~Bits{0})) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        addends[v] = Product(d, factor, value + v * kLanes);
-        beyond |= AnyBeyondCells<V>(d, addends[v]);
-      }
-    } else {
-      for (size_t v = 0; v < kVectors; ++v) {
-        const uint64_t earlier = bits & ((uint64_t{1} << (v * kLanes)) - 1);
-        const auto products = Product(d, factor, value + std::popcount(earlier));
-        beyond |= AnyBeyondCells<V>(d, products);
-        addends[v] = SpreadOver(bits >> (v * kLanes) & kAllLanes, products);
-      }
-    }
-    if (HWY_UNLIKELY(beyond)) return false;
-    auto lost = hn::Zero(BitsTag());
-    for (size_t v = 0; v < kVectors; ++v) {
-      before[v] = hn::LoadU(d, cells + v * kLanes);
-      hn::StoreU(SumsIfExact(before[v], addends[v], lost), d, cells + v * kLanes);
-    }
-    if (HWY_UNLIKELY(AnyLost(lost))) {
-      HWY_ALIGN double errors[kRows];
-      for (size_t v = 0; v < kVectors; ++v) {
-        StoreSumsAndErrors(d, before[v], addends[v], cells + v * kLanes, errors + v * kLanes);
-      }
-      for (size_t i = 0; i < kRows; ++i) side.Push(row + i, 0, errors[i]);
-    }
-    return true;
   }
 
   static void ScatterRun(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,

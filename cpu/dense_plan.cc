@@ -237,7 +237,7 @@ void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& b
   PackedRows::BitsBuffer buffer;
   const auto bits = PackedRows::BitsOf(block, buffer);
   if (bits.has_value() && bits->first >= range.begin && bits->last < range.end) {
-    kernels_.scatter_bits(*bits, values, update.weight, window, side);
+    kernels_.scatter_bits(*bits, values, update.weight, window, range.end, side);
     return;
   }
   std::array<uint64_t, kBlockEntries> rows;
@@ -308,7 +308,7 @@ void DensePlan::Merge(CellRun run) {
 }
 
 CellRun DensePlan::State() {
-  SparseSums sums = *Emit({}, true);  // cells, so there is no result that could fail
+  SparseSums sums = *Emit({});  // cells, so there is no result that could fail
   return {std::move(sums.rows), std::move(sums.values), std::move(sums.row_cells),
           std::move(sums.side)};
 }
@@ -317,10 +317,10 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
                                              double total_weight) {
   if (!batch.empty()) Fold(std::move(batch), feed);
   const Lowering lowering{.results = true, .total_weight = total_weight};
-  return by_columns_ ? EmitColumns(total_weight) : Emit(lowering, false);
+  return by_columns_ ? EmitColumns(total_weight) : Emit(lowering);
 }
 
-absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering, bool keep) {
+absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering) {
   RangedOutput output(spec_, kernels_, lowering, parallel_);
   // Counted first: reading the cells once more takes less than closing gaps between ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
@@ -331,7 +331,7 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering, bool keep) 
   output.ReserveExactly(counts);
   output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = g == 0 ? 0 : group_ends_[g - 1]; s < group_ends_[g]; ++s) {
-      reducer.EmitCells(From(slices_[s].begin), slices_[s], keep);
+      reducer.EmitCells(From(slices_[s].begin), slices_[s]);
     }
   });
   return output.Close(side_);

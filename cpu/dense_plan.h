@@ -42,7 +42,7 @@ class DensePlan : public CpuPlan {
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, const RowWindow& range,
                 SideTable& side);
   void FoldUnsorted(std::span<const Cursor> cursors);
-  absl::StatusOr<SparseSums> Emit(const Lowering& lowering, bool keep);
+  absl::StatusOr<SparseSums> Emit(const Lowering& lowering);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);
   absl::Status LowerColumns(const CellBlock& row, Columns columns, double total_weight,
                             std::byte* out, uint64_t& infinite_values) const;

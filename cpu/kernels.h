@@ -53,10 +53,10 @@ struct CpuKernels {
   // `next`, or null: the cursor that is added afterwards.
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                        const Cursor* next, const CellWindow& window, SideTable& side);
-  // The entries whose rows are those of a bitmap, all of them in the window (row_width 1).
-  // kValuesSlackBytes can be read after the values.
+  // The entries whose rows are those of a bitmap, all of them in the window and below `limit`,
+  // where it ends (row_width 1). kValuesSlackBytes can be read after the values.
   void (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,
-                       const CellWindow& window, SideTable& side);
+                       const CellWindow& window, uint64_t limit, SideTable& side);
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
                       SideTable& side);
 

@@ -196,10 +196,10 @@ CellWindow RangeReducer::DenseWindow(const RowWindow& window) {
   return cells;
 }
 
-void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window, bool keep) {
+void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
   if (!status_.ok()) return;
   StartWindow(window);
-  MoveOut(cells, window, keep);
+  MoveOut(cells, window, true);
 }
 
 void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {

@@ -64,9 +64,8 @@ class RangeReducer {
 
   void GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks, RunCursor& run);
 
-  // Moves what is held out of cells that are the caller's: the window's rows, from its first one
-  // on. `keep`: they stay as they are, otherwise they are emptied.
-  void EmitCells(const CellWindow& cells, const RowWindow& window, bool keep);
+  // Copies what is held in cells that are the caller's: the window's rows, from its first one on.
+  void EmitCells(const CellWindow& cells, const RowWindow& window);
 
   size_t rows() const { return count_; }
   uint64_t infinite_values() const { return infinite_values_; }

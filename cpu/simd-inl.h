@@ -50,6 +50,23 @@ HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const F16* values) {
   return hn::PromoteTo(d, hn::PromoteTo(df, narrow));
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// As many values in one vector as two of doubles take.
+using FloatTag = hn::CappedTag<float, 2 * kGroup>;
+
+HWY_INLINE hn::Vec<FloatTag> LoadFloats(FloatTag d, const float* values) {
+  return hn::LoadU(d, values);
+}
+HWY_INLINE hn::Vec<FloatTag> LoadFloats(FloatTag d, const BF16* values) {
+  const hn::Rebind<hwy::bfloat16_t, FloatTag> narrow;
+  return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::bfloat16_t*>(values)));
+}
+HWY_INLINE hn::Vec<FloatTag> LoadFloats(FloatTag d, const F16* values) {
+  const hn::Rebind<hwy::float16_t, FloatTag> narrow;
+  return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(values)));
+}
+#endif
+
 // True when a product is so large that it must go to the side table whole; only f64 has such.
 template <class V>
 HWY_INLINE bool AnyBeyondCells(DoubleTag d, hn::Vec<DoubleTag> products) {
@@ -155,45 +172,45 @@ HWY_INLINE hn::Vec<BitsTag> LanesOf(size_t mask) {
   return hn::PromoteTo(BitsTag(), hn::LoadU(narrow, kCompressTable.lanes[mask]));
 }
 
-// The reverse: where the lanes that `mask` has come from when they lie together in front; of the
-// others, anywhere.
+// The reverse: where the lanes that `mask` has come from when they lie together in front; negative
+// for the others.
 struct ExpandTable {
-  uint8_t lanes[256][8];  // bytes: few lines of the first cache, which cells want
+  int8_t lanes[256][8];  // bytes: few lines of the first cache, which cells want
   constexpr ExpandTable() : lanes() {
     for (uint32_t mask = 0; mask < 256; ++mask) {
-      uint8_t n = 0;
-      for (uint32_t bit = 0; bit < 8; ++bit) {
-        lanes[mask][bit] = n;
-        if ((mask >> bit & 1) != 0 && n < 7) ++n;
-      }
+      int8_t n = 0;
+      for (uint32_t bit = 0; bit < 8; ++bit) lanes[mask][bit] = (mask >> bit & 1) != 0 ? n++ : -1;
     }
   }
 };
 inline constexpr ExpandTable kExpandTable;
 
-HWY_INLINE hn::Vec<BitsTag> SourcesOf(size_t mask) {
-  const hn::Rebind<uint8_t, DoubleTag> bytes;
-  const hn::Rebind<uint32_t, DoubleTag> narrow;
-  return hn::PromoteTo(BitsTag(),
-                       hn::PromoteTo(narrow, hn::LoadU(bytes, kExpandTable.lanes[mask])));
-}
-
-// The lanes whose bits `mask` has.
-HWY_INLINE hn::Mask<BitsTag> MaskOf(size_t mask) {
-  alignas(64) static constexpr uint64_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
-  const BitsTag du;
-  return hn::TestBit(hn::Set(du, mask), hn::Load(du, kBits));
-}
-
 // The first lanes of `packed` on the lanes whose bits `mask` has, in order; -0.0 on the others.
-HWY_INLINE hn::Vec<DoubleTag> SpreadOver(size_t mask, hn::Vec<DoubleTag> packed) {
-  const DoubleTag d;
+template <class D>
+HWY_INLINE hn::Vec<D> SpreadOver(D d, size_t mask, hn::Vec<D> packed) {
+  const auto none = hn::Set(d, hn::TFromD<D>{-0.0});
 #if SPARSEAGG_HAS_AVX512
-  return hn::Vec<DoubleTag>{
-      _mm512_mask_expand_pd(hn::Set(d, -0.0).raw, static_cast<__mmask8>(mask), packed.raw)};
+  if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
+    return hn::Vec<D>{_mm512_mask_expand_pd(none.raw, static_cast<__mmask8>(mask), packed.raw)};
+  } else {
+    return hn::Vec<D>{_mm512_mask_expand_ps(none.raw, static_cast<__mmask16>(mask), packed.raw)};
+  }
 #else
-  const auto spread = hn::TableLookupLanes(packed, hn::IndicesFromVec(d, SourcesOf(mask)));
-  return hn::IfThenElse(hn::RebindMask(d, MaskOf(mask)), spread, hn::Set(d, -0.0));
+  const hn::RebindToSigned<D> signed_tag;
+  const hn::Rebind<int8_t, D> bytes;
+  const hn::Rebind<int32_t, D> words;
+  const auto narrow = hn::PromoteTo(words, hn::LoadU(bytes, kExpandTable.lanes[mask]));
+  hn::Vec<hn::RebindToSigned<D> > lanes;
+  if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
+    lanes = hn::PromoteTo(signed_tag, narrow);
+  } else {
+    lanes = narrow;
+  }
+  const auto in_range = hn::And(lanes, hn::Set(signed_tag, hn::MaxLanes(d) - 1));
+  const auto spread = hn::TableLookupLanes(packed, hn::IndicesFromVec(d, in_range));
+  // As integers: Highway without vectors takes -1, which is not a number then, for no negative one.
+  return hn::BitCast(d, hn::IfNegativeThenElse(lanes, hn::BitCast(signed_tag, none),
+                                               hn::BitCast(signed_tag, spread)));
 #endif
 }
 

@@ -64,14 +64,14 @@ void PackedRows::Unpack(const Block& block, uint64_t* rows) {
 std::optional<PackedRows::Bits> PackedRows::BitsOf(const Block& block, BitsBuffer& buffer) {
   if (block.form == kBitmapForm) {
     return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
-                reinterpret_cast<const unsigned char*>(block.words)};
+                reinterpret_cast<const unsigned char*>(block.words), block.count};
   }
   if (block.form > 1) return std::nullopt;
   if (block.form == 0) {
     buffer.fill(0xFF);
     const uint32_t last = block.count - 1;
     buffer[last / 8] = static_cast<unsigned char>((2u << last % 8) - 1);
-    return Bits{block.first, block.first + block.count - 1, buffer.data()};
+    return Bits{block.first, block.first + block.count - 1, buffer.data(), block.count};
   }
   buffer.fill(0);
   buffer[0] = 1;
@@ -86,7 +86,7 @@ std::optional<PackedRows::Bits> PackedRows::BitsOf(const Block& block, BitsBuffe
     std::memcpy(buffer.data() + size / 8, &joined, sizeof(joined));
     size += own;
   }
-  return Bits{block.first, block.first + size - 1, buffer.data()};
+  return Bits{block.first, block.first + size - 1, buffer.data(), block.count};
 }
 
 uint64_t PackedRows::LowerBound(uint64_t row) const {

@@ -33,7 +33,8 @@ class PackedRows {
   struct Bits {
     uint64_t first = 0;
     uint64_t last = 0;
-    const unsigned char* bytes = nullptr;  // [(last - first) / 8 + 1]
+    const unsigned char* bytes = nullptr;  // [(last - first) / 8 + 1]; 8 more can be read
+    uint32_t count = 0;                    // of rows
   };
   using BitsBuffer = std::array<unsigned char, 2 * kBlockEntries / 8 + 8>;
 

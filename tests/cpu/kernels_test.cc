@@ -1,6 +1,5 @@
 // Every instruction set that the kernels are compiled for, and that this machine has, gives the
-// bytes of the reference back end. Highway's own mechanism chooses the set; aggregators look their
-// kernels up when they are made.
+// bytes of the reference back end.
 #include "cpu/kernels.h"
 
 #include <gtest/gtest.h>
@@ -19,6 +18,7 @@
 #include "sparse/slot_math.h"
 #include "sparse/values.h"
 #include "sparse/wide_integer.h"
+#include "tests/cpu/only_target.h"
 #include "tests/support/crowd.h"
 #include "tests/support/workload.h"
 
@@ -28,21 +28,6 @@ namespace {
 constexpr ValueType kFloatingTypes[] = {ValueType::kF16, ValueType::kBF16, ValueType::kF32,
                                         ValueType::kF64};
 constexpr uint32_t kRowWidths[] = {1, 3, 64};
-
-// While it lives, the machine has this instruction set and the ones that every machine has.
-class OnlyTarget {
- public:
-  explicit OnlyTarget(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~OnlyTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().DeInit();  // found out anew by the next dispatch
-  }
-  OnlyTarget(const OnlyTarget&) = delete;
-  OnlyTarget& operator=(const OnlyTarget&) = delete;
-};
 
 TEST(InstructionSets, EachIsTheOneInUseWhenItIsTheOnlyOne) {
   const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();

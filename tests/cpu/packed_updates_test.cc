@@ -1,12 +1,14 @@
 // Updates whose rows stay as coo.packed encodes them until they are added: the bytes of the
 // reference, whatever the form of the blocks and wherever the slices of the dense plan cut them.
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <tuple>
 
 #include "cpu/cpu_backend.h"
 #include "sparse/packed_rows.h"
 #include "sparse/validate.h"
+#include "tests/cpu/only_target.h"
 #include "tests/cpu/updates_by_density.h"
 #include "tests/support/workload.h"
 
@@ -49,11 +51,15 @@ class PackedUpdatesTest : public UpdatesByDensity {
 };
 
 TEST_P(PackedUpdatesTest, ADensePlanAddsThemBlockByBlock) {
-  for (const uint32_t threads : {1, 3}) {
-    const auto cpu = *MakeCpuBackend({.threads = threads});
-    const auto aggregator = NewAggregator(*cpu, spec_, "dense");
-    EXPECT_GE(Accumulate(*aggregator, true), 2);
-    EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnlyTarget only(target);
+    for (const uint32_t threads : {1, 3}) {
+      const auto cpu = *MakeCpuBackend({.threads = threads});
+      const auto aggregator = NewAggregator(*cpu, spec_, "dense");
+      EXPECT_GE(Accumulate(*aggregator, true), 2);
+      EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "")
+          << hwy::TargetName(target) << ", threads: " << threads;
+    }
   }
 }
 
