@@ -74,23 +74,26 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
       // Cells of whole tiles are aligned, if those of the window are.
       row -= (row - window.begin) % kTileRows;
       const bool full = rows.last - rows.first + 1 == rows.count;
-      full ? AddTiles<true>(cursor, row, weight, window, limit, side)
-           : AddTiles<false>(cursor, row, weight, window, limit, side);
+      // With a weight of 0, products of negative values would be -0.0: those are added one by one.
+      if (weight != 0) {
+        full ? AddTiles<true>(cursor, row, weight, window, limit, side)
+             : AddTiles<false>(cursor, row, weight, window, limit, side);
+      }
     }
     for (; row <= rows.last; row += kTileRows) AddSlowly(cursor, row, weight, window, side);
   }
 
   // Tiles from `row` on that are within the window and have rows; on trial if that is worth it.
+  // REQUIRES: weight != 0.
   template <bool kFull>
   static HWY_INLINE void AddTiles(BitsCursor& cursor, uint64_t& row, float weight,
                                   const CellWindow& window, uint64_t limit, SideTable& side) {
     const uint64_t tiles =
         std::min((cursor.rows->last - row) / kTileRows + 1, (limit - row) / kTileRows);
     const uint64_t end = row + tiles * kTileRows;
-    // With a weight of 0 negative values become -0.0, which no cell may: see AddTile().
     if constexpr (kHasTrials<C, V>) {
       HWY_ALIGN double log[kTrialCells];
-      while (end - row >= kTrialCellsMin && weight != 0 && WantsTrial(side)) {
+      while (end - row >= kTrialCellsMin && WantsTrial(side)) {
         const BitsCursor before = cursor;
         const uint64_t begin = row;
         const uint64_t size = std::min<uint64_t>(end - begin, kTrialCells);
@@ -151,7 +154,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
     Pair addends[kPairs];
     Pair before[kPairs];
-    bool beyond = weight == 0;  // products of negative values would be -0.0
+    bool beyond = false;
     size_t used = 0;
     for (size_t p = 0; p < kPairs; ++p) {
       addends[p] = AddendsOf<kFull>(bits, p, cursor.value, used, factor);

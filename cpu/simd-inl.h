@@ -31,41 +31,31 @@ inline constexpr size_t kGroup = 8;
 using DoubleTag = hn::CappedTag<double, kGroup>;
 inline constexpr size_t kLanes = hn::MaxLanes(DoubleTag());
 
-HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const double* values) {
-  return hn::LoadU(d, values);
-}
-HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const float* values) {
-  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, DoubleTag>(), values));
-}
-HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const BF16* values) {
-  const hn::Rebind<float, DoubleTag> df;
-  const hn::Rebind<hwy::bfloat16_t, DoubleTag> db;
-  const auto narrow = hn::LoadU(db, reinterpret_cast<const hwy::bfloat16_t*>(values));
-  return hn::PromoteTo(d, hn::PromoteTo(df, narrow));
-}
-HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const F16* values) {
-  const hn::Rebind<float, DoubleTag> df;
-  const hn::Rebind<hwy::float16_t, DoubleTag> dh;
-  const auto narrow = hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(values));
-  return hn::PromoteTo(d, hn::PromoteTo(df, narrow));
-}
-
-#if HWY_TARGET != HWY_SCALAR
 // As many values in one vector as two of doubles take.
 using FloatTag = hn::CappedTag<float, 2 * kGroup>;
 
-HWY_INLINE hn::Vec<FloatTag> LoadFloats(FloatTag d, const float* values) {
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const float* values) {
   return hn::LoadU(d, values);
 }
-HWY_INLINE hn::Vec<FloatTag> LoadFloats(FloatTag d, const BF16* values) {
-  const hn::Rebind<hwy::bfloat16_t, FloatTag> narrow;
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const BF16* values) {
+  const hn::Rebind<hwy::bfloat16_t, D> narrow;
   return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::bfloat16_t*>(values)));
 }
-HWY_INLINE hn::Vec<FloatTag> LoadFloats(FloatTag d, const F16* values) {
-  const hn::Rebind<hwy::float16_t, FloatTag> narrow;
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* values) {
+  const hn::Rebind<hwy::float16_t, D> narrow;
   return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(values)));
 }
-#endif
+
+HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const double* values) {
+  return hn::LoadU(d, values);
+}
+template <class V>
+HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const V* values) {
+  return hn::PromoteTo(d, LoadFloats(hn::Rebind<float, DoubleTag>(), values));
+}
 
 // True when a product is so large that it must go to the side table whole; only f64 has such.
 template <class V>
