@@ -36,7 +36,9 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
 
   static void Clear(const CellWindow& window, size_t rows, uint32_t width) {
     if constexpr (C::kHasValues) std::fill_n(Values(window.values), rows * width, C::EmptyValue());
-    if constexpr (C::kHasRow) std::fill_n(Rows(window.row_cells), rows, C::EmptyRow());
+    if constexpr (C::kHasRow) {
+      if (window.row_cells != nullptr) std::fill_n(Rows(window.row_cells), rows, C::EmptyRow());
+    }
   }
 
   static void ScatterRun(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,

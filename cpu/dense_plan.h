@@ -7,6 +7,7 @@
 #define SPARSEAGG_CPU_DENSE_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cpu/kernels.h"
@@ -28,8 +29,16 @@ class DensePlan : public CpuPlan {
   uint64_t MemoryBytes() const override;
 
  private:
+  static constexpr uint32_t kSliceColumns = 4096;  // their cells stay cached
+  // What sorted updates visit of a slice at a time: it stays in a core's second cache beside
+  // entries that stream by (2^17 cells: 12 % more time of the server for scalars). Of wide rows,
+  // kWideCells.
+  static constexpr uint64_t kVisitCells = uint64_t{1} << 13;
+
   CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
   CellWindow From(uint64_t row);
+  void ClearUnvisited();
+  void Clear(uint64_t begin, uint64_t end);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   RowWindow RowsOfGroup(size_t g) const;
   void FoldFew(std::vector<Cursor>& cursors);
@@ -39,9 +48,12 @@ class DensePlan : public CpuPlan {
   void FoldSorted(std::span<const Cursor> cursors);
   void FoldNarrow(std::span<const PendingUpdate> updates);
   void FoldPacked(std::span<const PendingUpdate> updates);
-  void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, const RowWindow& range,
-                SideTable& side);
+  struct PackedSlice;
+  void AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t& next, PackedSlice& slice);
+  void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, PackedSlice& slice);
+  void Visit(PackedSlice& slice, uint64_t end);
   void FoldUnsorted(std::span<const Cursor> cursors);
+  std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Lowering& lowering);
   absl::StatusOr<SparseSums> Emit(const Lowering& lowering);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);
   absl::Status LowerColumns(const CellBlock& row, Columns columns, double total_weight,
@@ -58,7 +70,10 @@ class DensePlan : public CpuPlan {
   std::vector<size_t> group_ends_;   // slices [group_ends_[g - 1], group_ends_[g]) are one task
   HostVector<std::byte> values_;     // [num_rows, row_width] cells
   HostVector<std::byte> row_cells_;  // [num_rows]
-  std::vector<SideEntry> side_;      // sorted
+  // No batch has visited the cells yet. The first that does so makes them empty on its way, while
+  // they are cached: all of them, or ClearUnvisited() has done it before.
+  bool unvisited_ = true;
+  std::vector<SideEntry> side_;  // sorted
 };
 
 }  // namespace sparseagg

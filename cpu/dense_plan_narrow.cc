@@ -42,6 +42,7 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
     entries += update.staged.entries.nnz;
   }
   if (narrow.empty()) return;
+  const bool unvisited = std::exchange(unvisited_, false);
   std::vector<std::vector<SideEntry>> sides(group_ends_.size());
   const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
   parallel_.For(group_ends_.size(), [&](size_t g) {
@@ -56,7 +57,8 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
         cursors[k] = CursorIn(*narrow[k], segment, row - window.begin);
       }
       while (row < segment_end) {
-        row = std::min(segment_end, row + visit_rows);
+        const uint64_t begin = std::exchange(row, std::min(segment_end, row + visit_rows));
+        if (unvisited) Clear(begin, row);
         const auto next = ValueCells(row, std::min(rows.end, row + visit_rows));
         kernels_.scatter_narrow(cursors, row, {.cells = next}, window, side);
       }

@@ -40,7 +40,7 @@ struct CpuKernels {
   // a holder: cpu/canonical.h prepares such updates.
   bool per_update;
 
-  // Makes `rows` rows of the window empty.
+  // Makes `rows` rows of the window empty; their values alone where row_cells is null.
   void (*clear)(const CellWindow& window, size_t rows, uint32_t width);
 
   // Adds to the window's cells what the cursors have below `limit`, and moves them there. A cursor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "cpu/key_sort.h"
 #include "cpu/tuning.h"
@@ -200,6 +201,24 @@ void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
   if (!status_.ok()) return;
   StartWindow(window);
   MoveOut(cells, window, true);
+}
+
+// Cells are lowered where they are: nobody needs to gather them.
+bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window) {
+  StartWindow(window);
+  side_.Sort();
+  block_ids_.resize(block_rows_);
+  for (uint64_t row = window.begin; row < window.end && status_.ok();) {
+    const size_t n = std::min<uint64_t>(block_rows_, window.end - row);
+    const uint64_t skip = row - window.begin;
+    const CellWindow here{row, cells.values + skip * width_ * kernels_.value_bytes,
+                          cells.row_cells + skip * kernels_.row_bytes};
+    if (kernels_.count_held(here, n, width_) < n) return false;
+    std::iota(block_ids_.begin(), block_ids_.begin() + static_cast<std::ptrdiff_t>(n), row);
+    Emit({block_ids_.data(), here.values, here.row_cells}, n);
+    row += n;
+  }
+  return true;
 }
 
 void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {

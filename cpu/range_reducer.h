@@ -26,7 +26,7 @@ struct Lowering {
 // Where a range writes: arrays with room for all of its rows.
 struct RangeOutput {
   uint64_t rows_max = 0;
-  uint64_t* rows = nullptr;
+  uint64_t* rows = nullptr;     // not of EmitEveryRow()
   std::byte* values = nullptr;  // results, or value cells
   std::byte* row_cells = nullptr;
 };
@@ -66,6 +66,9 @@ class RangeReducer {
 
   // Copies what is held in cells that are the caller's: the window's rows, from its first one on.
   void EmitCells(const CellWindow& cells, const RowWindow& window);
+  // The same for results where every row of the window is held: false when one is not, and the
+  // output is good for nothing then.
+  bool EmitEveryRow(const CellWindow& cells, const RowWindow& window);
 
   size_t rows() const { return count_; }
   uint64_t infinite_values() const { return infinite_values_; }
@@ -100,6 +103,7 @@ class RangeReducer {
   size_t dense_rows_ = 0;  // that cells_ has
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
+  std::vector<uint64_t> block_ids_;  // rows that are not written
   PackedWindow packed_;
   std::vector<Cursor> saved_;
 };

@@ -18,10 +18,19 @@ RangedOutput::RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels,
       row_cell_bytes_(lowering.results ? 0 : kernels.row_bytes) {}
 
 void RangedOutput::Reserve(std::vector<uint64_t> starts) {
+  ReserveCells(std::move(starts));
+  output_.rows.kept().resize(starts_.back());
+}
+
+void RangedOutput::ReserveEveryRow(std::vector<uint64_t> starts) {
+  ReserveCells(std::move(starts));
+  writes_rows_ = false;
+}
+
+void RangedOutput::ReserveCells(std::vector<uint64_t> starts) {
   starts_ = std::move(starts);
   ranges_.resize(starts_.size() - 1);
   const size_t bound = starts_.back();
-  output_.rows.resize(bound);
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
 }
@@ -33,8 +42,10 @@ void RangedOutput::ReserveExactly(const std::vector<uint64_t>& counts) {
 }
 
 RangeOutput RangedOutput::OutputOf(size_t r, size_t at) {
-  return {starts_[r + 1] - at, output_.rows.data() + at, output_.values.data() + at * value_bytes_,
-          output_.row_cells.data() + at * row_cell_bytes_};
+  return {.rows_max = starts_[r + 1] - at,
+          .rows = writes_rows_ ? output_.rows.kept().data() + at : nullptr,
+          .values = output_.values.data() + at * value_bytes_,
+          .row_cells = output_.row_cells.data() + at * row_cell_bytes_};
 }
 
 void RangedOutput::Take(size_t r, size_t at, RangeReducer& reducer) {
@@ -54,14 +65,19 @@ absl::StatusOr<SparseSums> RangedOutput::Close(const std::vector<SideEntry>& pri
   }
   parallel_.For(3, [&](size_t array) {
     if (array == 0) {
-      CloseGaps(reinterpret_cast<std::byte*>(output_.rows.data()), sizeof(uint64_t));
+      if (!writes_rows_) return;
+      CloseGaps(reinterpret_cast<std::byte*>(output_.rows.kept().data()), sizeof(uint64_t));
     } else if (array == 1) {
       CloseGaps(output_.values.data(), value_bytes_);
     } else {
       CloseGaps(output_.row_cells.data(), row_cell_bytes_);
     }
   });
-  output_.rows.resize(rows);
+  if (writes_rows_) {
+    output_.rows.kept().resize(rows);
+  } else {
+    output_.rows = RowIds::Every(rows);
+  }
   output_.values.resize(rows * value_bytes_);
   output_.row_cells.resize(rows * row_cell_bytes_);
   if (!lowering_.results) JoinSides(prior);

@@ -19,7 +19,7 @@
 namespace sparseagg {
 
 struct SparseSums {
-  HostVector<uint64_t> rows;
+  RowIds rows;
   HostVector<std::byte> values;     // results, or value cells
   HostVector<std::byte> row_cells;  // of cells
   std::vector<SideEntry> side;      // of cells, sorted
@@ -35,6 +35,8 @@ class RangedOutput {
   void Reserve(std::vector<uint64_t> starts);
   // Range r has counts[r] rows: no gap is left to close.
   void ReserveExactly(const std::vector<uint64_t>& counts);
+  // Range r has the rows starts[r] to starts[r + 1] - 1, all that there are: they are not written.
+  void ReserveEveryRow(std::vector<uint64_t> starts);
 
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
   template <class F>
@@ -67,6 +69,7 @@ class RangedOutput {
 
   RangeOutput OutputOf(size_t r, size_t at);
   void Take(size_t r, size_t at, RangeReducer& reducer);
+  void ReserveCells(std::vector<uint64_t> starts);
   void CloseGaps(std::byte* array, size_t bytes) const;
   void MoveDown(std::byte* to, const std::byte* from, size_t bytes) const;
   void JoinSides(const std::vector<SideEntry>& prior);
@@ -79,6 +82,7 @@ class RangedOutput {
   const size_t row_cell_bytes_;
   std::vector<Range> ranges_;
   std::vector<uint64_t> starts_;  // of the ranges, and the end
+  bool writes_rows_ = true;
   SparseSums output_;
 };
 

@@ -12,7 +12,7 @@ SparsePlan::SparsePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parall
 void SparsePlan::Fold(std::vector<PendingUpdate> batch, Feed feed) {
   // Cells are written, so there is no result that could fail.
   SparseSums sums = *ReduceSparse(spec_, kernels_, parallel_, feed, batch, state_, {});
-  state_ = {std::move(sums.rows), std::move(sums.values), std::move(sums.row_cells),
+  state_ = {std::move(sums.rows.kept()), std::move(sums.values), std::move(sums.row_cells),
             std::move(sums.side)};
 }
 

@@ -262,12 +262,12 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
   absl::Status status;
   ForEachPiece([&](const Run& run) {
     if (!status.ok()) return;
-    const size_t rows = result.tensor.indices.size();
+    const size_t rows = result.tensor.indices.kept().size();
     const uint64_t infinite_values = result.infinite_values;
     try {
       status = LowerPiece(run, total_weight, result);
     } catch (const CudaError&) {  // its rows come again, in smaller pieces
-      result.tensor.indices.resize(rows);
+      result.tensor.indices.kept().resize(rows);
       result.tensor.values.resize(rows * result.tensor.layout.row_bytes());
       result.infinite_values = infinite_values;
       throw;
@@ -280,13 +280,14 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
 absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregate& result) {
   Queue& queue = context_.queue;
   const size_t row_bytes = result.tensor.layout.row_bytes();
-  const size_t begin = result.tensor.indices.size();
+  const size_t begin = result.tensor.indices.kept().size();
   DeviceArray<std::byte> values(queue, run.size * row_bytes);
   DeviceArray<LowerOutcome> device_outcome(queue, 1);
-  result.tensor.indices.resize(begin + run.size);
-  context_.downloads.Copy(queue, run.rows.data(), result.tensor.indices.data() + begin, run.size);
+  result.tensor.indices.kept().resize(begin + run.size);
+  context_.downloads.Copy(queue, run.rows.data(), result.tensor.indices.kept().data() + begin,
+                          run.size);
   const std::vector<uint64_t> side_rows =
-      SideRows(side_, result.tensor.indices, begin, result.tensor.indices.size());
+      SideRows(side_, result.tensor.indices.kept(), begin, result.tensor.indices.kept().size());
   DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
   queue.Upload(device_side_rows.data(), side_rows.data(), side_rows.size());
 
@@ -297,7 +298,8 @@ absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregat
   outcome = queue.Read(device_outcome.data());
   if (outcome.overflow_at != LowerOutcome::kNone) {
     const uint32_t width = result.tensor.layout.row_width;
-    return IntegerOverflowError(spec_, result.tensor.indices[begin + outcome.overflow_at / width],
+    return IntegerOverflowError(spec_,
+                                result.tensor.indices.kept()[begin + outcome.overflow_at / width],
                                 static_cast<uint32_t>(outcome.overflow_at % width));
   }
   result.infinite_values += outcome.infinite_values;

@@ -51,7 +51,7 @@ void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& ro
   const size_t row_bytes = result.tensor.layout.row_bytes();
   auto entry =
       rows.empty() ? side.end() : std::lower_bound(side.begin(), side.end(), rows[0], BeforeRow);
-  auto at = result.tensor.indices.begin() + static_cast<std::ptrdiff_t>(result_begin);
+  auto at = result.tensor.indices.kept().begin() + static_cast<std::ptrdiff_t>(result_begin);
   std::vector<WideInteger> sums(width);
   for (size_t r = 0; r < rows.size(); ++r) {
     for (uint32_t c = 0; c < width; ++c) {
@@ -61,9 +61,9 @@ void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& ro
     for (; entry != side.end() && entry->row == rows[r]; ++entry) {
       sums[entry->column].AddScaled(entry->significand, entry->exponent);
     }
-    at = std::lower_bound(at, result.tensor.indices.end(), rows[r]);
+    at = std::lower_bound(at, result.tensor.indices.kept().end(), rows[r]);
     std::byte* out = result.tensor.values.data() +
-                     static_cast<size_t>(at - result.tensor.indices.begin()) * row_bytes;
+                     static_cast<size_t>(at - result.tensor.indices.kept().begin()) * row_bytes;
     AllOps::With(lowering.spec.op, [&](auto op) {
       WithValueType(lowering.spec.layout.value_type, [&](auto tag) {
         result.infinite_values +=

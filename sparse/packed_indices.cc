@@ -8,14 +8,15 @@
 
 namespace sparseagg {
 
-PackedIndices::PackedIndices(std::span<const uint64_t> rows) : rows_(rows) {
+PackedIndices::PackedIndices(const RowIds& rows) : rows_(rows) {
   const size_t blocks = BlocksOf(rows.size());
   begins_.reserve(blocks + 1);
   forms_.reserve(blocks);
+  std::array<uint64_t, kBlockEntries> buffer;
   uint64_t begin = 0;
   begins_.push_back(0);
   for (size_t block = 0; block < blocks; ++block) {
-    const std::span<const uint64_t> own = RowsOf(block);
+    const std::span<const uint64_t> own = RowsOf(block, buffer.data());
     const BlockPlan plan = PlanBlock(own.data(), static_cast<uint32_t>(own.size()));
     begin += plan.words;
     begins_.push_back(static_cast<uint32_t>(begin));
@@ -26,13 +27,15 @@ PackedIndices::PackedIndices(std::span<const uint64_t> rows) : rows_(rows) {
 
 uint64_t PackedIndices::directory_bytes() const { return forms_.size() * sizeof(BlockEntry); }
 
-std::span<const uint64_t> PackedIndices::RowsOf(size_t block) const {
-  const std::span<const uint64_t> rest = rows_.subspan(block * kBlockEntries);
-  return rest.first(std::min<size_t>(rest.size(), kBlockEntries));
+// Where they lie, or in `buffer`, which has room for those of a block.
+std::span<const uint64_t> PackedIndices::RowsOf(size_t block, uint64_t* buffer) const {
+  const uint64_t begin = block * kBlockEntries;
+  return rows_.Piece(begin, std::min<uint64_t>(rows_.size() - begin, kBlockEntries), buffer);
 }
 
 void PackedIndices::Read(uint64_t offset, size_t n, char* out) const {
   std::array<uint32_t, kBlockWordsMax> words;
+  std::array<uint64_t, kBlockEntries> buffer;
   while (n > 0) {
     const bool in_directory = offset < directory_bytes();
     size_t block = offset / sizeof(BlockEntry);
@@ -45,7 +48,7 @@ void PackedIndices::Read(uint64_t offset, size_t n, char* out) const {
               1;
       piece_begin = directory_bytes() + uint64_t{begins_[block]} * 4;
     }
-    const std::span<const uint64_t> own = RowsOf(block);
+    const std::span<const uint64_t> own = RowsOf(block, buffer.data());
     const BlockPlan plan = {forms_[block], begins_[block + 1] - begins_[block]};
     PackBlock(own.data(), static_cast<uint32_t>(own.size()), plan, words.data());
     const uint32_t check = BlockCheck(own[0], plan.form, words.data(), plan.words);

@@ -7,13 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "sparse/row_ids.h"
+
 namespace sparseagg {
 
 // Immutable. Keeps five bytes for 256 rows; the rows must outlive it.
 class PackedIndices {
  public:
-  // REQUIRES: rows never descend, below 2^63.
-  explicit PackedIndices(std::span<const uint64_t> rows);
+  explicit PackedIndices(const RowIds& rows);
 
   // False when coo.packed cannot hold so many words (16 GiB of them).
   bool fits() const { return fits_; }
@@ -23,9 +24,9 @@ class PackedIndices {
 
  private:
   uint64_t directory_bytes() const;
-  std::span<const uint64_t> RowsOf(size_t block) const;
+  std::span<const uint64_t> RowsOf(size_t block, uint64_t* buffer) const;
 
-  std::span<const uint64_t> rows_;
+  const RowIds& rows_;
   std::vector<uint32_t> begins_;  // of each block's words, and the end
   std::vector<uint8_t> forms_;
   bool fits_ = true;

@@ -33,6 +33,12 @@ struct SpreadTable {
 };
 constexpr SpreadTable kSpread;
 
+constexpr auto kAllBits = [] {
+  std::array<unsigned char, PackedRows::kRunBlocksMax * kBlockEntries / 8 + 8> bytes{};
+  bytes.fill(0xFF);
+  return bytes;
+}();
+
 }  // namespace
 
 PackedRows::PackedRows(const CooView& entries)
@@ -41,51 +47,46 @@ PackedRows::PackedRows(const CooView& entries)
   total_words_ = static_cast<uint32_t>((entries.packed_rows_bytes - (words_ - directory_)) / 4);
 }
 
-BlockEntry PackedRows::entry(uint64_t b) const {
-  return Load<BlockEntry>(directory_ + b * sizeof(BlockEntry));
-}
-
-PackedRows::Block PackedRows::block(uint64_t b) const {
-  const BlockEntry own = entry(b);
-  const uint32_t end = b + 1 < blocks_ ? entry(b + 1).begin : total_words_;
-  const uint64_t begin = b * kBlockEntries;
-  return {.first = own.first,
-          .form = own.form(),
-          .num_words = end - own.begin,
-          .words = words_ + size_t{4} * own.begin,
-          .begin = begin,
-          .count = static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, nnz_ - begin))};
-}
-
 void PackedRows::Unpack(const Block& block, uint64_t* rows) {
   UnpackBlock(block.first, block.form, block.words, block.num_words, block.count, rows);
 }
 
-std::optional<PackedRows::Bits> PackedRows::BitsOf(const Block& block, BitsBuffer& buffer) {
-  if (block.form == kBitmapForm) {
-    return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
-                reinterpret_cast<const unsigned char*>(block.words), block.count};
+uint64_t PackedRows::RunLength(uint64_t b, uint64_t end) const {
+  const uint64_t most = std::min(blocks_ - b, kRunBlocksMax);
+  uint64_t row = entry(b).first;
+  uint64_t length = 0;
+  for (; length < most; ++length) {
+    const BlockEntry next = entry(b + length);
+    if (next.form() != 0 || next.first != row) break;
+    row += EntriesOf(b + length, 1);
+    if (row > end) break;
   }
-  if (block.form > 1) return std::nullopt;
-  if (block.form == 0) {
-    buffer.fill(0xFF);
-    const uint32_t last = block.count - 1;
-    buffer[last / 8] = static_cast<unsigned char>((2u << last % 8) - 1);
-    return Bits{block.first, block.first + block.count - 1, buffer.data(), block.count};
-  }
-  buffer.fill(0);
-  buffer[0] = 1;
-  size_t size = 1;  // in bits
+  return length;
+}
+
+PackedRows::Bits PackedRows::AllOf(uint64_t first, uint32_t count) {
+  return {first, first + count - 1, kAllBits.data(), count};
+}
+
+PackedRows::Bits PackedRows::Spread(const Block& block, BitsBuffer& buffer) {
+  unsigned char* out = buffer.data();
+  uint64_t pending = 1;  // bits from there on, `filled` of them
+  uint32_t filled = 1;
   const uint32_t differences = block.count - 1;
   for (uint32_t i = 0; i < differences; i += 8) {
     const uint32_t left = std::min(8u, differences - i);  // bits beyond them mean nothing
     const uint32_t byte = static_cast<unsigned char>(block.words[i / 8]) & ((1u << left) - 1);
     const uint32_t own = kSpread.sizes[byte] - (8 - left);
     const uint64_t bits = kSpread.bits[byte] & ((1u << own) - 1);
-    const uint64_t joined = Load<uint64_t>(buffer.data() + size / 8) | bits << (size % 8);
-    std::memcpy(buffer.data() + size / 8, &joined, sizeof(joined));
-    size += own;
+    pending |= bits << filled;
+    filled += own;
+    std::memcpy(out, &pending, sizeof(pending));
+    out += filled / 8;
+    pending >>= filled / 8 * 8;
+    filled %= 8;
   }
+  std::memcpy(out, &pending, sizeof(pending));
+  const auto size = static_cast<uint64_t>(out - buffer.data()) * 8 + filled;
   return Bits{block.first, block.first + size - 1, buffer.data(), block.count};
 }
 

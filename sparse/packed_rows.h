@@ -3,8 +3,10 @@
 #ifndef SPARSEAGG_SPARSE_PACKED_ROWS_H_
 #define SPARSEAGG_SPARSE_PACKED_ROWS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "sparse/encodings/packed_block.h"
@@ -28,8 +30,7 @@ class PackedRows {
     uint32_t count = 0;  // of them
   };
 
-  // Rows as a bitmap: bit k of `bytes` says whether it has row first + k, up to and with `last`;
-  // bits beyond that are 0.
+  // Rows as a bitmap: bit k of `bytes` says whether it has row first + k, up to and with `last`.
   struct Bits {
     uint64_t first = 0;
     uint64_t last = 0;
@@ -39,12 +40,40 @@ class PackedRows {
   using BitsBuffer = std::array<unsigned char, 2 * kBlockEntries / 8 + 8>;
 
   uint64_t blocks() const { return blocks_; }
-  Block block(uint64_t b) const;
+  Block block(uint64_t b) const {
+    const BlockEntry own = entry(b);
+    const uint32_t end = b + 1 < blocks_ ? entry(b + 1).begin : total_words_;
+    return {.first = own.first,
+            .form = own.form(),
+            .num_words = end - own.begin,
+            .words = words_ + size_t{4} * own.begin,
+            .begin = b * kBlockEntries,
+            .count = EntriesOf(b, 1)};
+  }
+  // Of `blocks` blocks from `b` on.
+  uint32_t EntriesOf(uint64_t b, uint64_t blocks) const {
+    return static_cast<uint32_t>(std::min(blocks * kBlockEntries, nnz_ - b * kBlockEntries));
+  }
   // Writes the block's rows.
   static void Unpack(const Block& block, uint64_t* rows);
 
   // The block as a bitmap, if it is one or is crowded enough to become one at once: in `buffer`.
-  static std::optional<Bits> BitsOf(const Block& block, BitsBuffer& buffer);
+  static std::optional<Bits> BitsOf(const Block& block, BitsBuffer& buffer) {
+    if (block.form == kBitmapForm) {
+      return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
+                  reinterpret_cast<const unsigned char*>(block.words), block.count};
+    }
+    if (block.form == 0) return AllOf(block.first, block.count);
+    if (block.form == 1) return Spread(block, buffer);
+    return std::nullopt;
+  }
+
+  // How many blocks from `b` on have all rows from the first of them on, below `end`: 0 if block b
+  // has gaps. At most kRunBlocksMax.
+  uint64_t RunLength(uint64_t b, uint64_t end) const;
+  // `count` rows from `first` on. REQUIRES: those of a run.
+  static Bits AllOf(uint64_t first, uint32_t count);
+  static constexpr uint64_t kRunBlocksMax = 32;
 
   // No block before this one has rows from `row` on. REQUIRES: blocks() > 0.
   uint64_t LowerBound(uint64_t row) const;
@@ -53,7 +82,12 @@ class PackedRows {
   void UnpackAll(uint64_t* rows) const;
 
  private:
-  BlockEntry entry(uint64_t b) const;
+  BlockEntry entry(uint64_t b) const {
+    BlockEntry entry;
+    std::memcpy(&entry, directory_ + b * sizeof(entry), sizeof(entry));
+    return entry;
+  }
+  static Bits Spread(const Block& block, BitsBuffer& buffer);
 
   const char* directory_;
   const char* words_;

@@ -102,7 +102,7 @@ class ReferenceAggregator : public Aggregator {
     tensor.layout = ResultLayout(spec_);
     const double total_weight = total_weight_.ToDouble();
     for (const auto& [index, row] : rows_) {
-      tensor.indices.push_back(index);
+      tensor.indices.kept().push_back(index);
       for (uint32_t c = 0; c < tensor.layout.row_width; ++c) {
         R value{};
         const Lowered lowered = Lower(row, c, total_weight, &value);

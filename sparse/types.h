@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sparse/host_vector.h"
+#include "sparse/row_ids.h"
 
 namespace sparseagg {
 
@@ -129,11 +130,10 @@ struct MutableCooView {
 // A canonical tensor: rows strictly ascending.
 struct SparseTensor {
   TensorLayout layout;
-  HostVector<uint64_t> indices;  // [nnz]
+  RowIds indices;                // [nnz]
   HostVector<std::byte> values;  // [nnz, row_width] of layout.value_type
 
   uint64_t nnz() const { return indices.size(); }
-  CooView view() const { return {layout, indices.size(), indices.data(), values.data()}; }
   friend bool operator==(const SparseTensor&, const SparseTensor&) = default;
 };
 

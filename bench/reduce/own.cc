@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/reduce/child.h"
 #include "bench/reduce/stopwatch.h"
-#include "sparse/packed_indices.h"
+#include "sparse/encodings/coo_packed.h"
 #include "sparse/planner.h"
 #include "sparse/validate.h"
 
@@ -43,9 +44,10 @@ uint64_t Mix(uint64_t digest, const void* data, size_t bytes) {
 
 uint64_t DigestOf(const Aggregate& result) {
   const SparseTensor& tensor = result.tensor;
-  const uint64_t rows =
-      Mix(result.infinite_values, tensor.indices.data(), tensor.indices.size() * sizeof(uint64_t));
-  return Mix(rows, tensor.values.data(), tensor.values.size());
+  HostVector<uint64_t> made;
+  const std::span<const uint64_t> rows = tensor.indices.Array(made);
+  const uint64_t of_rows = Mix(result.infinite_values, rows.data(), rows.size_bytes());
+  return Mix(of_rows, tensor.values.data(), tensor.values.size());
 }
 
 ReduceSpec SpecOf(const CaseView& updates) {
@@ -89,11 +91,12 @@ class Stager {
   // The rows are there, and the decoder would have found them good, where the back end wants them
   // as they come.
   absl::StatusOr<StagedUpdate> StagePacked(std::span<const uint64_t> rows) const {
-    const PackedIndices packed(rows);
+    std::string packed;
+    AppendPackedIndices(rows.data(), rows.size(), packed);
     absl::StatusOr<StagedUpdate> staged =
-        aggregator_.StageArriving(rows.size(), {.packed_bytes = packed.bytes()});
+        aggregator_.StageArriving(rows.size(), {.packed_bytes = packed.size()});
     if (staged.ok() && staged->entries.packed_rows != nullptr) {
-      packed.Read(0, packed.bytes(), staged->entries.packed_rows);
+      std::memcpy(staged->entries.packed_rows, packed.data(), packed.size());
     }
     return staged;
   }

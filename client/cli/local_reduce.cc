@@ -126,11 +126,14 @@ absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& reques
   }
   LocalReduction local;
   local.entries.reserve(reductions.size());
+  local.rows.resize(reductions.size());
   for (Reduction& reduction : reductions) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reduction.aggregator).Report());
     const SparseTensor& result = local.entries.emplace_back(std::move(aggregate.tensor));
-    local.tensors.push_back({reduction.spec.name, ResultShape(reduction.spec),
-                             reduction.spec.sparse_dim, result.view()});
+    const uint64_t* rows = result.indices.Array(local.rows[local.tensors.size()]).data();
+    const CooView entries{result.layout, result.nnz(), rows, result.values.data()};
+    local.tensors.push_back(
+        {reduction.spec.name, ResultShape(reduction.spec), reduction.spec.sparse_dim, entries});
     local.status.push_back(StatusOf(reduction, backend.info().name, result.nnz()));
   }
   return local;

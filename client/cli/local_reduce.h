@@ -20,11 +20,12 @@ namespace sparseagg::cli {
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::span<const BackendFactory> factories,
                                                      const std::string& name);
 
-// Move-only: `tensors` refer to `entries`.
+// Move-only: `tensors` refer to `entries` and `rows`.
 struct LocalReduction {
   std::vector<client::TensorView> tensors;   // what client::Client::Reduce() answers
   std::vector<client::TensorStatus> status;  // how each of them was reduced
   std::vector<SparseTensor> entries;
+  std::vector<HostVector<uint64_t>> rows;  // of those that keep none
 
   LocalReduction() = default;
   LocalReduction(LocalReduction&&) = default;

@@ -1,6 +1,9 @@
 #include "service/engine/manifest.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
 #include <tuple>
 
 #include "service/store/array_sum.h"
@@ -21,7 +24,41 @@ double TotalWeight(std::span<const UpdateRecord> records) {
   return total.ToDouble();
 }
 
-void AddSum(std::string_view array, Sha256& digest) { HashSum(SumOf(array), digest); }
+// Calls f(bytes) for the array of all rows, piece by piece.
+template <class F>
+void ForEachPiece(const RowIds& rows, const F& f) {
+  constexpr uint64_t kPieceRows = 1024;
+  std::array<uint64_t, kPieceRows> buffer;
+  const uint64_t piece = rows.kept().empty() ? kPieceRows : rows.size();
+  for (uint64_t at = 0; at < rows.size(); at += piece) {
+    f(BytesOf(rows.Piece(at, std::min(piece, rows.size() - at), buffer.data())));
+  }
+}
+
+ArraySum SumByPieces(const RowIds& rows) {
+  ArraySummer summer;
+  ForEachPiece(rows, [&](std::string_view piece) { summer.Append(piece); });
+  return summer.Finish();
+}
+
+// Of the array of all rows. Where these are every row there is, as in each round of a model whose
+// updates are crowded, the sum is that of the round before.
+ArraySum SumOfRows(const RowIds& rows) {
+  if (!rows.kept().empty()) return SumByPieces(rows);
+  constexpr size_t kKnownMax = 1024;
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::map<uint64_t, ArraySum>;  // by number of rows
+  {
+    std::lock_guard lock(mutex);
+    const auto it = known.find(rows.size());
+    if (it != known.end()) return it->second;
+  }
+  const ArraySum sum = SumByPieces(rows);
+  std::lock_guard lock(mutex);
+  if (known.size() == kKnownMax) known.clear();
+  known[rows.size()] = sum;
+  return sum;
+}
 
 // Contributors are distinct in a round; those of a stateless reduction may be equal or empty.
 void Sort(std::vector<UpdateRecord>& records) {
@@ -61,13 +98,14 @@ std::string ResultDigest(const PublishedResult& result) {
   if (result.spec.durability == Durability::kMemory) {
     digest.String("xxh3");
     for (const SparseTensor& tensor : result.tensors) {
-      AddSum(BytesOf(tensor.indices), digest);
-      AddSum(BytesOf(tensor.values), digest);
+      HashSum(SumOfRows(tensor.indices), digest);
+      HashSum(SumOf(BytesOf(tensor.values)), digest);
     }
     return digest.Finish();
   }
   for (const SparseTensor& tensor : result.tensors) {
-    digest.U64(tensor.nnz()).Bytes(BytesOf(tensor.indices));
+    digest.U64(tensor.nnz());
+    ForEachPiece(tensor.indices, [&](std::string_view piece) { digest.Bytes(piece); });
     digest.U64(tensor.values.size()).Bytes(BytesOf(tensor.values));
   }
   return digest.Finish();

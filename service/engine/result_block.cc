@@ -81,13 +81,16 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
                                     const ReduceSpec& spec, const SparseTensor& result,
                                     const Aggregator& aggregator) {
   const CooView all = update.entries.view();
-  const auto known = std::span(result.indices).subspan(block.first_entry, block.entries);
+  const auto has = [&](uint64_t row) {
+    const uint64_t at = result.indices.LowerBound(row);
+    return at - block.first_entry < block.entries && result.indices[at] == row;
+  };
   const auto belongs = [&](uint64_t row) { return row >= block.first_row && row < block.end_row; };
   uint64_t nnz = 0;
   for (uint64_t e = 0; e < all.nnz; ++e) {
     const uint64_t row = all.indices[e];
     if (!belongs(row)) continue;
-    if (!std::binary_search(known.begin(), known.end(), row)) {
+    if (!has(row)) {
       return Mismatch(spec, row, "an update has it, the result does not");
     }
     ++nnz;

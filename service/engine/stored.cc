@@ -23,6 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 using Time = std::chrono::system_clock::time_point;
 
+constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz where rows are not written
+
 // A value of the right type that no writer wrote.
 class NotWritten : public std::exception {};
 
@@ -323,13 +325,16 @@ absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text) {
 std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
                                            std::vector<uint64_t>& sizes) {
   sizes.clear();
-  for (const SparseTensor& tensor : tensors) sizes.push_back(tensor.nnz());
+  for (const SparseTensor& tensor : tensors) {
+    const bool without_rows = tensor.nnz() > 0 && tensor.indices.kept().empty();
+    sizes.push_back(tensor.nnz() + (without_rows ? kEveryRow : 0));
+  }
   std::vector<std::string_view> pieces;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SparseTensor& tensor = tensors[i];
     pieces.emplace_back(reinterpret_cast<const char*>(&sizes[i]), sizeof(uint64_t));
-    pieces.emplace_back(reinterpret_cast<const char*>(tensor.indices.data()),
-                        tensor.indices.size() * sizeof(uint64_t));
+    const HostVector<uint64_t>& rows = tensor.indices.kept();
+    pieces.emplace_back(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(uint64_t));
     pieces.emplace_back(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size());
   }
   return pieces;
@@ -345,10 +350,18 @@ absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes,
     uint64_t nnz = 0;
     if (!Take(bytes, &nnz, sizeof(nnz))) return Damaged("result");
     const uint64_t row_bytes = tensor.layout.row_bytes();
-    if (nnz > bytes.size() / (sizeof(uint64_t) + row_bytes)) return Damaged("result");
-    tensor.indices.resize(nnz);
+    const bool has_every_row = nnz >= kEveryRow;
+    if (has_every_row) nnz -= kEveryRow;
+    if (has_every_row && (nnz == 0 || nnz != tensor.layout.num_rows)) return Damaged("result");
+    const uint64_t entry_bytes = row_bytes + (has_every_row ? 0 : sizeof(uint64_t));
+    if (nnz > bytes.size() / entry_bytes) return Damaged("result");
+    if (has_every_row) {
+      tensor.indices = RowIds::Every(nnz);
+    } else {
+      tensor.indices.kept().resize(nnz);
+      Take(bytes, tensor.indices.kept().data(), nnz * sizeof(uint64_t));
+    }
     tensor.values.resize(nnz * row_bytes);
-    Take(bytes, tensor.indices.data(), nnz * sizeof(uint64_t));
     Take(bytes, tensor.values.data(), tensor.values.size());
   }
   if (!bytes.empty()) return Damaged("result");

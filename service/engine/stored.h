@@ -39,6 +39,7 @@ std::string WriteHeaders(std::span<const EncodedHeader> headers);
 absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text);
 
 // A result as one byte string: for each tensor nnz (u64), the indices, the values, little-endian.
+// Where it has every row there is and no array says so, nnz + 2^63 stands there, and no indices do.
 // The pieces point into `tensors` and `sizes`.
 std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
                                            std::vector<uint64_t>& sizes);

@@ -127,7 +127,7 @@ absl::StatusOr<PublishedResult> TensorReducers::Report() {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
     SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], aggregate.tensor.nnz()));
     result.manifest.infinite_values += aggregate.infinite_values;
-    bytes += aggregate.tensor.indices.size() * sizeof(uint64_t) + aggregate.tensor.values.size();
+    bytes += aggregate.tensor.indices.MemoryBytes() + aggregate.tensor.values.size();
     result.tensors.push_back(std::move(aggregate.tensor));
     result.result_specs.push_back(ResultSpec(spec_.tensors[i]));
   }

@@ -38,7 +38,7 @@ absl::Status Mismatch(std::string_view what, const std::string& found,
 uint64_t ResultBytes(const PublishedResult& result) {
   uint64_t bytes = 0;
   for (const SparseTensor& tensor : result.tensors) {
-    bytes += tensor.indices.size() * sizeof(uint64_t) + tensor.values.size();
+    bytes += tensor.indices.MemoryBytes() + tensor.values.size();
   }
   return bytes;
 }

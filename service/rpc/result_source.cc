@@ -78,23 +78,46 @@ class Indices : public ByteSource {
   std::unique_ptr<std::vector<uint64_t>> positions_;
 };
 
+// The numbers from 0 on: indices where every row there is has an entry.
+class Counting : public ByteSource {
+ public:
+  explicit Counting(uint64_t size) : size_(size) {}
+  uint64_t bytes() const override { return size_ * sizeof(uint64_t); }
+  void Read(uint64_t offset, size_t n, char* out) const override {
+    for (uint64_t index = offset / sizeof(index), skip = offset % sizeof(index); n > 0; ++index) {
+      const size_t part = std::min<size_t>(n, sizeof(index) - skip);
+      if (part == sizeof(index)) {
+        std::memcpy(out, &index, sizeof(index));
+      } else {
+        std::memcpy(out, reinterpret_cast<const char*>(&index) + skip, part);
+      }
+      out += part;
+      n -= part;
+      skip = 0;
+    }
+  }
+
+ private:
+  const uint64_t size_;
+};
+
 class Packed : public ByteSource {
  public:
-  explicit Packed(std::span<const uint64_t> rows) : indices_(rows) {}
-  explicit Packed(std::vector<uint64_t> rows) : rows_(std::move(rows)), indices_(rows_) {}
+  explicit Packed(const RowIds& rows) : indices_(rows) {}
+  explicit Packed(RowIds&& rows) : rows_(std::move(rows)), indices_(rows_) {}
 
   bool fits() const { return indices_.fits(); }
   uint64_t bytes() const override { return indices_.bytes(); }
   void Read(uint64_t offset, size_t n, char* out) const override { indices_.Read(offset, n, out); }
 
  private:
-  const std::vector<uint64_t> rows_;
+  const RowIds rows_;
   const PackedIndices indices_;
 };
 
 template <class Rows>
-std::unique_ptr<ByteSource> PackedOrNull(Rows rows) {
-  auto packed = std::make_unique<Packed>(std::move(rows));
+std::unique_ptr<ByteSource> PackedOrNull(Rows&& rows) {
+  auto packed = std::make_unique<Packed>(std::forward<Rows>(rows));
   return packed->fits() ? std::move(packed) : nullptr;
 }
 
@@ -134,19 +157,18 @@ class DenseValues : public ByteSource {
     const uint64_t row_bytes = tensor_.layout.row_bytes();
     const uint64_t end = offset + n;
     const auto& rows = tensor_.indices;
-    auto it = std::lower_bound(rows.begin(), rows.end(), offset / row_bytes);
-    const auto last = std::lower_bound(it, rows.end(), (end - 1) / row_bytes + 1);
-    while (it != last) {
+    const uint64_t last = rows.LowerBound((end - 1) / row_bytes + 1);
+    for (uint64_t at = rows.LowerBound(offset / row_bytes); at < last;) {
       // Neighbours lie side by side, here as there; but most rows have none.
-      constexpr ptrdiff_t kRun = 64;
-      const bool is_run = last - it >= kRun && it[kRun - 1] - *it == kRun - 1;
-      const ptrdiff_t count = is_run ? kRun : 1;
-      const uint64_t begin = *it * row_bytes;
+      constexpr uint64_t kRun = 64;
+      const bool is_run = last - at >= kRun && rows[at + kRun - 1] - rows[at] == kRun - 1;
+      const uint64_t count = is_run ? kRun : 1;
+      const uint64_t begin = rows[at] * row_bytes;
       const uint64_t from = std::max(begin, offset);
-      const uint64_t to = std::min(begin + static_cast<uint64_t>(count) * row_bytes, end);
-      const uint64_t stored = static_cast<uint64_t>(it - rows.begin()) * row_bytes;
-      Copy(out + (from - offset), tensor_.values.data() + stored + (from - begin), to - from);
-      it += count;
+      const uint64_t to = std::min(begin + count * row_bytes, end);
+      Copy(out + (from - offset), tensor_.values.data() + at * row_bytes + (from - begin),
+           to - from);
+      at += count;
     }
   }
 
@@ -169,19 +191,19 @@ std::vector<uint64_t> FindRows(const SparseTensor& tensor, const std::vector<uin
   std::vector<uint64_t> positions;
   positions.reserve(rows.size());
   for (const uint64_t row : rows) {
-    const auto it = std::lower_bound(tensor.indices.begin(), tensor.indices.end(), row);
-    const bool found = it != tensor.indices.end() && *it == row;
-    positions.push_back(found ? static_cast<uint64_t>(it - tensor.indices.begin()) : kAbsentRow);
+    const uint64_t at = tensor.indices.LowerBound(row);
+    const bool found = at < tensor.nnz() && tensor.indices[at] == row;
+    positions.push_back(found ? at : kAbsentRow);
   }
   return positions;
 }
 
 std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
                                         std::vector<int64_t> indexed_dims) {
-  if (indexed_dims.size() ==
-      1) {  // the flattened row is the index; below 2^63, so equal bits as i64
-    return std::make_unique<Memory>(tensor.indices.data(),
-                                    tensor.indices.size() * sizeof(uint64_t));
+  if (indexed_dims.size() == 1) {  // the flattened row is the index, of equal bits as i64
+    const HostVector<uint64_t>& kept = tensor.indices.kept();
+    if (kept.empty()) return std::make_unique<Counting>(tensor.nnz());
+    return std::make_unique<Memory>(kept.data(), kept.size() * sizeof(uint64_t));
   }
   return std::make_unique<Indices>(tensor, std::move(indexed_dims), nullptr);
 }
@@ -193,11 +215,9 @@ std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
                                    std::make_unique<std::vector<uint64_t>>(std::move(positions)));
 }
 
-std::unique_ptr<ByteSource> MakePackedIndices(std::span<const uint64_t> rows) {
-  return PackedOrNull(rows);
-}
+std::unique_ptr<ByteSource> MakePackedIndices(const RowIds& rows) { return PackedOrNull(rows); }
 
-std::unique_ptr<ByteSource> MakePackedIndices(std::vector<uint64_t> rows) {
+std::unique_ptr<ByteSource> MakePackedIndices(RowIds&& rows) {
   return PackedOrNull(std::move(rows));
 }
 
@@ -211,6 +231,7 @@ std::unique_ptr<ByteSource> MakeValues(const SparseTensor& tensor,
 }
 
 std::unique_ptr<ByteSource> MakeDenseValues(const SparseTensor& tensor) {
+  if (tensor.nnz() == tensor.layout.num_rows) return MakeValues(tensor);
   return std::make_unique<DenseValues>(tensor);
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "sparse/types.h"
@@ -38,10 +37,10 @@ std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
                                         std::vector<int64_t> indexed_dims,
                                         std::vector<uint64_t> positions);
 
-// The same as coo.packed, of the entries whose flattened rows these are, ascending; null when it
-// cannot hold so many.
-std::unique_ptr<ByteSource> MakePackedIndices(std::span<const uint64_t> rows);
-std::unique_ptr<ByteSource> MakePackedIndices(std::vector<uint64_t> rows);
+// The same as coo.packed, of the entries whose flattened rows these are; null when it cannot hold
+// so many. Rows that are moved here need not outlive it.
+std::unique_ptr<ByteSource> MakePackedIndices(const RowIds& rows);
+std::unique_ptr<ByteSource> MakePackedIndices(RowIds&& rows);
 
 // Values [nnz, row_width]: of all entries, or [positions.size(), row_width] with zeros for
 // kAbsentRow.

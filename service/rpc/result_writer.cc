@@ -132,12 +132,12 @@ std::unique_ptr<ByteSource> ResultWriter::Indices(size_t position,
   if (encoding_ == kPackedName && spec.sparse_dim > 0) {
     std::unique_ptr<ByteSource> packed;
     if (positions == nullptr) {
-      packed = MakePackedIndices(std::span(tensor.indices));
+      packed = MakePackedIndices(tensor.indices);
     } else {
-      std::vector<uint64_t> rows;
+      HostVector<uint64_t> rows;
       rows.reserve(positions->size());
       for (const uint64_t at : *positions) rows.push_back(tensor.indices[at]);
-      packed = MakePackedIndices(std::move(rows));
+      packed = MakePackedIndices(RowIds(std::move(rows)));
     }
     if (packed != nullptr) {
       header.set_encoding(kPackedName);

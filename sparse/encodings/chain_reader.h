@@ -16,6 +16,11 @@ class ChainReader {
 
   // Copies the next `bytes` bytes. REQUIRES: the chain has as many left.
   void Read(void* out, size_t bytes) {
+    if (piece_ < chain_.size() && chain_[piece_].size() - at_ > bytes) {  // most reads are small
+      std::memcpy(out, chain_[piece_].data() + at_, bytes);
+      at_ += bytes;
+      return;
+    }
     auto* to = static_cast<char*>(out);
     ForEachPart(bytes, [&](const char* part, size_t size) {
       std::memcpy(to, part, size);

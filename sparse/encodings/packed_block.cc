@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 namespace sparseagg {
@@ -146,11 +145,6 @@ const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32
   if (width > kSafeWidthMax) return UnpackWide(first, step, width, words, count, rows);
   UnpackNarrow(first, step, width, words, count, rows);
   return nullptr;
-}
-
-uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_words) {
-  const auto last_word = Load<uint32_t>(words + size_t{4} * (num_words - 1));
-  return first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word));
 }
 
 const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,

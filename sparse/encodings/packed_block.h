@@ -23,8 +23,10 @@
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "sparse/host_device.h"
 
@@ -91,7 +93,11 @@ const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32
                         uint32_t count, uint64_t* rows);
 
 // The last row of a bitmap. REQUIRES: its last word is not 0.
-uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_words);
+inline uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_words) {
+  uint32_t last_word;
+  std::memcpy(&last_word, words + size_t{4} * (num_words - 1), sizeof(last_word));
+  return first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word));
+}
 
 // What there is to know of a block's rows without having them.
 struct BlockRows {

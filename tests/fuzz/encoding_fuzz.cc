@@ -101,13 +101,16 @@ void CheckPacked(const Encoding& encoding, const EncodedHeader& header, const Te
   Require(unpacked == rows, "other rows come out of packed ones");
   for (uint64_t b = 0; b < blocks.blocks(); ++b) {
     const PackedRows::Block block = blocks.block(b);
+    const uint64_t run = blocks.RunLength(b, ~uint64_t{0});
+    for (uint64_t e = 0; run > 0 && e < blocks.EntriesOf(b, run); ++e) {
+      Require(rows[block.begin + e] == block.first + e, "a run has a gap");
+    }
     PackedRows::BitsBuffer buffer;
     const auto bits = PackedRows::BitsOf(block, buffer);
     if (!bits.has_value()) continue;
     auto next = rows.begin() + static_cast<std::ptrdiff_t>(block.begin);
-    for (uint64_t k = 0; k < ((bits->last - bits->first) / 8 + 1) * 8; ++k) {
+    for (uint64_t k = 0; k <= bits->last - bits->first; ++k) {
       if ((bits->bytes[k / 8] >> (k % 8) & 1) == 0) continue;
-      Require(k <= bits->last - bits->first, "a bit beyond the last row");
       Require(*next++ == bits->first + k, "a bit where there is no row");
     }
     Require(next == rows.begin() + static_cast<std::ptrdiff_t>(block.begin + block.count),

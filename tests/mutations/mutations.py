@@ -297,6 +297,22 @@ MUTATIONS = (
         ),
         POWER_CUT,
     ),
+    Mutation(
+        "a block that ends in the next visit is forgotten there",
+        (("cpu/dense_plan_packed.cc", "Visit(slice, bits->last + 1);", ""),),
+        Checker("cpu_packed_updates_test"),
+    ),
+    Mutation(
+        "rows are all there, whether somebody holds them or not",
+        (
+            (
+                "cpu/range_reducer.cc",
+                "if (kernels_.count_held(here, n, width_) < n) return false;",
+                "",
+            ),
+        ),
+        Checker("cpu_every_row_test"),
+    ),
     # --- What comes from outside ---
     Mutation(
         "a chunk may leave a gap of one byte",
@@ -347,7 +363,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/stored.cc",
-                'if (nnz > bytes.size() / (sizeof(uint64_t) + row_bytes)) return Damaged("result");',
+                'if (nnz > bytes.size() / entry_bytes) return Damaged("result");',
                 "",
             ),
         ),

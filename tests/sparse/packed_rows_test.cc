@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -77,7 +78,7 @@ TEST_F(PackedRowsTest, CrowdedBlocksAreBitmaps) {
     as_bits.push_back(bits.has_value());
     if (!bits.has_value()) continue;
     std::vector<uint64_t> rows;
-    for (uint64_t k = 0; k < ((bits->last - bits->first) / 8 + 1) * 8; ++k) {
+    for (uint64_t k = 0; k <= bits->last - bits->first; ++k) {
       if ((bits->bytes[k / 8] >> (k % 8) & 1) != 0) rows.push_back(bits->first + k);
     }
     const auto begin = rows_.begin() + static_cast<std::ptrdiff_t>(block.begin);
@@ -86,17 +87,44 @@ TEST_F(PackedRowsTest, CrowdedBlocksAreBitmaps) {
   EXPECT_EQ(as_bits, (std::vector<bool>{true, true, true, false, false, false, false, true}));
 }
 
-TEST(PackedRowsShortTest, AFullBlockOfAnySizeHasNoBitBeyondItsEnd) {
+TEST(PackedRowsShortTest, AFullBlockOfAnySizeHasAllBitsUpToItsEnd) {
   for (uint32_t count = 1; count <= kBlockEntries; ++count) {
     PackedRows::BitsBuffer buffer;
     const auto bits = PackedRows::BitsOf({.first = 9, .form = 0, .count = count}, buffer);
     ASSERT_TRUE(bits.has_value());
+    EXPECT_EQ(bits->first, 9u);
     EXPECT_EQ(bits->last, 9 + count - 1);
-    uint32_t set = 0;
-    for (uint32_t byte = 0; byte <= (count - 1) / 8; ++byte)
-      set += std::popcount(bits->bytes[byte]);
-    EXPECT_EQ(set, count);
+    EXPECT_EQ(bits->count, count);
+    for (uint32_t k = 0; k < count; ++k) EXPECT_NE(bits->bytes[k / 8] >> (k % 8) & 1, 0);
   }
+}
+
+TEST(PackedRowsRunTest, BlocksWithoutGapsAreCounted) {
+  std::vector<uint64_t> rows(100 * kBlockEntries - 7);
+  std::iota(rows.begin(), rows.end(), 50);
+  for (size_t i = 40 * kBlockEntries; i < rows.size(); ++i) ++rows[i];      // between two blocks
+  for (size_t i = 45 * kBlockEntries + 9; i < rows.size(); ++i) ++rows[i];  // within one
+  std::string bytes;
+  AppendPackedIndices(rows.data(), rows.size(), bytes);
+  bytes.append(kBlockSlackBytes, '\0');
+  const PackedRows packed({.nnz = rows.size(),
+                           .packed_rows = bytes.data(),
+                           .packed_rows_bytes = bytes.size() - kBlockSlackBytes});
+  constexpr uint64_t kNoEnd = ~uint64_t{0};
+  EXPECT_EQ(packed.RunLength(0, kNoEnd), PackedRows::kRunBlocksMax);
+  EXPECT_EQ(packed.RunLength(32, kNoEnd), 8u);
+  EXPECT_EQ(packed.RunLength(39, kNoEnd), 1u);
+  EXPECT_EQ(packed.RunLength(40, kNoEnd), 5u);
+  EXPECT_EQ(packed.RunLength(45, kNoEnd), 0u);
+  EXPECT_EQ(packed.RunLength(97, kNoEnd), 3u);  // the last one is not full
+  EXPECT_EQ(packed.EntriesOf(97, 3), 3 * kBlockEntries - 7);
+  for (const uint64_t blocks : {1, 2, 3}) {
+    EXPECT_EQ(packed.RunLength(32, rows[(32 + blocks) * kBlockEntries - 1] + 1), blocks);
+    EXPECT_EQ(packed.RunLength(32, rows[(32 + blocks) * kBlockEntries - 1]), blocks - 1);
+  }
+  const PackedRows::Bits all = PackedRows::AllOf(50, PackedRows::kRunBlocksMax * kBlockEntries);
+  EXPECT_EQ(all.last - all.first + 1, all.count);
+  for (uint64_t byte = 0; byte < all.count / 8; ++byte) EXPECT_EQ(all.bytes[byte], 0xFF);
 }
 
 TEST_F(PackedRowsTest, FindsWhereARowCanBegin) {

@@ -71,6 +71,23 @@ TEST(ManifestTest, DigestsResultsAsDocumented) {
                                        sum_of("") + sum_of("")));
 }
 
+TEST(ManifestTest, RowsThatAreNotKeptHaveTheDigestOfThoseThatAre) {
+  for (const uint64_t rows : {1, 1023, 1024, 5000}) {
+    SparseTensor tensor;
+    tensor.indices = RowIds::Every(rows);
+    SparseTensor kept;
+    for (uint64_t row = 0; row < rows; ++row) kept.indices.kept().push_back(row);
+    for (const Durability durability : {Durability::kMemory, Durability::kDurable}) {
+      PublishedResult result;
+      result.spec.durability = durability;
+      result.tensors = {tensor};
+      const std::string digest = ResultDigest(result);
+      result.tensors = {kept};
+      EXPECT_EQ(digest, ResultDigest(result)) << rows;
+    }
+  }
+}
+
 class UpdateDigestTest : public ::testing::Test {
  protected:
   std::string Digest(TestUpdate& update) {

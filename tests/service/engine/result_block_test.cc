@@ -170,7 +170,7 @@ TEST(ResultBlocksTest, WhatDiffersIsNamed) {
   while (std::count(result.indices.begin(), result.indices.end(), free_row) != 0) ++free_row;
   const auto above = std::lower_bound(result.indices.begin(), result.indices.end(), free_row) -
                      result.indices.begin();
-  other.indices[above] = free_row;
+  other.indices.kept()[above] = free_row;
   const auto at = Cut(updates.spec, other, *backend, uint64_t{1} << 40);
   const absl::Status moved = ByBlocks(updates, other, *backend, at);
   EXPECT_THAT(moved, mismatch);

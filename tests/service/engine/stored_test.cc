@@ -106,7 +106,7 @@ TEST(StoredTest, HeadersAreReadAsTheyWereWritten) {
 SparseTensor Tensor(const TensorSpec& spec, std::vector<uint64_t> rows, size_t value_bytes) {
   SparseTensor tensor;
   tensor.layout = ResultLayout(*MakeReduceSpec(spec));
-  tensor.indices.assign(rows.begin(), rows.end());
+  tensor.indices.kept().assign(rows.begin(), rows.end());
   tensor.values.resize(value_bytes);
   for (size_t i = 0; i < value_bytes; ++i) tensor.values[i] = static_cast<std::byte>(i + 1);
   return tensor;
@@ -134,6 +134,30 @@ TEST(StoredTest, AResultIsReadAsItWasWritten) {
                 FailsWith(kDataLoss, "STORE_CORRUPT"));
   }
   EXPECT_THAT(ReadResult(bytes + "x", spec).status(), FailsWith(kDataLoss, "STORE_CORRUPT"));
+}
+
+TEST(StoredTest, RowsThatAreAllThereAreNotWritten) {
+  RoundSpec spec;
+  spec.tensors = {Sparse("t", 3), Sparse("u", 3)};
+  std::vector<SparseTensor> tensors = {Tensor(spec.tensors[0], {}, 12),
+                                       Tensor(spec.tensors[1], {0, 1, 2}, 12)};
+  tensors[0].indices = RowIds::Every(3);
+  std::vector<uint64_t> sizes;
+  const std::string bytes = Join(ResultPieces(tensors, sizes));
+  EXPECT_EQ(bytes.size(), (8 + 12) + (8 + 24 + 12));
+  const auto read = ReadResult(bytes, spec);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, tensors);
+  EXPECT_THAT((*read)[0].indices.kept(), ::testing::IsEmpty());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THAT(ReadResult(bytes.substr(0, size), spec).status(),
+                FailsWith(kDataLoss, "STORE_CORRUPT"));
+  }
+  for (const char nnz : {0, 1, 2, 4}) {  // but not all of them
+    std::string other = bytes;
+    other[0] = nnz;
+    EXPECT_THAT(ReadResult(other, spec).status(), FailsWith(kDataLoss, "STORE_CORRUPT"));
+  }
 }
 
 TEST(StoredTest, WhatWasNotWrittenHereIsRefused) {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sparseagg {
@@ -65,6 +67,39 @@ TEST_P(ResultSourceTest, DenseValuesAreZeroBetweenTheRows) {
   const SparseTensor tensor = TwoRows();
   EXPECT_THAT(ReadAll<float>(*MakeDenseValues(tensor), GetParam()),
               ElementsAre(0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0));
+}
+
+// Every row of a space of 6, as kept and as known.
+std::pair<SparseTensor, SparseTensor> EveryRow() {
+  SparseTensor kept = TwoRows();
+  kept.indices = {0, 1, 2, 3, 4, 5};
+  for (size_t i = 0; i < 48; ++i) kept.values.push_back(static_cast<std::byte>(i));
+  SparseTensor known = kept;
+  known.indices = RowIds::Every(6);
+  return {kept, known};
+}
+
+TEST_P(ResultSourceTest, RowsThatAreNotKeptGiveTheSameBytes) {
+  const auto [kept, known] = EveryRow();
+  using Bytes = std::vector<char>;
+  const auto read = [](const std::unique_ptr<ByteSource>& source) -> Bytes {
+    return ReadAll<char>(*source, GetParam());
+  };
+  for (const std::vector<int64_t>& dims : {std::vector<int64_t>{6}, {2, 3}}) {
+    EXPECT_EQ(read(MakeIndices(known, dims)), read(MakeIndices(kept, dims)));
+    EXPECT_EQ(read(MakeIndices(known, dims, {1, 5})), read(MakeIndices(kept, dims, {1, 5})));
+  }
+  EXPECT_EQ(read(MakePackedIndices(known.indices)), read(MakePackedIndices(kept.indices)));
+  EXPECT_EQ(read(MakeDenseValues(known)), read(MakeValues(kept)));
+  EXPECT_EQ(read(MakeDenseValues(kept)), read(MakeValues(kept)));
+  const std::vector<uint64_t> rows = {5, 0, 6};
+  EXPECT_EQ(FindRows(known, rows), FindRows(kept, rows));
+}
+
+TEST(ResultSourceOfEveryRowTest, DenseValuesAreSentFromMemory) {
+  const auto [kept, known] = EveryRow();
+  EXPECT_EQ(MakeDenseValues(known)->InMemory(), reinterpret_cast<const char*>(known.values.data()));
+  EXPECT_EQ(MakeDenseValues(TwoRows())->InMemory(), nullptr);
 }
 
 // Pieces that end inside a value, inside a row, at a row's end, and after the end of everything.
