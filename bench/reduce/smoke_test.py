@@ -69,6 +69,19 @@ class ReduceBenchTest(unittest.TestCase):
         for row in rows:
             self.assertGreaterEqual(row["ratio"], 1)
 
+    def test_what_was_measured_again_is_what_counts(self) -> None:
+        report = {**self.reports[SORTED], "again": []}
+        first = next(row for row in summary.planner([report]) if row["form"] == "stream")
+        for row in report["rows"]:
+            if row["own"] and (row["threads"], row["form"]) == (first["threads"], "stream"):
+                seconds = 2.0 if row["plan"] == first["chosen"] else 1.0
+                report["again"].append({**row, "runs": [seconds]})
+        rows = {(row["threads"], row["form"]): row for row in summary.planner([report])}
+        point = rows[first["threads"], "stream"]
+        self.assertEqual((point["ratio"], point["flag"]), (2.0, "<<<"))
+        self.assertEqual(point["first_ratio"], first["ratio"])
+        self.assertNotIn("first_ratio", rows[first["threads"], "batch"])
+
     def test_a_file_that_is_cut_off_is_refused(self) -> None:
         path = Path(self.folder.name) / "cut.case"
         cases.make(SORTED, path)

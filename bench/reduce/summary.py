@@ -95,48 +95,60 @@ def planner(reports: list[Report]) -> list[dict]:
     """For each case, form and number of threads: the chosen plan against the best forced one.
 
     What is the same code has one time, the median of all of its runs: the chosen plan, forced and not, and plans under
-    two names.
+    two names. Where a point was measured again (contest.py), the later runs alone count, and `first_ratio` is that of
+    the earlier ones.
     """
     rows = []
     for report in reports:
         for auto in report.get("rows", []):
             if not auto["contender"].endswith("/auto") or "seconds" not in auto:
                 continue
-            backend = auto["contender"].removesuffix("auto")
-            place = (auto["threads"], auto["form"])
-            forced = [
-                row
-                for row in report["rows"]
-                if row["contender"].startswith(backend)
-                and row is not auto
-                and (row["threads"], row["form"]) == place
-                and "runs" in row
-            ]
-            if not forced:
+            point = _choice(auto, report["rows"])
+            if point is None:
                 continue
-            runs: dict[str, list[float]] = {}
-            names = _plans_of([*forced, auto])
-            for row in [*forced, auto]:
-                runs.setdefault(names[row["plan"]], []).extend(row["runs"])
-            seconds = {plan: statistics.median(times) for plan, times in runs.items()}
-            chosen = names[auto["plan"]]
-            best = min(seconds, key=seconds.__getitem__)
-            ratio = seconds[chosen] / seconds[best]
-            rows.append(
-                {
-                    "case": report["case"],
-                    "threads": auto["threads"],
-                    "form": auto["form"],
-                    "chosen": auto["plan"],
-                    "ms": seconds[chosen] * 1e3,
-                    "predicted_ms": auto["predicted_seconds"] * 1e3,
-                    "best": best,
-                    "best_ms": seconds[best] * 1e3,
-                    "ratio": ratio,
-                    "flag": "<<<" if ratio > RATIO_MAX else "",
-                }
-            )
+            again = _at(report.get("again", []), auto)
+            later = next((row for row in again if row["contender"] == auto["contender"]), None)
+            if later is not None:
+                point = {**_choice(later, again), "first_ratio": point["ratio"]}
+            flag = "<<<" if point["ratio"] > RATIO_MAX else ""
+            rows.append({"case": report["case"], **point, "flag": flag})
     return rows
+
+
+def _at(rows: list[dict], auto: dict) -> list[dict]:
+    """Of rows those of the back end, the number of threads and the form of `auto` that have run."""
+    backend = auto["contender"].removesuffix("auto")
+    return [
+        row
+        for row in rows
+        if row["contender"].startswith(backend)
+        and (row["threads"], row["form"]) == (auto["threads"], auto["form"])
+        and "runs" in row
+    ]
+
+
+def _choice(auto: dict, rows: list[dict]) -> dict | None:
+    """The planner's choice among rows, of which those of other places are ignored; None where there is no other plan."""
+    forced = [row for row in _at(rows, auto) if row["contender"] != auto["contender"]]
+    if not forced:
+        return None
+    runs: dict[str, list[float]] = {}
+    names = _plans_of([*forced, auto])
+    for row in [*forced, auto]:
+        runs.setdefault(names[row["plan"]], []).extend(row["runs"])
+    seconds = {plan: statistics.median(times) for plan, times in runs.items()}
+    chosen = names[auto["plan"]]
+    best = min(seconds, key=seconds.__getitem__)
+    return {
+        "threads": auto["threads"],
+        "form": auto["form"],
+        "chosen": auto["plan"],
+        "ms": seconds[chosen] * 1e3,
+        "predicted_ms": auto["predicted_seconds"] * 1e3,
+        "best": best,
+        "best_ms": seconds[best] * 1e3,
+        "ratio": seconds[chosen] / seconds[best],
+    }
 
 
 def _plans_of(rows: list[dict]) -> dict[str, str]:
