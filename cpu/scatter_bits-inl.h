@@ -37,6 +37,10 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
   // Values whose addends are formed at once: two vectors of doubles, one of floats.
   static constexpr size_t kPair = 2 * kLanes;
   struct Pair {
+    // Not left to the compiler: g++ makes them for what every machine has, and those of NEON's
+    // vectors cannot be called from there.
+    HWY_INLINE Pair() {}
+    HWY_INLINE Pair(hn::Vec<DoubleTag> a, hn::Vec<DoubleTag> b) : first(a), second(b) {}
     hn::Vec<DoubleTag> first;
     hn::Vec<DoubleTag> second;
   };

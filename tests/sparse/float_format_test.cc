@@ -11,6 +11,13 @@
 namespace sparseagg {
 namespace {
 
+// g++ 12 has no _Float16 for ARM.
+#ifdef __ARM_FP16_FORMAT_IEEE
+using CompilersF16 = __fp16;
+#else
+using CompilersF16 = _Float16;
+#endif
+
 uint64_t Bits(double value) { return BitCast<uint64_t>(value); }
 
 // A finite double of any exponent.
@@ -57,7 +64,7 @@ TEST(FloatFormat, RoundsToF16LikeTheCompiler) {
     const double value =
         std::ldexp(static_cast<double>(static_cast<int64_t>(random()) >> (random() % 60)),
                    static_cast<int>(random() % 60) - 60);
-    const auto expected = static_cast<_Float16>(value);
+    const auto expected = static_cast<CompilersF16>(value);
     const F16 narrow = ValueTraits<F16>::Narrow(RoundDouble(value, kFormatF16));
     uint16_t bits = BitCast<uint16_t>(expected);
     if (bits == 0x8000) bits = 0;  // zero is +0 here
@@ -70,7 +77,7 @@ TEST(FloatFormat, EveryF16AndBF16SurvivesWideningAndNarrowing) {
     const auto half = static_cast<uint16_t>(bits);
     const double wide = Widen(F16{half});
     if (!std::isnan(wide)) {
-      EXPECT_EQ(Bits(wide), Bits(static_cast<double>(BitCast<_Float16>(half)))) << bits;
+      EXPECT_EQ(Bits(wide), Bits(static_cast<double>(BitCast<CompilersF16>(half)))) << bits;
       EXPECT_EQ(ValueTraits<F16>::Narrow(wide).bits, half);
       EXPECT_EQ(RoundDouble(wide, kFormatF16), wide);
     }
