@@ -32,7 +32,7 @@ HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
   for (uint64_t i = 0; i < nnz; ++i) {
     order[i] = ((rows[i] - *least) << position_bits) | i;
   }
-  SortKeys(order.data(), nnz);
+  SortWithPositions(order.data(), nnz, position_bits);
   for (uint64_t& position : order) position &= mask;
   return order;
 }

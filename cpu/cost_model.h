@@ -28,7 +28,7 @@ struct CpuCosts {
   double scan = 0.3;             // a cell of a dense window, when it is emptied
   double emit = 0.7;             // a row of the result
   double sort = 6.4;             // an entry of a sparse window
-  double short_sort = 11;        // the same without AVX-512
+  double short_sort = 8.5;       // the same without AVX-512
   double partition = 3.2;        // an entry distributed over windows, of a sorted update
   double wide_partition = 7;     // the same of a wide row that is scattered: read where it came
   double partition_far = 2.5;    // of an unsorted update

@@ -93,6 +93,9 @@ const CpuKernels* KernelsFor(ValueType type, std::string_view op);
 
 // The instruction set that the kernels of floating types use here: "AVX2".
 const char* InstructionSet();
+// Of its vectors: 64 with AVX-512. (To ask hwy::SupportedTargets() would ask the processor each
+// time: 40 us on a virtual machine.)
+size_t VectorBytes();
 
 // The same as KernelsFor(), from the sources that have them.
 const CpuKernels* KernelsOfSingles(ValueType type, std::string_view op);  // f32, f64

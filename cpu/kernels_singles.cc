@@ -15,6 +15,7 @@ const CpuKernels* FindSingles(ValueType type, std::string_view op) {
 }
 
 const char* TargetNameHere() { return hwy::TargetName(HWY_TARGET); }
+size_t VectorBytesHere() { return HWY_MAX_BYTES; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace sparseagg
@@ -30,8 +31,10 @@ const CpuKernels* KernelsOfSingles(ValueType type, std::string_view op) {
 }
 
 HWY_EXPORT(TargetNameHere);
+HWY_EXPORT(VectorBytesHere);
 
 const char* InstructionSet() { return HWY_DYNAMIC_DISPATCH(TargetNameHere)(); }
+size_t VectorBytes() { return HWY_DYNAMIC_DISPATCH(VectorBytesHere)(); }
 
 }  // namespace sparseagg
 #endif

@@ -1,4 +1,5 @@
-// Sorting in cache: Highway's VQSort on 64-bit keys.
+// Sorting in cache: Highway's VQSort on 64-bit keys, or two passes by digits where its vectors are
+// short.
 #ifndef SPARSEAGG_CPU_KEY_SORT_H_
 #define SPARSEAGG_CPU_KEY_SORT_H_
 
@@ -11,6 +12,15 @@ namespace sparseagg {
 
 // Ascending.
 void SortKeys(uint64_t* keys, size_t n);
+
+// Ascending; of keys that carry in their low bits, `position_bits` of them, numbers that grow from
+// each key to the next. The faster of the two ways below.
+void SortWithPositions(uint64_t* keys, size_t n, int position_bits);
+
+// The same, by what is above the positions: the highest digits first by counting, in two stable
+// passes from the lower to the upper (LSD radix sort: Knuth, The Art of Computer Programming 3,
+// 5.2.5), then what these have left, which is little unless keys crowd.
+void SortByDigits(uint64_t* keys, size_t n, int position_bits);
 
 // Whether keys are sorted in vectors of 64 bytes here (AVX-512).
 bool SortsInLongVectors();

@@ -32,7 +32,7 @@ void SideTable::Sort() {
     const SideEntry& entry = entries_[i];
     keys[i] = ((((entry.row - least) << column_bits) | entry.column) << position_bits) | i;
   }
-  SortKeys(keys.data(), n);
+  SortWithPositions(keys.data(), n, position_bits);
   std::vector<SideEntry> sorted;
   sorted.reserve(entries_.capacity());
   const uint64_t mask = (uint64_t{1} << position_bits) - 1;

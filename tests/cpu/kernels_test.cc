@@ -37,6 +37,7 @@ TEST(InstructionSets, EachIsTheOneInUseWhenItIsTheOnlyOne) {
   for (int64_t target : targets) {
     const OnlyTarget only(target);
     EXPECT_STREQ(InstructionSet(), hwy::TargetName(target));
+    EXPECT_EQ(VectorBytes() == 64, target == HWY_AVX3);
     for (ValueType type : kFloatingTypes) tables.push_back(KernelsFor(type, "sum"));
   }
   std::sort(tables.begin(), tables.end());

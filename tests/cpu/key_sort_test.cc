@@ -22,6 +22,54 @@ TEST(SortKeys, SortsAnyNumberOfKeys) {
   }
 }
 
+// What is above the positions is drawn from `draw`.
+template <class Draw>
+void ExpectSortedByDigits(size_t n, int position_bits, const Draw& draw) {
+  std::vector<uint64_t> keys(n);
+  for (size_t i = 0; i < n; ++i) keys[i] = draw() << position_bits | i;
+  std::vector<uint64_t> expected = keys;
+  std::sort(expected.begin(), expected.end());
+  std::vector<uint64_t> either = keys;
+  SortByDigits(keys.data(), n, position_bits);
+  EXPECT_EQ(keys, expected);
+  SortWithPositions(either.data(), n, position_bits);
+  EXPECT_EQ(either, expected);
+}
+
+TEST(SortByDigits, SortsKeysOfAnyWidth) {
+  std::mt19937_64 random(4);
+  for (size_t n : {0u, 1u, 2u, 3u, 1023u, 1024u, 100001u}) {
+    // 64 - 17: all bits of a key. The highest are the same in all of them, and not zero.
+    for (int bits : {0, 1, 7, 11, 12, 22, 23, 33, 45}) {
+      SCOPED_TRACE(testing::Message() << n << " keys, " << bits << " bits");
+      const uint64_t high = uint64_t{1} << 46;
+      ExpectSortedByDigits(n, 17, [&] { return high | random() >> 1 >> (63 - bits); });
+    }
+  }
+}
+
+// Nearly all keys have the same highest digits: what two passes leave is sorted, too.
+TEST(SortByDigits, SortsKeysThatCrowd) {
+  std::mt19937_64 random(5);
+  for (size_t n : {200u, 5000u, 200000u}) {
+    SCOPED_TRACE(n);
+    for (uint64_t neighbours : {1u, 2u, 10u, 1000u, 1000000u}) {
+      SCOPED_TRACE(neighbours);
+      size_t drawn = 0;
+      ExpectSortedByDigits(n, 18, [&] {
+        const uint64_t far = ++drawn % 100 == 0 ? random() >> 18 : 0;
+        return far + random() % neighbours;
+      });
+    }
+  }
+}
+
+TEST(SortByDigits, SortsMoreThanItKeepsMemoryFor) {
+  std::mt19937_64 random(6);
+  ExpectSortedByDigits(1 << 20, 21, [&] { return random() >> 30; });
+  ExpectSortedByDigits((1 << 20) + 1, 21, [&] { return random() >> 30; });
+}
+
 // What the kernels write when they pack an entry.
 void Pack(uint64_t row, PackedWindow& packed) {
   packed.keys[packed.size] = packed.KeyOf(row, packed.size);
