@@ -92,7 +92,7 @@ class Reduction {
       const double cells = static_cast<double>(kEntriesPerVisit * cursors_.size()) / touched;
       tuning.dense_cells = static_cast<size_t>(std::clamp<double>(
           cells, static_cast<double>(kDenseCellsMin), static_cast<double>(kDenseCellsMax)));
-      tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, tuning.dense_cells);
+      tuning.sparse_entries = SparseEntriesFor(cursors_.size());
     }
     tuning.dense_rows_per_entry = kDenseRowsPerEntry;
     if (layout.row_width > 1) {

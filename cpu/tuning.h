@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_CPU_TUNING_H_
 #define SPARSEAGG_CPU_TUNING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,8 +28,13 @@ inline constexpr double kDenseRowsPerEntry = 8;
 inline constexpr size_t kWideCells = size_t{1} << 15;
 inline constexpr double kWideRowsPerEntry = 0.5;
 
-// Entries of a sparse window: sorted in a core's second cache.
-inline constexpr size_t kSparseEntries = size_t{1} << 15;
+// Entries of a sparse window: sorted in a core's second cache. More where there are so many cursors
+// that they would deliver few entries each.
+inline constexpr uint64_t kSparseEntries = uint64_t{1} << 15;
+inline constexpr uint64_t kSparseEntriesMax = uint64_t{1} << 16;
+constexpr uint64_t SparseEntriesFor(uint64_t cursors) {
+  return std::clamp(kEntriesPerVisit * cursors, kSparseEntries, kSparseEntriesMax);
+}
 
 // Windows that entries are distributed over: few enough that the ends of all of them stay cached.
 inline constexpr size_t kPartitionCells = size_t{1} << 17;

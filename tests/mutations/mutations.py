@@ -313,6 +313,11 @@ MUTATIONS = (
         ),
         Checker("cpu_every_row_test"),
     ),
+    Mutation(
+        "keys with the same highest digits stay as they came",
+        (("cpu/key_sort.cc", "    if (keys[i - 1] <= keys[i]) continue;", "    continue;"),),
+        Checker("cpu_key_sort_test"),
+    ),
     # --- What comes from outside ---
     Mutation(
         "a chunk may leave a gap of one byte",
