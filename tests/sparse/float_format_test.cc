@@ -11,12 +11,8 @@
 namespace sparseagg {
 namespace {
 
-// g++ 12 has no _Float16 for ARM.
-#ifdef __ARM_FP16_FORMAT_IEEE
-using CompilersF16 = __fp16;
-#else
-using CompilersF16 = _Float16;
-#endif
+// By its machine mode: g++ 12 calls it _Float16 or, for ARM, __fp16.
+using CompilersF16 __attribute__((mode(HF))) = float;
 
 uint64_t Bits(double value) { return BitCast<uint64_t>(value); }
 

@@ -22,7 +22,7 @@ ERROR_MAKER = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
-DEV_COMMAND = re.compile(r"(?:`|^ *|\()\./dev ([a-z][a-z-]*)", re.MULTILINE)
+DEV_COMMAND = re.compile(r"(?:`|^ *|\()\./dev ([a-z][a-z0-9-]*)", re.MULTILINE)
 REASON_ROW = re.compile(rf"^\| `({REASON})` \| ([A-Z_, ]+) \|", re.MULTILINE)
 
 

@@ -49,7 +49,7 @@ class DevTest(unittest.TestCase):
         return {**os.environ, "PATH": path, "FOLDER": str(self.folder)}
 
     def commands(self) -> list[str]:
-        return re.findall(r"^  ([a-z-]+) ", self.dev("--help").stdout, re.MULTILINE)
+        return re.findall(r"^  ([a-z0-9-]+) ", self.dev("--help").stdout, re.MULTILINE)
 
     def test_every_command_explains_itself(self) -> None:
         functions = re.findall(r"^command_(\w+)\(\)", (ROOT / "dev").read_text(), re.MULTILINE)
