@@ -33,7 +33,18 @@ constexpr uint64_t kRows = 30'011;
 
 class PackedUpdatesTest : public UpdatesByDensity {
  protected:
-  PackedUpdatesTest() : UpdatesByDensity(kRows, 0, 11) {}
+  explicit PackedUpdatesTest(uint64_t num_rows = kRows) : UpdatesByDensity(num_rows, 0, 11) {}
+
+  void ExpectDensePlanAddsThem(uint32_t threads) {
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      const OnlyTarget only(target);
+      const auto cpu = *MakeCpuBackend({.threads = threads});
+      const auto aggregator = NewAggregator(*cpu, spec_, "dense");
+      EXPECT_GE(Accumulate(*aggregator, true), 2);
+      EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "")
+          << hwy::TargetName(target) << ", threads: " << threads;
+    }
+  }
 
   // Returns how many of the updates kept their rows packed.
   int Accumulate(Aggregator& aggregator, bool packed) {
@@ -51,16 +62,8 @@ class PackedUpdatesTest : public UpdatesByDensity {
 };
 
 TEST_P(PackedUpdatesTest, ADensePlanAddsThemBlockByBlock) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    const OnlyTarget only(target);
-    for (const uint32_t threads : {1, 3}) {
-      const auto cpu = *MakeCpuBackend({.threads = threads});
-      const auto aggregator = NewAggregator(*cpu, spec_, "dense");
-      EXPECT_GE(Accumulate(*aggregator, true), 2);
-      EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "")
-          << hwy::TargetName(target) << ", threads: " << threads;
-    }
-  }
+  ExpectDensePlanAddsThem(1);
+  ExpectDensePlanAddsThem(3);
 }
 
 TEST_P(PackedUpdatesTest, OneThatHoldsAQuarterOfTheRowsMakesAStateDense) {
@@ -84,6 +87,26 @@ TEST_P(PackedUpdatesTest, AForcedPlanGetsRows) {
 INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesTest,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::Values("sum", "weighted_mean")),
+                         &PackedUpdatesTest::NameOf);
+
+// Slices that are visited piece by piece: a block, or a run of them, ends in a piece that nobody
+// has visited yet.
+class PackedUpdatesOfManyRowsTest : public PackedUpdatesTest {
+ protected:
+  PackedUpdatesOfManyRowsTest() : PackedUpdatesTest(150'001) {}
+};
+
+TEST_P(PackedUpdatesOfManyRowsTest, ADensePlanAddsThemBlockByBlock) { ExpectDensePlanAddsThem(1); }
+
+constexpr DensityCase kManyRowsCases[] = {
+    {"Full", 1, ValueType::kF32, Values::kNormal},
+    {"OneBitADifference", 0.93, ValueType::kF32, Values::kNormal},
+    {"Bitmaps", 0.6, ValueType::kF32, Values::kNormal},
+    {"Differences", 0.05, ValueType::kF32, Values::kNormal},
+};
+INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesOfManyRowsTest,
+                         ::testing::Combine(::testing::ValuesIn(kManyRowsCases),
+                                            ::testing::Values("sum")),
                          &PackedUpdatesTest::NameOf);
 
 TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
