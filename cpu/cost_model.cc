@@ -116,8 +116,11 @@ double Sweep(const Load& load) {
 }
 
 double Distribute(const Load& load) {
-  if (!load.sorted) return load.entries * kCost.partition_far;
   const bool rows_apart = load.width > 1 && !HasSparseWindows(load);
+  if (!load.sorted) {
+    const bool slow = rows_apart && !SortsInLongVectors();
+    return load.entries * (kCost.partition_far + (slow ? kCost.short_partition : 0));
+  }
   return load.entries * (rows_apart ? kCost.wide_partition : kCost.partition);
 }
 

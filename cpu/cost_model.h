@@ -32,6 +32,7 @@ struct CpuCosts {
   double partition = 3.2;        // an entry distributed over windows, of a sorted update
   double wide_partition = 7;     // the same of a wide row that is scattered: read where it came
   double partition_far = 2.5;    // of an unsorted update
+  double short_partition = 9;    // more without AVX-512, of a wide row that is then scattered
   double partition_update = 60;  // an update whose entries are distributed, beyond `update`
   double order = 10;             // an entry of an update that is sorted first
   double wide_entry = 4.5;       // an entry of a wide row, whatever its width, into a dense window
