@@ -15,7 +15,6 @@ import summary
 import ways
 
 _PEER_SECONDS_MAX = 400
-_ROUNDS_AGAIN = 7  # of a point where the planner seems to be wrong
 _HERE = Path(__file__).resolve().parent
 
 
@@ -42,6 +41,7 @@ class Effort:
     plans: list[str] = field(default_factory=list)  # none: all
     cpp_peers: bool = True
     python_peers: list[str] = field(default_factory=list)  # names
+    rounds_again: int = 0  # of a point where the planner seems to be wrong
 
 
 class ContestError(Exception):
@@ -68,22 +68,23 @@ def run_case(case: cases.Case, tools: Tools, effort: Effort) -> dict:
             _join(report, _reduce_bench(path, tools, effort, effort.rounds - first))
         report["rows"] += peer_rows
         report["errors"] += _wrong_results(peer_rows, report["result_nnz"])
-        report["case"], shape = case.name, report["case"]
-        again = [_reduce_bench(path, tools, look, look.rounds) for look in _second_looks(report)]
+        report["shape"], report["case"] = report["case"], case.name
+        looks = _second_looks(report, effort.rounds_again) if effort.rounds_again else []
+        again = [_reduce_bench(path, tools, look, look.rounds) for look in looks]
         report["again"] = [row for later in again for row in later["rows"]]
         report["errors"] += [error for later in again for error in later["errors"]]
     except cases.UnavailableCaseError as error:
         return {"case": case.name, "skipped": str(error)}
     finally:
         path.unlink(missing_ok=True)
-    return {"case": report.pop("case"), "shape": shape, **report}
+    return report
 
 
-def _second_looks(report: dict) -> list[Effort]:
+def _second_looks(report: dict, rounds: int) -> list[Effort]:
     """What is to be measured again: the chosen plan and the one that seemed better, by themselves."""
     return [
         Effort(
-            _ROUNDS_AGAIN,
+            rounds,
             [point["threads"]],
             [point["form"]],
             ["auto", point["chosen"], point["best"]],

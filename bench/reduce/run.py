@@ -99,6 +99,7 @@ class Run:
             every if thorough else [self._tools.threads],
             cpp_peers=thorough,
             python_peers=python_peers,
+            rounds_again=7,
         )
 
     def _write(self) -> Path:

@@ -29,7 +29,7 @@ class ReduceBenchTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = tempfile.TemporaryDirectory(prefix="sparseagg_bench_")
         tools = contest.Tools(REDUCE_BENCH, Path(cls.folder.name), None, 2, bandwidth_mb=8)
-        effort = contest.Effort(rounds=1, threads=[1, 2])
+        effort = contest.Effort(rounds=1, threads=[1, 2], rounds_again=1)
         cls.reports = {c: contest.run_case(c, tools, effort) for c in (SORTED, HOSTILE, ROWS)}
 
     @classmethod

@@ -78,7 +78,7 @@ TEST(CpuCost, ReducingInBatchesCostsMoreThanAtOnce) {
   EXPECT_GT(CpuCost(backend->info(), "sweep", Scalars(100'000'000), workload).seconds, at_once);
 }
 
-// A machine without AVX-512 takes twice as long to sort a window, and as long for a dense one.
+// A machine without AVX-512 takes longer to sort a window, and as long for a dense one.
 TEST(CpuCost, KnowsHowFastTheMachineSorts) {
   const auto backend = *MakeCpuBackend({.threads = 1});
   const Workload load = Load(100, 100'000, EntryOrder::kCanonical);
