@@ -47,15 +47,17 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
   // Pairs that are added between two looks at their errors.
   static constexpr size_t kPairs = 2;
   static constexpr size_t kTileRows = kPairs * kPair;
+  // Rows of as many tiles as are in eight bytes of which up to seven bits belong to others.
+  static constexpr size_t kWordRows = 57 / kTileRows * kTileRows;
 
-  // The bits of a bitmap, kTileRows at a time, and the values that belong to them.
+  // The bits of a bitmap, and the values that belong to them.
   struct BitsCursor {
     const PackedRows::Bits* rows;
     const V* value;  // of the next bit
 
-    // Those of rows [row, row + kTileRows), which may begin before the first or end after the last.
-    HWY_INLINE uint64_t BitsAt(uint64_t row) const {
-      constexpr uint64_t kAll = (uint64_t{1} << kTileRows) - 1;
+    // Those of rows [row, row + kWordRows), which may begin before the first, by less than a tile,
+    // and end after the last; what is above them is unspecified.
+    HWY_INLINE uint64_t WordAt(uint64_t row) const {
       uint64_t word;
       if (row < rows->first) {
         std::memcpy(&word, rows->bytes, sizeof(word));
@@ -65,8 +67,11 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
         std::memcpy(&word, rows->bytes + bit / 8, sizeof(word));
         word >>= bit % 8;
       }
-      if (row + kTileRows > rows->last + 1) word &= (uint64_t{1} << (rows->last + 1 - row)) - 1;
-      return word & kAll;
+      const uint64_t left = rows->last + 1 - row;
+      return left < kWordRows ? word & ((uint64_t{1} << left) - 1) : word;
+    }
+    HWY_INLINE uint64_t TileAt(uint64_t row) const {
+      return WordAt(row) & ((uint64_t{1} << kTileRows) - 1);
     }
   };
 
@@ -128,8 +133,13 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     BitsCursor cursor = from;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (begin - window.begin);
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
-    for (uint64_t row = begin; row < end; row += kTileRows) {
-      const uint64_t bits = cursor.BitsAt(row);
+    uint64_t bits = 0;
+    uint64_t word_end = begin;
+    for (uint64_t row = begin; row < end; row += kTileRows, bits >>= kTileRows) {
+      if (row == word_end) {
+        bits = cursor.WordAt(row);
+        word_end += kWordRows;
+      }
       FetchAhead(cursor);
       size_t used = 0;
       for (size_t p = 0; p < kPairs; ++p) {
@@ -153,7 +163,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
                                  const CellWindow& window, SideTable& side) {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (row - window.begin);
-    const uint64_t bits = cursor.BitsAt(row);
+    const uint64_t bits = cursor.TileAt(row);
     FetchAhead(cursor);
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
     Pair addends[kPairs];
@@ -186,7 +196,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
 
   static void AddSlowly(BitsCursor& cursor, uint64_t row, float weight, const CellWindow& window,
                         SideTable& side) {
-    for (uint64_t bits = cursor.BitsAt(row); bits != 0; bits &= bits - 1) {
+    for (uint64_t bits = cursor.TileAt(row); bits != 0; bits &= bits - 1) {
       AddOne(row + std::countr_zero(bits), cursor.value++, weight, window, side);
     }
   }

@@ -303,6 +303,11 @@ MUTATIONS = (
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
+        "tiles of rows that are read together all have the bits of the first",
+        (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
+        Checker("cpu_packed_updates_test"),
+    ),
+    Mutation(
         "rows are all there, whether somebody holds them or not",
         (
             (
