@@ -1,0 +1,77 @@
+#include "service/rpc/reading_threads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/service/rpc/messages.h"
+#include "tests/service/rpc/test_server.h"
+
+namespace sparseagg {
+namespace {
+
+class ReadingThreadsTest : public testing::RpcTest {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(client_.Create(testing::VectorRound("t", 10), "r").ok());
+    ASSERT_GE(ReadingThreads::All(), 2U) << "of gRPC 1.51";
+  }
+
+  // From eight connections at once.
+  void ExpectCallsAreAnswered(const std::string& who) {
+    std::vector<std::thread> senders;
+    for (int i = 0; i < 8; ++i) {
+      senders.emplace_back([&, i] {
+        testing::TestClient client(testing::NewChannel(server_.address()));
+        const auto receipt = client.Submit(testing::VectorUpdate(
+            "rounds/r", who + std::to_string(i), testing::VectorEntries("t", 10, {i}, {1})));
+        EXPECT_TRUE(receipt.ok()) << receipt.status();
+      });
+    }
+    for (std::thread& sender : senders) sender.join();
+  }
+};
+
+TEST_F(ReadingThreadsTest, AllButThoseWantedWaitAndCallsAreAnswered) {
+  const size_t all = ReadingThreads::All();
+  {
+    const ReadingThreads threads(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (threads.waiting() < all - 1 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(threads.waiting(), all - 1);
+    ExpectCallsAreAnswered("few");
+    EXPECT_EQ(threads.waiting(), all - 1);
+  }
+  EXPECT_EQ(ReadingThreads::All(), all) << "none has ended";
+  ExpectCallsAreAnswered("all");
+  const auto round = client_.Publish("rounds/r");
+  ASSERT_TRUE(round.ok()) << round.status();
+  EXPECT_EQ(round->contributors(), 16U);
+}
+
+TEST_F(ReadingThreadsTest, NoneWaitsWhereAllAreWanted) {
+  const ReadingThreads threads(ReadingThreads::All());
+  ExpectCallsAreAnswered("");
+  EXPECT_EQ(threads.waiting(), 0U);
+}
+
+TEST_F(ReadingThreadsTest, AServerMayEndBeforeThem) {
+  auto server = std::make_unique<testing::TestServer>();
+  const ReadingThreads threads(1);
+  server.reset();
+  ExpectCallsAreAnswered("");
+}
+
+TEST(WantedReadingThreadsTest, AreHalfOfTheProcessorsAndNeverNone) {
+  EXPECT_EQ(ReadingThreads::Wanted(), std::max(1U, std::thread::hardware_concurrency() / 2));
+}
+
+}  // namespace
+}  // namespace sparseagg
