@@ -25,7 +25,7 @@ class ReadingThreads {
 
   // Half of the processors that this process may use, but one at least.
   static size_t Wanted();
-  // Those that gRPC has.
+  // Those that gRPC makes (1.51: CompletionQueue::CallbackAlternativeCQ()).
   static size_t All();
   // Those that wait. The constructor does not wait for them.
   size_t waiting() const;
