@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -22,8 +23,12 @@ class ReadingThreadsTest : public testing::RpcTest {
   void ExpectCallsAreAnswered(const std::string& who) {
     std::vector<std::thread> senders;
     for (int i = 0; i < 8; ++i) {
-      senders.emplace_back([&, i] {
-        testing::TestClient client(testing::NewChannel(server_.address()));
+      // A connection may fail where several begin at once in a new process (gRPC 1.51).
+      auto channel = testing::NewChannel(server_.address());
+      ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() +
+                                            std::chrono::seconds(testing::kCallSecondsMax)));
+      senders.emplace_back([i, who, channel] {
+        testing::TestClient client(channel);
         const auto receipt = client.Submit(testing::VectorUpdate(
             "rounds/r", who + std::to_string(i), testing::VectorEntries("t", 10, {i}, {1})));
         EXPECT_TRUE(receipt.ok()) << receipt.status();
