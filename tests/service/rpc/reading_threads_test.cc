@@ -21,13 +21,16 @@ class ReadingThreadsTest : public testing::RpcTest {
 
   // From eight connections at once.
   void ExpectCallsAreAnswered(const std::string& who) {
-    std::vector<std::thread> senders;
-    for (int i = 0; i < 8; ++i) {
+    std::vector<std::shared_ptr<grpc::Channel>> channels(8);
+    for (auto& channel : channels) {
       // A connection may fail where several begin at once in a new process (gRPC 1.51).
-      auto channel = testing::NewChannel(server_.address());
+      channel = testing::NewChannel(server_.address());
       ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() +
                                             std::chrono::seconds(testing::kCallSecondsMax)));
-      senders.emplace_back([i, who, channel] {
+    }
+    std::vector<std::thread> senders;
+    for (int i = 0; i < 8; ++i) {
+      senders.emplace_back([i, who, channel = channels[i]] {
         testing::TestClient client(channel);
         const auto receipt = client.Submit(testing::VectorUpdate(
             "rounds/r", who + std::to_string(i), testing::VectorEntries("t", 10, {i}, {1})));
