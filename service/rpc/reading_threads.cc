@@ -7,10 +7,11 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <list>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace sparseagg {
 namespace {
@@ -32,45 +33,101 @@ struct Call {
 }  // namespace
 
 struct ReadingThreads::Waiting {
-  // A reaction to a call that fails at once: without credentials there is no connection.
-  void BeginOne() {
-    Call& call = calls.emplace_back();
-    stub.UnaryCall(&call.context, "/none", {}, &call.request, &call.answer,
-                   [this](const grpc::Status& /*status*/) { Wait(); });
+  explicit Waiting(size_t threads_max) : threads_max(threads_max) {}
+
+  // As many reactions as threads are to wait, each to a call that fails at once: without
+  // credentials there is no connection.
+  void Begin() {
+    while (NoteBegin()) {
+      const auto call = std::make_shared<Call>();
+      stub.UnaryCall(&call->context, "/none", {}, &call->request, &call->answer,
+                     [this, call](const grpc::Status& /*status*/) { Wait(); });
+    }
+  }
+
+  bool NoteBegin() {
+    const std::lock_guard lock(mutex);
+    if (over || borrowers > 0 || reactions == threads_max) return false;
+    ++reactions;
+    return true;
   }
 
   void Wait() {
     std::unique_lock lock(mutex);
     if (IsReadingThread()) {
       ++threads;
-      changed.wait(lock, [this] { return over; });
+      changed.wait(lock, [this] { return over || borrowers > 0; });
       --threads;
     }
-    ++ended;
+    --reactions;
     changed.notify_all();
+  }
+
+  void Borrow() {
+    const std::lock_guard lock(mutex);
+    ++borrowers;
+    changed.notify_all();
+  }
+
+  void Return() {
+    {
+      const std::lock_guard lock(mutex);
+      --borrowers;
+    }
+    Begin();
   }
 
   void End() {
     std::unique_lock lock(mutex);
     over = true;
     changed.notify_all();
-    changed.wait(lock, [this] { return ended == calls.size(); });
+    changed.wait(lock, [this] { return reactions == 0; });
   }
 
+  const size_t threads_max;
   grpc::GenericStub stub{grpc::CreateChannel("none", nullptr)};
-  std::list<Call> calls;
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
-  size_t threads = 0;
-  size_t ended = 0;  // of calls
+  size_t reactions = 0;  // begun, and not at their end
+  size_t threads = 0;    // of them, those that wait
+  size_t borrowers = 0;
 };
 
-ReadingThreads::ReadingThreads(size_t wanted) : waiting_(std::make_unique<Waiting>()) {
-  for (size_t all = All(); all > wanted; --all) waiting_->BeginOne();
+namespace {
+
+struct Process {
+  std::mutex mutex;
+  std::shared_ptr<ReadingThreads::Waiting> waiting;
+};
+
+Process& ThisProcess() {
+  static auto& process = *new Process;
+  return process;
 }
 
-ReadingThreads::~ReadingThreads() { waiting_->End(); }
+std::shared_ptr<ReadingThreads::Waiting> OfThisProcess() {
+  const std::lock_guard lock(ThisProcess().mutex);
+  return ThisProcess().waiting;
+}
+
+void SetOfThisProcess(std::shared_ptr<ReadingThreads::Waiting> waiting) {
+  const std::lock_guard lock(ThisProcess().mutex);
+  ThisProcess().waiting = std::move(waiting);
+}
+
+}  // namespace
+
+ReadingThreads::ReadingThreads(size_t wanted)
+    : waiting_(std::make_shared<Waiting>(All() - std::min(All(), wanted))) {
+  SetOfThisProcess(waiting_);
+  waiting_->Begin();
+}
+
+ReadingThreads::~ReadingThreads() {
+  SetOfThisProcess(nullptr);
+  waiting_->End();
+}
 
 size_t ReadingThreads::Wanted() {
   return std::max<size_t>(1, std::thread::hardware_concurrency() / 2);
@@ -81,6 +138,14 @@ size_t ReadingThreads::All() { return std::clamp<size_t>(gpr_cpu_num_cores() / 2
 size_t ReadingThreads::waiting() const {
   const std::lock_guard lock(waiting_->mutex);
   return waiting_->threads;
+}
+
+AllReadingThreads::AllReadingThreads() : waiting_(OfThisProcess()) {
+  if (waiting_ != nullptr) waiting_->Borrow();
+}
+
+AllReadingThreads::~AllReadingThreads() {
+  if (waiting_ != nullptr) waiting_->Return();
 }
 
 }  // namespace sparseagg

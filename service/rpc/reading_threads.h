@@ -30,9 +30,23 @@ class ReadingThreads {
   // Those that wait. The constructor does not wait for them.
   size_t waiting() const;
 
- private:
   struct Waiting;
-  const std::unique_ptr<Waiting> waiting_;
+
+ private:
+  const std::shared_ptr<Waiting> waiting_;
+};
+
+// While there is one, no thread waits: small messages are best read by one thread while another
+// handles those before them (service/rpc/read_ahead.h). Thread-safe; does not block.
+class AllReadingThreads {
+ public:
+  AllReadingThreads();
+  ~AllReadingThreads();
+  AllReadingThreads(const AllReadingThreads&) = delete;
+  AllReadingThreads& operator=(const AllReadingThreads&) = delete;
+
+ private:
+  const std::shared_ptr<ReadingThreads::Waiting> waiting_;  // null: none wait in this process
 };
 
 }  // namespace sparseagg

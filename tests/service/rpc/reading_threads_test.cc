@@ -61,6 +61,50 @@ TEST_F(ReadingThreadsTest, NoneWaitsWhereAllAreWanted) {
   EXPECT_EQ(threads.waiting(), 0U);
 }
 
+TEST_F(ReadingThreadsTest, NoneWaitsWhileSomebodyWantsAll) {
+  const size_t all = ReadingThreads::All();
+  const ReadingThreads threads(1);
+  for (int i = 0; i < 3; ++i) {
+    while (threads.waiting() < all - 1) std::this_thread::yield();
+    AllReadingThreads first;
+    {
+      const AllReadingThreads second;
+      while (threads.waiting() > 0) std::this_thread::yield();
+    }
+    ExpectCallsAreAnswered(std::to_string(i) + "-");
+    EXPECT_EQ(threads.waiting(), 0U);
+  }
+}
+
+TEST_F(ReadingThreadsTest, WhoeverWantsAllMayStayLonger) {
+  auto threads = std::make_unique<ReadingThreads>(1);
+  const auto all = std::make_unique<AllReadingThreads>();
+  threads.reset();
+  ExpectCallsAreAnswered("");
+}
+
+TEST_F(ReadingThreadsTest, AStreamOfSmallUpdatesHasAll) {
+  const size_t all = ReadingThreads::All();
+  const ReadingThreads threads(1);
+  while (threads.waiting() < all - 1) std::this_thread::yield();
+  {
+    const auto context = testing::NewContext();
+    const auto stream = client_.stub().StreamUpdates(context.get());
+    v1::StreamUpdatesRequest message;
+    v1::StreamUpdatesResponse receipt;
+    for (int i = 0; i < 20; ++i) {
+      *message.mutable_update() = testing::VectorUpdate("rounds/r", std::to_string(i),
+                                                        testing::VectorEntries("t", 10, {1}, {1}));
+      ASSERT_TRUE(stream->Write(message));
+      ASSERT_TRUE(stream->Read(&receipt));
+    }
+    while (threads.waiting() > 0) std::this_thread::yield();
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  while (threads.waiting() < all - 1) std::this_thread::yield();
+}
+
 TEST_F(ReadingThreadsTest, AServerMayEndBeforeThem) {
   auto server = std::make_unique<testing::TestServer>();
   const ReadingThreads threads(1);
