@@ -27,7 +27,7 @@ run(${CMAKE_COMMAND} --build ${work}/build)
 # The server ends with the script that waits for its address and runs the example.
 file(WRITE ${work}/run.sh "
 set -e
-'${work}/prefix/bin/sparseagg' serve --listen 127.0.0.1:0 --port-file '${work}/port' >'${work}/serve.log' 2>&1 &
+'${work}/prefix/bin/sparseagg' serve --listen 127.0.0.1:0 --admin-listen none --port-file '${work}/port' >'${work}/serve.log' 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server' EXIT
 for attempt in $(seq 300); do
