@@ -31,8 +31,9 @@ class ReadAhead {
 
   // A message came; takes it from `message`.
   void Push(grpc::ByteBuffer& message) {
-    bytes_ += message.Length();
-    in_a_row_ = message.Length() <= kSmallBytes ? in_a_row_ + 1 : 0;
+    const uint64_t length = message.Length();
+    bytes_ += length;
+    in_a_row_ = length <= kSmallBytes ? in_a_row_ + 1 : 0;
     if (in_a_row_ == kManyInARow && !all_threads_.has_value()) all_threads_.emplace();
     messages_.emplace_back().Swap(&message);
     full_ |= messages_.size() >= kMessagesMax || bytes_ >= kBytesMax;

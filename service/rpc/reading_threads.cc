@@ -47,7 +47,7 @@ struct ReadingThreads::Waiting {
 
   bool NoteBegin() {
     const std::lock_guard lock(mutex);
-    if (over || borrowers > 0 || reactions == threads_max) return false;
+    if (borrowers > 0 || reactions == threads_max) return false;
     ++reactions;
     return true;
   }
@@ -56,7 +56,7 @@ struct ReadingThreads::Waiting {
     std::unique_lock lock(mutex);
     if (IsReadingThread()) {
       ++threads;
-      changed.wait(lock, [this] { return over || borrowers > 0; });
+      changed.wait(lock, [this] { return borrowers > 0; });
       --threads;
     }
     --reactions;
@@ -77,10 +77,10 @@ struct ReadingThreads::Waiting {
     Begin();
   }
 
+  // Borrows them for good.
   void End() {
+    Borrow();
     std::unique_lock lock(mutex);
-    over = true;
-    changed.notify_all();
     changed.wait(lock, [this] { return reactions == 0; });
   }
 
@@ -88,7 +88,6 @@ struct ReadingThreads::Waiting {
   grpc::GenericStub stub{grpc::CreateChannel("none", nullptr)};
   mutable std::mutex mutex;
   std::condition_variable changed;
-  bool over = false;
   size_t reactions = 0;  // begun, and not at their end
   size_t threads = 0;    // of them, those that wait
   size_t borrowers = 0;

@@ -118,8 +118,9 @@ class PageTest(unittest.TestCase):
     def find(self, selector: str):
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
-    def wait_until(self, condition, message: str) -> None:
-        WebDriverWait(self.driver, WAIT_SECONDS).until(lambda _: condition(), message)
+    def wait_until(self, condition, message: str):
+        """What `condition` returns, once it is true."""
+        return WebDriverWait(self.driver, WAIT_SECONDS).until(lambda _: condition(), message)
 
     def contributors_of(self, name: str) -> int:
         """The number before "of 40", as the page shows it."""
@@ -161,10 +162,9 @@ class PageTest(unittest.TestCase):
         self.wait_for(last)
         # A document may have all its elements before its first frame was painted.
         script = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-        painted = WebDriverWait(self.driver, WAIT_SECONDS).until(
-            lambda driver: driver.execute_script(script), f"{url} was not painted"
+        return round(
+            self.wait_until(lambda: self.driver.execute_script(script), f"{url} was not painted")
         )
-        return round(painted)
 
     def test_follows_a_running_round(self) -> None:
         self.filter("step-42")
