@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint64_t kSliceCells = uint64_t{1} << 17;
 constexpr uint32_t kGroupsPerThread = 4;
+// More looks at cursors than this, and entries are distributed over slices one by one.
+constexpr uint64_t kVisitsPerEntry = 4;
 // What the next update has in as many columns is fetched while those of this one are added.
 constexpr uint32_t kPieceColumns = 1024;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
@@ -160,13 +162,15 @@ uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cell
 
 // Sorted cursors, or any where there is one slice only.
 void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
-  const bool unvisited = std::exchange(unvisited_, false);
-  std::vector<std::vector<SideEntry>> sides(group_ends_.size());
-  const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
   uint64_t entries = 0;
   for (const Cursor& cursor : cursors) entries += cursor.size();
   const uint64_t visit_rows =
       RowsPerVisit(entries, cursors.size(), width_ > 1 ? kWideCells : kVisitCells);
+  const uint64_t visits = cursors.size() * (spec_.layout.num_rows / visit_rows);
+  if (slices_.size() > 1 && visits > kVisitsPerEntry * entries) return FoldUnsorted(cursors);
+  const bool unvisited = std::exchange(unvisited_, false);
+  const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
+  std::vector<std::vector<SideEntry>> sides(group_ends_.size());
   parallel_.For(group_ends_.size(), [&](size_t g) {
     const auto [begin, end, dense] = RowsOfGroup(g);
     std::vector<Cursor> own(cursors.begin(), cursors.end());

@@ -71,6 +71,9 @@ constexpr Case kCases[] = {
      Values::kNormal, 20, 10'000},
     {"WideRowsShuffled", Crowd::kClusters, Arrival::kRepeated, 3000, 20'000, 64, ValueType::kBF16,
      Values::kNormal, 20, 20'000},
+    // So few entries of each that the dense plan takes them one by one.
+    {"WideRowsOfManyContributors", Crowd::kUniform, Arrival::kCanonical, 40'000, 20'000, 64,
+     ValueType::kF32, Values::kNormal, 5000, 18'000},
     // So few and wide that threads share rows, not the index space.
     {"VeryWideRows", Crowd::kUniform, Arrival::kCanonical, 3, 30, 10'007, ValueType::kF32,
      Values::kHostile, 10, 15},
