@@ -72,7 +72,7 @@ double RunServer(const ServerProcess& server, const std::vector<Payload>& payloa
   const auto stub = Service::NewStub(channel);
   const std::string round = CreateRound(*stub, v1::DURABILITY_MEMORY, kValues, 1,
                                         static_cast<int>(payloads[0].header.sparse_dim));
-  const auto frames = MakeFrames(payloads, kContributors, round, kChunkBytes);
+  const auto frames = MakeFrames(payloads, kContributors, round, {.chunk_bytes = kChunkBytes});
   const auto start = Clock::now();
   SendFrames(*channel, frames);
   Publish(*stub, round, kContributors);
@@ -83,7 +83,8 @@ double RunServer(const ServerProcess& server, const std::vector<Payload>& payloa
 
 double RunAdder(const ServerProcess& adder, const std::vector<Payload>& payloads) {
   const auto channel = Connect(adder.target());
-  const auto frames = MakeFrames(payloads, kContributors, "rounds/none", kChunkBytes);
+  const auto frames =
+      MakeFrames(payloads, kContributors, "rounds/none", {.chunk_bytes = kChunkBytes});
   return SendFrames(*channel, frames);
 }
 

@@ -40,7 +40,7 @@ struct LoadShape {
   int64_t width = 1;  // f32 values of a row
   int64_t nnz = 0;    // rows of an update, ascending
   int64_t updates = 0;
-  size_t chunk_bytes = 0;  // 0: an update is one message
+  Framing framing;
 
   int64_t update_bytes() const { return nnz * (8 + 4 * width); }
   int64_t bytes() const { return update_bytes() * updates; }
@@ -52,14 +52,20 @@ const LoadShape kLoads[] = {
      .width = 64,
      .nnz = 31'775,
      .updates = 128,
-     .chunk_bytes = size_t{1} << 20},
+     .framing = {.chunk_bytes = size_t{1} << 20}},
     {.name = "scalars",
      .rows = 10'000'000,
      .width = 1,
      .nnz = 500'000,
      .updates = 160,
-     .chunk_bytes = size_t{1} << 20},
+     .framing = {.chunk_bytes = size_t{1} << 20}},
     {.name = "1 KB", .rows = 100'000, .width = 64, .nnz = 4, .updates = 100'000},
+    {.name = "1 KB, 64 in a message",
+     .rows = 100'000,
+     .width = 64,
+     .nnz = 4,
+     .updates = 400'000,
+     .framing = {.batch_updates = 64}},
 };
 
 const std::vector<std::string> kContenders = {"sparseagg", "null",   "typed",
@@ -128,7 +134,7 @@ Run RunOurs(const ServerProcess& server, const LoadShape& shape,
   const auto channel = Connect(server.target());
   const auto stub = Service::NewStub(channel);
   const std::string round = CreateRound(*stub, v1::DURABILITY_MEMORY, shape.rows, shape.width);
-  const auto frames = MakeFrames(payloads, shape.updates, round, shape.chunk_bytes);
+  const auto frames = MakeFrames(payloads, shape.updates, round, shape.framing);
   const double cpu = server.CpuSeconds();
   Run run{.seconds = SendFrames(*channel, frames)};
   Publish(*stub, round, shape.updates);
@@ -202,7 +208,7 @@ Processes StartAll(const std::string& program) {
 std::vector<Row> Measure(const Processes& processes, LoadShape shape, int rounds, bool quick) {
   if (quick) shape.updates /= 4;
   const auto payloads = MakePayloads(shape);
-  const auto frames = MakeFrames(payloads, shape.updates, "rounds/none", shape.chunk_bytes);
+  const auto frames = MakeFrames(payloads, shape.updates, "rounds/none", shape.framing);
   Runs runs;
   for (int round = 0; round <= rounds; ++round) {
     for (const std::string& name : kContenders) {

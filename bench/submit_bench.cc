@@ -113,7 +113,7 @@ Sender MakeSender(const std::string& target, Way way, const std::string& round,
     }
   } else {
     const size_t chunk_bytes = way == Way::kChunks ? kChunkBytes : 0;
-    sender.frames = MakeFrames(payloads, updates, round, chunk_bytes, s * updates);
+    sender.frames = MakeFrames(payloads, updates, round, {.chunk_bytes = chunk_bytes}, s * updates);
   }
   return sender;
 }

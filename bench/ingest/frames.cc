@@ -51,6 +51,46 @@ std::vector<grpc::Slice> Cut(const Payload& payload, size_t chunk_bytes) {
   return slices;
 }
 
+std::vector<grpc::ByteBuffer> InChunks(const std::vector<Payload>& payloads, int64_t updates,
+                                       const std::string& round, size_t chunk_bytes,
+                                       int64_t first) {
+  std::vector<std::vector<grpc::Slice>> cut;
+  for (const Payload& payload : payloads) cut.push_back(Cut(payload, chunk_bytes));
+  std::vector<grpc::ByteBuffer> frames;
+  for (int64_t i = 0; i < updates; ++i) {
+    const size_t turn = static_cast<size_t>(i) % payloads.size();
+    const v1::UpdateHeader header = HeaderOf(round, first + i);
+    v1::StreamUpdatesRequest request;
+    request.set_takes_more(true);
+    *request.mutable_begin()->mutable_header() = header;
+    *request.mutable_begin()->add_tensors() = ToProto(payloads[turn].header);
+    frames.push_back(WholeFrame(request));
+    uint64_t offset = 0;
+    for (const grpc::Slice& data : cut[turn]) {
+      frames.push_back(ChunkFrame(header.update_id(), offset, data));
+      offset += data.size();
+    }
+  }
+  return frames;
+}
+
+// Whole updates, `batch` in a message.
+std::vector<grpc::ByteBuffer> Whole(const std::vector<Payload>& payloads, int64_t updates,
+                                    const std::string& round, int64_t batch, int64_t first) {
+  std::vector<grpc::ByteBuffer> frames;
+  for (int64_t i = 0; i < updates; i += batch) {
+    v1::StreamUpdatesRequest request;
+    request.set_takes_more(true);
+    for (int64_t u = i; u < std::min(i + batch, updates); ++u) {
+      const Payload& payload = payloads[static_cast<size_t>(u) % payloads.size()];
+      (batch == 1 ? *request.mutable_update() : *request.mutable_batch()->add_updates()) =
+          MakeUnary(payload, round, first + u);
+    }
+    frames.push_back(WholeFrame(request));
+  }
+  return frames;
+}
+
 // What gRPC's generated stubs do, without the messages' classes.
 using RawStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
@@ -90,34 +130,9 @@ v1::SubmitUpdateRequest MakeUnary(const Payload& payload, const std::string& rou
 }
 
 std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
-                                         const std::string& round, size_t chunk_bytes,
-                                         int64_t first) {
-  std::vector<std::vector<grpc::Slice>> cut;
-  for (const Payload& payload : payloads) {
-    if (chunk_bytes > 0) cut.push_back(Cut(payload, chunk_bytes));
-  }
-  std::vector<grpc::ByteBuffer> frames;
-  for (int64_t i = 0; i < updates; ++i) {
-    const size_t turn = static_cast<size_t>(i) % payloads.size();
-    const Payload& payload = payloads[turn];
-    v1::StreamUpdatesRequest request;
-    request.set_takes_more(true);
-    if (chunk_bytes == 0) {
-      *request.mutable_update() = MakeUnary(payload, round, first + i);
-      frames.push_back(WholeFrame(request));
-      continue;
-    }
-    const v1::UpdateHeader header = HeaderOf(round, first + i);
-    *request.mutable_begin()->mutable_header() = header;
-    *request.mutable_begin()->add_tensors() = ToProto(payload.header);
-    frames.push_back(WholeFrame(request));
-    uint64_t offset = 0;
-    for (const grpc::Slice& data : cut[turn]) {
-      frames.push_back(ChunkFrame(header.update_id(), offset, data));
-      offset += data.size();
-    }
-  }
-  return frames;
+                                         const std::string& round, Framing framing, int64_t first) {
+  return framing.chunk_bytes > 0 ? InChunks(payloads, updates, round, framing.chunk_bytes, first)
+                                 : Whole(payloads, updates, round, framing.batch_updates, first);
 }
 
 double SendFrames(grpc::Channel& channel, const std::vector<grpc::ByteBuffer>& frames) {

@@ -28,10 +28,17 @@ struct Payload {
 Payload RawPayload(const std::vector<int64_t>& indices, const std::vector<float>& values,
                    int64_t rows);
 
+// How updates travel: in chunks of so many bytes, whose data they share, or whole when that is 0,
+// so many in a frame.
+struct Framing {
+  size_t chunk_bytes = 0;
+  int64_t batch_updates = 1;
+};
+
 // The frames of `updates` updates into `round`, of a contributor each, whose numbers begin with
-// `first`; payloads take turns. In chunks, whose data they share, or whole when chunk_bytes is 0.
+// `first`; payloads take turns.
 std::vector<grpc::ByteBuffer> MakeFrames(const std::vector<Payload>& payloads, int64_t updates,
-                                         const std::string& round, size_t chunk_bytes,
+                                         const std::string& round, Framing framing,
                                          int64_t first = 0);
 
 // A whole update as a unary call takes it, of the contributor with that number.

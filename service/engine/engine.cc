@@ -86,7 +86,7 @@ class EngineImpl : public Engine {
     return round->Watch(std::move(on_change));
   }
 
-  absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+  absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                  const std::vector<EncodedTensor>& tensors) override;
   bool WaitsForDisk(std::string_view name) override {
     const auto round = rounds_.Find(name);
@@ -256,7 +256,7 @@ void EngineImpl::Retire() {
 
 // --- Updates ---
 
-absl::StatusOr<Receipt> EngineImpl::Submit(const UpdateHeader& header,
+absl::StatusOr<Receipt> EngineImpl::Submit(UpdateHeader header,
                                            const std::vector<EncodedTensor>& tensors) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(header.round));
   Reservation staging;

@@ -215,7 +215,7 @@ class Engine {
   // Counts one contributor's update. ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) for another
   // update_id of a counted contributor; INVALID_ARGUMENT (DIGEST_CONFLICT) for the same id with
   // other bytes.
-  virtual absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+  virtual absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                          const std::vector<EncodedTensor>& tensors) = 0;
   // Whether counting an update of this round waits for a disk, so that a caller had better not wait
   // on a thread that others need. False when there is no such round.

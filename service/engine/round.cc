@@ -174,17 +174,18 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
   }
-  const auto stored = services_.store.Put(
-      update.record, {update.headers, update.payload, Capacity(spec_.policy), update.stored});
+  auto stored =
+      services_.store.Put(std::move(update.record),
+                          {update.headers, update.payload, Capacity(spec_.policy), update.stored});
   if (!stored.ok()) return WhyNotPut(stored.status());
-  const PutResult& put = *stored;
-  if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);
+  PutResult& put = *stored;
+  if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));
 
   bool look = false;
   FoldTurn fold = FoldTurn::kNone;
   {
     std::lock_guard lock(mutex_);
-    fold = WaitToBeFoldedLocked({std::move(update.staged), update.record.weight, std::move(staging),
+    fold = WaitToBeFoldedLocked({std::move(update.staged), put.record.weight, std::move(staging),
                                  std::move(update.growth)});
     CountAcceptedLocked(update, nnz);
     EnterGoalLocked();
@@ -195,7 +196,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
   gate.unlock();
   if (look) FollowPolicyLater();
   NotifyChange();
-  return MakeReceipt(put.record, /*duplicate=*/false);
+  return MakeReceipt(std::move(put.record), /*duplicate=*/false);
 }
 
 absl::Status Round::WhyNotPut(const absl::Status& refusal) const {
@@ -233,19 +234,19 @@ void Round::Observe(std::span<const ReductionReport> reductions) const {
   for (const ReductionReport& report : reductions) services_.options.observer->OnReduction(report);
 }
 
-Receipt Round::AnswerResend(const UpdateRecord& record) {
+Receipt Round::AnswerResend(UpdateRecord record) {
   std::lock_guard lock(mutex_);
   ++duplicates_;
-  return MakeReceipt(record, /*duplicate=*/true);
+  return MakeReceipt(std::move(record), /*duplicate=*/true);
 }
 
-Receipt Round::MakeReceipt(const UpdateRecord& record, bool duplicate) const {
+Receipt Round::MakeReceipt(UpdateRecord record, bool duplicate) const {
   return {.round = std::string(PublicName(name_)),
-          .contributor = record.contributor,
-          .update_id = record.update_id,
+          .contributor = std::move(record.contributor),
+          .update_id = std::move(record.update_id),
           .duplicate = duplicate,
           .sequence = record.sequence,
-          .digest = record.digest,
+          .digest = std::move(record.digest),
           .durability = spec_.durability,
           .epoch = services_.store.Epoch()};
 }

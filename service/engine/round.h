@@ -101,7 +101,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // Folds what has been counted on the strand, without waiting for more of it.
   void FoldNow();
   // Answers a resend without its bytes. REQUIRES: `record` came from Counted().
-  Receipt AnswerResend(const UpdateRecord& record);
+  Receipt AnswerResend(UpdateRecord record);
   // Enters a refused submission in the books. One that may be tried again is not final and not
   // entered.
   void CountRefusal(const absl::Status& refusal);
@@ -129,7 +129,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // The store's refusal in the words of the round's policy.
   absl::Status WhyNotPut(const absl::Status& refusal) const;
   RoundSnapshot SnapshotLocked() const;
-  Receipt MakeReceipt(const UpdateRecord& record, bool duplicate) const;
+  Receipt MakeReceipt(UpdateRecord record, bool duplicate) const;
   void CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz);
   // No change of its own: the revision stays, watchers see it with the next one. Returns what is
   // new since the last time.

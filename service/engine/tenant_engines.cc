@@ -47,10 +47,10 @@ class TenantEngine : public Engine {
     return engine_.Watch(own, std::move(on_change));
   }
 
-  absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+  absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                  const std::vector<EncodedTensor>& tensors) override {
-    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateHeader own, Own(header));
-    return engine_.Submit(own, tensors);
+    SPARSEAGG_ASSIGN_OR_RETURN(header.round, Own(header.round));
+    return engine_.Submit(std::move(header), tensors);
   }
   bool WaitsForDisk(std::string_view name) override {
     const auto own = Own(name);
@@ -58,7 +58,8 @@ class TenantEngine : public Engine {
   }
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
                                                       std::vector<EncodedHeader> tensors) override {
-    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateHeader own, Own(header));
+    UpdateHeader own = header;
+    SPARSEAGG_ASSIGN_OR_RETURN(own.round, Own(header.round));
     return engine_.BeginUpload(own, std::move(tensors));
   }
 
@@ -87,11 +88,6 @@ class TenantEngine : public Engine {
   absl::StatusOr<std::string> Own(std::string_view name) const {
     SPARSEAGG_RETURN_IF_ERROR(ValidateRoundName(name));
     return QualifiedName(tenant_, name);
-  }
-  absl::StatusOr<UpdateHeader> Own(const UpdateHeader& header) const {
-    UpdateHeader own = header;
-    SPARSEAGG_ASSIGN_OR_RETURN(own.round, Own(header.round));
-    return own;
   }
 
   Engine& engine_;

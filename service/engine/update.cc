@@ -61,7 +61,24 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
   return order;
 }
 
-void HashHeader(const EncodedHeader& header, Sha256& digest) {
+// What Sha256 would hash, as a string.
+class Hashed {
+ public:
+  Hashed& U32(uint32_t value) { return Bytes({reinterpret_cast<const char*>(&value), 4}); }
+  Hashed& U64(uint64_t value) { return Bytes({reinterpret_cast<const char*>(&value), 8}); }
+  Hashed& String(std::string_view text) { return U64(text.size()).Bytes(text); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  Hashed& Bytes(std::string_view bytes) {
+    bytes_.append(bytes);
+    return *this;
+  }
+  std::string bytes_;
+};
+
+template <class Digest>
+void HashHeader(const EncodedHeader& header, Digest& digest) {
   const auto encoding = FindEncoding(header.encoding);
   std::string coding(encoding.ok() ? (*encoding)->name : header.encoding);
   if (!header.values_encoding.empty()) absl::StrAppend(&coding, "/", header.values_encoding);
@@ -181,14 +198,15 @@ std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
 
 std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                               std::span<const TensorSums> sums, std::span<const size_t> order) {
-  Sha256 digest;
-  digest.String("xxh3").U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
+  Hashed hashed;
+  hashed.U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
   for (const size_t position : order) {
-    HashHeader(tensors[position].header, digest);
-    HashSum(sums[position].indices, digest);
-    HashSum(sums[position].values, digest);
+    HashHeader(tensors[position].header, hashed);
+    for (const ArraySum& sum : {sums[position].indices, sums[position].values}) {
+      hashed.U64(sum.bytes).U64(sum.xxh3);
+    }
   }
-  return digest.Finish();
+  return QuickDigest(hashed.bytes());
 }
 
 }  // namespace sparseagg

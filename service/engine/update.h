@@ -70,8 +70,8 @@ std::vector<TensorSums> SumsOf(std::span<const EncodedTensor> tensors);
 //   name, encoding, indices, values := u64 length, bytes
 //   encoding is followed by "/" and the values encoding where there is one
 //
-// Of a round in memory, arrays are hashed by their sums (service/store/array_sum.h), and "xxh3"
-// comes before all:  indices, values := u64 length, u64 XXH3 (0 where the length is)
+// Of a round in memory it is QuickDigest (service/store/array_sum.h) in place of SHA-256, of sums
+// in place of arrays:  indices, values := u64 length, u64 XXH3 (0 where the length is)
 std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                          std::span<const size_t> order);
 std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tensors,

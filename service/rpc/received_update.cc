@@ -1,5 +1,7 @@
 #include "service/rpc/received_update.h"
 
+#include <google/protobuf/io/coded_stream.h>
+
 #include <type_traits>
 #include <utility>
 
@@ -23,6 +25,21 @@ bool Merge(const WireReader& bytes, google::protobuf::Message* message, uint64_t
          message->MergeFromString(known);
 }
 
+// The same for a header, which has no messages inside, as each of many small updates brings: what
+// it has of unknown fields lives until they are counted.
+bool MergeHeader(const WireReader& bytes, google::protobuf::Message* header) {
+  constexpr uint64_t kSmall = 256;
+  const std::string_view piece = bytes.FirstPiece();
+  if (piece.size() != bytes.size() || piece.size() > kSmall) return Merge(bytes, header);
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(piece.data()),
+                                                static_cast<int>(piece.size()));
+  stream.SetRecursionLimit(bytes.depth_left());
+  if (!header->MergeFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) return false;
+  const google::protobuf::Reflection& fields = *header->GetReflection();
+  if (!fields.GetUnknownFields(*header).empty()) fields.MutableUnknownFields(header)->Clear();
+  return true;
+}
+
 void Replace(const WireReader& bytes, std::vector<std::string_view>* pieces) {
   pieces->clear();
   bytes.AppendPieces(pieces);
@@ -32,7 +49,8 @@ bool ReadTensor(const WireReader& bytes, ReceivedUpdate::Tensor* tensor) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     switch (tag) {
       case Delimited(v1::Tensor::kHeaderFieldNumber):
-        return Merge(content, &tensor->header) &&  // the shapes of headers that come again are one
+        // The shapes of headers that come again are one.
+        return MergeHeader(content, &tensor->header) &&
                static_cast<uint64_t>(tensor->header.dense_shape_size()) <= kListedNumbersMax;
       case Delimited(v1::Tensor::kIndicesFieldNumber):
         Replace(content, &tensor->indices);
@@ -54,17 +72,28 @@ bool MergeStart(const WireReader& bytes, v1::ReduceStart* start) {
   return Merge(bytes, start, static_cast<uint64_t>(start->spec().tensors_size()));
 }
 
-bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update) {
+// `tensors`: those of the message so far.
+bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update, uint64_t& tensors) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     switch (tag) {
       case Delimited(v1::SubmitUpdateRequest::kHeaderFieldNumber):
-        return Merge(content, &update->header);
+        return MergeHeader(content, &update->header);
       case Delimited(v1::SubmitUpdateRequest::kTensorsFieldNumber):
-        return update->tensors.size() < kRoundTensorsMax &&
+        return ++tensors <= kRoundTensorsMax &&
                ReadTensor(content, &update->tensors.emplace_back());
       default:
         return true;
     }
+  });
+}
+
+bool ReadBatch(const WireReader& bytes, ReceivedBatch* batch) {
+  uint64_t tensors = 0;
+  for (const ReceivedUpdate& update : *batch) tensors += update.tensors.size();
+  return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
+    return tag != Delimited(v1::UpdateBatch::kUpdatesFieldNumber) ||
+           (batch->size() < kBatchUpdatesMax &&
+            ReadUpdate(content, &batch->emplace_back(), tensors));
   });
 }
 
@@ -105,8 +134,11 @@ ReceivedChunk ToChunk(ChunkParts parts) {
 template <typename Message, typename Body>
 bool ReadBody(uint32_t tag, const WireReader& content, Body* body) {
   switch (tag) {
-    case Delimited(Message::kUpdateFieldNumber):
-      return ReadUpdate(content, Get<ReceivedUpdate>(body));
+    case Delimited(Message::kUpdateFieldNumber): {
+      auto* update = Get<ReceivedUpdate>(body);
+      uint64_t tensors = update->tensors.size();
+      return ReadUpdate(content, update, tensors);
+    }
     case Delimited(Message::kBeginFieldNumber):
       return MergeBegin(content, Get<v1::BeginUpdate>(body));
     case Delimited(Message::kChunkFieldNumber): {
@@ -135,27 +167,33 @@ absl::Status Malformed(const std::string& name) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
       absl::StrCat("the bytes are not a ", name, " of sparseagg.v1, or have more than ",
-                   kRoundTensorsMax, " tensors, or ", kListedNumbersMax,
-                   " dimensions in one of them; was it made from its .proto?"));
+                   kRoundTensorsMax, " tensors, or ", kBatchUpdatesMax, " updates, or ",
+                   kListedNumbersMax, " dimensions in one tensor; was it made from its .proto?"));
 }
 
 }  // namespace
 
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes) {
   ReceivedUpdate update;
-  if (!ReadUpdate(WireReader(bytes), &update)) return Malformed("SubmitUpdateRequest");
+  uint64_t tensors = 0;
+  if (!ReadUpdate(WireReader(bytes), &update, tensors)) return Malformed("SubmitUpdateRequest");
   return update;
 }
 
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
-  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts> body;
-  v1::StreamUpdatesRequest rest;
+  using Message = v1::StreamUpdatesRequest;
+  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts, ReceivedBatch> body;
+  Message rest;
   const bool ok = EachField(WireReader(bytes),
                             [&](uint32_t tag, const WireReader& content, const WireReader& field) {
-                              if (tag != Varint(v1::StreamUpdatesRequest::kTakesMoreFieldNumber)) {
-                                return ReadBody<v1::StreamUpdatesRequest>(tag, content, &body);
+                              switch (tag) {
+                                case Delimited(Message::kBatchFieldNumber):
+                                  return ReadBatch(content, Get<ReceivedBatch>(&body));
+                                case Varint(Message::kTakesMoreFieldNumber):
+                                  return Merge(field, &rest);
+                                default:
+                                  return ReadBody<Message>(tag, content, &body);
                               }
-                              return Merge(field, &rest);
                             });
   if (!ok) return Malformed("StreamUpdatesRequest");
   return ReceivedStreamMessage{
@@ -172,17 +210,20 @@ uint64_t BytesHeld(const ReceivedUpdate& update) {
   return bytes;
 }
 
-void ShortenUpdateId(ReceivedStreamMessage& message) {
-  constexpr size_t kKept = 1024;
-  std::string* id = nullptr;
+void ShortenUpdateIds(ReceivedStreamMessage& message) {
+  const auto shorten = [](std::string& id) {
+    constexpr size_t kKept = 1024;
+    if (id.size() > kKept) id.resize(EndOfUtf8(id, kKept));
+  };
   if (auto* update = std::get_if<ReceivedUpdate>(&message.body)) {
-    id = update->header.mutable_update_id();
+    shorten(*update->header.mutable_update_id());
   } else if (auto* begin = std::get_if<v1::BeginUpdate>(&message.body)) {
-    id = begin->mutable_header()->mutable_update_id();
+    shorten(*begin->mutable_header()->mutable_update_id());
   } else if (auto* chunk = std::get_if<ReceivedChunk>(&message.body)) {
-    id = &chunk->update_id;
+    shorten(chunk->update_id);
+  } else if (auto* batch = std::get_if<ReceivedBatch>(&message.body)) {
+    for (ReceivedUpdate& update : *batch) shorten(*update.header.mutable_update_id());
   }
-  if (id != nullptr && id->size() > kKept) id->resize(EndOfUtf8(*id, kKept));
 }
 
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes) {

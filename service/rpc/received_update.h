@@ -41,15 +41,20 @@ struct ReceivedChunk {
   std::vector<std::string_view> data;
 };
 
+// Whole updates that came in one message.
+using ReceivedBatch = std::vector<ReceivedUpdate>;
+inline constexpr uint64_t kBatchUpdatesMax = 1000;
+
 // A message without a body is std::monostate.
 struct ReceivedStreamMessage {
-  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk> body;
+  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk, ReceivedBatch> body;
   bool takes_more = false;
 };
 using ReceivedReduceMessage =
     std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
 
-// INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message, or have more tensors.
+// INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message, or have more tensors, or
+// updates.
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
@@ -60,9 +65,9 @@ inline constexpr uint64_t kSmallRequestBytesMax = 65'536;
 // The same for any other request, which is empty before. Of at most `bytes_max` bytes.
 absl::Status ReadRequest(ByteChain bytes, uint64_t bytes_max, google::protobuf::Message* request);
 
-// Cuts an update id that is longer than any valid one, by far, so that answers which wait, and what
-// is remembered of refused updates, stay small: a message's id may have megabytes.
-void ShortenUpdateId(ReceivedStreamMessage& message);
+// Cuts update ids that are longer than any valid one, by far, so that answers which wait, and what
+// is remembered of refused updates, stay small: a message's ids may have megabytes.
+void ShortenUpdateIds(ReceivedStreamMessage& message);
 
 }  // namespace sparseagg
 

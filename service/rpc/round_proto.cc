@@ -168,14 +168,14 @@ v1::ServerLoad ToProto(const EngineStats& stats) {
   return proto;
 }
 
-v1::Receipt ToProto(const Receipt& receipt) {
+v1::Receipt ToProto(Receipt receipt) {
   v1::Receipt proto;
-  proto.set_round(receipt.round);
-  proto.set_contributor(receipt.contributor);
-  proto.set_update_id(receipt.update_id);
+  proto.set_round(std::move(receipt.round));
+  proto.set_contributor(std::move(receipt.contributor));
+  proto.set_update_id(std::move(receipt.update_id));
   proto.set_duplicate(receipt.duplicate);
   proto.set_sequence(receipt.sequence);
-  proto.set_digest(receipt.digest);
+  proto.set_digest(std::move(receipt.digest));
   proto.set_durability(ToProto(receipt.durability));
   *proto.mutable_epoch() = ToProto(receipt.epoch);
   return proto;

@@ -19,7 +19,7 @@ v1::VerifyRoundResponse ToProto(const Verification& verified);
 v1::RoundSpec ToProto(const RoundSpec& spec);
 v1::Manifest ToProto(const Manifest& manifest);
 v1::Round ToProto(const RoundSnapshot& round);
-v1::Receipt ToProto(const Receipt& receipt);
+v1::Receipt ToProto(Receipt receipt);
 v1::ServerLoad ToProto(const EngineStats& stats);
 
 // INVALID_ARGUMENT for a value that this version does not know. An unset durability is

@@ -16,20 +16,17 @@
 #include "service/rpc/message_bytes.h"
 #include "service/rpc/read_ahead.h"
 #include "service/rpc/received_update.h"
-#include "service/rpc/refused_updates.h"
 #include "service/rpc/status_table.h"
+#include "service/rpc/stream_messages.h"
 #include "service/rpc/stream_pace.h"
-#include "service/rpc/stream_uploads.h"
 #include "service/rpc/unread_limit.h"
 #include "service/rpc/update_proto.h"
-#include "service/rpc/wire_reader.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
-// Updates of a stream that are counted on other threads while it reads on; those that have been
-// read by then come on top.
+// Updates of a stream that are counted on other threads while it goes on; those of the message that
+// was handled last come on top.
 constexpr size_t kJobsMax = 64;
 constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
 
@@ -40,17 +37,17 @@ using Time = Clock::time_point;
 // started under the mutex: gRPC runs reactions on its own threads, never inside a Start call.
 class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public DrainableCall,
+                          private MessageStream,
                           public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
   StreamUpdatesCall(grpc::CallbackServerContext& context, AdmittedCall admitted,
                     Background& background, Background& commits, CallCounter& calls)
       : admitted_(std::move(admitted)),
-        engine_(*admitted_.engine),
-        background_(background),
         commits_(commits),
         call_entry_(calls),
-        unread_(context, engine_.limits()),
-        pace_(engine_.limits()) {}
+        messages_(admitted_, background, commits, *this),
+        unread_(context, admitted_.engine->limits()),
+        pace_(admitted_.engine->limits()) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -72,11 +69,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     if (finished_) return;
     if (writing_) return unread_.Check(now);
     if (!reading_ || handling_ || jobs_ > 0 || !end_error_.ok()) return;
-    end_error_ = pace_.CheckIdle(now, !uploads_.empty());
+    end_error_ = pace_.CheckIdle(now, messages_.uploading());
     if (end_error_.ok()) return;
-    for (const std::string& update_id : uploads_.RefuseAll(end_error_)) {
-      Queue(ToAnswer(update_id, end_error_), AnswerQueue::kAtOnce);
-    }
+    messages_.RefuseUploads(end_error_);
+    QueueOutcomes();
     Step();
   }
 
@@ -92,19 +88,21 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
         reads_ended_ = true;
       }
       answers_.hold().OnMessage(handling_ ? Clock::duration::zero() : Clock::now() - wait_begin_);
-      if (handling_) return Step();  // whoever handles the one before comes to it
-      handling_ = true;
+      if (!GoOnHandling()) return Step();  // whoever handles the one before comes to it
     }
     HandleArrived(/*waited=*/true);
   }
 
   void OnWriteDone(bool ok) noexcept override {
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    unread_.EndWrite();
-    pace_.BeginWait(Clock::now());  // the client may have waited for this
-    if (!ok) broken_ = true;
-    Step();
+    {
+      const std::lock_guard lock(mutex_);
+      writing_ = false;
+      unread_.EndWrite();
+      pace_.BeginWait(Clock::now());  // the client may have waited for this
+      if (!ok) broken_ = true;
+      if (!GoOnHandling()) return Step();
+    }
+    HandleArrived(/*waited=*/false);
   }
 
   void OnCancel() noexcept override {
@@ -123,25 +121,39 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
  private:
-  // Handles what has come, until nothing is left. `waited`: nothing was there before.
+  // Handles what has come, until nothing is left or it has to wait. `waited`: nothing was there
+  // before.
   void HandleArrived(bool waited) {
     do {
-      while (!taken_.empty()) {
-        if (!HandleMessage()) return;
+      // A batch may have brought many answers, or jobs: look before the next one.
+      for (bool after_batch = false; !taken_.empty() && !after_batch;) {
+        if (!HandleMessage(after_batch)) return;
       }
     } while (TakeArrived(std::exchange(waited, false)));
   }
 
-  // False: nothing is left, and nobody handles messages any more.
+  // False: nothing is left, or it has to wait; nobody handles messages any more.
   bool TakeArrived(bool waited) {
     std::unique_lock lock(mutex_);
     QueueOutcomes();
+    if (broken_) {
+      taken_.clear();
+      arrived_.Clear();
+    }
+    if (!MayHandle() && !(taken_.empty() && arrived_.empty())) {
+      handling_ = false;  // GoOnHandling()
+      Step();
+      return false;
+    }
+    if (!taken_.empty()) {
+      Step();
+      return true;
+    }
     const Time now = Clock::now();
-    if (broken_) arrived_.Clear();
     arrived_.Handled();
     if (arrived_.empty() && reads_ended_) {
       lock.unlock();
-      for (const auto& [update_id, error] : uploads_.TakeIncomplete()) Answer(update_id, error);
+      messages_.End();
       lock.lock();
       QueueOutcomes();
       reads_done_ = true;
@@ -154,49 +166,44 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     }
     taken_ = arrived_.Take();
     if (!waited) pace_.BeginWait(now);
-    const absl::Status pace = pace_.EndWait(now, arrived_.handled_bytes(), !uploads_.empty());
+    const absl::Status pace = pace_.EndWait(now, arrived_.handled_bytes(), messages_.uploading());
     Step();
     lock.unlock();
-    if (!pace.ok()) {
-      for (const std::string& update_id : uploads_.RefuseAll(pace)) Refuse(update_id, pace);
-    }
+    if (!pace.ok()) messages_.RefuseUploads(pace);
     return true;
   }
 
+  // Whether there is room for what another message brings. REQUIRES: mutex_ held.
+  bool MayHandle() const {
+    return !answers_.full() && jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
+  }
+
+  // True: something is to be handled, which the caller does now. REQUIRES: mutex_ held.
+  bool GoOnHandling() {
+    if (handling_ || finished_ || broken_ || !MayHandle()) return false;
+    handling_ = !taken_.empty() || !arrived_.empty() || (reads_ended_ && !reads_done_);
+    return handling_;
+  }
+
   // The first one taken. False: on another thread, which goes on with HandleArrived() then.
-  bool HandleMessage() {
+  bool HandleMessage(bool& was_batch) {
     MessageBytes bytes(taken_.front());
     taken_.pop_front();
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
     if (!message.ok()) {
-      Answer("", message.status());
+      Answer(ToAnswer("", message.status()), AnswerQueue::kAtOnce);
       return true;
     }
-    ShortenUpdateId(*message);
+    ShortenUpdateIds(*message);
     if (message->takes_more && !std::exchange(takes_more_, true)) {
       const std::lock_guard lock(mutex_);
       answers_.SendTogether();
     }
-    if (auto* update = std::get_if<ReceivedUpdate>(&message->body)) {
-      HandleUpdate(std::move(bytes), std::move(*update));
-    } else if (const auto* begin = std::get_if<v1::BeginUpdate>(&message->body)) {
-      return HandleInTurn(engine_.WaitsForDisk(begin->header().round()),
-                          [this, begin = *begin] { HandleBegin(begin); });
-    } else if (const auto* chunk = std::get_if<ReceivedChunk>(&message->body)) {
-      return HandleInTurn(
-          uploads_.WaitsForDisk(chunk->update_id),
-          [this, chunk = *chunk, bytes = std::make_shared<MessageBytes>(std::move(bytes))] {
-            HandleChunk(chunk);
-          });
-    } else {
-      Answer("", MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_MESSAGE",
-                           "a message of the stream has no body; set update, begin or chunk"));
-    }
-    return true;
+    was_batch = std::holds_alternative<ReceivedBatch>(message->body);
+    return messages_.Handle(std::move(bytes), *std::move(message));
   }
 
-  // Handles a message before the next one; on another thread when it waits for the disk.
-  bool HandleInTurn(bool waits_for_disk, std::function<void()> handle) {
+  bool RunInTurn(bool waits_for_disk, std::function<void()> handle) override {
     if (!waits_for_disk) {
       handle();
       return true;
@@ -215,75 +222,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return false;
   }
 
-  void HandleUpdate(MessageBytes bytes, ReceivedUpdate update) {
-    if (!engine_.WaitsForDisk(update.header.round())) {
-      return Answer(update.header.update_id(), Submit(update), AnswerQueue::kMayWait);
-    }
-    const uint64_t size = WireReader(bytes.chain()).size() + BytesHeld(update);
-    const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedUpdate>>(std::move(bytes),
-                                                                                std::move(update));
-    RunJob(commits_, size, [this, kept] {
-      AnswerFromJob(kept->second.header.update_id(), Submit(kept->second), AnswerQueue::kMayWait);
-    });
-  }
-
-  absl::StatusOr<Receipt> Submit(const ReceivedUpdate& update) {
-    SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(update.header.contributor()));
-    SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
-    return engine_.Submit(FromProto(update.header), tensors);
-  }
-
-  void HandleBegin(const v1::BeginUpdate& message) {
-    const std::string& update_id = message.header().update_id();
-    absl::StatusOr<std::shared_ptr<Upload>> upload = BeginUpload(message);
-    if (!upload.ok()) return Refuse(update_id, upload.status());
-    v1::StreamUpdatesResponse response;
-    response.set_update_id(update_id);
-    response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
-    outcomes_.push_back({std::move(response), AnswerQueue::kAtOnce});
-    // All there already: an update without entries, or one that was counted before.
-    if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
-      uploads_.Erase(update_id);
-      FinishInBackground(message.header().round(), update_id, *std::move(upload));
-    }
-  }
-
-  absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const v1::BeginUpdate& message) {
-    const UpdateHeader header = FromProto(message.header());
-    SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(header.contributor));
-    SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
-    SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
-    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
-                               engine_.BeginUpload(header, std::move(tensors)));
-    refused_.Remove(header.update_id);
-    uploads_.Insert(header, upload);
-    return upload;
-  }
-
-  void HandleChunk(const ReceivedChunk& chunk) {
-    if (refused_.Contains(chunk.update_id)) return;
-    absl::StatusOr<StreamUploads::Complete> complete = uploads_.Append(chunk);
-    if (!complete.ok()) return Refuse(chunk.update_id, complete.status());
-    if (complete->upload == nullptr) return;
-    FinishInBackground(complete->round, chunk.update_id, std::move(complete->upload));
-  }
-
-  void FinishInBackground(const std::string& round, const std::string& update_id,
-                          std::shared_ptr<Upload> upload) {
-    const bool waits_for_disk = engine_.WaitsForDisk(round);
-    if (!waits_for_disk && upload->arrived()) return Answer(update_id, upload->Finish());
-    Background& background = waits_for_disk ? commits_ : background_;
-    const uint64_t bytes = upload->total_bytes();
-    RunJob(background, bytes, [this, update_id, upload = std::move(upload)]() mutable {
-      const absl::StatusOr<Receipt> receipt = upload->Finish();
-      upload.reset();
-      AnswerFromJob(update_id, receipt, AnswerQueue::kAtOnce);
-    });
-  }
-
-  // Runs `job` on another thread, for the handling side. The call lives until it is done, and reads
-  // on if it may.
-  void RunJob(Background& background, uint64_t bytes, std::function<void()> job) {
+  void RunJob(Background& background, uint64_t bytes, std::function<void()> job) override {
     {
       const std::lock_guard lock(mutex_);
       QueueOutcomes();  // before that of the job
@@ -293,29 +232,27 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     background.Run([call = shared_from_this(), bytes, job = std::move(job)]() mutable {
       job();
       job = nullptr;
-      const std::lock_guard lock(call->mutex_);
-      --call->jobs_;
-      call->job_bytes_ -= bytes;
-      call->pace_.BeginWait(Clock::now());
-      call->Step();
+      call->EndJob(bytes);
     });
   }
 
-  // An error that ends an update whose further chunks may be on their way.
-  void Refuse(const std::string& update_id, const absl::Status& error) {
-    if (!uploads_.Contains(update_id)) refused_.Add(update_id);
-    Answer(update_id, error);
+  void EndJob(uint64_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      --jobs_;
+      job_bytes_ -= bytes;
+      pace_.BeginWait(Clock::now());
+      if (!GoOnHandling()) return Step();
+    }
+    HandleArrived(/*waited=*/false);
   }
 
-  // On the handling side: queued with the others when all that were taken are handled.
-  void Answer(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
-              AnswerQueue::When when = AnswerQueue::kAtOnce) {
-    outcomes_.push_back({ToAnswer(update_id, outcome), when});
+  // Queued with the others when all that were taken are handled.
+  void Answer(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
+    outcomes_.push_back({std::move(answer), when});
   }
 
-  void AnswerFromJob(const std::string& update_id, const absl::StatusOr<Receipt>& outcome,
-                     AnswerQueue::When when) {
-    v1::StreamUpdatesResponse answer = ToAnswer(update_id, outcome);
+  void AnswerFromJob(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
     const std::lock_guard lock(mutex_);
     Queue(std::move(answer), when);
   }
@@ -350,9 +287,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       StartWrite(&written_, options);
     }
     const bool may_read = !reads_ended_ && !broken_ && !draining_ && end_error_.ok() &&
-                          !answers_.full() && arrived_.has_room();
-    const bool may_wait = jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
-    if (!reading_ && may_read && may_wait) {
+                          arrived_.has_room() && MayHandle();
+    if (!reading_ && may_read) {
       reading_ = true;
       if (!handling_) BeginWait(Clock::now());
       StartRead(&request_);
@@ -398,8 +334,6 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   AdmittedCall admitted_;
-  Engine& engine_;  // of the caller's tenant
-  Background& background_;
   Background& commits_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
@@ -410,8 +344,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::deque<grpc::ByteBuffer> taken_;
   std::vector<std::pair<v1::StreamUpdatesResponse, AnswerQueue::When>> outcomes_;
   bool takes_more_ = false;
-  StreamUploads uploads_;
-  RefusedUpdates refused_;
+  StreamMessages messages_;
 
   std::mutex mutex_;
   AnswerQueue answers_;

@@ -44,12 +44,11 @@ absl::StatusOr<std::vector<EncodedHeader>> HeadersOf(const v1::BeginUpdate& begi
   return headers;
 }
 
-v1::StreamUpdatesResponse ToAnswer(const std::string& update_id,
-                                   const absl::StatusOr<Receipt>& outcome) {
+v1::StreamUpdatesResponse ToAnswer(const std::string& update_id, absl::StatusOr<Receipt> outcome) {
   v1::StreamUpdatesResponse answer;
   answer.set_update_id(update_id);
   if (outcome.ok()) {
-    *answer.mutable_receipt() = ToProto(*outcome);
+    *answer.mutable_receipt() = ToProto(*std::move(outcome));
   } else {
     *answer.mutable_error() = ToProto(outcome.status());
   }

@@ -24,8 +24,7 @@ absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate
 absl::StatusOr<std::vector<EncodedHeader>> HeadersOf(const v1::BeginUpdate& begin);
 
 // The last answer to an update on a stream.
-v1::StreamUpdatesResponse ToAnswer(const std::string& update_id,
-                                   const absl::StatusOr<Receipt>& outcome);
+v1::StreamUpdatesResponse ToAnswer(const std::string& update_id, absl::StatusOr<Receipt> outcome);
 
 }  // namespace sparseagg
 

@@ -35,6 +35,15 @@ bool WireReader::ReadByte(uint8_t* byte) {
 }
 
 bool WireReader::ReadVarint(int bytes_max, uint64_t* value) {
+  if (size_ > 0 && offset_ < piece_->size()) {  // most have one byte
+    const auto byte = static_cast<uint8_t>((*piece_)[offset_]);
+    if (byte < 0x80) {
+      *value = byte;
+      ++offset_;
+      --size_;
+      return true;
+    }
+  }
   *value = 0;
   for (int i = 0; i < bytes_max; ++i) {
     uint8_t byte = 0;
@@ -111,11 +120,17 @@ template <typename OnPiece>
 void WireReader::EachPiece(OnPiece on_piece) const {
   WireReader rest = *this;
   while (rest.size_ > 0) {
-    rest.DropEmptyPieces();
-    const std::string_view piece = rest.piece_->substr(rest.offset_, rest.size_);
+    const std::string_view piece = rest.FirstPiece();
     on_piece(piece);
     rest.Skip(piece.size());
   }
+}
+
+std::string_view WireReader::FirstPiece() const {
+  if (size_ == 0) return {};
+  WireReader rest = *this;
+  rest.DropEmptyPieces();
+  return rest.piece_->substr(rest.offset_, rest.size_);
 }
 
 uint64_t WireReader::CountVarints() const {

@@ -26,6 +26,8 @@ class WireReader {
 
   uint64_t size() const { return size_; }
   bool AtEnd() const { return size_ == 0; }
+  // Of messages and groups that may be in one another here.
+  int depth_left() const { return depth_left_; }
 
   bool ReadTag(uint32_t* tag);
   // The content of a field of wire type 2, which is then behind this reader. It is one level
@@ -40,6 +42,8 @@ class WireReader {
   // How many varints the rest is.
   uint64_t CountVarints() const;
 
+  // The rest up to the end of its first piece.
+  std::string_view FirstPiece() const;
   void AppendTo(std::string& out) const;
   // Appends the rest as views.
   void AppendPieces(std::vector<std::string_view>* pieces) const;

@@ -33,6 +33,16 @@ ArraySum SumOf(std::string_view array) {
   return {array.size(), XXH3_64bits(array.data(), array.size())};
 }
 
+std::string QuickDigest(std::string_view bytes) {
+  std::string digest;
+  for (const uint64_t seed : {0, 1}) {
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed));
+    digest.append(reinterpret_cast<const char*>(hash.digest), sizeof(hash.digest));
+  }
+  return digest;
+}
+
 void HashSum(const ArraySum& sum, Sha256& digest) { digest.U64(sum.bytes).U64(sum.xxh3); }
 
 }  // namespace sparseagg

@@ -31,9 +31,9 @@ absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateReco
 
 absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record,
                                                       uint64_t contributors_max) const {
-  const auto stored = by_contributor_.find(record.contributor);
+  const auto stored = by_contributor_.find(std::string_view(record.contributor));
   if (stored != by_contributor_.end()) {
-    SPARSEAGG_ASSIGN_OR_RETURN(PutResult known, Recognise(stored->second, record));
+    SPARSEAGG_ASSIGN_OR_RETURN(PutResult known, Recognise(*stored, record));
     return std::optional<PutResult>(std::move(known));
   }
   if (!open_) {
@@ -50,21 +50,17 @@ absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record
 
 void Books::Enter(UpdateRecord record) {
   last_sequence_ = std::max(last_sequence_, record.sequence);
-  std::string contributor = record.contributor;
-  by_contributor_.emplace(std::move(contributor), std::move(record));
+  by_contributor_.insert(std::move(record));
 }
 
-std::optional<UpdateRecord> Books::Find(const std::string& contributor) const {
+std::optional<UpdateRecord> Books::Find(std::string_view contributor) const {
   const auto stored = by_contributor_.find(contributor);
   if (stored == by_contributor_.end()) return std::nullopt;
-  return stored->second;
+  return *stored;
 }
 
 std::vector<UpdateRecord> Books::Records() const {
-  std::vector<UpdateRecord> records;
-  records.reserve(by_contributor_.size());
-  for (const auto& [contributor, record] : by_contributor_) records.push_back(record);
-  return records;
+  return {by_contributor_.begin(), by_contributor_.end()};
 }
 
 absl::Status RoundNotFound(const std::string& round) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace sparseagg {
 
@@ -36,7 +37,16 @@ Sha256::Sha256() : context_(std::make_unique<Context>()) {
 
 Sha256::~Sha256() = default;
 
+void Sha256::Flush() {
+  Check(EVP_DigestUpdate(context_->md, short_.data(), std::exchange(short_size_, 0)) == 1);
+}
+
 Sha256& Sha256::Bytes(std::string_view bytes) {
+  if (bytes.size() > short_.size() - short_size_) Flush();
+  if (bytes.size() <= short_.size()) {
+    short_size_ += bytes.copy(short_.data() + short_size_, bytes.size());
+    return *this;
+  }
   Check(EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1);
   return *this;
 }
@@ -52,6 +62,7 @@ Sha256& Sha256::U64(uint64_t value) {
 Sha256& Sha256::String(std::string_view text) { return U64(text.size()).Bytes(text); }
 
 std::string Sha256::Finish() {
+  Flush();
   std::string digest(kDigestBytes, '\0');
   unsigned int size = 0;
   Check(EVP_DigestFinal_ex(context_->md, reinterpret_cast<unsigned char*>(digest.data()), &size) ==

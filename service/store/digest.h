@@ -4,6 +4,7 @@
 #ifndef SPARSEAGG_SERVICE_STORE_DIGEST_H_
 #define SPARSEAGG_SERVICE_STORE_DIGEST_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,8 +30,13 @@ class Sha256 {
   std::string Finish();
 
  private:
+  void Flush();
+
   struct Context;
   std::unique_ptr<Context> context_;
+  // Short pieces, which are hashed together: a call of OpenSSL takes longer than hashing them.
+  std::array<char, 256> short_;
+  size_t short_size_ = 0;
 };
 
 }  // namespace sparseagg

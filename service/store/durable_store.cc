@@ -43,7 +43,7 @@ class DurableStore : public UpdateStore {
   const StoreEpoch& Epoch() const override { return epoch_; }
   absl::Status OpenRound(const RoundRecord& round) override;
   absl::Status NoteRound(const std::string& round, std::string_view details) override;
-  absl::StatusOr<PutResult> Put(const UpdateRecord& record, const UpdateContent& content) override;
+  absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) override;
   absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
       const PartialIdentity& identity) override;
   void DropPartialsOf(const std::string& round) override { partials_->DropOf(round); }
@@ -359,8 +359,7 @@ absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_poin
 
 // --- Updates ---
 
-absl::StatusOr<PutResult> DurableStore::Put(const UpdateRecord& record,
-                                            const UpdateContent& content) {
+absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateContent& content) {
   bool durable = false;
   {
     std::lock_guard lock(mutex_);
@@ -373,7 +372,7 @@ absl::StatusOr<PutResult> DurableStore::Put(const UpdateRecord& record,
       if (known.has_value()) return *std::move(known);
     }
   }
-  if (!durable) return memory_->Put(record, content);
+  if (!durable) return memory_->Put(std::move(record), content);
   SPARSEAGG_RETURN_IF_ERROR(directory_->CheckRoom());
   SPARSEAGG_ASSIGN_OR_RETURN(const Placed payload, content.stored == nullptr
                                                        ? tables_->Place(content.payload)

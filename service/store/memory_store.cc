@@ -28,17 +28,16 @@ class MemoryStore : public UpdateStore {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<PutResult> Put(const UpdateRecord& record, const UpdateContent& content) override {
+  absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) override {
     std::lock_guard lock(mutex_);
     const auto books = rounds_.find(record.round);
     if (books == rounds_.end()) return RoundNotFound(record.round);
     SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known,
                                books->second.Judge(record, content.contributors_max));
     if (known.has_value()) return *std::move(known);
-    UpdateRecord accepted = record;
-    accepted.sequence = books->second.last_sequence() + 1;
-    books->second.Enter(accepted);
-    return PutResult{PutOutcome::kAccepted, std::move(accepted)};
+    record.sequence = books->second.last_sequence() + 1;
+    books->second.Enter(record);
+    return PutResult{PutOutcome::kAccepted, std::move(record)};
   }
 
   std::optional<UpdateRecord> Find(const std::string& round,

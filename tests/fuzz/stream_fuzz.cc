@@ -17,6 +17,9 @@ class Stream {
 
   void Handle(const ReceivedStreamMessage& message) {
     if (const auto* update = std::get_if<ReceivedUpdate>(&message.body)) Update(*update);
+    if (const auto* batch = std::get_if<ReceivedBatch>(&message.body)) {
+      for (const ReceivedUpdate& update : *batch) Update(update);
+    }
     if (const auto* begin = std::get_if<v1::BeginUpdate>(&message.body)) Begin(*begin);
     if (const auto* chunk = std::get_if<ReceivedChunk>(&message.body)) Chunk(*chunk);
   }

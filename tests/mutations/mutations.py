@@ -116,7 +116,7 @@ MUTATIONS = (
         (
             (
                 ROUND,
-                "if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(put.record);",
+                "if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));",
                 "",
             ),
         ),
@@ -145,10 +145,10 @@ MUTATIONS = (
                 ROUND,
                 "std::shared_lock gate(gate_);\n  {\n    std::lock_guard lock(mutex_);\n"
                 "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
-                "  const auto stored =",
+                "  auto stored =",
                 "CommitGate mine;\n  std::shared_lock gate(mine);\n  {\n    std::lock_guard lock(mutex_);\n"
                 "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
-                "  const auto stored =",
+                "  auto stored =",
             ),
         ),
         INTERLEAVINGS,

@@ -39,9 +39,9 @@ class ForwardingEngine : public Engine {
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {
     return engine_.Watch(name, std::move(on_change));
   }
-  absl::StatusOr<Receipt> Submit(const UpdateHeader& header,
+  absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                  const std::vector<EncodedTensor>& tensors) override {
-    return engine_.Submit(header, tensors);
+    return engine_.Submit(std::move(header), tensors);
   }
   bool WaitsForDisk(std::string_view name) override { return engine_.WaitsForDisk(name); }
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,

@@ -137,9 +137,9 @@ TEST_F(UpdateDigestTest, OfARoundInMemoryIsMadeOfSums) {
     return U64(sum.bytes) + U64(sum.xxh3);
   };
   EXPECT_EQ(QuickUpdateDigest(2.0f, update.tensors(), SumsOf(update.tensors()), order),
-            Hash(Text("xxh3") + U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) +
-                 U32(1) + U32(1) + U64(1) + U64(10) + U64(2) + sum(update.indices()) +
-                 sum(update.values())));
+            QuickDigest(U32(0x40000000) + U64(1) + Text("emb") + Text("coo.raw") + U32(3) + U32(1) +
+                        U32(1) + U64(1) + U64(10) + U64(2) + sum(update.indices()) +
+                        sum(update.values())));
 }
 
 }  // namespace

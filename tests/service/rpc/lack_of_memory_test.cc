@@ -24,7 +24,7 @@ class EngineWithoutMemory : public ForwardingEngine {
       std::string_view, std::function<void(const std::optional<RoundSnapshot>&)>) override {
     throw std::bad_alloc();
   }
-  absl::StatusOr<Receipt> Submit(const UpdateHeader&, const std::vector<EncodedTensor>&) override {
+  absl::StatusOr<Receipt> Submit(UpdateHeader, const std::vector<EncodedTensor>&) override {
     throw std::bad_alloc();
   }
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view) override {

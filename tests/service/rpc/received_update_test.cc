@@ -161,6 +161,36 @@ TEST(ReceivedUpdateTest, ReadsListsOfTensorsAsTheyWereWritten) {
   EXPECT_EQ(read_get->SerializeAsString(), of_get);
 }
 
+TEST(ReceivedUpdateTest, CountsTheTensorsOfABatchTogether) {
+  v1::StreamUpdatesRequest message;
+  const auto reason = [&] {
+    const std::string bytes = message.SerializeAsString();
+    return ErrorReason(ReadStreamUpdates(std::vector<std::string_view>{bytes}).status());
+  };
+  for (int u = 0; u < 2; ++u) {
+    v1::SubmitUpdateRequest& update = *message.mutable_batch()->add_updates();
+    for (uint64_t t = 0; t < kRoundTensorsMax / 2; ++t) update.add_tensors();
+  }
+  EXPECT_EQ(reason(), "");
+  message.mutable_batch()->add_updates()->add_tensors();
+  EXPECT_EQ(reason(), "MALFORMED_MESSAGE");
+}
+
+// A header in one piece takes another way than one that is cut, or long.
+TEST(ReceivedUpdateTest, LeavesOutWhatItDoesNotKnowOfAHeader) {
+  for (const size_t unknown_bytes : {10, 1000}) {
+    v1::SubmitUpdateRequest message;
+    message.mutable_header()->set_round("rounds/a");
+    const std::string header =
+        message.header().SerializeAsString() + Delimited(15, std::string(unknown_bytes, 'x'));
+    const std::string bytes = Delimited(v1::SubmitUpdateRequest::kHeaderFieldNumber, header);
+    const auto update = ReadSubmitUpdate(std::vector<std::string_view>{bytes});
+    ASSERT_TRUE(update.ok()) << update.status();
+    EXPECT_EQ(update->header.round(), "rounds/a");
+    EXPECT_EQ(update->header.SerializeAsString(), message.header().SerializeAsString());
+  }
+}
+
 // Fields that come again are merged: they count together.
 TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
   v1::StreamUpdatesRequest half;
@@ -285,7 +315,7 @@ TEST(ReceivedUpdateTest, CutsIdsAtACharactersBorder) {
   const std::string bytes = chunk.SerializeAsString();
   auto message = ReadStreamUpdates(std::vector<std::string_view>{bytes});
   ASSERT_TRUE(message.ok()) << message.status();
-  ShortenUpdateId(*message);
+  ShortenUpdateIds(*message);
   EXPECT_EQ(std::get<ReceivedChunk>(message->body).update_id, std::string(1023, 'a'));
 }
 
@@ -295,14 +325,22 @@ TEST(ReceivedUpdateTest, CutsIdsThatNoUpdateHas) {
     fill(message, std::string(5000, 'a'));
     const std::string bytes = message.SerializeAsString();
     ReceivedStreamMessage read = ReadStreamUpdates(std::vector<std::string_view>{bytes}).value();
-    ShortenUpdateId(read);
+    ShortenUpdateIds(read);
     if (auto* update = std::get_if<ReceivedUpdate>(&read.body)) return update->header.update_id();
     if (auto* begin = std::get_if<v1::BeginUpdate>(&read.body)) return begin->header().update_id();
+    if (auto* batch = std::get_if<ReceivedBatch>(&read.body)) {
+      return batch->back().header.update_id();
+    }
     return std::get<ReceivedChunk>(read.body).update_id;
   };
   const std::string cut(1024, 'a');
   EXPECT_EQ(id_after([](auto& message, const std::string& id) {
               message.mutable_update()->mutable_header()->set_update_id(id);
+            }),
+            cut);
+  EXPECT_EQ(id_after([](auto& message, const std::string& id) {
+              message.mutable_batch()->add_updates();
+              message.mutable_batch()->add_updates()->mutable_header()->set_update_id(id);
             }),
             cut);
   EXPECT_EQ(id_after([](auto& message, const std::string& id) {
@@ -395,7 +433,7 @@ class Mutator {
     return std::uniform_int_distribution<uint64_t>(0, end - 1)(random_);
   }
   std::string Part() {
-    switch (Below(6)) {
+    switch (Below(7)) {
       case 0:
         return SomeUpdate().SerializeAsString();
       case 1:
@@ -410,6 +448,13 @@ class Mutator {
       case 4: {
         v1::ReduceRequest message;
         *message.mutable_start()->mutable_spec() = testing::VectorRound("t", 9);
+        return message.SerializeAsString();
+      }
+      case 5: {
+        v1::StreamUpdatesRequest message;
+        for (uint64_t u = Below(3); u > 0; --u) {
+          *message.mutable_batch()->add_updates() = SomeUpdate().update();
+        }
         return message.SerializeAsString();
       }
       default:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
+#include "service/rpc/received_update.h"
 #include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
@@ -33,6 +35,12 @@ class UpdateStream {
     v1::StreamUpdatesRequest message;
     *message.mutable_update() = update;
     message.set_takes_more(takes_more);
+    EXPECT_TRUE(stream_->Write(message));
+  }
+  void Send(const v1::UpdateBatch& batch) {
+    v1::StreamUpdatesRequest message;
+    *message.mutable_batch() = batch;
+    message.set_takes_more(true);
     EXPECT_TRUE(stream_->Write(message));
   }
   void Send(const v1::BeginUpdate& begin) {
@@ -133,6 +141,69 @@ TEST_F(StreamUpdatesTest, AnswersTogetherToWhoTakesThem) {
     }
   }
   EXPECT_EQ(Counted(), 2 * kUpdates);
+}
+
+// The answers of messages, by update_id.
+std::multimap<std::string, v1::StreamUpdatesResponse> AnswersOf(
+    const std::vector<v1::StreamUpdatesResponse>& messages) {
+  std::multimap<std::string, v1::StreamUpdatesResponse> answers;
+  for (const auto& message : messages) {
+    answers.emplace(message.update_id(), message);
+    for (const auto& other : message.more()) answers.emplace(other.update_id(), other);
+  }
+  return answers;
+}
+
+TEST_F(StreamUpdatesTest, UpdatesOfABatchAreAnsweredEachForItself) {
+  v1::UpdateBatch batch;
+  *batch.add_updates() = Update("a", {1});
+  *batch.add_updates() = Update("bad", {1000});
+  *batch.add_updates() = Update("b", {2});
+  *batch.add_updates() = Update("a", {1});
+  *batch.add_updates() = Update("lost", {1});
+  batch.mutable_updates(4)->mutable_header()->set_round("rounds/none");
+  UpdateStream stream(client_);
+  stream.Send(batch);
+  const auto answers = AnswersOf(stream.CloseAndReceiveRest());
+  EXPECT_TRUE(stream.status().ok()) << stream.status();
+  ASSERT_EQ(answers.size(), 5);
+  EXPECT_EQ(answers.find("u-b")->second.receipt().contributor(), "b");
+  EXPECT_EQ(answers.find("u-bad")->second.error().reason(), "INDEX_OUT_OF_RANGE");
+  EXPECT_EQ(answers.find("u-lost")->second.error().reason(), "ROUND_NOT_FOUND");
+  int duplicates = 0;
+  const auto [first, last] = answers.equal_range("u-a");
+  for (auto it = first; it != last; ++it) duplicates += it->second.receipt().duplicate() ? 1 : 0;
+  EXPECT_EQ(duplicates, 1);
+  EXPECT_EQ(Counted(), 2);
+}
+
+TEST_F(StreamUpdatesTest, ABatchOfTooManyUpdatesCountsNothing) {
+  v1::UpdateBatch batch;
+  for (uint64_t i = 0; i <= kBatchUpdatesMax; ++i) {
+    *batch.add_updates() = Update(std::to_string(i), {1});
+  }
+  UpdateStream stream(client_);
+  stream.Send(batch);
+  const v1::StreamUpdatesResponse refused = stream.Receive();
+  EXPECT_EQ(refused.error().reason(), "MALFORMED_MESSAGE");
+  EXPECT_THAT(refused.error().message(), HasSubstr("1000 updates"));
+  EXPECT_EQ(Counted(), 0);
+  batch.mutable_updates()->RemoveLast();
+  stream.Send(batch);
+  EXPECT_EQ(AnswersOf(stream.CloseAndReceiveRest()).size(), kBatchUpdatesMax);
+  EXPECT_EQ(Counted(), kBatchUpdatesMax);
+}
+
+// More than a stream holds back: the server handles the rest as they are read.
+TEST_F(StreamUpdatesTest, BatchesWaitForWhoeverReadsTheirAnswers) {
+  constexpr int kBatches = 60;
+  v1::UpdateBatch empty;
+  for (uint64_t i = 0; i < kBatchUpdatesMax; ++i) empty.add_updates();
+  UpdateStream stream(client_);
+  for (int i = 0; i < kBatches; ++i) stream.Send(empty);
+  const auto answers = AnswersOf(stream.CloseAndReceiveRest());
+  EXPECT_TRUE(stream.status().ok()) << stream.status();
+  EXPECT_EQ(answers.size(), kBatches * kBatchUpdatesMax);
 }
 
 // Their answers are few enough for gRPC to keep all of them, and nothing else is sent.

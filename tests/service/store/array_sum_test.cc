@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/escaping.h"
+
 namespace sparseagg {
 namespace {
 
@@ -21,6 +23,12 @@ TEST(ArraySumTest, IsThatOfTheReference) {
   EXPECT_EQ(sum.bytes, 9u);
   EXPECT_EQ(sum.xxh3, 0x72dcb18b67a17dffull);
   EXPECT_EQ(SumOf(std::string(100'000, 'a')).xxh3, 0x08f809ef04c54838ull);
+}
+
+// By python-xxhash 4.1.0: xxh3_128_hexdigest with the seeds 0 and 1.
+TEST(QuickDigestTest, IsThatOfTheReference) {
+  EXPECT_EQ(absl::BytesToHexString(QuickDigest("123456789")),
+            "33119477ede5dcd5e9716427681d5860e3ede0d7b3c8aeaef35243003decde66");
 }
 
 TEST(ArraySumTest, DoesNotDependOnThePieces) {
