@@ -2,44 +2,32 @@
 
 #include <grpcpp/client_context.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/births.h"
 #include "client/call.h"
-#include "client/connections.h"
+#include "client/client_impl.h"
 #include "client/credentials.h"
-#include "client/encoded_update.h"
 #include "client/from_proto.h"
 #include "client/reduce_call.h"
 #include "client/result_reader.h"
 #include "client/retry.h"
 #include "client/selections.h"
 #include "client/to_proto.h"
-#include "client/upload.h"
 #include "proto/convert.h"
 #include "sparse/status.h"
-#include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::client {
 namespace {
-
-using Stub = v1::AggregationService::StubInterface;
 
 constexpr int kListPageSize = 1000;
 // WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier.
 constexpr uint64_t kWaitMs = 30'000;
 // How long an answer may be under way beyond the time that Wait() was given.
 constexpr uint64_t kLateMs = 1000;
-
-constexpr char kAuto[] = "auto";
-constexpr char kPacked[] = "coo.packed";
 
 std::string RandomId() {
   std::random_device random;
@@ -49,100 +37,6 @@ std::string RandomId() {
 }
 
 }  // namespace
-
-struct Client::Impl {
-  std::string target;
-  ClientOptions options;
-  std::optional<Connections> connections;
-  Stub* stub;  // of the first of them
-  std::mutex mutex;
-  std::optional<bool> unpacks;
-  Births births;
-
-  // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
-  // repeated.
-  template <class Response, class Call>
-  absl::StatusOr<Response> Unary(uint64_t timeout_ms, Call call) {
-    RetryLoop retry(options);
-    return Unary<Response>(timeout_ms, retry, call);
-  }
-
-  template <class Response, class Call>
-  absl::StatusOr<Response> Unary(uint64_t timeout_ms, RetryLoop& retry, Call call) {
-    for (;;) {
-      absl::StatusOr<Response> response = Attempt<Response>(timeout_ms, call);
-      if (response.ok() || !retry.Again(response.status())) return response;
-    }
-  }
-
-  template <class Response, class Call>
-  absl::StatusOr<Response> Attempt(uint64_t timeout_ms, Call call) {
-    grpc::ClientContext context;
-    SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, timeout_ms));
-    Response response;
-    SPARSEAGG_RETURN_IF_ERROR(ToStatus(call(&context, &response), target));
-    return response;
-  }
-
-  absl::StatusOr<ServerInfo> Info() {
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        const v1::ServerInfo info,
-        Unary<v1::ServerInfo>(options.call_timeout_ms, [&](auto* context, auto* response) {
-          return stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
-        }));
-    ServerInfo known = FromProto(info);
-    const std::lock_guard lock(mutex);
-    unpacks = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
-    return known;
-  }
-
-  // `error`, or a better one where the server's epoch explains why the round is not there.
-  absl::Status Explain(const absl::Status& error, const std::string& round) {
-    if (ErrorReason(error) != "ROUND_NOT_FOUND") return error;
-    const std::optional<Birth> birth = births.Find(RoundName(round));
-    if (!birth.has_value()) return error;
-    const absl::StatusOr<ServerInfo> now = Info();
-    return now.ok() ? WhyNotFound(error, *birth, now->epoch) : error;
-  }
-
-  // A unary call that answers with the round.
-  template <class Request>
-  absl::StatusOr<RoundInfo> RoundCall(const Request& request,
-                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                   const Request&, v1::Round*)) {
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        const v1::Round round,
-        Unary<v1::Round>(options.call_timeout_ms, [&](auto* context, auto* response) {
-          return (stub->*method)(context, request, response);
-        }));
-    absl::StatusOr<RoundInfo> info = FromProto(round);
-    if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
-    return info;
-  }
-
-  template <class Request>
-  absl::StatusOr<RoundInfo> NamedRoundCall(const std::string& round,
-                                           grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                        const Request&,
-                                                                        v1::Round*)) {
-    Request request;
-    request.set_name(RoundName(round));
-    absl::StatusOr<RoundInfo> info = RoundCall(request, method);
-    if (!info.ok()) return Explain(info.status(), round);
-    return info;
-  }
-
-  // Whether the server knows coo.packed; asked once. A server that does not tell is taken for an
-  // old one; an error means that it cannot be reached.
-  absl::StatusOr<bool> Unpacks();
-
-  absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
-  absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
-  absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, const Progress& progress);
-  // One stream of WatchRound. True: `on_change` wants no more, or the round is in a final state.
-  absl::StatusOr<bool> WatchOnce(const std::string& round, RetryLoop& retry,
-                                 const std::function<bool(const RoundInfo&)>& on_change);
-};
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
@@ -309,66 +203,6 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
     }
     if (IsFinal(info.state)) return info;
   }
-}
-
-absl::StatusOr<bool> Client::Impl::Unpacks() {
-  {
-    const std::lock_guard lock(mutex);
-    if (unpacks.has_value()) return *unpacks;
-  }
-  const absl::StatusOr<ServerInfo> info = Info();
-  if (absl::IsUnavailable(info.status()) || absl::IsDeadlineExceeded(info.status())) {
-    return info.status();
-  }
-  const std::lock_guard lock(mutex);
-  if (!info.ok()) unpacks = false;
-  return *unpacks;
-}
-
-absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Progress& progress) {
-  const uint64_t total = update.total_bytes();
-  const v1::SubmitUpdateRequest request = ToRequest(std::move(update));
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      const v1::Receipt receipt,
-      Unary<v1::Receipt>(options.transfer_timeout_ms, [&](auto* context, auto* response) {
-        return stub->SubmitUpdate(context, request, response);
-      }));
-  if (progress) progress(total, total);
-  return FromProto(receipt);
-}
-
-absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update,
-                                                     const Progress& progress) {
-  RetryLoop retry(options);
-  const Connections::Lease connection = connections->ForUpload();
-  Stub* via = connection.get();
-  uint64_t offset = 0;
-  for (;;) {
-    UploadAttempt attempt = UploadOnce(*via, target, update, options, progress);
-    if (attempt.receipt.ok()) return std::move(attempt.receipt);
-    if (attempt.resumed_at > offset) retry.MadeProgress();
-    offset = std::max(offset, attempt.resumed_at);
-    const absl::Status& status = attempt.receipt.status();
-    if (!retry.Again(status)) return status;
-    if (absl::IsUnavailable(status)) via = stub;  // which waiting has connected again
-  }
-}
-
-absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
-                                       const Progress& progress) {
-  bool unpacks = true;
-  if (update.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(unpacks, impl_->Unpacks());
-  }
-  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, unpacks));
-  std::vector<TensorEncoding> encodings = encoded.encodings();
-  absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= impl_->options.unary_bytes_max
-                                        ? impl_->SubmitWhole(std::move(encoded), progress)
-                                        : impl_->SubmitInChunks(encoded, progress);
-  if (!receipt.ok()) return impl_->Explain(receipt.status(), round);
-  receipt->encodings = std::move(encodings);
-  impl_->births.Note(receipt->round, {receipt->durability, receipt->epoch});
-  return receipt;
 }
 
 absl::StatusOr<Result> Client::Impl::PullOnce(const v1::GetAggregateRequest& request,

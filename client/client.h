@@ -139,6 +139,13 @@ class Client {
   absl::StatusOr<Receipt> Submit(const std::string& round, const Update& update,
                                  const Progress& progress = {});
 
+  // Sends many updates of one round; the outcome of each, in their order. Small ones go together,
+  // which takes a part of the time that Submit() takes for each. One that is refused does not stop
+  // the others. An update_id that is not given is that of the content (ContentUpdateId()): of equal
+  // updates only the first goes with the others.
+  std::vector<absl::StatusOr<Receipt>> SubmitMany(const std::string& round,
+                                                  std::span<const Update> updates);
+
   absl::StatusOr<Result> Pull(const std::string& round, const PullOptions& options = {});
 
   // The stateless operator: sums updates without a round.

@@ -33,6 +33,7 @@ from sparseagg.errors import (
 from sparseagg.security import Access, is_local
 
 _T = TypeVar("_T")
+Take = Callable[["deque[Any]"], Any]
 SERVICE = "/sparseagg.v1.AggregationService/"
 # Method -> (its kind in grpc's Python, type of the answer).
 METHODS = {
@@ -270,8 +271,9 @@ class Transport(Channel):
         idle_timeout: float | None,
         answers_max: int | None = None,
         for_update: bool = False,
+        take: Take | None = None,
     ) -> StreamCall:
-        """Starts a stream; `request` for a server stream, None for one that the caller sends on."""
+        """Starts a stream; `request` for a server stream, None for one that the caller sends on; `take` as in StreamCall."""
         self._check_open()
         metadata = self._access.metadata()
         connection = self._connections.take() if method == UPLOADS else self._connections.first
@@ -286,7 +288,7 @@ class Transport(Channel):
                 self._connections.give_back(connection)
 
         error_of = partial(self._error_of, for_update=for_update)
-        return StreamCall(start, end, error_of, idle_timeout, answers_max)
+        return StreamCall(start, end, error_of, idle_timeout, answers_max, take)
 
 
 class StreamCall:
@@ -295,9 +297,12 @@ class StreamCall:
     One thread may use it. Instead of a deadline for the whole, which depends on the size, there is one for standing
     still: DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds (None: wait for
     ever). At most `answers_max` answers are kept unread (None: no limit); then the server is slowed down.
+    `take(unsent)` takes what is sent next from the front of the messages that wait: one, or several as one.
     """
 
-    _UNSENT_MAX = 2  # messages handed to the stream and not yet taken by gRPC
+    # Messages handed to the stream and not yet taken by gRPC: so many, or of so many bytes.
+    _UNSENT_MAX = 2
+    _UNSENT_BYTES_MAX = 64 << 10
 
     def __init__(
         self,
@@ -306,6 +311,7 @@ class StreamCall:
         error_of: Callable[[grpc.RpcError], SparseAggError],
         idle_timeout: float | None,
         answers_max: int | None,
+        take: Take | None,
     ) -> None:
         self._idle_timeout = _arguments.finite(idle_timeout)
         self._answers_max = answers_max
@@ -313,6 +319,8 @@ class StreamCall:
         self._end = end
         self._changed = threading.Condition()
         self._unsent: deque[Any] = deque()
+        self._unsent_bytes = 0
+        self._take = take or deque.popleft
         self._answers: deque[Any] = deque()
         self._sending_done = False
         self._ended = False
@@ -324,10 +332,11 @@ class StreamCall:
     def send(self, message: Any) -> None:
         """Hands `message` over; blocks while the connection is busy. Raises when the stream has ended."""
         with self._changed:
-            self._wait(lambda: self._ended or len(self._unsent) < self._UNSENT_MAX)
+            self._wait(lambda: self._ended or self._has_room())
             if self._ended:
                 raise self._error or UnavailableError("the server ended the stream early")
             self._unsent.append(message)
+            self._unsent_bytes += message.ByteSize()
             self._changed.notify_all()
 
     def sent_all(self) -> None:
@@ -365,6 +374,9 @@ class StreamCall:
     def __exit__(self, *_: object) -> None:
         self.cancel()
 
+    def _has_room(self) -> bool:
+        return len(self._unsent) < self._UNSENT_MAX or self._unsent_bytes < self._UNSENT_BYTES_MAX
+
     def _wait(self, ready: Callable[[], bool]) -> None:
         moves, since = self._moves, time.monotonic()
         while not ready():
@@ -385,7 +397,8 @@ class StreamCall:
                     self._changed.wait()
                 if self._ended or not self._unsent:
                     return
-                message = self._unsent.popleft()
+                message = self._take(self._unsent)
+                self._unsent_bytes = sum(other.ByteSize() for other in self._unsent)
                 self._moves += 1
                 self._changed.notify_all()
             yield message

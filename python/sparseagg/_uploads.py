@@ -25,7 +25,10 @@ from sparseagg.records import Receipt, receipt_from_proto
 _CHUNK_BYTES = (
     1 << 20
 )  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
-_PENDING_MAX = 256
+# Small updates that wait for gRPC go in one message: so many bytes at most, or one update.
+_BATCH_BYTES_MAX = 64 << 10
+_BATCH_UPDATES_MAX = 1000  # the protocol's limit
+_PENDING_MAX = 1000
 _PENDING_BYTES_MAX = 64 << 20
 
 # Room in a message for the fields around a chunk's bytes: update_id (at most 64 characters), offset, tags, lengths.
@@ -50,6 +53,22 @@ def reduce_messages(
     size = chunk_size(message_bytes_max)
     for offset in range(0, update.payload.size, size):
         yield aggregation_pb2.ReduceRequest(chunk=update.chunk(offset, size))
+
+
+def take_together(unsent: deque[Any]) -> Any:
+    """The first of the messages to send, a StreamUpdatesRequest; with the next ones, if they are whole updates and small."""
+    first = unsent.popleft()
+    updates = []
+    size = first.ByteSize()
+    while first.HasField("update") and unsent and unsent[0].HasField("update"):
+        size += unsent[0].ByteSize()
+        if size > _BATCH_BYTES_MAX or len(updates) + 1 >= _BATCH_UPDATES_MAX:
+            break
+        updates.append(unsent.popleft().update)
+    if not updates:
+        return first
+    batch = aggregation_pb2.UpdateBatch(updates=[first.update, *updates])
+    return aggregation_pb2.StreamUpdatesRequest(batch=batch, takes_more=True)
 
 
 class UpdateStream:
@@ -154,7 +173,10 @@ class UpdateStream:
     def _open(self) -> StreamCall:
         if self._stream is None:
             self._stream = self._transport.stream(
-                "StreamUpdates", idle_timeout=self._timeout, for_update=True
+                "StreamUpdates",
+                idle_timeout=self._timeout,
+                for_update=True,
+                take=take_together,
             )
         return self._stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from flaky_proxy import FlakyProxy
 from sparseagg import (
+    AlreadyCountedError,
     Client,
     InvalidUpdateError,
     Receipt,
@@ -24,6 +26,8 @@ from sparseagg import (
     sparse_sum,
 )
 from sparseagg._proto import aggregation_pb2
+from sparseagg._proto.types_pb2 import Tensor
+from sparseagg._uploads import take_together
 from sparseagg._wire import EncodedUpdate
 
 ROWS, WIDTH = 1_000_000, 64
@@ -265,4 +269,54 @@ def test_a_refusal_here_is_raised_when_the_others_are_counted(client):
         round.submit_many(updates_of_which_one_is_refused_here())
     assert round.info().contributors == 3
     round.abort()
+    round.delete()
+
+
+def _waiting(*sizes):
+    """Messages of whole updates, about so many bytes each; 0: the chunk of another update."""
+    for number, size in enumerate(sizes):
+        if size == 0:
+            chunk = aggregation_pb2.UpdateChunk(update_id=str(number), data=b"1")
+            yield aggregation_pb2.StreamUpdatesRequest(chunk=chunk)
+            continue
+        update = aggregation_pb2.SubmitUpdateRequest(tensors=[Tensor(values=bytes(size))])
+        update.header.update_id = str(number)
+        yield aggregation_pb2.StreamUpdatesRequest(update=update, takes_more=True)
+
+
+def _taken(*sizes):
+    """What is sent of them: a list of ids for a batch, the kind of message for one alone."""
+    unsent = deque(_waiting(*sizes))
+    taken = []
+    while unsent:
+        message = take_together(unsent)
+        kind = message.WhichOneof("body")
+        if kind == "batch":
+            assert message.takes_more
+            assert message.ByteSize() <= 64 << 10
+        updates = message.batch.updates
+        taken.append([int(update.header.update_id) for update in updates] or kind)
+    return taken
+
+
+def test_small_updates_that_wait_are_sent_together():
+    assert _taken(1000) == ["update"]
+    assert _taken(1000, 1000, 1000) == [[0, 1, 2]]
+    assert _taken(1000, 0, 1000, 1000) == ["update", "chunk", [2, 3]]
+    assert _taken(1000, 70_000, 1000, 60_000, 5000) == ["update", "update", [2, 3], "update"]
+    assert [len(ids) for ids in _taken(*[1] * 2500)] == [1000, 1000, 500]
+
+
+def test_of_updates_that_are_sent_together_each_has_its_outcome(client):
+    round = client.create_round([TensorSpec("one", [2000], sparse_dim=1)])
+    updates = [
+        Update({"one": SparseTensor([n], np.ones(1, np.float32), [2000])}, f"c{n % 1200}")
+        for n in range(1500)
+    ]
+    outcomes = round.submit_many(updates, return_exceptions=True)
+    assert [receipt.contributor for receipt in outcomes[:1200]] == [f"c{n}" for n in range(1200)]
+    assert sorted(receipt.sequence for receipt in outcomes[:1200]) == list(range(1, 1201))
+    assert all(isinstance(refused, AlreadyCountedError) for refused in outcomes[1200:])
+    round.seal()
+    assert np.array_equal(round.result("dense")["one"], np.arange(2000) < 1200)
     round.delete()

@@ -1,0 +1,129 @@
+// What the functions of Client share.
+#ifndef SPARSEAGG_CLIENT_CLIENT_IMPL_H_
+#define SPARSEAGG_CLIENT_CLIENT_IMPL_H_
+
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/births.h"
+#include "client/call.h"
+#include "client/client.h"
+#include "client/connections.h"
+#include "client/encoded_update.h"
+#include "client/from_proto.h"
+#include "client/retry.h"
+#include "sparse/status.h"
+#include "sparseagg/v1/aggregation.grpc.pb.h"
+
+namespace sparseagg::client {
+
+using Stub = v1::AggregationService::StubInterface;
+
+inline constexpr char kAuto[] = "auto";
+inline constexpr char kPacked[] = "coo.packed";
+
+struct Client::Impl {
+  std::string target;
+  ClientOptions options;
+  std::optional<Connections> connections;
+  Stub* stub;  // of the first of them
+  std::mutex mutex;
+  std::optional<bool> unpacks;
+  Births births;
+
+  // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
+  // repeated.
+  template <class Response, class Call>
+  absl::StatusOr<Response> Unary(uint64_t timeout_ms, Call call) {
+    RetryLoop retry(options);
+    return Unary<Response>(timeout_ms, retry, call);
+  }
+
+  template <class Response, class Call>
+  absl::StatusOr<Response> Unary(uint64_t timeout_ms, RetryLoop& retry, Call call) {
+    for (;;) {
+      absl::StatusOr<Response> response = Attempt<Response>(timeout_ms, call);
+      if (response.ok() || !retry.Again(response.status())) return response;
+    }
+  }
+
+  template <class Response, class Call>
+  absl::StatusOr<Response> Attempt(uint64_t timeout_ms, Call call) {
+    grpc::ClientContext context;
+    SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, timeout_ms));
+    Response response;
+    SPARSEAGG_RETURN_IF_ERROR(ToStatus(call(&context, &response), target));
+    return response;
+  }
+
+  absl::StatusOr<ServerInfo> Info() {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        const v1::ServerInfo info,
+        Unary<v1::ServerInfo>(options.call_timeout_ms, [&](auto* context, auto* response) {
+          return stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
+        }));
+    ServerInfo known = FromProto(info);
+    const std::lock_guard lock(mutex);
+    unpacks = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
+    return known;
+  }
+
+  // `error`, or a better one where the server's epoch explains why the round is not there.
+  absl::Status Explain(const absl::Status& error, const std::string& round) {
+    if (ErrorReason(error) != "ROUND_NOT_FOUND") return error;
+    const std::optional<Birth> birth = births.Find(RoundName(round));
+    if (!birth.has_value()) return error;
+    const absl::StatusOr<ServerInfo> now = Info();
+    return now.ok() ? WhyNotFound(error, *birth, now->epoch) : error;
+  }
+
+  // A unary call that answers with the round.
+  template <class Request>
+  absl::StatusOr<RoundInfo> RoundCall(const Request& request,
+                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, v1::Round*)) {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        const v1::Round round,
+        Unary<v1::Round>(options.call_timeout_ms, [&](auto* context, auto* response) {
+          return (stub->*method)(context, request, response);
+        }));
+    absl::StatusOr<RoundInfo> info = FromProto(round);
+    if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
+    return info;
+  }
+
+  template <class Request>
+  absl::StatusOr<RoundInfo> NamedRoundCall(const std::string& round,
+                                           grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                        const Request&,
+                                                                        v1::Round*)) {
+    Request request;
+    request.set_name(RoundName(round));
+    absl::StatusOr<RoundInfo> info = RoundCall(request, method);
+    if (!info.ok()) return Explain(info.status(), round);
+    return info;
+  }
+
+  // Whether the server knows coo.packed; asked once. A server that does not tell is taken for an
+  // old one; an error means that it cannot be reached.
+  absl::StatusOr<bool> Unpacks();
+
+  absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
+  absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
+  absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, const Progress& progress);
+  // One stream of WatchRound. True: `on_change` wants no more, or the round is in a final state.
+  absl::StatusOr<bool> WatchOnce(const std::string& round, RetryLoop& retry,
+                                 const std::function<bool(const RoundInfo&)>& on_change);
+};
+
+}  // namespace sparseagg::client
+
+#endif  // SPARSEAGG_CLIENT_CLIENT_IMPL_H_

@@ -1,0 +1,104 @@
+// Client: how updates are sent. One by itself, whole or in chunks by its size; many small ones
+// together (many_updates.h).
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "client/client_impl.h"
+#include "client/many_updates.h"
+#include "client/upload.h"
+
+namespace sparseagg::client {
+
+absl::StatusOr<bool> Client::Impl::Unpacks() {
+  {
+    const std::lock_guard lock(mutex);
+    if (unpacks.has_value()) return *unpacks;
+  }
+  const absl::StatusOr<ServerInfo> info = Info();
+  if (absl::IsUnavailable(info.status()) || absl::IsDeadlineExceeded(info.status())) {
+    return info.status();
+  }
+  const std::lock_guard lock(mutex);
+  if (!info.ok()) unpacks = false;
+  return *unpacks;
+}
+
+absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Progress& progress) {
+  const uint64_t total = update.total_bytes();
+  const v1::SubmitUpdateRequest request = ToRequest(std::move(update));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      const v1::Receipt receipt,
+      Unary<v1::Receipt>(options.transfer_timeout_ms, [&](auto* context, auto* response) {
+        return stub->SubmitUpdate(context, request, response);
+      }));
+  if (progress) progress(total, total);
+  return FromProto(receipt);
+}
+
+absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update,
+                                                     const Progress& progress) {
+  RetryLoop retry(options);
+  const Connections::Lease connection = connections->ForUpload();
+  Stub* via = connection.get();
+  uint64_t offset = 0;
+  for (;;) {
+    UploadAttempt attempt = UploadOnce(*via, target, update, options, progress);
+    if (attempt.receipt.ok()) return std::move(attempt.receipt);
+    if (attempt.resumed_at > offset) retry.MadeProgress();
+    offset = std::max(offset, attempt.resumed_at);
+    const absl::Status& status = attempt.receipt.status();
+    if (!retry.Again(status)) return status;
+    if (absl::IsUnavailable(status)) via = stub;  // which waiting has connected again
+  }
+}
+
+absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
+                                       const Progress& progress) {
+  bool unpacks = true;
+  if (update.encoding == kAuto) {
+    SPARSEAGG_ASSIGN_OR_RETURN(unpacks, impl_->Unpacks());
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, unpacks));
+  std::vector<TensorEncoding> encodings = encoded.encodings();
+  absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= impl_->options.unary_bytes_max
+                                        ? impl_->SubmitWhole(std::move(encoded), progress)
+                                        : impl_->SubmitInChunks(encoded, progress);
+  if (!receipt.ok()) return impl_->Explain(receipt.status(), round);
+  receipt->encodings = std::move(encodings);
+  impl_->births.Note(receipt->round, {receipt->durability, receipt->epoch});
+  return receipt;
+}
+
+std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round,
+                                                        std::span<const Update> updates) {
+  const bool asks =
+      std::ranges::any_of(updates, [](const Update& update) { return update.encoding == kAuto; });
+  const absl::StatusOr<bool> unpacks = asks ? impl_->Unpacks() : true;
+  if (!unpacks.ok()) return {updates.size(), unpacks.status()};
+
+  ManyUpdates many(RoundName(round), updates, *unpacks, impl_->options.unary_bytes_max);
+  RetryLoop retry(impl_->options);
+  while (many.under_way()) {
+    const size_t before = many.answered();
+    const absl::Status status = many.SendOnce(*impl_->stub, impl_->target, impl_->options);
+    if (many.answered() > before) retry.MadeProgress();
+    if (!status.ok() && !retry.Again(status)) many.GiveUp(status);
+  }
+  std::vector<absl::StatusOr<Receipt>> outcomes;
+  std::optional<absl::Status> lost;  // asked for once
+  for (auto& outcome : many.TakeOutcomes()) {
+    if (!outcome.has_value()) outcome = Submit(round, updates[outcomes.size()]);
+    if (outcome->ok()) {
+      impl_->births.Note((*outcome)->round, {(*outcome)->durability, (*outcome)->epoch});
+    } else if (ErrorReason(outcome->status()) == "ROUND_NOT_FOUND") {
+      if (!lost.has_value()) lost = impl_->Explain(outcome->status(), round);
+      outcome = *lost;
+    }
+    outcomes.push_back(*std::move(outcome));
+  }
+  return outcomes;
+}
+
+}  // namespace sparseagg::client
