@@ -21,8 +21,8 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // Jobs start in this order. The queue is bounded by the calls that are open: each has at most one
-  // job here.
+  // Jobs start in this order. The queue is bounded by the calls that are open: each has at most so
+  // many jobs here (stream_updates.cc).
   void Run(std::function<void()> job);
 
  private:

@@ -11,11 +11,11 @@
 namespace sparseagg {
 namespace {
 
-// What keeping the update takes, beside its names.
+// What keeping the update takes: its part of the message, and what was made of it.
 uint64_t BytesKept(const ReceivedUpdate& update) {
-  uint64_t bytes = BytesHeld(update);
+  uint64_t bytes = BytesHeld(update) + update.header.ByteSizeLong();
   for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
-    bytes += LengthOf(tensor.indices) + LengthOf(tensor.values);
+    bytes += tensor.header.ByteSizeLong() + LengthOf(tensor.indices) + LengthOf(tensor.values);
   }
   return bytes;
 }
