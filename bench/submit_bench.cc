@@ -6,9 +6,9 @@
 //   submit_bench [--quick] [--only EXPRESSION] [--json FILE] [--server PROGRAM]
 //
 // Ways: `unary` is SubmitUpdate, one call after the other; `stream` is StreamUpdates with whole
-// updates, receipts read beside; `chunks` is StreamUpdates with 1 MiB chunks. Each for rounds of
-// both durabilities. `files` is what the disk can do: the payloads written by as many threads
-// without a server, a file each, and fdatasync() after each.
+// updates, receipts read beside; `batches` with 64 of them in a message; `chunks` with 1 MiB
+// chunks. Each for rounds of both durabilities. `files` is what the disk can do: the payloads
+// written by as many threads without a server, a file each, and fdatasync() after each.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
@@ -43,8 +43,10 @@ constexpr int64_t kEntryBytes = 8 + 4 * kRowWidth;  // index and values
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr int kRepetitions = 7;  // the median of them is reported
 
-enum class Way { kUnary, kStream, kChunks, kFiles };
-constexpr const char* kWayNames[] = {"unary", "stream", "chunks", "files"};
+constexpr int64_t kBatchUpdates = 64;
+
+enum class Way { kUnary, kStream, kBatches, kChunks, kFiles };
+constexpr const char* kWayNames[] = {"unary", "stream", "batches", "chunks", "files"};
 
 struct Case {
   Way way;
@@ -54,11 +56,11 @@ struct Case {
 };
 
 constexpr Case kCases[] = {
-    {Way::kUnary, 16, 4000, 1},    {Way::kUnary, 16, 4000, 8},   {Way::kStream, 16, 4000, 1},
-    {Way::kStream, 16, 4000, 8},   {Way::kFiles, 16, 1000, 8},   {Way::kUnary, 910, 1920, 64},
-    {Way::kFiles, 910, 1920, 64},  {Way::kUnary, 14'563, 96, 4}, {Way::kStream, 14'563, 96, 4},
-    {Way::kChunks, 14'563, 96, 4}, {Way::kFiles, 14'563, 96, 4}, {Way::kChunks, 932'000, 8, 2},
-    {Way::kFiles, 932'000, 8, 2},
+    {Way::kUnary, 16, 4000, 1},   {Way::kUnary, 16, 4000, 8},    {Way::kStream, 16, 4000, 1},
+    {Way::kStream, 16, 4000, 8},  {Way::kBatches, 16, 4000, 1},  {Way::kBatches, 16, 4000, 8},
+    {Way::kFiles, 16, 1000, 8},   {Way::kUnary, 910, 1920, 64},  {Way::kFiles, 910, 1920, 64},
+    {Way::kUnary, 14'563, 96, 4}, {Way::kStream, 14'563, 96, 4}, {Way::kChunks, 14'563, 96, 4},
+    {Way::kFiles, 14'563, 96, 4}, {Way::kChunks, 932'000, 8, 2}, {Way::kFiles, 932'000, 8, 2},
 };
 
 const char* NameOf(v1::Durability durability) {
@@ -112,8 +114,9 @@ Sender MakeSender(const std::string& target, Way way, const std::string& round,
       sender.calls.push_back(MakeUnary(payloads[i], round, s * updates + i));
     }
   } else {
-    const size_t chunk_bytes = way == Way::kChunks ? kChunkBytes : 0;
-    sender.frames = MakeFrames(payloads, updates, round, {.chunk_bytes = chunk_bytes}, s * updates);
+    const Framing framing = {.chunk_bytes = way == Way::kChunks ? kChunkBytes : 0,
+                             .batch_updates = way == Way::kBatches ? kBatchUpdates : 1};
+    sender.frames = MakeFrames(payloads, updates, round, framing, s * updates);
   }
   return sender;
 }

@@ -17,7 +17,6 @@
 namespace sparseagg::client {
 namespace {
 
-constexpr size_t kBatchBytes = size_t{64} << 10;
 constexpr int kBatchUpdatesMax = 1000;  // the protocol's limit
 
 }  // namespace
@@ -37,18 +36,29 @@ absl::Status ManyUpdates::SendOnce(v1::AggregationService::StubInterface& stub,
   grpc::ClientContext context;
   SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
   refused_ = absl::OkStatus();
+  unanswered_ = 0;
+  ended_ = false;
+  const size_t answered_before = answered_;
   const std::unique_ptr<Stream> stream = stub.StreamUpdates(&context);
   std::thread reader([this, &stream] {
     v1::StreamUpdatesResponse answer;
     while (stream->Read(&answer)) {
       Take(answer);
       for (const v1::StreamUpdatesResponse& other : answer.more()) Take(other);
+      answers_came_.notify_one();
     }
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    answers_came_.notify_one();
   });
   SendAll(*stream);
   stream->WritesDone();
   reader.join();
-  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  const absl::Status status = ToStatus(stream->Finish(), target);
+  if (!status.ok() && answered_ == answered_before) {
+    if (std::exchange(one_by_one_, true)) batch_bytes_ /= 2;
+  }
+  SPARSEAGG_RETURN_IF_ERROR(status);
   if (!refused_.ok() || !under_way()) return refused_;
   return MakeError(absl::StatusCode::kInternal, "PROTOCOL_ERROR",
                    absl::StrCat(target,
@@ -61,7 +71,12 @@ void ManyUpdates::SendAll(Stream& stream) {
   message.set_takes_more(true);
   size_t bytes = 0;
   const auto send = [&] {
+    {
+      const std::lock_guard lock(mutex_);
+      unanswered_ += message.batch().updates_size();
+    }
     const bool sent = bytes == 0 || stream.Write(message);  // if not, Finish() says why
+    if (sent && one_by_one_) WaitForAnswers();
     message.clear_batch();
     bytes = 0;
     return sent;
@@ -71,12 +86,17 @@ void ManyUpdates::SendAll(Stream& stream) {
     if (!request.has_value()) continue;
     const size_t more = request->ByteSizeLong();
     const bool full =
-        bytes + more > kBatchBytes || message.batch().updates_size() == kBatchUpdatesMax;
+        bytes + more > batch_bytes_ || message.batch().updates_size() == kBatchUpdatesMax;
     if (full && !send()) return;
     bytes += more;
     *message.mutable_batch()->add_updates() = *std::move(request);
   }
   send();
+}
+
+void ManyUpdates::WaitForAnswers() {
+  std::unique_lock lock(mutex_);
+  answers_came_.wait(lock, [this] { return unanswered_ == 0 || ended_; });
 }
 
 std::optional<v1::SubmitUpdateRequest> ManyUpdates::RequestOf(size_t i) {
@@ -104,10 +124,12 @@ void ManyUpdates::Take(const v1::StreamUpdatesResponse& answer) {
   const auto found = by_id_.find(answer.update_id());
   const absl::Status error =
       answer.has_error() ? sparseagg::FromProto(answer.error()) : absl::OkStatus();
-  if (found == by_id_.end() || IsRetryable(error)) {
-    refused_.Update(error);  // of a message as a whole, or until later
-    return;
+  if (found == by_id_.end()) {
+    ended_ = true;  // of a message as a whole: nothing else is answered of it
+    return refused_.Update(error);
   }
+  --unanswered_;
+  if (IsRetryable(error)) return refused_.Update(error);
   const size_t i = found->second;
   if (settled_[i]) return;  // the second answer to an update that was sent twice
   if (!error.ok()) return Settle(i, error);

@@ -1,8 +1,11 @@
 // Small updates that travel together: whole ones over one StreamUpdates call, in batches of about
-// 64 KiB. Each has its own answer; what is not answered when the call breaks is sent again.
+// 64 KiB. Each has its own answer; what is not answered when the call breaks is sent again. Where a
+// connection broke before any answer came, less is sent before the next answer: so every one that
+// carries something gets on.
 #ifndef SPARSEAGG_CLIENT_MANY_UPDATES_H_
 #define SPARSEAGG_CLIENT_MANY_UPDATES_H_
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -48,6 +51,8 @@ class ManyUpdates {
       grpc::ClientReaderWriterInterface<v1::StreamUpdatesRequest, v1::StreamUpdatesResponse>;
 
   void SendAll(Stream& stream);
+  // After a batch, if need be: until all that was sent is answered, or no more answers come.
+  void WaitForAnswers();
   // The update's message, unless it has its outcome now, or goes another way.
   std::optional<v1::SubmitUpdateRequest> RequestOf(size_t i);
   void Take(const v1::StreamUpdatesResponse& answer);
@@ -58,7 +63,13 @@ class ManyUpdates {
   const bool server_unpacks_;
   const uint64_t bytes_max_;
 
+  size_t batch_bytes_ = size_t{64} << 10;
+  bool one_by_one_ = false;  // each batch waits for the answers to the one before
+
   std::mutex mutex_;  // a call is read by a thread of its own
+  std::condition_variable answers_came_;
+  size_t unanswered_ = 0;  // of what this call sent
+  bool ended_ = false;     // no more answers come
   std::map<std::string, size_t, std::less<>> by_id_;
   std::vector<std::vector<TensorEncoding>> encodings_;
   std::vector<std::optional<absl::StatusOr<Receipt>>> outcomes_;

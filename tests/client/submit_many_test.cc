@@ -127,17 +127,21 @@ TEST_F(SubmitManyTest, LargeOnesGoByThemselves) {
 }
 
 TEST_F(SubmitManyTest, GoesOnAfterBrokenConnectionsWithoutCountingTwice) {
-  Start();
-  AddContributors(1000);
-  CuttingProxy proxy(server_->grpc().port(), 100'000);
-  ClientOptions options = Impatient();
-  options.retry = {1000, 1, 20};
-  const auto cut = Client::Connect(proxy.address(), options).value();
-  for (const auto& receipt : cut->SubmitMany("r", updates_)) {
-    ASSERT_TRUE(receipt.ok()) << receipt.status();
+  for (const uint64_t bytes_max : {100'000, 10'000}) {  // of a connection: one batch, or less
+    tensors_.clear();
+    updates_.clear();
+    Start();
+    AddContributors(1000);
+    CuttingProxy proxy(server_->grpc().port(), bytes_max);
+    ClientOptions options = Impatient();
+    options.retry = {1000, 1, 20};
+    const auto cut = Client::Connect(proxy.address(), options).value();
+    for (const auto& receipt : cut->SubmitMany("r", updates_)) {
+      ASSERT_TRUE(receipt.ok()) << receipt.status();
+    }
+    EXPECT_GE(proxy.connections(), 2u);
+    ExpectAllCountedOnce();
   }
-  EXPECT_GE(proxy.connections(), 2u);
-  ExpectAllCountedOnce();
 }
 
 TEST_F(SubmitManyTest, ComesAgainWhereTheServerIsBusy) {
