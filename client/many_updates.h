@@ -70,7 +70,7 @@ class ManyUpdates {
   std::condition_variable answers_came_;
   size_t unanswered_ = 0;  // of what this call sent
   bool ended_ = false;     // no more answers come
-  std::map<std::string, size_t, std::less<>> by_id_;
+  std::map<std::string, size_t> by_id_;
   std::vector<std::vector<TensorEncoding>> encodings_;
   std::vector<std::optional<absl::StatusOr<Receipt>>> outcomes_;
   std::vector<bool> settled_;

@@ -89,7 +89,10 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
   std::vector<absl::StatusOr<Receipt>> outcomes;
   std::optional<absl::Status> lost;  // asked for once
   for (auto& outcome : many.TakeOutcomes()) {
-    if (!outcome.has_value()) outcome = Submit(round, updates[outcomes.size()]);
+    if (!outcome.has_value()) {
+      outcomes.push_back(Submit(round, updates[outcomes.size()]));
+      continue;
+    }
     if (outcome->ok()) {
       impl_->births.Note((*outcome)->round, {(*outcome)->durability, (*outcome)->epoch});
     } else if (ErrorReason(outcome->status()) == "ROUND_NOT_FOUND") {

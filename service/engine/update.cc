@@ -62,23 +62,20 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
 }
 
 // What Sha256 would hash, as a string.
-class Hashed {
+class Hashed : public DigestInput<Hashed> {
  public:
-  Hashed& U32(uint32_t value) { return Bytes({reinterpret_cast<const char*>(&value), 4}); }
-  Hashed& U64(uint64_t value) { return Bytes({reinterpret_cast<const char*>(&value), 8}); }
-  Hashed& String(std::string_view text) { return U64(text.size()).Bytes(text); }
-  const std::string& bytes() const { return bytes_; }
-
- private:
   Hashed& Bytes(std::string_view bytes) {
     bytes_.append(bytes);
     return *this;
   }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
   std::string bytes_;
 };
 
 template <class Digest>
-void HashHeader(const EncodedHeader& header, Digest& digest) {
+void HashHeader(const EncodedHeader& header, DigestInput<Digest>& digest) {
   const auto encoding = FindEncoding(header.encoding);
   std::string coding(encoding.ok() ? (*encoding)->name : header.encoding);
   if (!header.values_encoding.empty()) absl::StrAppend(&coding, "/", header.values_encoding);
@@ -202,9 +199,8 @@ std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tenso
   hashed.U32(std::bit_cast<uint32_t>(weight)).U64(order.size());
   for (const size_t position : order) {
     HashHeader(tensors[position].header, hashed);
-    for (const ArraySum& sum : {sums[position].indices, sums[position].values}) {
-      hashed.U64(sum.bytes).U64(sum.xxh3);
-    }
+    HashSum(sums[position].indices, hashed);
+    HashSum(sums[position].values, hashed);
   }
   return QuickDigest(hashed.bytes());
 }

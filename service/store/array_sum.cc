@@ -43,6 +43,4 @@ std::string QuickDigest(std::string_view bytes) {
   return digest;
 }
 
-void HashSum(const ArraySum& sum, Sha256& digest) { digest.U64(sum.bytes).U64(sum.xxh3); }
-
 }  // namespace sparseagg

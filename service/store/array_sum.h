@@ -39,7 +39,10 @@ ArraySum SumOf(std::string_view array);
 std::string QuickDigest(std::string_view bytes);
 
 // Length and XXH3, as u64 each.
-void HashSum(const ArraySum& sum, Sha256& digest);
+template <class Digest>
+void HashSum(const ArraySum& sum, DigestInput<Digest>& digest) {
+  digest.U64(sum.bytes).U64(sum.xxh3);
+}
 
 }  // namespace sparseagg
 

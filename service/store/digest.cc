@@ -2,14 +2,11 @@
 
 #include <openssl/evp.h>
 
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 namespace sparseagg {
-
-static_assert(std::endian::native == std::endian::little, "digests hash little-endian integers");
 
 struct Sha256::Context {
   EVP_MD_CTX* md = nullptr;
@@ -50,16 +47,6 @@ Sha256& Sha256::Bytes(std::string_view bytes) {
   Check(EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1);
   return *this;
 }
-
-Sha256& Sha256::U32(uint32_t value) {
-  return Bytes({reinterpret_cast<const char*>(&value), sizeof(value)});
-}
-
-Sha256& Sha256::U64(uint64_t value) {
-  return Bytes({reinterpret_cast<const char*>(&value), sizeof(value)});
-}
-
-Sha256& Sha256::String(std::string_view text) { return U64(text.size()).Bytes(text); }
 
 std::string Sha256::Finish() {
   Flush();

@@ -5,6 +5,7 @@
 #define SPARSEAGG_SERVICE_STORE_DIGEST_H_
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,8 +15,26 @@ namespace sparseagg {
 
 inline constexpr size_t kDigestBytes = 32;
 
+// How integers and strings become bytes, for a Digest that takes Bytes().
+template <class Digest>
+class DigestInput {
+ public:
+  Digest& U32(uint32_t value) { return Integer(value); }  // 4 bytes
+  Digest& U64(uint64_t value) { return Integer(value); }  // 8 bytes
+  // U64(size), then the bytes.
+  Digest& String(std::string_view text) { return U64(text.size()).Bytes(text); }
+
+ private:
+  static_assert(std::endian::native == std::endian::little);
+  template <class Value>
+  Digest& Integer(Value value) {
+    return static_cast<Digest*>(this)->Bytes(
+        {reinterpret_cast<const char*>(&value), sizeof(value)});
+  }
+};
+
 // Thread-compatible.
-class Sha256 {
+class Sha256 : public DigestInput<Sha256> {
  public:
   Sha256();
   ~Sha256();
@@ -23,9 +42,6 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   Sha256& Bytes(std::string_view bytes);  // as they are
-  Sha256& U32(uint32_t value);            // 4 bytes
-  Sha256& U64(uint64_t value);            // 8 bytes
-  Sha256& String(std::string_view text);  // U64(size), then the bytes
   // The digest, kDigestBytes bytes. Ends the computation: call it once.
   std::string Finish();
 

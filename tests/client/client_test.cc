@@ -17,6 +17,7 @@ namespace {
 
 using sparseagg::testing::CuttingProxy;
 using sparseagg::testing::HasError;
+using sparseagg::testing::Impatient;
 using sparseagg::testing::MakeTensor;
 using sparseagg::testing::SameTensor;
 using sparseagg::testing::SilentListener;
@@ -38,12 +39,6 @@ NewRound RoundOf(std::vector<TensorSpec> tensors, const std::string& id = "") {
   round.id = id;
   round.tensors = std::move(tensors);
   return round;
-}
-
-ClientOptions Impatient() {
-  ClientOptions options;
-  options.retry = {3, 1, 1};
-  return options;
 }
 
 class ClientTest : public ::testing::Test {

@@ -18,18 +18,12 @@ namespace {
 
 using sparseagg::testing::CuttingProxy;
 using sparseagg::testing::HasError;
+using sparseagg::testing::Impatient;
 using sparseagg::testing::MakeTensor;
-using sparseagg::testing::SameTensor;
 using sparseagg::testing::TestServer;
 using sparseagg::testing::ValuesOf;
 
 const TensorSpec kEmb{"emb", ValueType::kF32, {1000, 2}, 1};
-
-ClientOptions Impatient() {
-  ClientOptions options;
-  options.retry = {3, 1, 1};
-  return options;
-}
 
 class SubmitManyTest : public ::testing::Test {
  protected:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/client.h"
 #include "client/tensor.h"
 #include "sparse/status.h"
 #include "tests/support/temporary_folder.h"
@@ -82,6 +83,13 @@ inline ::testing::AssertionResult HasError(const absl::Status& status, std::stri
   }
   return ::testing::AssertionFailure() << status << " (" << ErrorReason(status) << "), expected "
                                        << reason << " with \"" << part << "\"";
+}
+
+// Options of a client that gives up soon.
+inline client::ClientOptions Impatient() {
+  client::ClientOptions options;
+  options.retry = {3, 1, 1};
+  return options;
 }
 
 }  // namespace sparseagg::testing
