@@ -252,10 +252,10 @@ class UpdateStream:
 
     def _pause(self, error: SparseAggError) -> None:
         """Sleeps before the next attempt, or raises `error` when there was no progress for too long."""
-        is_first = self._backoff is None
         if self._backoff is None:
             self._backoff = Backoff(self._transport.retry, self._timeout)
-        # The caller had nothing to send for a while, which is no failure. Twice without progress is
-        # one.
-        if not (is_first and error.reason == STREAM_IDLE):
-            self._backoff.wait(error)
+        # The caller had nothing to send for a while, or a busy machine was late to send it: no failure of the server. Time
+        # alone ends it.
+        if error.reason == STREAM_IDLE and self._backoff.remaining() != 0:
+            return
+        self._backoff.wait(error)

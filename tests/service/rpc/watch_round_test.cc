@@ -137,7 +137,7 @@ TEST_F(WatchRoundTest, EndsWhenTheServerDrains) {
 // Of so many tensors that a state is more than gRPC takes in for a reader that does not come.
 TEST(UnreadWatchTest, AStateThatNobodyReadsEndsTheCall) {
   constexpr int kTensors = 50'000;
-  testing::TestServer server({.round_tensors_max = kTensors, .stream_idle_ms = 50});
+  testing::TestServer server({.round_tensors_max = kTensors, .stream_idle_ms = 200});
   testing::TestClient client(testing::NewChannel(server.address()));
   v1::RoundSpec spec;
   for (int i = 0; i < kTensors; ++i) {
