@@ -5,7 +5,8 @@
 //
 //   ingest_bench [--quick] [--json FILE] [--server PROGRAM] [--only NAME]
 //
-// The contenders take turns, a few rounds; medians are reported. Ratios are to `null` and `typed`.
+// The contenders take turns, a few rounds; medians are reported. Ratios are to `null` and `typed`;
+// of updates that travel in batches also to `null, one by one`, which is sent one in a message.
 #include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
@@ -68,8 +69,16 @@ const LoadShape kLoads[] = {
      .framing = {.batch_updates = 64}},
 };
 
-const std::vector<std::string> kContenders = {"sparseagg", "null",   "typed",
-                                              "copy",      "answer", "socket"};
+const std::vector<std::string> kServers = {"sparseagg", "null",   "typed",
+                                           "copy",      "answer", "socket"};
+// Not a server of its own: `null`, sent the load one update in a message.
+const std::string kOneByOne = "null, one by one";
+
+std::vector<std::string> ContendersFor(const LoadShape& shape) {
+  std::vector<std::string> contenders = kServers;
+  if (shape.framing.batch_updates > 1) contenders.push_back(kOneByOne);
+  return contenders;
+}
 
 // coo.raw, i64 indices.
 Payload MakePayload(const LoadShape& shape, uint64_t seed) {
@@ -167,7 +176,7 @@ double MedianOf(const std::vector<Run>& runs, double Run::*what) {
 std::vector<Row> RowsOf(const LoadShape& shape, const Runs& runs) {
   const double gb = static_cast<double>(shape.bytes()) / 1e9;
   std::vector<Row> rows;
-  for (const std::string& name : kContenders) {
+  for (const std::string& name : ContendersFor(shape)) {
     const double seconds = MedianOf(runs.at(name), &Run::seconds);
     const double cpu = MedianOf(runs.at(name), &Run::server_cpu_s);
     Row row;
@@ -181,6 +190,9 @@ std::vector<Row> RowsOf(const LoadShape& shape, const Runs& runs) {
       row["rate_to_" + sink] = MedianOf(runs.at(sink), &Run::seconds) / seconds;
       row["cpu_to_" + sink] = cpu / MedianOf(runs.at(sink), &Run::server_cpu_s);
     }
+    if (runs.contains(kOneByOne)) {
+      row["rate_to_null_one_by_one"] = MedianOf(runs.at(kOneByOne), &Run::seconds) / seconds;
+    }
     row["runs"] = runs.at(name).size();
     rows.push_back(row);
   }
@@ -191,7 +203,7 @@ using Processes = std::map<std::string, std::unique_ptr<ServerProcess>>;
 
 Processes StartAll(const std::string& program) {
   Processes processes;
-  for (const std::string& name : kContenders) {
+  for (const std::string& name : kServers) {
     auto process =
         name == "sparseagg"
             ? ServerProcess::Start(program)
@@ -209,12 +221,20 @@ std::vector<Row> Measure(const Processes& processes, LoadShape shape, int rounds
   if (quick) shape.updates /= 4;
   const auto payloads = MakePayloads(shape);
   const auto frames = MakeFrames(payloads, shape.updates, "rounds/none", shape.framing);
+  const std::vector<std::string> contenders = ContendersFor(shape);
+  std::vector<grpc::ByteBuffer> one_by_one;
+  if (contenders.back() == kOneByOne) {
+    one_by_one = MakeFrames(payloads, shape.updates, "rounds/none", {});
+  }
+  const auto run_once = [&](const std::string& name) {
+    if (name == "sparseagg") return RunOurs(*processes.at(name), shape, payloads);
+    if (name == kOneByOne) return RunSink(*processes.at("null"), false, one_by_one);
+    return RunSink(*processes.at(name), name == "socket", frames);
+  };
   Runs runs;
   for (int round = 0; round <= rounds; ++round) {
-    for (const std::string& name : kContenders) {
-      const ServerProcess& process = *processes.at(name);
-      const Run run = name == "sparseagg" ? RunOurs(process, shape, payloads)
-                                          : RunSink(process, name == "socket", frames);
+    for (const std::string& name : contenders) {
+      const Run run = run_once(name);
       if (round > 0) runs[name].push_back(run);  // the first warms up
     }
   }
