@@ -12,14 +12,10 @@
 #include "client/from_proto.h"
 #include "client/retry.h"
 #include "proto/error_details.h"
+#include "proto/limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg::client {
-namespace {
-
-constexpr int kBatchUpdatesMax = 1000;  // the protocol's limit
-
-}  // namespace
 
 ManyUpdates::ManyUpdates(std::string round, std::span<const Update> updates, bool server_unpacks,
                          uint64_t bytes_max)
@@ -85,8 +81,8 @@ void ManyUpdates::SendAll(Stream& stream) {
     std::optional<v1::SubmitUpdateRequest> request = RequestOf(i);
     if (!request.has_value()) continue;
     const size_t more = request->ByteSizeLong();
-    const bool full =
-        bytes + more > batch_bytes_ || message.batch().updates_size() == kBatchUpdatesMax;
+    const bool full = bytes + more > batch_bytes_ ||
+                      std::cmp_equal(message.batch().updates_size(), kBatchUpdatesMax);
     if (full && !send()) return;
     bytes += more;
     *message.mutable_batch()->add_updates() = *std::move(request);

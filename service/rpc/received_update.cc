@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
+#include "proto/limits.h"
 #include "service/rpc/known_fields.h"
 #include "service/rpc/wire_reader.h"
 #include "sparse/status.h"

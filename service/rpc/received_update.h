@@ -43,7 +43,6 @@ struct ReceivedChunk {
 
 // Whole updates that came in one message.
 using ReceivedBatch = std::vector<ReceivedUpdate>;
-inline constexpr uint64_t kBatchUpdatesMax = 1000;
 
 // A message without a body is std::monostate.
 struct ReceivedStreamMessage {

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "proto/limits.h"
 #include "service/rpc/received_update.h"
 
 namespace sparseagg::testing {

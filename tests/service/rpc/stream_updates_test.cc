@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
-#include "service/rpc/received_update.h"
+#include "proto/limits.h"
 #include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
