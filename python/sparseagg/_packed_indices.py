@@ -8,6 +8,7 @@ Blocks of one form are done at a time, as a matrix [blocks, rows of a block].
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,15 +40,23 @@ def block_key(n: Array) -> Array:
 
 
 _KEYS = block_key(np.arange(_BLOCK_WORDS_MAX + 5))
+_KEY_INTS: list[int] = _KEYS.tolist()
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)  # of a byte
 
 
 def encode_rows(rows: Array) -> bytes:
     """uint64 rows that never descend, below 2^63, as `coo.packed` has them."""
     count = len(rows)
+    if 0 < count <= BLOCK_ENTRIES:
+        return _encode_block(rows.tolist())
     blocks = -(-count // BLOCK_ENTRIES)
     if blocks == 0:
         return b""
+    return _encode_blocks(rows, blocks)
+
+
+def _encode_blocks(rows: Array, blocks: int) -> bytes:
+    count = len(rows)
     full = count // BLOCK_ENTRIES
     parts = [(slice(0, full), rows[: full * BLOCK_ENTRIES].reshape(full, BLOCK_ENTRIES))]
     if full < blocks:
@@ -71,6 +80,29 @@ def encode_rows(rows: Array) -> bytes:
     checks = _checks(entries["first"], forms, begins, ends, words)
     entries["tag"] = forms.astype(np.uint32) | checks << np.uint32(8)
     return entries.tobytes() + words.tobytes()
+
+
+def _encode_block(rows: list[int]) -> bytes:
+    """The only block. For four rows 4 us, where the sixty calls of numpy take 200; for 200 rows 67 and 409."""
+    first = rows[0]
+    differences = [after - before for before, after in zip(rows, rows[1:])]
+    step = 0 if 0 in differences else 1
+    width = (max(differences) - step).bit_length() if differences else 0
+    size = (len(differences) * width + 31) // 32
+    bitmap_size = (rows[-1] - first) // 32 + 1
+    bits = 0
+    if step == 1 and bitmap_size < size:
+        form, size = _BITMAP_FORM, bitmap_size
+        for row in rows:
+            bits |= 1 << (row - first)
+    else:
+        form = width if step == 1 else _REPEATS_FORM + width
+        for difference in reversed(differences):
+            bits = bits << width | difference - step
+    words = bits.to_bytes(4 * size, "little")
+    parts = (1, first & 0xFFFFFFFF, first >> 32, form, *struct.unpack(f"<{size}I", words))
+    check = sum(part * key for part, key in zip(parts, _KEY_INTS[1:])) >> 40 & 0xFFFFFF
+    return struct.pack("<QII", first, 0, form | check << 8) + words
 
 
 def decode_rows(data: Array, count: int, num_rows: int, name: str) -> Array:

@@ -26,8 +26,8 @@ _CHUNK_BYTES = (
     1 << 20
 )  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
 # Small updates that wait for gRPC go in one message: so many bytes at most, or one update.
-_BATCH_BYTES_MAX = 64 << 10
-_BATCH_UPDATES_MAX = 1000  # the protocol's limit
+BATCH_BYTES_MAX = 64 << 10
+BATCH_UPDATES_MAX = 1000  # the protocol's limit
 _PENDING_MAX = 1000
 _PENDING_BYTES_MAX = 64 << 20
 
@@ -62,7 +62,7 @@ def take_together(unsent: deque[Any]) -> Any:
     size = first.ByteSize()
     while first.HasField("update") and unsent and unsent[0].HasField("update"):
         size += unsent[0].ByteSize()
-        if size > _BATCH_BYTES_MAX or len(updates) + 1 >= _BATCH_UPDATES_MAX:
+        if size > BATCH_BYTES_MAX or len(updates) + 1 >= BATCH_UPDATES_MAX:
             break
         updates.append(unsent.popleft().update)
     if not updates:

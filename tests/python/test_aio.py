@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from flaky_proxy import FlakyProxy
 from sparseagg import (
+    AlreadyCountedError,
     DeadlineExceededError,
     InvalidUpdateError,
     NotFoundError,
+    Receipt,
     RetryPolicy,
     RoundState,
     SparseAggError,
@@ -21,7 +23,9 @@ from sparseagg import (
     Update,
     _requests,
 )
+from sparseagg._encodings import RAW, EncodeOptions
 from sparseagg.aio import Client
+from sparseagg.aio._many import ManyUpdates
 
 SPECS = [TensorSpec("emb", [100, 2], op="weighted_mean"), TensorSpec("bias", [3], sparse_dim=0)]
 
@@ -218,10 +222,11 @@ def test_updates_refused_here_do_not_stop_the_others(server):
 
 def test_a_server_that_is_gone_ends_many_updates_at_once(own_server):
     server = own_server()
-    updates = [Update({"n": ([0], np.array([1]), [10])}, f"c{n}") for n in range(10_000)]
+    large = (np.arange(10_000), np.arange(10_000), [10_000])  # too large to go with another
+    updates = [Update({"n": large}, f"c{n}") for n in range(300)]
 
     async def scenario(client):
-        round = await client.create_round([TensorSpec("n", [10], "i64")])
+        round = await client.create_round([TensorSpec("n", [10_000], "i64")])
         await round.submit(updates[0].tensors, contributor="first")
         server.kill()
         taken = iter(updates)
@@ -230,7 +235,104 @@ def test_a_server_that_is_gone_ends_many_updates_at_once(own_server):
         return len(list(taken))
 
     retry = RetryPolicy(attempts=2, initial_delay=0.01)
-    assert run(server.target, scenario, retry=retry) == 10_000 - 64  # one for each worker
+    assert run(server.target, scenario, retry=retry) == 300 - 64  # one for each worker
+
+
+def one_value(n, contributor, update_id=None):
+    return Update({"n": ([n], np.array([1]), [20_000])}, contributor, update_id=update_id)
+
+
+def calls_of(*updates):
+    """The contributors whose updates submit_many() sends in each call."""
+    specs = {"n": TensorSpec("n", [20_000], "i64")}
+    many = ManyUpdates(
+        iter(updates),
+        lambda update: _requests.encode_update("rounds/r", specs, update, EncodeOptions(RAW)),
+        send=None,
+        transport=None,
+        message_bytes_max=100_000,
+        may_fill_arrays_again=False,
+        timeout=1,
+    )
+    calls = []
+    while batch := many._take_batch():
+        calls.append([one.update.header.contributor for one in batch.values()])
+    return calls
+
+
+def entries(count, contributor):
+    return Update({"n": (np.arange(count), np.arange(count), [20_000])}, contributor)
+
+
+def test_small_updates_go_together_and_large_ones_alone():
+    a, b, c, d = (one_value(1, name) for name in "abcd")
+    assert calls_of() == []
+    assert calls_of(a) == [["a"]]
+    assert calls_of(a, b, entries(7000, "large"), c, d) == [["a", "b"], ["large"], ["c", "d"]]
+    assert calls_of(a, entries(15_000, "in chunks"), b) == [["a"], ["in chunks"], ["b"]]
+    assert calls_of(entries(15_000, "in chunks"), a, b) == [["in chunks"], ["a", "b"]]
+    # Answers name nothing but the update_id.
+    assert calls_of(a, one_value(1, "x", "id"), b, one_value(1, "y", "id")) == [
+        ["a", "x", "b"],
+        ["y"],
+    ]
+    many = calls_of(*(one_value(n, f"c{n}") for n in range(2500)))
+    assert [name for call in many for name in call] == [f"c{n}" for n in range(2500)]
+    assert 2 < len(many) < 25
+
+
+def test_of_updates_that_are_sent_together_each_has_its_outcome(server):
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [20_000], "i64")])
+        updates = [one_value(n, f"c{n % 1200}") for n in range(1500)]
+        outcomes = await round.submit_many(updates, return_exceptions=True)
+        await round.seal()
+        return outcomes, await round.result("dense")
+
+    outcomes, result = run(server.target, scenario)
+    counted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, AlreadyCountedError)]
+    assert len(counted) == 1200
+    assert len(refused) == 300
+    assert {receipt.contributor for receipt in counted} == {f"c{n}" for n in range(1200)}
+    assert [receipt.contributor for receipt in outcomes[300:1200]] == [
+        f"c{n}" for n in range(300, 1200)
+    ]
+    assert result["n"].sum() == 1200
+
+
+def test_an_update_that_stands_in_the_list_twice_is_counted_once(server):
+    async def scenario(client):
+        round = await client.create_round([TensorSpec("n", [20_000], "i64")])
+        same = one_value(7, "twice", "the-same")
+        receipts = await round.submit_many([one_value(1, "a"), same, one_value(2, "b"), same])
+        assert (await round.info()).contributors == 3
+        return receipts
+
+    receipts = run(server.target, scenario)
+    assert receipts[1].sequence == receipts[3].sequence
+    assert sorted([receipts[1].duplicate, receipts[3].duplicate]) == [False, True]
+
+
+def test_many_small_updates_survive_a_broken_connection(server):
+    proxy = FlakyProxy(server.port, cut_after_bytes=1_000_000)
+
+    async def scenario(client):
+        async with Client(proxy.target) as unlucky:
+            round = await client.create_round([TensorSpec("one", [2000, 512])])
+            updates = [
+                Update({"one": ([n], np.ones((1, 512), np.float32), [2000, 512])}, f"c{n}")
+                for n in range(2000)
+            ]
+            receipts = await unlucky.round(round.name).submit_many(updates, encoding="coo.raw")
+            await round.seal()
+            return receipts, (await round.result("dense"))["one"]
+
+    receipts, sums = run(server.target, scenario)
+    proxy.close()
+    assert proxy.connections >= 2
+    assert sorted(receipt.sequence for receipt in receipts) == list(range(1, 2001))
+    assert (sums == 1).all()
 
 
 def test_an_iterable_that_fails_leaves_no_update_under_way(own_server):
@@ -248,7 +350,7 @@ def test_an_iterable_that_fails_leaves_no_update_under_way(own_server):
         with pytest.raises(LookupError):
             await round.submit_many(updates())
         names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
-        return [name for name in names if "submit_many" in name]
+        return [name for name in names if "ManyUpdates" in name]
 
     assert run(server.target, scenario) == []
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from sparseagg import SparseAggError, SparseTensor, TensorSpec
 from sparseagg._encodings import EncodeOptions, encode_tensor
-from sparseagg._packed_indices import BLOCK_ENTRIES, block_key
+from sparseagg._packed_indices import BLOCK_ENTRIES, _encode_blocks, block_key, encode_rows
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg._wire import Answer
 
@@ -136,3 +136,14 @@ def test_of_two_things_that_are_wrong_python_names_the_one_that_the_server_names
         round.delete()
     wanted = {"SIZE_MISMATCH", "MALFORMED_BLOCK", "CHECKSUM_MISMATCH", "INDEX_OUT_OF_RANGE", None}
     assert reasons == wanted
+
+
+def test_a_block_by_itself_has_the_same_bytes_as_among_others():
+    random = np.random.default_rng(5)
+    for _ in range(3000):
+        top = int(random.choice([2, 40, 300, 5000, 1 << 20, 1 << 40, LAST_ROW]))
+        rows = np.sort(random.integers(0, top, random.integers(1, BLOCK_ENTRIES + 1)))
+        if random.integers(2):
+            rows = np.unique(rows)
+        rows = rows.astype(np.uint64)
+        assert encode_rows(rows) == _encode_blocks(rows, 1), rows.tolist()

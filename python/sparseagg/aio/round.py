@@ -17,6 +17,7 @@ from sparseagg._requests import Update
 from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg._wire import EncodedUpdate
+from sparseagg.aio._many import ManyUpdates, Submission
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import ChunkedUpload
 from sparseagg.errors import (
@@ -35,9 +36,6 @@ from sparseagg.records import (
 )
 from sparseagg.result import Result, ResultReader
 from sparseagg.tensors import TensorSpec
-
-# Calls of submit_many that are under way at once.
-_CONCURRENCY = 64
 
 
 class Round(RoundBase):
@@ -109,7 +107,7 @@ class Round(RoundBase):
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Any]:
-        """Submits many updates, 64 at a time; returns their receipts in the order of `updates`.
+        """Submits many updates, small ones together; returns their receipts in the order of `updates`.
 
         An update that is refused does not stop the others. Afterwards the first refusal is raised (one of an update's
         content names its position in `updates`), or, with `return_exceptions`, stands in the list in the place of its
@@ -121,32 +119,23 @@ class Round(RoundBase):
         limit = self._time_limit(timeout)
         encode = await self._encoder(encoding, values)
         message_bytes_max = (await self._server()).message_bytes_max
-        reused = _requests.may_fill_arrays_again(updates)
-        outcomes: dict[int, Outcome] = {}
-        numbered = enumerate(_arguments.items("updates", updates))
 
-        async def work() -> None:
-            for position, update in numbered:  # one iterator, shared by all workers
-                try:
-                    # Nothing is awaited between an update's coming and its encoding: a generator
-                    # may fill the same arrays again.
-                    encoded = encode(update)
-                    if reused and encoded.message_bytes > message_bytes_max:
-                        encoded.keep()  # the others are in their message
-                    outcomes[position] = await self._send(encoded, limit, False)
-                except (UnavailableError, DeadlineExceededError):
-                    raise
-                except SparseAggError as refusal:
-                    outcomes[position] = refusal
+        async def send(submission: Submission) -> Receipt:
+            return await self._send(submission.update, limit, False, submission.message)
 
-        workers = [asyncio.ensure_future(work()) for _ in range(_CONCURRENCY)]
-        try:
-            await asyncio.gather(*workers)
-        finally:  # where one has failed, the others would go on
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-        ordered = [outcomes[position] for position in range(len(outcomes))]
+        many = ManyUpdates(
+            iter(_arguments.items("updates", updates)),
+            encode,
+            send,
+            self._transport,
+            message_bytes_max=message_bytes_max,
+            may_fill_arrays_again=_requests.may_fill_arrays_again(updates),
+            timeout=limit,
+        )
+        ordered = await many.run()
+        for receipt in ordered:
+            if isinstance(receipt, Receipt):
+                self._was_born(receipt.durability, receipt.epoch)
         if not return_exceptions:
             self._raise_first_refusal(ordered)
         return ordered
@@ -257,11 +246,17 @@ class Round(RoundBase):
         options = options.for_server(server.encodings)
         return lambda update: _requests.encode_update(self.name, specs, update, options)
 
-    async def _send(self, update: EncodedUpdate, timeout: float, progress: Progress) -> Receipt:
+    async def _send(
+        self, update: EncodedUpdate, timeout: float, progress: Progress, message: Any = None
+    ) -> Receipt:
+        """`message`: the update as a whole, if it is made already."""
         message_bytes_max = (await self._server()).message_bytes_max
         if update.message_bytes <= message_bytes_max:
             answer = await self._call(
-                "SubmitUpdate", update.whole(), timeout=timeout, for_update=True
+                "SubmitUpdate",
+                update.whole() if message is None else message,
+                timeout=timeout,
+                for_update=True,
             )
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)

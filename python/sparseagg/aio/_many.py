@@ -1,0 +1,167 @@
+"""Many updates: small ones together in a message of StreamUpdates, large ones each in a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from typing import Any, Callable, NamedTuple
+
+from sparseagg._proto import aggregation_pb2
+from sparseagg._requests import Update
+from sparseagg._transport import is_retryable
+from sparseagg._uploads import BATCH_BYTES_MAX, BATCH_UPDATES_MAX, Outcome
+from sparseagg._wire import EncodedUpdate
+from sparseagg.aio._transport import Transport
+from sparseagg.errors import (
+    DeadlineExceededError,
+    NotFoundError,
+    SparseAggError,
+    UnavailableError,
+    from_error_message,
+)
+from sparseagg.records import Receipt, receipt_from_proto
+
+# Calls that are under way at once.
+_CONCURRENCY = 64
+
+
+class Submission(NamedTuple):
+    """An update to be sent. `message` is it as a whole, None of one that is sent in chunks."""
+
+    position: int
+    update: EncodedUpdate
+    message: Any  # SubmitUpdateRequest
+
+
+class ManyUpdates:
+    """One submit_many().
+
+    send: sends one by itself, with retries; its receipt, or raises the refusal.
+    """
+
+    def __init__(
+        self,
+        updates: Iterator[Update],
+        encode: Callable[[Update], EncodedUpdate],
+        send: Callable[[Submission], Awaitable[Receipt]],
+        transport: Transport,
+        *,
+        message_bytes_max: int,
+        may_fill_arrays_again: bool,
+        timeout: float,
+    ) -> None:
+        self._numbered = enumerate(updates)  # shared by all workers
+        self._encode = encode
+        self._send = send
+        self._transport = transport
+        self._message_bytes_max = message_bytes_max
+        self._may_fill_arrays_again = may_fill_arrays_again
+        self._timeout = timeout
+        self._ahead: Submission | None = None  # taken, and the call had no room for it
+        self._outcomes: dict[int, Outcome] = {}
+
+    async def run(self) -> list[Outcome]:
+        """What became of each update, in their order. Raises when the server stays unreachable."""
+        workers = [asyncio.ensure_future(self._work()) for _ in range(_CONCURRENCY)]
+        try:
+            await asyncio.gather(*workers)
+        finally:  # where one has failed, the others would go on
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        return [self._outcomes[position] for position in range(len(self._outcomes))]
+
+    async def _work(self) -> None:
+        while batch := self._take_batch():
+            if len(batch) > 1:
+                answered = await _send_together(self._transport, batch, self._timeout)
+                for submission in batch.values():
+                    if submission.update.update_id in answered:
+                        outcome = answered[submission.update.update_id]
+                        self._outcomes[submission.position] = outcome
+                batch = {key: batch[key] for key in batch if key not in answered}
+            for submission in batch.values():
+                try:
+                    self._outcomes[submission.position] = await self._send(submission)
+                except (UnavailableError, DeadlineExceededError):
+                    raise
+                except SparseAggError as refusal:
+                    self._outcomes[submission.position] = refusal
+
+    def _take_batch(self) -> dict[str, Submission]:
+        """What goes in one call next, by update_id, as answers name nothing else; empty when nothing is left."""
+        batch: dict[str, Submission] = {}
+        size = 0
+        while (submission := self._take()) is not None:
+            size += submission.update.message_bytes
+            fits = (
+                submission.message is not None
+                and size <= BATCH_BYTES_MAX
+                and len(batch) < BATCH_UPDATES_MAX
+                and submission.update.update_id not in batch
+            )
+            if batch and not fits:
+                self._ahead = submission
+                break
+            batch[submission.update.update_id] = submission
+            if not fits:
+                break
+        return batch
+
+    def _take(self) -> Submission | None:
+        """The next one, which no longer needs the caller's arrays where they may be filled again; None: there is none."""
+        if self._ahead is not None:
+            submission, self._ahead = self._ahead, None
+            return submission
+        for position, update in self._numbered:
+            try:
+                encoded = self._encode(update)
+            except SparseAggError as refusal:
+                self._outcomes[position] = refusal
+                continue
+            if encoded.message_bytes <= self._message_bytes_max:
+                return Submission(position, encoded, encoded.whole())
+            if self._may_fill_arrays_again:
+                encoded.keep()
+            return Submission(position, encoded, None)
+        return None
+
+
+async def _send_together(
+    transport: Transport, batch: Mapping[str, Submission], timeout: float
+) -> dict[str, Outcome]:
+    """What became of the updates, by update_id, in one message.
+
+    Without those that are to be sent again, each by itself: the server said "come back later", or there is more to say
+    of its error, or the call broke before they were answered.
+    """
+    outcomes: dict[str, Outcome] = {}
+
+    async def messages() -> AsyncIterator[object]:
+        updates = [submission.message for submission in batch.values()]
+        yield aggregation_pb2.StreamUpdatesRequest(
+            batch=aggregation_pb2.UpdateBatch(updates=updates), takes_more=True
+        )
+
+    def take(answer: Any) -> None:
+        submission = batch.get(answer.update_id)
+        if submission is None:
+            return  # it is about the message as a whole
+        if answer.WhichOneof("body") == "receipt":
+            receipt = receipt_from_proto(answer.receipt, submission.update.encodings)
+            outcomes[answer.update_id] = receipt
+            return
+        error = from_error_message(answer.error)
+        if not is_retryable(error) and not isinstance(error, NotFoundError):
+            outcomes[answer.update_id] = error
+
+    try:
+        async for answer in transport.stream(
+            "StreamUpdates", messages(), idle_timeout=timeout, for_update=True
+        ):
+            take(answer)
+            for other in answer.more:
+                take(other)
+    except SparseAggError:
+        pass  # whoever is sent again meets it again
+    return outcomes
