@@ -87,6 +87,38 @@ TEST_F(PackedRowsTest, CrowdedBlocksAreBitmaps) {
   EXPECT_EQ(as_bits, (std::vector<bool>{true, true, true, false, false, false, false, true}));
 }
 
+// What a block of these rows becomes as a bitmap; none where it does not.
+std::vector<uint64_t> RowsOfBits(const std::vector<uint64_t>& rows) {
+  std::string bytes;
+  AppendPackedIndices(rows.data(), rows.size(), bytes);
+  const CooView view{
+      .nnz = rows.size(), .packed_rows = bytes.data(), .packed_rows_bytes = bytes.size()};
+  PackedRows::BitsBuffer buffer;
+  const auto bits = PackedRows::BitsOf(PackedRows(view).block(0), buffer);
+  std::vector<uint64_t> found;
+  if (!bits.has_value()) return found;
+  EXPECT_EQ(bits->count, rows.size());
+  for (uint64_t row = bits->first; row <= bits->last; ++row) {
+    const uint64_t bit = row - bits->first;
+    if (bits->bytes[bit / 8] >> bit % 8 & 1) found.push_back(row);
+  }
+  return found;
+}
+
+TEST(PackedRowsGapsTest, ABlockWithAnyNumberOfGapsOfOneRowIsABitmap) {
+  std::mt19937_64 random(6);
+  for (const uint32_t count : {2u, 31u, 32u, 33u, 34u, 65u, 200u, 255u, kBlockEntries}) {
+    for (uint32_t gaps = 0; gaps < count; ++gaps) {
+      std::vector<bool> has_gap(count - 1);
+      std::fill_n(has_gap.begin(), gaps, true);
+      std::shuffle(has_gap.begin(), has_gap.end(), random);
+      std::vector<uint64_t> rows = {random() % 1000};
+      for (const bool gap : has_gap) rows.push_back(rows.back() + (gap ? 2 : 1));
+      EXPECT_EQ(RowsOfBits(rows), rows) << count << " rows, " << gaps << " gaps";
+    }
+  }
+}
+
 TEST(PackedRowsShortTest, AFullBlockOfAnySizeHasAllBitsUpToItsEnd) {
   for (uint32_t count = 1; count <= kBlockEntries; ++count) {
     PackedRows::BitsBuffer buffer;
