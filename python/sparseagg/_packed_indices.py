@@ -46,17 +46,17 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=
 
 def encode_rows(rows: Array) -> bytes:
     """uint64 rows that never descend, below 2^63, as `coo.packed` has them."""
-    count = len(rows)
-    if 0 < count <= BLOCK_ENTRIES:
-        return _encode_block(rows.tolist())
-    blocks = -(-count // BLOCK_ENTRIES)
-    if blocks == 0:
+    if len(rows) == 0:
         return b""
-    return _encode_blocks(rows, blocks)
+    if len(rows) <= BLOCK_ENTRIES:
+        return _encode_block(rows.tolist())
+    return _encode_blocks(rows)
 
 
-def _encode_blocks(rows: Array, blocks: int) -> bytes:
+def _encode_blocks(rows: Array) -> bytes:
+    """Any number of blocks but none."""
     count = len(rows)
+    blocks = -(-count // BLOCK_ENTRIES)
     full = count // BLOCK_ENTRIES
     parts = [(slice(0, full), rows[: full * BLOCK_ENTRIES].reshape(full, BLOCK_ENTRIES))]
     if full < blocks:

@@ -55,10 +55,17 @@ def reduce_messages(
         yield aggregation_pb2.ReduceRequest(chunk=update.chunk(offset, size))
 
 
+def outcome_of(answer: Any, update: EncodedUpdate) -> Outcome:
+    """What a StreamUpdatesResponse that is not about progress says of `update`."""
+    if answer.WhichOneof("body") == "receipt":
+        return receipt_from_proto(answer.receipt, update.encodings)
+    return from_error_message(answer.error)
+
+
 def take_together(unsent: deque[Any]) -> Any:
     """The first of the messages to send, a StreamUpdatesRequest; with the next ones, if they are whole updates and small."""
     first = unsent.popleft()
-    updates = []
+    updates: list[Any] = []
     size = first.ByteSize()
     while first.HasField("update") and unsent and unsent[0].HasField("update"):
         size += unsent[0].ByteSize()
@@ -227,22 +234,17 @@ class UpdateStream:
         update = self._pending.get(answer.update_id)
         if update is None:
             return  # the second answer to an update that was sent twice
-        kind = answer.WhichOneof("body")
-        if kind == "progress":
+        if answer.WhichOneof("body") == "progress":
             self._offset = answer.progress.committed_offset
             # A server that takes the beginning and refuses the rest, as with a full disk, gets no further.
             if self._offset > self._committed.get(update.update_id, 0):
                 self._committed[update.update_id] = self._offset
                 self._backoff = None
             return
-        outcome: Outcome
-        if kind == "receipt":
-            outcome = receipt_from_proto(answer.receipt, update.encodings)
-        else:
-            outcome = from_error_message(answer.error)
-            if is_retryable(outcome):
-                self._again.append((update, outcome))
-                return
+        outcome = outcome_of(answer, update)
+        if isinstance(outcome, SparseAggError) and is_retryable(outcome):
+            self._again.append((update, outcome))
+            return
         self._backoff = None
         del self._pending[answer.update_id]
         self._messages.pop(answer.update_id, None)

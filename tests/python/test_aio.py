@@ -249,10 +249,9 @@ def calls_of(*updates):
         iter(updates),
         lambda update: _requests.encode_update("rounds/r", specs, update, EncodeOptions(RAW)),
         send=None,
-        transport=None,
+        send_together=None,
         message_bytes_max=100_000,
         may_fill_arrays_again=False,
-        timeout=1,
     )
     calls = []
     while batch := many._take_batch():

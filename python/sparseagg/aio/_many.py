@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
 from sparseagg._transport import is_retryable
-from sparseagg._uploads import BATCH_BYTES_MAX, BATCH_UPDATES_MAX, Outcome
+from sparseagg._uploads import BATCH_BYTES_MAX, BATCH_UPDATES_MAX, Outcome, outcome_of
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport
 from sparseagg.errors import (
@@ -17,9 +17,8 @@ from sparseagg.errors import (
     NotFoundError,
     SparseAggError,
     UnavailableError,
-    from_error_message,
 )
-from sparseagg.records import Receipt, receipt_from_proto
+from sparseagg.records import Receipt
 
 # Calls that are under way at once.
 _CONCURRENCY = 64
@@ -37,6 +36,7 @@ class ManyUpdates:
     """One submit_many().
 
     send: sends one by itself, with retries; its receipt, or raises the refusal.
+    send_together: sends several in one message, without; outcomes by update_id, of those that are not to be sent again.
     """
 
     def __init__(
@@ -44,19 +44,17 @@ class ManyUpdates:
         updates: Iterator[Update],
         encode: Callable[[Update], EncodedUpdate],
         send: Callable[[Submission], Awaitable[Receipt]],
-        transport: Transport,
+        send_together: Callable[[Mapping[str, Submission]], Awaitable[dict[str, Outcome]]],
         *,
         message_bytes_max: int,
         may_fill_arrays_again: bool,
-        timeout: float,
     ) -> None:
         self._numbered = enumerate(updates)  # shared by all workers
         self._encode = encode
         self._send = send
-        self._transport = transport
+        self._send_together = send_together
         self._message_bytes_max = message_bytes_max
         self._may_fill_arrays_again = may_fill_arrays_again
-        self._timeout = timeout
         self._ahead: Submission | None = None  # taken, and the call had no room for it
         self._outcomes: dict[int, Outcome] = {}
 
@@ -73,20 +71,18 @@ class ManyUpdates:
 
     async def _work(self) -> None:
         while batch := self._take_batch():
-            if len(batch) > 1:
-                answered = await _send_together(self._transport, batch, self._timeout)
-                for submission in batch.values():
-                    if submission.update.update_id in answered:
-                        outcome = answered[submission.update.update_id]
-                        self._outcomes[submission.position] = outcome
-                batch = {key: batch[key] for key in batch if key not in answered}
-            for submission in batch.values():
-                try:
-                    self._outcomes[submission.position] = await self._send(submission)
-                except (UnavailableError, DeadlineExceededError):
-                    raise
-                except SparseAggError as refusal:
-                    self._outcomes[submission.position] = refusal
+            answered = await self._send_together(batch) if len(batch) > 1 else {}
+            for update_id, submission in batch.items():
+                outcome = answered.get(update_id) or await self._send_alone(submission)
+                self._outcomes[submission.position] = outcome
+
+    async def _send_alone(self, submission: Submission) -> Outcome:
+        try:
+            return await self._send(submission)
+        except (UnavailableError, DeadlineExceededError):
+            raise
+        except SparseAggError as refusal:
+            return refusal
 
     def _take_batch(self) -> dict[str, Submission]:
         """What goes in one call next, by update_id, as answers name nothing else; empty when nothing is left."""
@@ -127,7 +123,7 @@ class ManyUpdates:
         return None
 
 
-async def _send_together(
+async def send_together(
     transport: Transport, batch: Mapping[str, Submission], timeout: float
 ) -> dict[str, Outcome]:
     """What became of the updates, by update_id, in one message.
@@ -147,13 +143,12 @@ async def _send_together(
         submission = batch.get(answer.update_id)
         if submission is None:
             return  # it is about the message as a whole
-        if answer.WhichOneof("body") == "receipt":
-            receipt = receipt_from_proto(answer.receipt, submission.update.encodings)
-            outcomes[answer.update_id] = receipt
+        outcome = outcome_of(answer, submission.update)
+        if isinstance(outcome, NotFoundError) or (
+            isinstance(outcome, SparseAggError) and is_retryable(outcome)
+        ):
             return
-        error = from_error_message(answer.error)
-        if not is_retryable(error) and not isinstance(error, NotFoundError):
-            outcomes[answer.update_id] = error
+        outcomes[answer.update_id] = outcome
 
     try:
         async for answer in transport.stream(

@@ -17,6 +17,7 @@ from sparseagg._requests import Update
 from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg._wire import EncodedUpdate
+from sparseagg.aio import _many
 from sparseagg.aio._many import ManyUpdates, Submission
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import ChunkedUpload
@@ -123,19 +124,22 @@ class Round(RoundBase):
         async def send(submission: Submission) -> Receipt:
             return await self._send(submission.update, limit, False, submission.message)
 
+        async def send_together(batch: Mapping[str, Submission]) -> dict[str, Outcome]:
+            answered = await _many.send_together(self._transport, batch, limit)
+            for outcome in answered.values():
+                if isinstance(outcome, Receipt):
+                    self._was_born(outcome.durability, outcome.epoch)
+            return answered
+
         many = ManyUpdates(
-            iter(_arguments.items("updates", updates)),
+            _arguments.items("updates", updates),
             encode,
             send,
-            self._transport,
+            send_together,
             message_bytes_max=message_bytes_max,
             may_fill_arrays_again=_requests.may_fill_arrays_again(updates),
-            timeout=limit,
         )
         ordered = await many.run()
-        for receipt in ordered:
-            if isinstance(receipt, Receipt):
-                self._was_born(receipt.durability, receipt.epoch)
         if not return_exceptions:
             self._raise_first_refusal(ordered)
         return ordered

@@ -463,7 +463,7 @@ TEST_F(SlowStreamTest, AnIdleReductionIsSentHome) {
   const auto stream = client_->stub().Reduce(context.get());
   v1::ReduceRequest message;
   *message.mutable_start()->mutable_spec() = testing::VectorRound("t", 1000);
-  stream->Write(message);
+  EXPECT_TRUE(stream->Write(message));
   v1::ReduceResponse nothing;
   EXPECT_FALSE(stream->Read(&nothing));
   EXPECT_EQ(ErrorReason(testing::FromGrpc(stream->Finish())), "STREAM_IDLE");
