@@ -121,7 +121,7 @@ std::vector<double> Densities(bool quick) {
   for (int i = -10; i < 0; ++i) {
     if (!quick || i % 2 == 0) densities.push_back(std::pow(10.0, i / 2.0));
   }
-  densities.insert(densities.end(), {0.5, 0.7, 0.9, 1.0});
+  densities.insert(densities.end(), {0.5, 0.7, 0.9, 0.95, 0.97, 0.99, 1.0});
   return densities;
 }
 

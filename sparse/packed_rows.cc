@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
-#include <tuple>
 
 #include "sparse/narrow_rows.h"
 
@@ -34,9 +32,6 @@ struct SpreadTable {
   }
 };
 constexpr SpreadTable kSpread;
-
-// Up to so many it takes less to look for them than to look at every byte.
-constexpr uint32_t kFewGaps = 48;
 
 constexpr auto kAllBits = [] {
   std::array<unsigned char, PackedRows::kRunBlocksMax * kBlockEntries / 8 + 8> bytes{};
@@ -74,28 +69,6 @@ PackedRows::Bits PackedRows::AllOf(uint64_t first, uint32_t count) {
 }
 
 PackedRows::Bits PackedRows::Spread(const Block& block, BitsBuffer& buffer) {
-  std::array<uint32_t, kBlockEntries / 32> differences{};  // those beyond the last mean nothing
-  std::memcpy(differences.data(), block.words, size_t{4} * block.num_words);
-  const uint32_t beyond = (block.count - 1) % 32;
-  if (beyond != 0) differences[block.num_words - 1] &= (1u << beyond) - 1;
-  uint32_t gaps = 0;
-  for (const uint32_t word : differences) gaps += std::popcount(word);
-  if (gaps > kFewGaps) return SpreadByTable(block, buffer);
-  // All rows up to the last, without the gap before every entry that has a 1.
-  std::array<uint64_t, std::tuple_size_v<BitsBuffer> / 8> missing{};
-  uint32_t before = 0;
-  for (uint32_t w = 0; w < differences.size(); ++w) {
-    for (uint32_t word = differences[w]; word != 0; word &= word - 1) {
-      const uint32_t gap = 32 * w + std::countr_zero(word) + 1 + before++;
-      missing[gap / 64] |= uint64_t{1} << gap % 64;
-    }
-  }
-  for (uint64_t& word : missing) word = ~word;
-  std::memcpy(buffer.data(), missing.data(), buffer.size());
-  return Bits{block.first, block.first + block.count - 1 + gaps, buffer.data(), block.count};
-}
-
-PackedRows::Bits PackedRows::SpreadByTable(const Block& block, BitsBuffer& buffer) {
   unsigned char* out = buffer.data();
   uint64_t pending = 1;  // bits from there on, `filled` of them
   uint32_t filled = 1;

@@ -87,9 +87,7 @@ class PackedRows {
     std::memcpy(&entry, directory_ + b * sizeof(entry), sizeof(entry));
     return entry;
   }
-  // A block of differences of one bit. REQUIRES: that it has the words it needs.
   static Bits Spread(const Block& block, BitsBuffer& buffer);
-  static Bits SpreadByTable(const Block& block, BitsBuffer& buffer);
 
   const char* directory_;
   const char* words_;

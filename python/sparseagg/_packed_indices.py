@@ -9,7 +9,7 @@ Blocks of one form are done at a time, as a matrix [blocks, rows of a block].
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def _encode_block(rows: list[int]) -> bytes:
     size = (len(differences) * width + 31) // 32
     bitmap_size = (rows[-1] - first) // 32 + 1
     bits = 0
-    if step == 1 and bitmap_size < size:
+    if step == 1 and bitmap_size < _too_many_for_a_bitmap(width, size):
         form, size = _BITMAP_FORM, bitmap_size
         for row in rows:
             bits |= 1 << (row - first)
@@ -254,8 +254,13 @@ def _plan(matrix: Array) -> tuple[Array, Array]:
     words = ((count - 1) * width + 31) // 32
     form = width + np.where(repeats, _REPEATS_FORM, 0)
     bitmap_words = ((matrix[:, -1] - matrix[:, 0]) // np.uint64(32) + np.uint64(1)).astype(np.int64)
-    bitmap = ~repeats & (bitmap_words < words)
+    bitmap = ~repeats & (bitmap_words < _too_many_for_a_bitmap(width, words))
     return np.where(bitmap, _BITMAP_FORM, form), np.where(bitmap, bitmap_words, words)
+
+
+def _too_many_for_a_bitmap(width: Any, words: Any) -> Any:
+    """Words, where differences of `width` bits, each an int or an array, need `words`."""
+    return words + (width == 1) * (words // 8 + 1)
 
 
 def _bit_width(values: Array) -> Array:

@@ -100,7 +100,8 @@ BlockPlan PlanBlock(const uint64_t* rows, uint32_t count) {
   const auto width = static_cast<uint32_t>(std::bit_width(repeats ? largest : smaller));
   const BlockPlan packed = {width + (repeats ? kRepeatsForm : 0), PackedWords(count, width)};
   const uint64_t bitmap_words = (rows[count - 1] - rows[0]) / 32 + 1;
-  if (repeats || bitmap_words >= packed.words) return packed;
+  const uint64_t too_many = packed.words + (width == 1 ? packed.words / 8 + 1 : 0);
+  if (repeats || bitmap_words >= too_many) return packed;
   return {kBitmapForm, static_cast<uint32_t>(bitmap_words)};
 }
 

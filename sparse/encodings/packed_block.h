@@ -73,7 +73,9 @@ struct BlockPlan {
   uint32_t words = 0;
 };
 
-// The smallest form. REQUIRES: 1 <= count <= kBlockEntries; rows never descend, below 2^63.
+// The smallest form; but a bitmap, which is added as it is, for differences of one bit where it
+// takes an eighth more words at most. REQUIRES: 1 <= count <= kBlockEntries; rows never descend,
+// below 2^63.
 BlockPlan PlanBlock(const uint64_t* rows, uint32_t count);
 
 // Writes plan.words words.

@@ -33,6 +33,11 @@ def of_density(count: int, density: float) -> np.ndarray:
     return np.cumsum(random.geometric(density, count)).astype(np.uint64)
 
 
+def with_gaps(end: int, gaps: int) -> np.ndarray:
+    """All rows below `end` but `gaps`, each of one row."""
+    return np.delete(np.arange(end, dtype=np.uint64), 1 + np.arange(gaps) * ((end - 2) // gaps))
+
+
 def normal(count: int, value_type: str = "f32") -> np.ndarray:
     """Values like gradients."""
     return random.normal(size=count).astype(VALUE_DTYPES[value_type])
@@ -57,6 +62,11 @@ def index_cases() -> list[tuple[str, list[int], int, np.ndarray]]:
         ("block_255", [100_000], 1, ascending(255, 300)),
         ("block_256", [100_000], 1, ascending(256, 300)),
         ("block_257", [100_000], 1, ascending(257, 300)),
+        ("differences_of_one_bit", [2000], 1, np.arange(0, 2000, 2, dtype=np.uint64)),
+        ("few_gaps", [1000], 1, with_gaps(1000, 29)),
+        ("a_gap_too_many_for_a_bitmap", [289], 1, with_gaps(289, 33)),
+        ("as_many_gaps_as_a_bitmap_may_have", [288], 1, with_gaps(288, 32)),
+        ("a_short_block_with_a_gap", [34], 1, with_gaps(34, 1)),
     ]  # fmt: skip
 
 
