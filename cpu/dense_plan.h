@@ -50,6 +50,12 @@ class DensePlan : public CpuPlan {
   void FoldPacked(std::span<const PendingUpdate> updates);
   struct PackedSlice;
   void AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t& next, PackedSlice& slice);
+  uint64_t AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
+                  PackedSlice& slice);
+  uint64_t AddBitmaps(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
+                      uint64_t limit, PackedSlice& slice);
+  void AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
+               PackedSlice& slice);
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, PackedSlice& slice);
   void Visit(PackedSlice& slice, uint64_t end);
   void FoldUnsorted(std::span<const Cursor> cursors);

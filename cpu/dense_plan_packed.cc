@@ -7,10 +7,28 @@
 #include <vector>
 
 #include "cpu/dense_plan.h"
+#include "cpu/joined_bits.h"
 #include "cpu/tuning.h"
 #include "sparse/packed_rows.h"
 
 namespace sparseagg {
+namespace {
+
+// Whether it has the bits that it becomes, whole words of them, and few: with more a block is long
+// enough by itself.
+bool IsShortBitmap(const PackedRows::Block& block) {
+  constexpr uint32_t kWords = 16;
+  if (block.form == 0) return block.count == kBlockEntries;
+  return block.form == kBitmapForm && block.num_words <= kWords;
+}
+
+// From `entry` on.
+const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
+  const MutableCooView& entries = update.staged.entries;
+  return static_cast<const std::byte*>(entries.values) + entry * entries.layout.row_bytes();
+}
+
+}  // namespace
 
 // A slice in work.
 struct DensePlan::PackedSlice {
@@ -63,44 +81,76 @@ void DensePlan::AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t&
                           PackedSlice& slice) {
   const PackedRows rows(update.staged.entries.view());
   while (next < rows.blocks()) {
-    PackedRows::Block block = rows.block(next);
+    const PackedRows::Block block = rows.block(next);
     if (block.first >= limit) return;
-    uint64_t run = 1;
-    if (block.form == 0 && block.first >= slice.rows.begin) {
-      run = std::max<uint64_t>(1, rows.RunLength(next, slice.rows.end));
-      block.count = rows.EntriesOf(next, run);
+    uint64_t added = 0;
+    if (block.first >= slice.rows.begin) {
+      added = AddRun(update, rows, next, slice);
+      if (added == 0) added = AddBitmaps(update, rows, next, limit, slice);
     }
-    AddBlock(update, block, slice);
-    next += run;
+    if (added == 0) {
+      AddBlock(update, block, slice);
+      added = 1;
+    }
+    next += added;
   }
 }
 
-// What a block, or several that are a run, has in the slice.
+// Several blocks without gaps from block `b` on; returns how many.
+uint64_t DensePlan::AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
+                           PackedSlice& slice) {
+  const uint64_t run = rows.RunLength(b, slice.rows.end);
+  if (run < 2) return 0;
+  const PackedRows::Block block = rows.block(b);
+  AddBits(update, PackedRows::AllOf(block.first, rows.EntriesOf(b, run)), block.begin, slice);
+  return run;
+}
+
+// Crowded blocks from block `b` on that begin below `limit`, as one; returns how many.
+uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
+                               uint64_t limit, PackedSlice& slice) {
+  JoinedBits joined;
+  uint64_t added = 0;
+  for (; b + added < rows.blocks(); ++added) {
+    const PackedRows::Block block = rows.block(b + added);
+    if (block.first >= limit || !IsShortBitmap(block)) break;
+    if (added > 0 && rows.RunLength(b + added, slice.rows.end) > 1) break;
+    PackedRows::BitsBuffer unused;
+    const auto bits = PackedRows::BitsOf(block, unused);
+    if (bits->last >= slice.rows.end || !joined.Append(*bits)) break;
+  }
+  if (added > 0) AddBits(update, joined.rows(), rows.block(b).begin, slice);
+  return added;
+}
+
+// Rows within the slice, those of the update's entries from `entry` on.
+void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
+                        PackedSlice& slice) {
+  Visit(slice, bits.last + 1);
+  kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight, From(slice.rows.begin),
+                        slice.rows.end, slice.side);
+}
+
+// What a block has in the slice.
 void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& block,
                          PackedSlice& slice) {
-  const auto* values = static_cast<const std::byte*>(update.staged.entries.values) +
-                       block.begin * spec_.layout.row_bytes();
   const RowWindow& range = slice.rows;
-  const CellWindow window = From(range.begin);
   PackedRows::BitsBuffer buffer;
   const auto bits = PackedRows::BitsOf(block, buffer);
   if (bits.has_value() && bits->first >= range.begin && bits->last < range.end) {
-    Visit(slice, bits->last + 1);
-    kernels_.scatter_bits(*bits, values, update.weight, window, range.end, slice.side);
-    return;
+    return AddBits(update, *bits, block.begin, slice);
   }
   std::array<uint64_t, kBlockEntries> rows;
   PackedRows::Unpack(block, rows.data());
   const uint64_t* end = rows.data() + block.count;
   const uint64_t* begin = std::lower_bound(std::as_const(rows).data(), end, range.begin);
-  Cursor cursor{
-      .row = begin,
-      .end = end,
-      .value = values + static_cast<size_t>(begin - rows.data()) * spec_.layout.row_bytes(),
-      .weight = update.weight,
-      .canonical = update.staged.order == EntryOrder::kCanonical};
+  Cursor cursor{.row = begin,
+                .end = end,
+                .value = ValuesOf(update, block.begin + static_cast<uint64_t>(begin - rows.data())),
+                .weight = update.weight,
+                .canonical = update.staged.order == EntryOrder::kCanonical};
   Visit(slice, std::min(range.end, end[-1] + 1));
-  kernels_.scatter({&cursor, 1}, range.end, {}, window, slice.side);
+  kernels_.scatter({&cursor, 1}, range.end, {}, From(range.begin), slice.side);
 }
 
 // Rows of the slice below `end` are added to: their cells are empty at least.

@@ -120,9 +120,18 @@ struct CellWindow {
 
 // Rows with their cells, in ascending order: what the kernels hand on.
 struct CellBlock {
-  uint64_t* rows = nullptr;        // [n]
+  uint64_t* rows = nullptr;        // [n]; null: `first` and those that follow it
   std::byte* values = nullptr;     // [n, row_width]
   std::byte* row_cells = nullptr;  // [n]
+  uint64_t first = 0;
+
+  uint64_t row(size_t i) const { return rows != nullptr ? rows[i] : first + i; }
+  // Of the first row from the i-th on that is not below `row`; n: of none.
+  size_t IndexOf(uint64_t row, size_t i, size_t n) const {
+    if (rows != nullptr)
+      return static_cast<size_t>(std::lower_bound(rows + i, rows + n, row) - rows);
+    return static_cast<size_t>(std::clamp<uint64_t>(row, first + i, first + n) - first);
+  }
 };
 
 // Where a row of values is: for rows too wide to be moved before they are added.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "cpu/key_sort.h"
 #include "cpu/tuning.h"
@@ -207,15 +206,13 @@ void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
 bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window) {
   StartWindow(window);
   side_.Sort();
-  block_ids_.resize(block_rows_);
   for (uint64_t row = window.begin; row < window.end && status_.ok();) {
     const size_t n = std::min<uint64_t>(block_rows_, window.end - row);
     const uint64_t skip = row - window.begin;
     const CellWindow here{row, cells.values + skip * width_ * kernels_.value_bytes,
                           cells.row_cells + skip * kernels_.row_bytes};
     if (kernels_.count_held(here, n, width_) < n) return false;
-    std::iota(block_ids_.begin(), block_ids_.begin() + static_cast<std::ptrdiff_t>(n), row);
-    Emit({block_ids_.data(), here.values, here.row_cells}, n);
+    Emit({.values = here.values, .row_cells = here.row_cells, .first = row}, n);
     row += n;
   }
   return true;
@@ -258,7 +255,7 @@ CellBlock RangeReducer::NextBlock() {
 void RangeReducer::Emit(const CellBlock& block, size_t n) {
   if (n == 0) return;
   if (lowering_.results && status_.ok()) {
-    SideRange side = OfRows(side_.entries(), block.rows[0], block.rows[n - 1]);
+    SideRange side = OfRows(side_.entries(), block.row(0), block.row(n - 1));
     if (!block_side_.empty()) {
       block_side_.Append(side);
       block_side_.Sort();

@@ -103,7 +103,6 @@ class RangeReducer {
   size_t dense_rows_ = 0;  // that cells_ has
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
-  std::vector<uint64_t> block_ids_;  // rows that are not written
   PackedWindow packed_;
   std::vector<Cursor> saved_;
 };

@@ -131,19 +131,17 @@ struct ResultKernels {
     auto side_at = side.begin();
     for (size_t row = 0; row < n;) {
       // The rows up to the next one that has side entries are lowered as vectors.
-      while (side_at != side.end() && side_at->row < block.rows[row]) ++side_at;
+      while (side_at != side.end() && side_at->row < block.row(row)) ++side_at;
       if constexpr (C::kInexactValues) {
-        const uint64_t* const rows = block.rows;
-        const uint64_t* next = rows + n;
-        if (side_at != side.end()) next = std::lower_bound(rows + row, next, side_at->row);
-        const size_t end = static_cast<size_t>(next - rows) * result_width;
+        const size_t next = side_at == side.end() ? n : block.IndexOf(side_at->row, row, n);
+        const size_t end = next * result_width;
         i += LowerVectors<Op, V>(reinterpret_cast<const double*>(block.values) + i, end - i,
                                  total_weight, results + i, infinite_values);
         if (i == size) break;
         row = i / result_width;
       }
       auto end = side_at;
-      while (end != side.end() && end->row == block.rows[row]) ++end;
+      while (end != side.end() && end->row == block.row(row)) ++end;
       const SideRange of_row(side_at, end);
       const Either row_value = RowValue(block.row_cells, row, OfColumn(of_row, width));
       for (; i < (row + 1) * result_width; ++i) {
@@ -152,7 +150,7 @@ struct ResultKernels {
             LowerValue<Op, V>(Value(block.values, i, OfColumn(of_row, column)), row_value,
                               total_weight, spec.integer_overflow, results + i);
         if (lowered == Lowered::kOverflow) {
-          return IntegerOverflowError(spec, block.rows[row], column);
+          return IntegerOverflowError(spec, block.row(row), column);
         }
         infinite_values += lowered == Lowered::kInfinite ? 1 : 0;
       }

@@ -18,8 +18,10 @@ namespace {
 constexpr DensityCase kCases[] = {
     {"Full", 1, ValueType::kF32, Values::kNormal},
     {"FullHostile", 1, ValueType::kF32, Values::kHostile},
+    {"RunsAndBitmaps", 0.997, ValueType::kF32, Values::kHostile},
     {"NearlyFull", 0.98, ValueType::kF32, Values::kCancelling},
-    {"OneBitADifference", 0.93, ValueType::kBF16, Values::kHostile},
+    {"ShortBitmaps", 0.93, ValueType::kBF16, Values::kHostile},
+    {"OneBitADifference", 1, ValueType::kBF16, Values::kHostile, false, 5},
     {"Bitmaps", 0.6, ValueType::kF32, Values::kHostile},
     {"BitmapsOfSubnormals", 0.5, ValueType::kF32, Values::kSubnormal},
     {"BitmapsBeyondCells", 0.5, ValueType::kF64, Values::kFarApart},
@@ -100,7 +102,9 @@ TEST_P(PackedUpdatesOfManyRowsTest, ADensePlanAddsThemBlockByBlock) { ExpectDens
 
 constexpr DensityCase kManyRowsCases[] = {
     {"Full", 1, ValueType::kF32, Values::kNormal},
-    {"OneBitADifference", 0.93, ValueType::kF32, Values::kNormal},
+    {"RunsAndBitmaps", 0.997, ValueType::kF32, Values::kNormal},
+    {"ShortBitmaps", 0.93, ValueType::kF32, Values::kNormal},
+    {"OneBitADifference", 1, ValueType::kF32, Values::kNormal, false, 5},
     {"Bitmaps", 0.6, ValueType::kF32, Values::kNormal},
     {"Differences", 0.05, ValueType::kF32, Values::kNormal},
 };

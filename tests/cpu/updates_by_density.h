@@ -22,6 +22,7 @@ struct DensityCase {
   ValueType type;
   Values values;
   bool repeats = false;
+  uint64_t without_each = 0;  // no update holds a multiple of it
 };
 
 // What test names and messages show.
@@ -47,6 +48,7 @@ class UpdatesByDensity : public ::testing::TestWithParam<std::tuple<DensityCase,
       for (uint64_t row = 0; row < num_rows; ++row) {
         if (c.density < 1 && !held(random)) continue;
         if (u == 3 && row < last_begin) continue;
+        if (c.without_each != 0 && row % c.without_each == 0) continue;
         update.rows.insert(update.rows.end(), c.repeats && random() % 5 == 0 ? 2 : 1, row);
       }
       update.values = MakeValues(spec_, update.rows.size(), c.values, random);

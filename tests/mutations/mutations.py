@@ -299,7 +299,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a block that ends in the next visit is forgotten there",
-        (("cpu/dense_plan_packed.cc", "Visit(slice, bits->last + 1);", ""),),
+        (("cpu/dense_plan_packed.cc", "Visit(slice, bits.last + 1);", ""),),
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
