@@ -42,6 +42,30 @@ class BlockReader {
   // Of the blocks so far.
   EntryOrder order() const { return distinct_ ? EntryOrder::kCanonical : EntryOrder::kSorted; }
 
+  // Passes over the next blocks, of bytes that lie in one piece, as long as they are crowded and
+  // good; Next() knows all others, and what is wrong with them.
+  void PassCrowded(const char* bytes) {
+    const uint64_t block_before = block_;
+    const uint64_t position_before = position_;
+    const char* words = bytes + blocks_ * sizeof(BlockEntry);
+    while (block_ + 1 < blocks_) {  // the last one may be short
+      BlockEntry after;
+      std::memcpy(&after, bytes + (block_ + 1) * sizeof(after), sizeof(after));
+      const uint64_t num_words = after.begin - position_;  // huge where it is before
+      if (next_.begin != position_ || after.begin > total_words_) break;
+      uint64_t last;
+      if (!IsCrowdedBlock(next_, words + position_ * kWordBytes, num_words, last)) break;
+      if (next_.first >= num_rows_ || last >= num_rows_) break;
+      if (block_ > 0 && next_.first <= last_) break;
+      last_ = last;
+      position_ = after.begin;
+      next_ = after;
+      ++block_;
+    }
+    entries_.Skip((block_ - block_before) * sizeof(BlockEntry));
+    words_.Skip((position_ - position_before) * kWordBytes);
+  }
+
   // The next block's rows to `rows`; null: they are checked only.
   absl::Status Next(uint64_t* rows) {
     const uint64_t first_entry = block_ * kBlockEntries;
@@ -140,7 +164,7 @@ class BlockReader {
   std::array<char, kBlockWordsMax * kWordBytes + kBlockSlackBytes> buffer_;
 };
 
-// To `rows`; null: they are checked only. Notes how they are ordered.
+// To `rows`; null: they are checked only, and lie in one piece. Notes how they are ordered.
 absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                         uint64_t* rows, EntryOrder& order) {
   if (header.nnz == 0) return absl::OkStatus();
@@ -151,6 +175,7 @@ absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, Byt
   SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
   BlockReader blocks(header, layout.num_rows, indices);
   while (!blocks.done()) {
+    if (rows == nullptr) blocks.PassCrowded(indices[0].data());
     SPARSEAGG_RETURN_IF_ERROR(blocks.Next(rows));
     if (rows != nullptr) rows += kBlockEntries;
   }

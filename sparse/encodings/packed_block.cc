@@ -31,6 +31,24 @@ uint32_t PopCount(uint32_t x) {
   return ((x + (x >> 4)) & 0x0F0F0F0Fu) * 0x01010101u >> 24;
 }
 
+// The same for 8 bytes at a time, in each of them.
+uint64_t BitsOfBytes(uint64_t x) {
+  x -= x >> 1 & 0x5555555555555555;
+  x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+  return (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
+}
+
+uint32_t SumOfBytes(uint64_t x) {  // which may be beyond a byte
+  const uint64_t pairs = (x & 0x00FF00FF00FF00FF) + (x >> 8 & 0x00FF00FF00FF00FF);
+  return static_cast<uint32_t>(pairs * 0x0001000100010001 >> 48);
+}
+
+// The part of a block's check that is not of its words.
+uint64_t CheckOfHead(uint64_t first, uint32_t form) {
+  return kKeys[1] + kKeys[2] * static_cast<uint32_t>(first) + kKeys[3] * (first >> 32) +
+         kKeys[4] * form;
+}
+
 void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words, uint32_t count,
                   uint64_t* rows) {
   if (width == 0) {  // rows one after another: a loop of its own becomes vectors
@@ -132,8 +150,7 @@ void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint
 
 uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t num_words) {
   const char* from = static_cast<const char*>(words);
-  uint64_t sum = kKeys[1] + kKeys[2] * static_cast<uint32_t>(first) + kKeys[3] * (first >> 32) +
-                 kKeys[4] * form;
+  uint64_t sum = CheckOfHead(first, form);
   for (uint32_t i = 0; i < num_words; ++i) sum += kKeys[5 + i] * Load<uint32_t>(from + 4 * i);
   return static_cast<uint32_t>(sum >> 40);
 }
@@ -146,6 +163,33 @@ const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32
   if (width > kSafeWidthMax) return UnpackWide(first, step, width, words, count, rows);
   UnpackNarrow(first, step, width, words, count, rows);
   return nullptr;
+}
+
+bool IsCrowdedBlock(const BlockEntry& entry, const char* words, uint64_t num_words,
+                    uint64_t& last) {
+  if (entry.form() == 0 && num_words == 0) {
+    last = entry.first + kBlockEntries - 1;
+    return BlockCheck(entry.first, 0, words, 0) == entry.check();
+  }
+  if (entry.form() != kBitmapForm || num_words > kCrowdedWords) return false;
+  uint64_t sum = CheckOfHead(entry.first, kBitmapForm);
+  uint64_t bits_of_bytes = 0;  // 8 from each of 8 pairs of words at most
+  uint32_t i = 0;
+  for (; i + 2 <= num_words; i += 2) {
+    const auto pair = Load<uint64_t>(words + 4 * i);
+    sum += kKeys[5 + i] * static_cast<uint32_t>(pair) + kKeys[6 + i] * (pair >> 32);
+    bits_of_bytes += BitsOfBytes(pair);
+  }
+  if (i < num_words) {
+    const auto word = Load<uint32_t>(words + 4 * i);
+    sum += kKeys[5 + i] * word;
+    bits_of_bytes += BitsOfBytes(word);
+  }
+  if (sum >> 40 != entry.check() || SumOfBytes(bits_of_bytes) != kBlockEntries) return false;
+  const auto last_word = Load<uint32_t>(words + 4 * (num_words - 1));
+  if ((Load<uint32_t>(words) & 1) == 0 || last_word == 0) return false;
+  last = LastOfBitmap(entry.first, words, static_cast<uint32_t>(num_words));
+  return true;
 }
 
 const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,

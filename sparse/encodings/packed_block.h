@@ -107,6 +107,13 @@ struct BlockRows {
   bool distinct = false;  // strictly ascending
 };
 
+// Whether it is a whole block of crowded rows, in order and as its check says: a bitmap of
+// kBlockEntries rows in at most kCrowdedWords words, or rows one after another. Knows most blocks
+// of a crowded tensor, in a fraction of the time that InspectBlock() takes. What it does not know
+// may be good, too. `words` need not be aligned.
+inline constexpr uint32_t kCrowdedWords = 16;
+bool IsCrowdedBlock(const BlockEntry& entry, const char* words, uint64_t num_words, uint64_t& last);
+
 // The same as UnpackBlock() without the rows, and faster for the forms of crowded ones.
 const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                          uint32_t count, BlockRows& rows);
