@@ -145,7 +145,7 @@ std::vector<Row> Measure(const std::string& program, const std::vector<double>& 
   }
   const auto server = StartServer(program);
   const auto adder = StartAdder();
-  const int rounds = quick ? 3 : 7;
+  const int rounds = quick ? 3 : 21;
   for (int round = 0; round <= rounds; ++round) {
     for (Contender& contender : contenders) {
       const std::vector<Payload>& payloads = loads[contender.load];
