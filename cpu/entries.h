@@ -128,9 +128,8 @@ struct CellBlock {
   uint64_t row(size_t i) const { return rows != nullptr ? rows[i] : first + i; }
   // Of the first row from the i-th on that is not below `row`; n: of none.
   size_t IndexOf(uint64_t row, size_t i, size_t n) const {
-    if (rows != nullptr)
-      return static_cast<size_t>(std::lower_bound(rows + i, rows + n, row) - rows);
-    return static_cast<size_t>(std::clamp<uint64_t>(row, first + i, first + n) - first);
+    if (rows == nullptr) return std::clamp<uint64_t>(row, first + i, first + n) - first;
+    return static_cast<size_t>(std::lower_bound(rows + i, rows + n, row) - rows);
   }
 };
 

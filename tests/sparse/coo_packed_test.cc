@@ -20,7 +20,9 @@ using testing::Decode;
 using testing::Decoded;
 using ::testing::ElementsAre;
 using testing::Encoded;
+using testing::EntryOf;
 using ::testing::HasSubstr;
+using testing::SetEntry;
 using testing::SpecOf;
 using testing::TryEncode;
 
@@ -34,20 +36,6 @@ void ExpectError(const absl::Status& status, const std::string& reason, const st
   EXPECT_EQ(ErrorReason(status), reason) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("tensor \"emb\""));
   EXPECT_THAT(std::string(status.message()), HasSubstr(part));
-}
-
-BlockEntry EntryOf(const Encoded& encoded, size_t block) {
-  BlockEntry entry;
-  std::memcpy(&entry, encoded.indices.data() + block * sizeof(entry), sizeof(entry));
-  return entry;
-}
-
-// Puts `entry` there with the check that its words need, so that nothing but the entry is wrong.
-void SetEntry(Encoded& encoded, size_t block, BlockEntry entry, uint32_t num_words) {
-  const size_t blocks = (encoded.header.nnz + kBlockEntries - 1) / kBlockEntries;
-  const char* words = encoded.indices.data() + blocks * sizeof(entry) + 4 * size_t{entry.begin};
-  entry.tag = entry.form() | BlockCheck(entry.first, entry.form(), words, num_words) << 8;
-  std::memcpy(encoded.indices.data() + block * sizeof(entry), &entry, sizeof(entry));
 }
 
 // The example of docs/wire_format.md.

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "sparse/encode.h"
 #include "sparse/encoding.h"
+#include "sparse/encodings/packed_block.h"
 #include "sparse/validate.h"
 #include "tests/support/workload.h"
 
@@ -65,6 +67,21 @@ absl::StatusOr<Encoded> TryEncode(const TensorSpec& spec, const std::vector<uint
       EncodeTensor(entries, options, encoded.header, encoded.indices, encoded.values);
   if (!status.ok()) return status;
   return encoded;
+}
+
+// An entry of coo.packed.
+inline BlockEntry EntryOf(const Encoded& encoded, size_t block) {
+  BlockEntry entry;
+  std::memcpy(&entry, encoded.indices.data() + block * sizeof(entry), sizeof(entry));
+  return entry;
+}
+
+// Puts `entry` there with the check that its words need, so that nothing but the entry is wrong.
+inline void SetEntry(Encoded& encoded, size_t block, BlockEntry entry, uint32_t num_words) {
+  const size_t blocks = (encoded.header.nnz + kBlockEntries - 1) / kBlockEntries;
+  const char* words = encoded.indices.data() + blocks * sizeof(entry) + 4 * size_t{entry.begin};
+  entry.tag = entry.form() | BlockCheck(entry.first, entry.form(), words, num_words) << 8;
+  std::memcpy(encoded.indices.data() + block * sizeof(entry), &entry, sizeof(entry));
 }
 
 // Cuts `bytes` into pieces of `size` bytes.
