@@ -127,8 +127,9 @@ uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& ro
 void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
                         PackedSlice& slice) {
   Visit(slice, bits.last + 1);
+  // Whole tiles of cells are added to, also beyond the last row: only of those that are there.
   kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight, From(slice.rows.begin),
-                        slice.rows.end, slice.side);
+                        slice.unvisited, slice.side);
 }
 
 // What a block has in the slice.

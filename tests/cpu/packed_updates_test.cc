@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <limits>
 #include <tuple>
 
 #include "cpu/cpu_backend.h"
+#include "sparse/host_vector.h"
 #include "sparse/packed_rows.h"
 #include "sparse/validate.h"
 #include "tests/cpu/only_target.h"
@@ -41,6 +43,8 @@ class PackedUpdatesTest : public UpdatesByDensity {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       const OnlyTarget only(target);
       const auto cpu = *MakeCpuBackend({.threads = threads});
+      // Memory that a state may get and must not add to.
+      HostVector<double>(spec_.layout.num_rows, std::numeric_limits<double>::infinity());
       const auto aggregator = NewAggregator(*cpu, spec_, "dense");
       EXPECT_GE(Accumulate(*aggregator, true), 2);
       EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "")

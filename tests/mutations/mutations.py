@@ -303,6 +303,17 @@ MUTATIONS = (
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
+        "rows that are added reach into cells that nobody has made empty yet",
+        (
+            (
+                "cpu/dense_plan_packed.cc",
+                "slice.unvisited, slice.side);",
+                "slice.rows.end, slice.side);",
+            ),
+        ),
+        Checker("cpu_packed_updates_test"),
+    ),
+    Mutation(
         "tiles of rows that are read together all have the bits of the first",
         (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
