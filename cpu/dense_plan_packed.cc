@@ -14,12 +14,10 @@
 namespace sparseagg {
 namespace {
 
-// Whether it has the bits that it becomes, whole words of them, and few: with more a block is long
-// enough by itself.
-bool IsShortBitmap(const PackedRows::Block& block) {
-  constexpr uint32_t kWords = 16;
+// Whether it is bits in whole words, and few of them: others are long enough by themselves.
+bool IsCrowded(const PackedRows::Block& block) {
   if (block.form == 0) return block.count == kBlockEntries;
-  return block.form == kBitmapForm && block.num_words <= kWords;
+  return block.form == kBitmapForm && block.num_words <= kCrowdedWords;
 }
 
 // From `entry` on.
@@ -113,7 +111,7 @@ uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& ro
   uint64_t added = 0;
   for (; b + added < rows.blocks(); ++added) {
     const PackedRows::Block block = rows.block(b + added);
-    if (block.first >= limit || !IsShortBitmap(block)) break;
+    if (block.first >= limit || !IsCrowded(block)) break;
     if (added > 0 && rows.RunLength(b + added, slice.rows.end) > 1) break;
     PackedRows::BitsBuffer unused;
     const auto bits = PackedRows::BitsOf(block, unused);

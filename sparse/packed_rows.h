@@ -57,14 +57,12 @@ class PackedRows {
   // Writes the block's rows.
   static void Unpack(const Block& block, uint64_t* rows);
 
-  // REQUIRES: a block that is a bitmap.
-  static Bits BitmapOf(const Block& block) {
-    return {block.first, LastOfBitmap(block.first, block.words, block.num_words),
-            reinterpret_cast<const unsigned char*>(block.words), block.count};
-  }
   // The block as a bitmap, if it is one or is crowded enough to become one at once: in `buffer`.
   static std::optional<Bits> BitsOf(const Block& block, BitsBuffer& buffer) {
-    if (block.form == kBitmapForm) return BitmapOf(block);
+    if (block.form == kBitmapForm) {
+      return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
+                  reinterpret_cast<const unsigned char*>(block.words), block.count};
+    }
     if (block.form == 0) return AllOf(block.first, block.count);
     if (block.form == 1) return Spread(block, buffer);
     return std::nullopt;
@@ -89,6 +87,7 @@ class PackedRows {
     std::memcpy(&entry, directory_ + b * sizeof(entry), sizeof(entry));
     return entry;
   }
+  // A block of differences of one bit. REQUIRES: that it has the words it needs.
   static Bits Spread(const Block& block, BitsBuffer& buffer);
 
   const char* directory_;

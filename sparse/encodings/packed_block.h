@@ -36,7 +36,7 @@ inline constexpr uint32_t kBlockEntries = 256;
 inline constexpr uint32_t kPackedWidthMax = 63;  // rows are below 2^63
 inline constexpr uint32_t kRepeatsForm = 64;
 inline constexpr uint32_t kBitmapForm = 128;
-// The largest block: 255 differences of 63 bits. A bitmap is only taken when it is smaller.
+// The largest block: 255 differences of 63 bits. A bitmap has fewer words, or 9 at most.
 inline constexpr uint32_t kBlockWordsMax = ((kBlockEntries - 1) * kPackedWidthMax + 31) / 32;
 
 struct BlockEntry {
@@ -107,11 +107,12 @@ struct BlockRows {
   bool distinct = false;  // strictly ascending
 };
 
-// Whether it is a whole block of crowded rows, in order and as its check says: a bitmap of
-// kBlockEntries rows in at most kCrowdedWords words, or rows one after another. Knows most blocks
+// A whole block is crowded when it is a bitmap of at most so many words, or has no gaps.
+inline constexpr uint32_t kCrowdedWords = 16;
+
+// Whether it is a whole block of crowded rows, in order and as its check says. Knows most blocks
 // of a crowded tensor, in a fraction of the time that InspectBlock() takes. What it does not know
 // may be good, too. `words` need not be aligned.
-inline constexpr uint32_t kCrowdedWords = 16;
 bool IsCrowdedBlock(const BlockEntry& entry, const char* words, uint64_t num_words, uint64_t& last);
 
 // The same as UnpackBlock() without the rows, and faster for the forms of crowded ones.

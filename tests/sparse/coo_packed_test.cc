@@ -22,15 +22,10 @@ using ::testing::ElementsAre;
 using testing::Encoded;
 using testing::EntryOf;
 using ::testing::HasSubstr;
+using testing::Pack;
 using testing::SetEntry;
 using testing::SpecOf;
 using testing::TryEncode;
-
-const EncodeOptions kPackedRaw = {.encoding = "coo.packed", .values = "raw"};
-
-Encoded Pack(const TensorSpec& spec, const std::vector<uint64_t>& rows) {
-  return TryEncode(spec, rows, std::vector<float>(rows.size(), 1.0f), kPackedRaw).value();
-}
 
 void ExpectError(const absl::Status& status, const std::string& reason, const std::string& part) {
   EXPECT_EQ(ErrorReason(status), reason) << status;

@@ -21,12 +21,7 @@ class CrowdedBlocksTest : public ::testing::Test {
     const auto full = rows_.begin() + kFull * kBlockEntries;
     for (auto at = full + 1; at < full + kBlockEntries; ++at) *at = at[-1] + 1;
     for (auto at = full + kBlockEntries; at < rows_.end(); ++at) *at += kBlockEntries;
-    Encode();
-  }
-
-  void Encode() {
-    good_ = *TryEncode(spec_, rows_, std::vector<float>(rows_.size(), 1.0f),
-                       {.encoding = "coo.packed", .values = "raw"});
+    good_ = Pack(spec_, rows_);
   }
 
   void ExpectTheSame(const Encoded& encoded, const TensorSpec& spec, const std::string& what) {
@@ -117,7 +112,7 @@ TEST_F(CrowdedBlocksTest, AreJudgedAlikeByTheShape) {
 TEST_F(CrowdedBlocksTest, MayBeginWhereTheOneBeforeEnds) {
   const uint64_t step = rows_[kBlockEntries] - rows_[kBlockEntries - 1];
   for (auto at = rows_.begin() + kBlockEntries; at < rows_.end(); ++at) *at -= step;
-  Encode();
+  good_ = Pack(spec_, rows_);
   ASSERT_EQ(EntryOf(good_, 1).form(), kBitmapForm);
   ExpectTheSame(good_, spec_, "a row twice");
   EXPECT_EQ(refused_, 0);

@@ -69,6 +69,13 @@ absl::StatusOr<Encoded> TryEncode(const TensorSpec& spec, const std::vector<uint
   return encoded;
 }
 
+// As coo.packed, with values as they are.
+inline Encoded Pack(const TensorSpec& spec, const std::vector<uint64_t>& rows) {
+  return TryEncode(spec, rows, std::vector<float>(rows.size(), 1.0f),
+                   {.encoding = "coo.packed", .values = "raw"})
+      .value();
+}
+
 // An entry of coo.packed.
 inline BlockEntry EntryOf(const Encoded& encoded, size_t block) {
   BlockEntry entry;
@@ -78,7 +85,7 @@ inline BlockEntry EntryOf(const Encoded& encoded, size_t block) {
 
 // Puts `entry` there with the check that its words need, so that nothing but the entry is wrong.
 inline void SetEntry(Encoded& encoded, size_t block, BlockEntry entry, uint32_t num_words) {
-  const size_t blocks = (encoded.header.nnz + kBlockEntries - 1) / kBlockEntries;
+  const size_t blocks = BlocksOf(encoded.header.nnz);
   const char* words = encoded.indices.data() + blocks * sizeof(entry) + 4 * size_t{entry.begin};
   entry.tag = entry.form() | BlockCheck(entry.first, entry.form(), words, num_words) << 8;
   std::memcpy(encoded.indices.data() + block * sizeof(entry), &entry, sizeof(entry));
