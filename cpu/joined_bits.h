@@ -20,19 +20,21 @@ class JoinedBits {
   bool Append(const PackedRows::Bits& bits) {
     const uint64_t first = rows_.count == 0 ? bits.first : rows_.first;
     if (bits.last - first >= kRowsMax) return false;
-    if (rows_.count == 0) bytes_.fill(0);
     const uint64_t at = bits.first - first;
+    if (at / 8 > end_) std::memset(bytes_.data() + end_, 0, at / 8 - end_);
     unsigned char* out = bytes_.data() + at / 8;
-    uint64_t pending = *out;
-    for (uint64_t k = 0; k <= bits.last - bits.first; k += 32) {
-      uint32_t word;
-      std::memcpy(&word, bits.bytes + k / 8, sizeof(word));
-      pending |= uint64_t{word} << at % 8;
-      std::memcpy(out, &pending, sizeof(word));
-      out += sizeof(word);
-      pending >>= 32;
+    uint64_t pending = at / 8 < end_ ? *out : 0;  // fewer than 8 bits
+    uint64_t words = (bits.last - bits.first) / 32 + 1;
+    const unsigned char* in = bits.bytes;
+    for (; words >= 2; words -= 2, in += 8, out += 8) {
+      const uint64_t word = Load<uint64_t>(in);
+      Store(out, pending | word << at % 8);
+      pending = word >> 1 >> (63 - at % 8);
     }
-    *out = static_cast<unsigned char>(pending);
+    if (words == 1) pending |= uint64_t{Load<uint32_t>(in)} << at % 8;
+    Store(out, pending);
+    Store(out + 8, 0);  // a kernel may read them
+    end_ = (bits.last - first) / 8 + 1;
     rows_ = {first, bits.last, bytes_.data(), rows_.count + bits.count};
     return true;
   }
@@ -40,8 +42,17 @@ class JoinedBits {
   const PackedRows::Bits& rows() const { return rows_; }
 
  private:
+  template <class T>
+  static T Load(const unsigned char* from) {
+    T value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  static void Store(unsigned char* to, uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
+
   PackedRows::Bits rows_;
-  std::array<unsigned char, kRowsMax / 8 + 16> bytes_;
+  uint64_t end_ = 0;  // bytes that are there
+  std::array<unsigned char, kRowsMax / 8 + 24> bytes_;
 };
 
 }  // namespace sparseagg

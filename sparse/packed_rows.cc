@@ -51,7 +51,7 @@ void PackedRows::Unpack(const Block& block, uint64_t* rows) {
   UnpackBlock(block.first, block.form, block.words, block.num_words, block.count, rows);
 }
 
-uint64_t PackedRows::RunLength(uint64_t b, uint64_t end) const {
+uint64_t PackedRows::RunFrom(uint64_t b, uint64_t end) const {
   const uint64_t most = std::min(blocks_ - b, kRunBlocksMax);
   uint64_t row = entry(b).first;
   uint64_t length = 0;

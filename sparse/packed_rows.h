@@ -70,7 +70,9 @@ class PackedRows {
 
   // How many blocks from `b` on have all rows from the first of them on, below `end`: 0 if block b
   // has gaps. At most kRunBlocksMax.
-  uint64_t RunLength(uint64_t b, uint64_t end) const;
+  uint64_t RunLength(uint64_t b, uint64_t end) const {
+    return entry(b).form() == 0 ? RunFrom(b, end) : 0;
+  }
   // `count` rows from `first` on. REQUIRES: those of a run.
   static Bits AllOf(uint64_t first, uint32_t count);
   static constexpr uint64_t kRunBlocksMax = 32;
@@ -87,6 +89,8 @@ class PackedRows {
     std::memcpy(&entry, directory_ + b * sizeof(entry), sizeof(entry));
     return entry;
   }
+  // RunLength() where block b's form is that of one without gaps.
+  uint64_t RunFrom(uint64_t b, uint64_t end) const;
   // A block of differences of one bit. REQUIRES: that it has the words it needs.
   static Bits Spread(const Block& block, BitsBuffer& buffer);
 
