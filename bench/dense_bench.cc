@@ -154,8 +154,7 @@ std::vector<Row> Measure(const std::string& program, const std::vector<double>& 
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937_64 random(1);
   for (int round = 0; round <= rounds; ++round) {
-    // In another order each time: what a run leaves behind (pages, a clock, caches) is the start
-    // of the next one.
+    // In another order each time: a run finds the pages and caches as the one before left them.
     std::shuffle(order.begin(), order.end(), random);
     for (const size_t c : order) {
       Contender& contender = contenders[c];

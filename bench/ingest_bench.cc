@@ -221,7 +221,7 @@ std::vector<Row> Measure(const Processes& processes, LoadShape shape, int rounds
   if (quick) shape.updates /= 4;
   const auto payloads = MakePayloads(shape);
   const auto frames = MakeFrames(payloads, shape.updates, "rounds/none", shape.framing);
-  const std::vector<std::string> contenders = ContendersFor(shape);
+  std::vector<std::string> contenders = ContendersFor(shape);
   std::vector<grpc::ByteBuffer> one_by_one;
   if (contenders.back() == kOneByOne) {
     one_by_one = MakeFrames(payloads, shape.updates, "rounds/none", {});
@@ -232,7 +232,10 @@ std::vector<Row> Measure(const Processes& processes, LoadShape shape, int rounds
     return RunSink(*processes.at(name), name == "socket", frames);
   };
   Runs runs;
+  std::mt19937_64 random(1);
   for (int round = 0; round <= rounds; ++round) {
+    // In another order each time: a run finds the pages and caches as the one before left them.
+    std::shuffle(contenders.begin(), contenders.end(), random);
     for (const std::string& name : contenders) {
       const Run run = run_once(name);
       if (round > 0) runs[name].push_back(run);  // the first warms up
@@ -244,7 +247,7 @@ std::vector<Row> Measure(const Processes& processes, LoadShape shape, int rounds
 int Main(int argc, char** argv) {
   CLI::App app("Measures ingestion over gRPC beside servers that throw the bytes away.");
   bool quick = false;
-  int rounds = 7;
+  int rounds = 15;
   std::string json;
   std::string only;
   std::string program = ServerBesideThisProgram();
