@@ -9,13 +9,6 @@
 namespace sparseagg {
 namespace {
 
-template <class T>
-T Load(const void* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 // Differences of one bit, eight at a time, as a bitmap: 0 is "the next row", 1 "the one after it".
 struct SpreadTable {
   uint16_t bits[256];
