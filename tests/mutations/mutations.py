@@ -314,6 +314,17 @@ MUTATIONS = (
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
+        "rows between two bitmaps that are joined are those of an earlier pair",
+        (
+            (
+                "cpu/joined_bits.h",
+                "if (at / 8 > end_) std::memset(bytes_.data() + end_, 0, at / 8 - end_);",
+                "",
+            ),
+        ),
+        Checker("cpu_joined_bits_test"),
+    ),
+    Mutation(
         "tiles of rows that are read together all have the bits of the first",
         (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
