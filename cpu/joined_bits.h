@@ -21,9 +21,10 @@ class JoinedBits {
     const uint64_t first = rows_.count == 0 ? bits.first : rows_.first;
     if (bits.last - first >= kRowsMax) return false;
     const uint64_t at = bits.first - first;
-    if (at / 8 > end_) std::memset(bytes_.data() + end_, 0, at / 8 - end_);
+    const uint64_t end = rows_.count == 0 ? 0 : (rows_.last - first) / 8 + 1;  // bytes so far
+    if (at / 8 > end) std::memset(bytes_.data() + end, 0, at / 8 - end);
     unsigned char* out = bytes_.data() + at / 8;
-    uint64_t pending = at / 8 < end_ ? *out : 0;  // fewer than 8 bits
+    uint64_t pending = at / 8 < end ? *out : 0;  // fewer than 8 bits
     uint64_t words = (bits.last - bits.first) / 32 + 1;
     const unsigned char* in = bits.bytes;
     for (; words >= 2; words -= 2, in += 8, out += 8) {
@@ -34,7 +35,6 @@ class JoinedBits {
     if (words == 1) pending |= uint64_t{Load<uint32_t>(in)} << at % 8;
     Store(out, pending);
     Store(out + 8, 0);  // a kernel may read them
-    end_ = (bits.last - first) / 8 + 1;
     rows_ = {first, bits.last, bytes_.data(), rows_.count + bits.count};
     return true;
   }
@@ -51,7 +51,6 @@ class JoinedBits {
   static void Store(unsigned char* to, uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
   PackedRows::Bits rows_;
-  uint64_t end_ = 0;  // bytes that are there
   std::array<unsigned char, kRowsMax / 8 + 24> bytes_;
 };
 

@@ -318,7 +318,7 @@ MUTATIONS = (
         (
             (
                 "cpu/joined_bits.h",
-                "if (at / 8 > end_) std::memset(bytes_.data() + end_, 0, at / 8 - end_);",
+                "if (at / 8 > end) std::memset(bytes_.data() + end, 0, at / 8 - end);",
                 "",
             ),
         ),
