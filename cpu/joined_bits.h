@@ -28,11 +28,11 @@ class JoinedBits {
     uint64_t words = (bits.last - bits.first) / 32 + 1;
     const unsigned char* in = bits.bytes;
     for (; words >= 2; words -= 2, in += 8, out += 8) {
-      const uint64_t word = Load<uint64_t>(in);
+      const uint64_t word = LoadAs<uint64_t>(in);
       Store(out, pending | word << at % 8);
       pending = word >> 1 >> (63 - at % 8);
     }
-    if (words == 1) pending |= uint64_t{Load<uint32_t>(in)} << at % 8;
+    if (words == 1) pending |= uint64_t{LoadAs<uint32_t>(in)} << at % 8;
     Store(out, pending);
     Store(out + 8, 0);  // a kernel may read them
     rows_ = {first, bits.last, bytes_.data(), rows_.count + bits.count};
@@ -42,12 +42,6 @@ class JoinedBits {
   const PackedRows::Bits& rows() const { return rows_; }
 
  private:
-  template <class T>
-  static T Load(const unsigned char* from) {
-    T value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
   static void Store(unsigned char* to, uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
   PackedRows::Bits rows_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 
 #include "sparse/encodings/packed_block.h"
@@ -85,9 +84,7 @@ class PackedRows {
 
  private:
   BlockEntry entry(uint64_t b) const {
-    BlockEntry entry;
-    std::memcpy(&entry, directory_ + b * sizeof(entry), sizeof(entry));
-    return entry;
+    return LoadAs<BlockEntry>(directory_ + b * sizeof(BlockEntry));
   }
   // RunLength() where block b's form is that of one without gaps.
   uint64_t RunFrom(uint64_t b, uint64_t end) const;

@@ -49,8 +49,7 @@ class BlockReader {
     const uint64_t position_before = position_;
     const char* words = bytes + blocks_ * sizeof(BlockEntry);
     while (block_ + 1 < blocks_) {  // the last one may be short
-      BlockEntry after;
-      std::memcpy(&after, bytes + (block_ + 1) * sizeof(after), sizeof(after));
+      const auto after = LoadAs<BlockEntry>(bytes + (block_ + 1) * sizeof(BlockEntry));
       const uint64_t num_words = after.begin - position_;  // huge where it is before
       if (next_.begin != position_ || after.begin > total_words_) break;
       uint64_t last;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace sparseagg {
 namespace {
@@ -15,13 +14,6 @@ constexpr std::array<uint64_t, kBlockWordsMax + 5> kKeys = [] {
 
 // 255 differences of this width cannot carry a row beyond 64 bits: 2^63 + 255 * 2^54 < 2^64.
 constexpr uint32_t kSafeWidthMax = 54;
-
-template <class T>
-T Load(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
 
 // std::popcount() is a call where the build allows no such instruction; this one becomes vectors
 // (Warren, Hacker's Delight, 5-1).
@@ -59,7 +51,7 @@ void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words
   uint64_t bit = 0;
   rows[0] = row;
   for (uint32_t i = 1; i < count; ++i, bit += width) {
-    row += ((Load<uint64_t>(words + (bit >> 3)) >> (bit & 7)) & mask) + step;
+    row += ((LoadAs<uint64_t>(words + (bit >> 3)) >> (bit & 7)) & mask) + step;
     rows[i] = row;
   }
 }
@@ -71,7 +63,7 @@ const char* UnpackWide(uint64_t row, uint64_t step, uint32_t width, const char* 
   uint64_t bit = 0;
   rows[0] = row;
   for (uint32_t i = 1; i < count; ++i, bit += width) {
-    const auto bits = Load<unsigned __int128>(words + (bit >> 3)) >> (bit & 7);
+    const auto bits = LoadAs<unsigned __int128>(words + (bit >> 3)) >> (bit & 7);
     const uint64_t difference = (static_cast<uint64_t>(bits) & mask) + step;
     if (difference > kRowMax - row) return "a row is beyond 2^63";
     row += difference;
@@ -82,10 +74,10 @@ const char* UnpackWide(uint64_t row, uint64_t step, uint32_t width, const char* 
 
 const char* CheckBitmap(const char* words, uint32_t num_words, uint32_t count) {
   uint32_t bits = 0;
-  for (uint32_t w = 0; w < num_words; ++w) bits += PopCount(Load<uint32_t>(words + 4 * w));
+  for (uint32_t w = 0; w < num_words; ++w) bits += PopCount(LoadAs<uint32_t>(words + 4 * w));
   if (bits != count) return "its bitmap has not as many bits as it has entries";
-  if (num_words == 0 || (Load<uint32_t>(words) & 1) == 0 ||
-      Load<uint32_t>(words + 4 * (num_words - 1)) == 0) {
+  if (num_words == 0 || (LoadAs<uint32_t>(words) & 1) == 0 ||
+      LoadAs<uint32_t>(words + 4 * (num_words - 1)) == 0) {
     return "its bitmap does not begin and end with an entry";
   }
   return nullptr;
@@ -96,7 +88,7 @@ const char* UnpackBitmap(uint64_t first, const char* words, uint32_t num_words, 
   const char* wrong = CheckBitmap(words, num_words, count);
   if (wrong != nullptr) return wrong;
   for (uint32_t w = 0; w < num_words; ++w) {
-    for (uint32_t rest = Load<uint32_t>(words + 4 * w); rest != 0; rest &= rest - 1) {
+    for (uint32_t rest = LoadAs<uint32_t>(words + 4 * w); rest != 0; rest &= rest - 1) {
       *rows++ = first + 32 * uint64_t{w} + static_cast<uint32_t>(std::countr_zero(rest));
     }
   }
@@ -151,7 +143,7 @@ void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint
 uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t num_words) {
   const char* from = static_cast<const char*>(words);
   uint64_t sum = CheckOfHead(first, form);
-  for (uint32_t i = 0; i < num_words; ++i) sum += kKeys[5 + i] * Load<uint32_t>(from + 4 * i);
+  for (uint32_t i = 0; i < num_words; ++i) sum += kKeys[5 + i] * LoadAs<uint32_t>(from + 4 * i);
   return static_cast<uint32_t>(sum >> 40);
 }
 
@@ -176,18 +168,18 @@ bool IsCrowdedBlock(const BlockEntry& entry, const char* words, uint64_t num_wor
   uint64_t bits_of_bytes = 0;  // 8 from each of 8 pairs of words at most
   uint32_t i = 0;
   for (; i + 2 <= num_words; i += 2) {
-    const auto pair = Load<uint64_t>(words + 4 * i);
+    const auto pair = LoadAs<uint64_t>(words + 4 * i);
     sum += kKeys[5 + i] * static_cast<uint32_t>(pair) + kKeys[6 + i] * (pair >> 32);
     bits_of_bytes += BitsOfBytes(pair);
   }
   if (i < num_words) {
-    const auto word = Load<uint32_t>(words + 4 * i);
+    const auto word = LoadAs<uint32_t>(words + 4 * i);
     sum += kKeys[5 + i] * word;
     bits_of_bytes += BitsOfBytes(word);
   }
   if (sum >> 40 != entry.check() || SumOfBytes(bits_of_bytes) != kBlockEntries) return false;
-  const auto last_word = Load<uint32_t>(words + 4 * (num_words - 1));
-  if ((Load<uint32_t>(words) & 1) == 0 || last_word == 0) return false;
+  const auto last_word = LoadAs<uint32_t>(words + 4 * (num_words - 1));
+  if ((LoadAs<uint32_t>(words) & 1) == 0 || last_word == 0) return false;
   last = LastOfBitmap(entry.first, words, static_cast<uint32_t>(num_words));
   return true;
 }
@@ -209,7 +201,7 @@ const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint3
     uint64_t ones = 0;  // unused bits may be anything
     for (uint32_t i = 0; i < count - 1; i += 32) {
       const uint32_t left = count - 1 - i;
-      const auto word = Load<uint32_t>(words + i / 8);
+      const auto word = LoadAs<uint32_t>(words + i / 8);
       ones += PopCount(left < 32 ? word & ((1u << left) - 1) : word);
     }
     rows = {first + (count - 1) + ones, true};

@@ -94,10 +94,17 @@ inline constexpr size_t kBlockSlackBytes = 16;
 const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                         uint32_t count, uint64_t* rows);
 
+// What bytes of a block hold, wherever they lie.
+template <class T>
+T LoadAs(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
 // The last row of a bitmap. REQUIRES: its last word is not 0.
 inline uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_words) {
-  uint32_t last_word;
-  std::memcpy(&last_word, words + size_t{4} * (num_words - 1), sizeof(last_word));
+  const auto last_word = LoadAs<uint32_t>(words + size_t{4} * (num_words - 1));
   return first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word));
 }
 
