@@ -13,6 +13,7 @@
 #include "cpu/kernels.h"
 #include "cpu/results-inl.h"
 #include "cpu/sorted-inl.h"
+#include "cpu/trial-inl.h"
 #include "sparse/ops/all.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,10 +22,10 @@ namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class Op, class V>
-const CpuKernels* KernelTable() {
+constexpr CpuKernels MakeTable() {
   using D = DenseKernels<Op::kValues, Op::kRowSlot, V>;
   using S = SortedKernels<Op::kValues, Op::kRowSlot, V>;
-  static constexpr CpuKernels kTable = {
+  CpuKernels table = {
       .value_bytes = D::C::kValueBytes,
       .row_bytes = D::C::kRowBytes,
       .per_update = kPerUpdate<Op> || Op::kRowSlot != RowSlot::kNone,
@@ -33,6 +34,8 @@ const CpuKernels* KernelTable() {
       .scatter_narrow = &D::template Scatter<NarrowCursor>,
       .scatter_rows = &D::ScatterRows,
       .scatter_bits = &D::ScatterBits,
+      .try_scatter = nullptr,
+      .try_scatter_rows = nullptr,
       .scatter_run = &D::ScatterRun,
       .count_held = &D::CountHeld,
       .collect = &D::Collect,
@@ -42,6 +45,16 @@ const CpuKernels* KernelTable() {
       .sum_sorted = &S::SumSorted,
       .lower = &ResultKernels<Op, V>::Lower,
   };
+  if constexpr (kCanBeTried<typename D::C, V>) {
+    table.try_scatter = &D::TryScatter;
+    table.try_scatter_rows = &D::TryScatterRows;
+  }
+  return table;
+}
+
+template <class Op, class V>
+const CpuKernels* KernelTable() {
+  static constexpr CpuKernels kTable = MakeTable<Op, V>();
   return &kTable;
 }
 

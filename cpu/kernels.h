@@ -57,6 +57,13 @@ struct CpuKernels {
   // where it ends (row_width 1). kValuesSlackBytes can be read after the values.
   void (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,
                        const CellWindow& window, uint64_t limit, SideTable& side);
+  // The same as `scatter` and `scatter_rows` (all columns), on trial: nobody looks at rounding
+  // errors. False when the RoundingFlag was set; cells and cursors are good for nothing then. Null
+  // where that cannot be told: cells that are no sums, values of 64 bits.
+  bool (*try_scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+                      const CellWindow& window);  // row_width 1
+  bool (*try_scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
+                           const CellWindow& window);
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
                       SideTable& side);
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cpu/key_sort.h"
+#include "cpu/rounding_flag.h"
 #include "cpu/tuning.h"
 
 namespace sparseagg {
@@ -53,12 +54,14 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
 }
 
 RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
-                           const Lowering& lowering, SideRange prior, const RangeOutput& output)
+                           const Lowering& lowering, SideRange prior, const RangeOutput& output,
+                           WindowTrials& trials)
     : spec_(spec),
       kernels_(kernels),
       lowering_(lowering),
       prior_(prior),
       output_(output),
+      trials_(trials),
       width_(spec.layout.row_width),
       block_rows_(std::max<size_t>(1, kBlockCells / width_)) {
   if (!lowering_.results) return;
@@ -79,16 +82,40 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
   }
   StartWindow(window);
   const CellWindow cells = DenseWindow(window);
-  kernels_.scatter_run(run, window.end, width_, cells, side_);
-  if (width_ == 1) {
-    kernels_.scatter(cursors, window.end, ahead, cells, side_);
-  } else {
-    for (size_t k = 0; k < cursors.size(); ++k) {
-      const Cursor* next = &cursors[(k + 1) % cursors.size()];
-      kernels_.scatter_rows(cursors[k], window.end, width_, {0, width_}, next, cells, side_);
+  if (!SweepOnTrial(window, cursors, ahead, cells)) {
+    if (width_ == 1) {
+      kernels_.scatter(cursors, window.end, ahead, cells, side_);
+    } else {
+      for (size_t k = 0; k < cursors.size(); ++k) {
+        const Cursor* next = &cursors[(k + 1) % cursors.size()];
+        kernels_.scatter_rows(cursors[k], window.end, width_, {0, width_}, next, cells, side_);
+      }
     }
   }
+  kernels_.scatter_run(run, window.end, width_, cells, side_);
   MoveOut(cells, window, false);
+}
+
+// False, with nothing consumed and the cells empty as before, when that is to be done with care.
+bool RangeReducer::SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors,
+                                const Ahead& ahead, const CellWindow& cells) {
+  if (kernels_.try_scatter == nullptr || !RoundingFlag::Works() || !trials_.Wanted()) return false;
+  saved_.assign(cursors.begin(), cursors.end());
+  RoundingFlag::Clear();
+  bool exact = true;
+  if (width_ == 1) {
+    exact = kernels_.try_scatter(cursors, window.end, ahead, cells);
+  } else {
+    for (size_t k = 0; exact && k < cursors.size(); ++k) {
+      const Cursor* next = &cursors[(k + 1) % cursors.size()];
+      exact = kernels_.try_scatter_rows(cursors[k], window.end, width_, next, cells);
+    }
+  }
+  trials_.Tell(exact);
+  if (exact) return true;
+  std::copy(saved_.begin(), saved_.end(), cursors.begin());
+  kernels_.clear(cells, window.end - window.begin, width_);
+  return false;
 }
 
 // False, with nothing consumed, when the window has too many entries.

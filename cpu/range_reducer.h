@@ -13,6 +13,7 @@
 #include "cpu/kernels.h"
 #include "cpu/side_table.h"
 #include "cpu/window_plan.h"
+#include "cpu/window_trials.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -53,7 +54,7 @@ class RangeReducer {
  public:
   // `prior` are side entries of the run that is swept along, sorted.
   RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
-               SideRange prior, const RangeOutput& output);
+               SideRange prior, const RangeOutput& output, WindowTrials& trials);
 
   // Sorted cursors, and the run, are consumed up to the window's end.
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
@@ -79,6 +80,8 @@ class RangeReducer {
  private:
   bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
                    const Ahead& ahead);
+  bool SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors, const Ahead& ahead,
+                    const CellWindow& cells);
   CellWindow DenseWindow(const RowWindow& window);
   void MoveOut(const CellWindow& cells, const RowWindow& window, bool keep);
   void EmitPacked();
@@ -91,6 +94,7 @@ class RangeReducer {
   const Lowering& lowering_;
   const SideRange prior_;
   const RangeOutput output_;
+  WindowTrials& trials_;
   const uint32_t width_;
   const size_t block_rows_;
   size_t count_ = 0;

@@ -14,6 +14,7 @@
 #include "cpu/parallel.h"
 #include "cpu/range_reducer.h"
 #include "cpu/range_strips.h"
+#include "cpu/window_trials.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -47,7 +48,7 @@ class RangedOutput {
       while (const auto taken = strips.Take(strip)) {
         const size_t r = taken->range;
         if (!taken->follows) behind = starts_[r];
-        RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r, behind));
+        RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r, behind), trials_);
         reduce(r, reducer);
         Take(r, behind, reducer);
         behind += reducer.rows();
@@ -83,6 +84,7 @@ class RangedOutput {
   std::vector<Range> ranges_;
   std::vector<uint64_t> starts_;  // of the ranges, and the end
   bool writes_rows_ = true;
+  WindowTrials trials_;
   SparseSums output_;
 };
 

@@ -129,7 +129,8 @@ struct RowKernels {
     }
   }
 
-  // AddRow() on trial: what the cells were goes to `log`, one behind the other.
+  // AddRow() on trial: with kLog, what the cells were goes to `log`, one behind the other.
+  template <bool kLog>
   static HWY_INLINE void TryRow(const V* HWY_RESTRICT values, const V* ahead, float weight,
                                 Columns columns, double* HWY_RESTRICT cells,
                                 double* HWY_RESTRICT log) {
@@ -142,12 +143,12 @@ struct RowKernels {
       for (size_t t = 0; t < kTile; ++t) {
         const size_t at = c + t * kLanes;
         const auto before = hn::LoadU(d, cells + at);
-        hn::StoreU(before, d, log + (at - columns.begin));
+        if (kLog) hn::StoreU(before, d, log + (at - columns.begin));
         hn::StoreU(hn::Add(before, Product(d, factor, values + at)), d, cells + at);
       }
     }
     for (; c < columns.end; ++c) {
-      log[c - columns.begin] = cells[c];
+      if (kLog) log[c - columns.begin] = cells[c];
       cells[c] += C::Lift(values[c], weight);
     }
   }

@@ -49,12 +49,12 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
 
   static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                           const Cursor* next, const CellWindow& window, SideTable& side) {
-    const size_t size = cursor.SizeBelow(limit);
-    if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
+    Part part = WholeOf(cursor, limit, width, next);
+    const size_t size = part.size;
     const size_t most = std::max<size_t>(1, kTrialCells / (columns.end - columns.begin));
-    const size_t rows_ahead = std::max<size_t>(1, kBytesAhead / (width * sizeof(V)));
     for (size_t begin = 0; begin < size; begin += most) {
-      const Part part{cursor, begin, std::min(size, begin + most), size, next, rows_ahead};
+      part.begin = begin;
+      part.end = std::min(size, begin + most);
       if constexpr (kHasTrials<C, V>) {
         for (uint32_t c = columns.begin; c < columns.end; c += kTrialCells) {
           const Columns some{c, std::min<uint32_t>(columns.end, c + kTrialCells)};
@@ -65,6 +65,14 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
       }
     }
     Advance(cursor, size, width);
+  }
+
+  // What the cursor has below `limit`; the rows of the next one are fetched.
+  static HWY_INLINE Part WholeOf(const Cursor& cursor, uint64_t limit, uint32_t width,
+                                 const Cursor* next) {
+    const size_t size = cursor.SizeBelow(limit);
+    if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
+    return {cursor, 0, size, size, next, std::max<size_t>(1, kBytesAhead / (width * sizeof(V)))};
   }
 
   // The values that are added about kBytesAhead after those of entry i: of this cursor, or of the
@@ -107,8 +115,9 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     };
     const auto add = [&] {
       for (size_t i = part.begin; i < part.end; ++i) {
-        Base::TryRow(EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width),
-                     WeightOf(part.cursor, i), columns, cells_of(i), log + (i - part.begin) * size);
+        Base::template TryRow<true>(EntryValues(part.cursor) + i * width,
+                                    ValuesAhead(part, i, width), WeightOf(part.cursor, i), columns,
+                                    cells_of(i), log + (i - part.begin) * size);
       }
     };
     const auto undo = [&] {
@@ -117,6 +126,19 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
       }
     };
     Try(side, add, undo, add_checked);
+  }
+
+  // ScatterRows() of all columns, on trial for a window: see CpuKernels.
+  static bool TryScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
+                             const CellWindow& window) {
+    const Part part = WholeOf(cursor, limit, width, next);
+    for (size_t i = 0; i < part.size; ++i) {
+      Base::template TryRow<false>(
+          EntryValues(cursor) + i * width, ValuesAhead(part, i, width), WeightOf(cursor, i),
+          {0, width}, Values(window.values) + (cursor.row[i] - window.begin) * width, nullptr);
+    }
+    Advance(cursor, part.size, width);
+    return !AnyRounded();
   }
 };
 

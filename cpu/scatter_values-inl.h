@@ -123,7 +123,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     const size_t most = begin + kTrialEntries;
     size_t at = begin;
     for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
-      TryGroup<kOneWeight>(cursor, at, window, log + (at - begin));
+      TryGroup<kOneWeight, true>(cursor, at, window, log + (at - begin));
     }
     if (at >= most) return at;
     // Fewer than a group, so that `log` has room; but a visit has few groups.
@@ -135,7 +135,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at;
   }
 
-  template <bool kOneWeight, class AnyCursor>
+  // With kLog, what the cells were goes to `log`.
+  template <bool kOneWeight, bool kLog, class AnyCursor>
   static HWY_INLINE void TryGroup(const AnyCursor& cursor, size_t at, const CellWindow& window,
                                   double* HWY_RESTRICT log) {
     const DoubleTag d;
@@ -147,7 +148,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
       double* HWY_RESTRICT first = cells + (RowOf(cursor, at, window) - window.begin);
       for (size_t i = 0; i < kGroup; i += kLanes) {
         const auto before = hn::LoadU(d, first + i);
-        hn::StoreU(before, d, log + i);
+        if (kLog) hn::StoreU(before, d, log + i);
         const auto product = Products<kOneWeight>(cursor, at + i);
         hn::StoreU(hn::Add(before, product), d, first + i);
       }
@@ -160,7 +161,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     HWY_UNROLL(kGroup)
     for (size_t i = 0; i < kGroup; ++i) {
       double& cell = cells[RowOf(cursor, at + i, window) - window.begin];
-      log[i] = cell;
+      if (kLog) log[i] = cell;
       cell += products[i];
     }
   }
@@ -258,6 +259,42 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
       }
       Advance(cursor, done, 1);
     }
+  }
+
+  // Cursors that are added on trial between two looks: a trial that fails ends soon.
+  static constexpr size_t kBetweenLooks = 32;
+
+  // Scatter() on trial for a window: see CpuKernels.
+  static bool TryScatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+                         const CellWindow& window) {
+    for (size_t k = 0; k < cursors.size(); ++k) {
+      if (k % kBetweenLooks == 0 && AnyRounded()) return false;
+      if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
+        Fetch(cursors[k + ahead.cursors], ahead.lines, sizeof(V));
+      }
+      if (cursors[k].weights == nullptr) {
+        TrySums<true>(cursors[k], limit, window);
+      } else {
+        TrySums<false>(cursors[k], limit, window);
+      }
+    }
+    return !AnyRounded();
+  }
+
+  // Works on copies, as TryEntries() does.
+  template <bool kOneWeight>
+  static HWY_INLINE void TrySums(Cursor& entries, uint64_t limit, const CellWindow& cells) {
+    const Cursor cursor = entries;
+    const CellWindow window = cells;
+    size_t at = 0;
+    for (; IsGroupBelow(cursor, at, limit, window); at += kGroup) {
+      TryGroup<kOneWeight, false>(cursor, at, window, nullptr);
+    }
+    for (; at < cursor.size() && cursor.row[at] < limit; ++at) {
+      Values(window.values)[cursor.row[at] - window.begin] +=
+          C::Lift(EntryValues(cursor)[at], WeightOf(cursor, at));
+    }
+    Advance(entries, at, 1);
   }
 };
 

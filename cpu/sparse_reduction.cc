@@ -107,7 +107,7 @@ class Reduction {
   // for_each_row(r, f) calls f(rows, size) for the updates' rows in range r.
   template <class ForEachRow>
   void ReserveOutput(const std::vector<uint64_t>& before, const ForEachRow& for_each_row) {
-    if (spec_.layout.row_width >= kCountedWidth &&
+    if (plan_.range_ends.size() > 1 && spec_.layout.row_width >= kCountedWidth &&
         spec_.layout.num_rows / 64 <= entries_ * spec_.layout.row_width) {
       output_.ReserveExactly(CountRows(for_each_row));
       return;

@@ -2,7 +2,8 @@
 // whether any of them was rounded. It hardly ever is; where it was, the cells become what they
 // were, and the additions are made again one by one. To ask costs some 20 cycles, to write what
 // cells were a store each; to compute whether a sum is exact takes three times as many operations
-// as the sum. Compiled once for every instruction set: see simd-inl.h.
+// as the sum. Where a whole window can be made anew, what cells were need not be written either
+// (cpu/window_trials.h). Compiled once for every instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_TRIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_TRIAL_INL_H_
 #undef SPARSEAGG_CPU_TRIAL_INL_H_
@@ -32,11 +33,13 @@ inline constexpr size_t kTrialCellsMin = 64;
 // Groups that are added without a trial after many that have failed.
 inline constexpr uint32_t kWithoutTrialMax = 64;
 
-// Where sums are doubles and products exact: those of f64 are rounded themselves. AVX-512 asks each
-// sum with one addition more (SumsIfExact).
+// Where sums are doubles and products exact: those of f64 are rounded themselves.
 template <class C, class V>
-inline constexpr bool kHasTrials =
-    C::kInexactValues && !C::kHasRow && !std::is_same_v<V, double> && !SPARSEAGG_HAS_AVX512;
+inline constexpr bool kCanBeTried = C::kInexactValues && !C::kHasRow && !std::is_same_v<V, double>;
+
+// AVX-512 asks each sum with one addition more (SumsIfExact).
+template <class C, class V>
+inline constexpr bool kHasTrials = kCanBeTried<C, V> && !SPARSEAGG_HAS_AVX512;
 
 // Whether the next group is to be tried.
 HWY_INLINE bool WantsTrial(SideTable& side) {

@@ -25,7 +25,7 @@ inline constexpr size_t kRowsAhead = 24;
 inline constexpr double kDenseRowsPerEntry = 8;
 // The same for rows of several values: their cells are read and written for each entry, and a
 // cursor has something to read in one go when the window is large.
-inline constexpr size_t kWideCells = size_t{1} << 15;
+inline constexpr size_t kWideCells = size_t{1} << 14;
 inline constexpr double kWideRowsPerEntry = 0.5;
 
 // Entries of a sparse window: sorted in a core's second cache. More where there are so many cursors

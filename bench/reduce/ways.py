@@ -195,6 +195,17 @@ def _torch_index_add(prepared: tuple) -> Any:
     return total.index_add_(0, rows, values)
 
 
+def _torch_index_add_rows(prepared: tuple) -> tuple:
+    """Rows and values, as a sparse sum has them; a sum that is zero is left out, which saves looking for its row."""
+    total = _torch_index_add(prepared)
+    rows = total.nonzero()[:, 0]
+    return rows, total[rows]
+
+
+def _scalar_and_dense(updates: Any) -> str:
+    return _scalar_only(updates) or _dense(updates)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # TensorFlow
 
@@ -313,6 +324,15 @@ PEERS = [
         lambda r: r.indices().shape[1],
     ),
     Peer("torch index_add_", "torch", True, _dense, _torch_prepare, _torch_index_add, _is_dense),
+    Peer(
+        "torch index_add_, nonzero",
+        "torch",
+        True,
+        _scalar_and_dense,
+        _torch_prepare,
+        _torch_index_add_rows,
+        _first,
+    ),
     Peer(
         "tensorflow unique + segment_sum",
         "tensorflow",

@@ -1,5 +1,6 @@
 // Additions on trial (cpu/trial-inl.h): wherever in a group a sum is rounded, the group is undone
-// and added again, so that cells and side entries together are exact.
+// and added again, so that cells and side entries together are exact. Windows on trial
+// (cpu/window_trials.h): whoever adds to one is told when a sum was rounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "cpu/kernels.h"
 #include "cpu/rounding_flag.h"
 #include "cpu/side_table.h"
+#include "cpu/window_trials.h"
 #include "sparse/wide_integer.h"
 
 namespace sparseagg {
@@ -81,6 +84,151 @@ TEST(Trial, CellsAndSideEntriesAreExactWhereverATrialFails) {
       for (const int one_in : {0, 2, 30, 1000}) AddRows(width, 4000 / width + 5, canonical, one_in);
     }
   }
+}
+
+// Cursors of one update each, and what they refer to.
+struct Updates {
+  static constexpr uint64_t kBegin = uint64_t{1} << 33;
+  static constexpr size_t kRows = 300;
+  static constexpr size_t kUpdates = 70;  // more than are added between two looks
+
+  explicit Updates(uint32_t width) {
+    std::mt19937_64 random(11);
+    for (size_t u = 0; u < kUpdates; ++u) {
+      for (size_t i = 0; i < kRows; ++i) {
+        if (random() % 4 == 0) continue;
+        rows[u].push_back(kBegin + i);
+        weights[u].push_back(static_cast<float>(1 + random() % 3));
+        for (uint32_t c = 0; c < width; ++c) {
+          values[u].push_back(static_cast<float>(1 + random() % 1000));
+        }
+      }
+    }
+  }
+
+  // Every third with a weight for each entry.
+  std::vector<Cursor> Cursors() const {
+    std::vector<Cursor> cursors;
+    for (size_t u = 0; u < kUpdates; ++u) {
+      cursors.push_back({.row = rows[u].data(),
+                         .end = rows[u].data() + rows[u].size(),
+                         .value = reinterpret_cast<const std::byte*>(values[u].data()),
+                         .weights = u % 3 == 0 ? weights[u].data() : nullptr,
+                         .weight = 2.0f,
+                         .canonical = true});
+    }
+    return cursors;
+  }
+
+  std::vector<uint64_t> rows[kUpdates];
+  std::vector<float> values[kUpdates];
+  std::vector<float> weights[kUpdates];
+};
+
+struct Window {
+  Window(const CpuKernels& kernels, uint32_t width) : cells(Updates::kRows * width) {
+    kernels.clear(view(), Updates::kRows, width);
+  }
+  CellWindow view() {
+    return {Updates::kBegin, reinterpret_cast<std::byte*>(cells.data()), nullptr};
+  }
+
+  std::vector<double> cells;
+};
+
+bool TryAll(const CpuKernels& kernels, std::vector<Cursor>& cursors, uint64_t limit, uint32_t width,
+            Window& window) {
+  RoundingFlag::Clear();
+  if (width == 1) return kernels.try_scatter(cursors, limit, {1, 2, {}}, window.view());
+  for (size_t k = 0; k < cursors.size(); ++k) {
+    const Cursor* next = &cursors[(k + 1) % cursors.size()];
+    if (!kernels.try_scatter_rows(cursors[k], limit, width, next, window.view())) return false;
+  }
+  return true;
+}
+
+TEST(TriedWindow, HasTheCellsOfOneThatIsSummedWithCare) {
+  const CpuKernels& kernels = *KernelsFor(ValueType::kF32, "sum");
+  for (const uint32_t width : {1u, 3u, 64u}) {
+    SCOPED_TRACE(width);
+    const Updates updates(width);
+    std::vector<Cursor> tried = updates.Cursors();
+    std::vector<Cursor> careful = updates.Cursors();
+    Window with_trial(kernels, width);
+    Window with_care(kernels, width);
+    SideTable side;
+    for (const uint64_t limit : {Updates::kBegin + 101, Updates::kBegin + Updates::kRows}) {
+      ASSERT_TRUE(TryAll(kernels, tried, limit, width, with_trial));
+      for (size_t k = 0; k < careful.size(); ++k) {
+        if (width == 1) {
+          kernels.scatter({&careful[k], 1}, limit, {}, with_care.view(), side);
+        } else {
+          kernels.scatter_rows(careful[k], limit, width, {0, width}, nullptr, with_care.view(),
+                               side);
+        }
+        ASSERT_EQ(tried[k].row, careful[k].row);
+        ASSERT_EQ(tried[k].value, careful[k].value);
+        ASSERT_EQ(tried[k].weights, careful[k].weights);
+      }
+      ASSERT_EQ(with_trial.cells, with_care.cells);
+    }
+    EXPECT_TRUE(side.empty());
+    EXPECT_EQ(tried.front().size(), 0u);
+  }
+}
+
+TEST(TriedWindow, IsGivenUpWhereverASumIsRounded) {
+  const CpuKernels& kernels = *KernelsFor(ValueType::kF32, "sum");
+  for (const uint32_t width : {1u, 3u, 64u}) {
+    for (const size_t update : {size_t{1}, size_t{40}, Updates::kUpdates - 1}) {
+      for (const bool last : {false, true}) {
+        SCOPED_TRACE(testing::Message() << width << " columns, update " << update << ", " << last);
+        Updates updates(width);
+        std::vector<float>& values = updates.values[update];
+        (last ? values.back() : values.front()) = 0x1p-60f;
+        // The row is there already, so that something is lost.
+        const uint64_t row = last ? updates.rows[update].back() : updates.rows[update].front();
+        updates.rows[0].front() = std::min(row, updates.rows[0].front());
+        updates.rows[0].back() = std::max(row, updates.rows[0].back());
+        std::vector<Cursor> cursors = updates.Cursors();
+        Window window(kernels, width);
+        EXPECT_FALSE(TryAll(kernels, cursors, Updates::kBegin + Updates::kRows, width, window));
+      }
+    }
+  }
+}
+
+TEST(TriedWindow, IsThereForSumsWhoseProductsAreExact) {
+  for (const ValueType type : kAllValueTypes) {
+    const bool narrow =
+        type == ValueType::kF16 || type == ValueType::kBF16 || type == ValueType::kF32;
+    for (const char* op : {"sum", "weighted_mean", "mean_of_contributors", "max", "count"}) {
+      const CpuKernels* kernels = KernelsFor(type, op);
+      ASSERT_NE(kernels, nullptr) << op;
+      const bool is_sum = std::string_view(op) == "sum" || std::string_view(op) == "weighted_mean";
+      EXPECT_EQ(kernels->try_scatter != nullptr, narrow && is_sum) << op;
+      EXPECT_EQ(kernels->try_scatter_rows != nullptr, narrow && is_sum) << op;
+    }
+  }
+}
+
+int WindowsUntilATrial(WindowTrials& trials) {
+  int windows = 0;
+  while (!trials.Wanted()) ++windows;
+  return windows;
+}
+
+TEST(WindowTrials, PauseForLongerTheMoreOfThemFail) {
+  WindowTrials trials;
+  EXPECT_EQ(WindowsUntilATrial(trials), 0);
+  for (const int pause : {4, 8, 16, 32, 64, 64}) {
+    trials.Tell(false);
+    EXPECT_EQ(WindowsUntilATrial(trials), pause);
+  }
+  trials.Tell(true);
+  EXPECT_EQ(WindowsUntilATrial(trials), 0);
+  trials.Tell(false);
+  EXPECT_EQ(WindowsUntilATrial(trials), 4);
 }
 
 }  // namespace

@@ -325,6 +325,33 @@ MUTATIONS = (
         Checker("cpu_joined_bits_test"),
     ),
     Mutation(
+        "a window on trial is never told that a sum was rounded",
+        (("cpu/scatter_rows-inl.h", "return !AnyRounded();", "return true;"),),
+        Checker("cpu_trial_test"),
+    ),
+    Mutation(
+        "what a window was given on trial stays there when it is summed again",
+        (
+            (
+                "cpu/range_reducer.cc",
+                "kernels_.clear(cells, window.end - window.begin, width_);",
+                "",
+            ),
+        ),
+        Checker("cpu_hostile_values_test"),
+    ),
+    Mutation(
+        "after a trial that has failed entries are left out",
+        (
+            (
+                "cpu/range_reducer.cc",
+                "if (exact) return true;\n  std::copy(saved_.begin(), saved_.end(), cursors.begin());",
+                "if (exact) return true;",
+            ),
+        ),
+        Checker("cpu_hostile_values_test"),
+    ),
+    Mutation(
         "tiles of rows that are read together all have the bits of the first",
         (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
