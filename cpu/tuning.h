@@ -16,7 +16,7 @@ inline constexpr uint64_t kSmallEntries = uint64_t{1} << 14;
 // larger a window must be to be worth their visit.
 inline constexpr size_t kDenseCellsMin = size_t{1} << 15;
 inline constexpr size_t kDenseCellsMax = size_t{1} << 17;
-inline constexpr uint64_t kEntriesPerVisit = 32;
+inline constexpr uint64_t kEntriesPerVisit = 64;
 // What a cursor will deliver is fetched while about this many entries before it are added.
 inline constexpr uint64_t kEntriesAhead = 64;
 // The same for rows of several values that lie apart.
@@ -33,7 +33,8 @@ inline constexpr double kWideRowsPerEntry = 0.5;
 inline constexpr uint64_t kSparseEntries = uint64_t{1} << 15;
 inline constexpr uint64_t kSparseEntriesMax = uint64_t{1} << 16;
 constexpr uint64_t SparseEntriesFor(uint64_t cursors) {
-  return std::clamp(kEntriesPerVisit * cursors, kSparseEntries, kSparseEntriesMax);
+  constexpr uint64_t kPerVisit = 32;
+  return std::clamp(kPerVisit * cursors, kSparseEntries, kSparseEntriesMax);
 }
 
 // Windows that entries are distributed over: few enough that the ends of all of them stay cached.
