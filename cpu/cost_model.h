@@ -18,7 +18,7 @@ struct CpuCosts {
   double start = 20'000;       // a reduction in several windows: sample, tasks, memory
   double update = 60;          // an update, whatever its size
   double scatter = 1.05;       // an entry into a dense window
-  double full_scatter = 0.5;   // the same, of an update that has nearly every row
+  double full_scatter = 0.38;  // the same, of an update that has nearly every row
   double dense_scatter = 2.5;  // an entry into a dense accumulator
   double full_dense = 0.38;    // the same, of an update that has nearly every row
   double visit = 11;           // a cursor's turn in a dense window

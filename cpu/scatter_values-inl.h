@@ -31,6 +31,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
   using C = typename Base::C;
   using Base::Advance;
   using Base::EntryValues;
+  using Base::kBytesAhead;
   using Base::RowOf;
   using Base::Rows;
   using Base::Values;
@@ -122,6 +123,10 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     const CellWindow window = cells;
     const size_t most = begin + kTrialEntries;
     size_t at = begin;
+    if (IsRun(cursor, at, limit, window)) {
+      TryRun<kOneWeight, true>(cursor, at, window, log);
+      return most;
+    }
     for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
       TryGroup<kOneWeight, true>(cursor, at, window, log + (at - begin));
     }
@@ -133,6 +138,35 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
       cell += C::Lift(EntryValues(cursor)[at], WeightOf(cursor, at));
     }
     return at;
+  }
+
+  // Whether kTrialEntries rows follow one another. Their ends tell: what is between them is not
+  // read, two thirds of the bytes of a full update.
+  template <class AnyCursor>
+  static HWY_INLINE bool IsRun(const AnyCursor& cursor, size_t at, uint64_t limit,
+                               const CellWindow& window) {
+    const auto* HWY_RESTRICT row = cursor.row + at;
+    constexpr size_t kLast = kTrialEntries - 1;
+    return cursor.canonical && at + kLast < cursor.size() &&
+           row[kGroup - 1] - row[0] == kGroup - 1 && row[kLast] - row[0] == kLast &&
+           RowOf(cursor, at + kLast, window) < limit;
+  }
+
+  // Of such rows.
+  template <bool kOneWeight, bool kLog, class AnyCursor>
+  static HWY_INLINE void TryRun(const AnyCursor& cursor, size_t at, const CellWindow& window,
+                                double* HWY_RESTRICT log) {
+    const DoubleTag d;
+    double* HWY_RESTRICT cells =
+        reinterpret_cast<double*>(window.values) + (RowOf(cursor, at, window) - window.begin);
+    for (size_t i = 0; i < kTrialEntries; i += kLanes) {
+      if (i * sizeof(V) % kLineBytes == 0) {
+        FetchLine(reinterpret_cast<const char*>(EntryValues(cursor) + at + i) + kBytesAhead);
+      }
+      const auto before = hn::LoadU(d, cells + i);
+      if (kLog) hn::StoreU(before, d, log + i);
+      hn::StoreU(hn::Add(before, Products<kOneWeight>(cursor, at + i)), d, cells + i);
+    }
   }
 
   // With kLog, what the cells were goes to `log`.
@@ -287,8 +321,16 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     const Cursor cursor = entries;
     const CellWindow window = cells;
     size_t at = 0;
-    for (; IsGroupBelow(cursor, at, limit, window); at += kGroup) {
-      TryGroup<kOneWeight, false>(cursor, at, window, nullptr);
+    while (IsGroupBelow(cursor, at, limit, window)) {
+      if (IsRun(cursor, at, limit, window)) {
+        TryRun<kOneWeight, false>(cursor, at, window, nullptr);
+        at += kTrialEntries;
+        continue;
+      }
+      const size_t most = at + kTrialEntries;
+      for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
+        TryGroup<kOneWeight, false>(cursor, at, window, nullptr);
+      }
     }
     for (; at < cursor.size() && cursor.row[at] < limit; ++at) {
       Values(window.values)[cursor.row[at] - window.begin] +=

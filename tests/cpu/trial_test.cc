@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
 #include <random>
 #include <string_view>
 #include <vector>
@@ -86,7 +88,7 @@ TEST(Trial, CellsAndSideEntriesAreExactWhereverATrialFails) {
   }
 }
 
-// Cursors of one update each, and what they refer to.
+// Cursors of one update each, and what they refer to. Every fifth has all rows.
 struct Updates {
   static constexpr uint64_t kBegin = uint64_t{1} << 33;
   static constexpr size_t kRows = 300;
@@ -96,7 +98,7 @@ struct Updates {
     std::mt19937_64 random(11);
     for (size_t u = 0; u < kUpdates; ++u) {
       for (size_t i = 0; i < kRows; ++i) {
-        if (random() % 4 == 0) continue;
+        if (u % 5 != 0 && random() % 4 == 0) continue;
         rows[u].push_back(kBegin + i);
         weights[u].push_back(static_cast<float>(1 + random() % 3));
         for (uint32_t c = 0; c < width; ++c) {
@@ -174,6 +176,36 @@ TEST(TriedWindow, HasTheCellsOfOneThatIsSummedWithCare) {
     }
     EXPECT_TRUE(side.empty());
     EXPECT_EQ(tried.front().size(), 0u);
+  }
+}
+
+// The first and the last of them tell of a run only where each row is there once.
+TEST(Trial, RowsThatRepeatAreNotTakenForARun) {
+  constexpr size_t kRows = 256;
+  std::vector<uint64_t> rows(kRows);
+  std::iota(rows.begin(), rows.end(), 0);
+  rows[100] = 101;
+  const std::vector<float> values(kRows, 3.0f);
+  std::vector<double> expected(kRows, 3.0);
+  expected[100] = -0.0;  // nobody has it
+  expected[101] = 6.0;
+  const CpuKernels& kernels = *KernelsFor(ValueType::kF32, "sum");
+  for (const bool whole_window : {false, true}) {
+    std::vector<double> cells(kRows);
+    const CellWindow window{0, reinterpret_cast<std::byte*>(cells.data()), nullptr};
+    kernels.clear(window, kRows, 1);
+    Cursor cursor{.row = rows.data(),
+                  .end = rows.data() + kRows,
+                  .value = reinterpret_cast<const std::byte*>(values.data())};
+    SideTable side;
+    RoundingFlag::Clear();
+    if (whole_window) {
+      EXPECT_TRUE(kernels.try_scatter({&cursor, 1}, kRows, {}, window));
+    } else {
+      kernels.scatter({&cursor, 1}, kRows, {}, window, side);
+    }
+    EXPECT_EQ(std::memcmp(cells.data(), expected.data(), kRows * sizeof(double)), 0)
+        << "whole window: " << whole_window;
   }
 }
 

@@ -325,6 +325,11 @@ MUTATIONS = (
         Checker("cpu_joined_bits_test"),
     ),
     Mutation(
+        "the ends of a run tell of its rows, whether they repeat or not",
+        (("cpu/scatter_values-inl.h", "cursor.canonical && at + kLast", "at + kLast"),),
+        Checker("cpu_trial_test"),
+    ),
+    Mutation(
         "a window on trial is never told that a sum was rounded",
         (("cpu/scatter_rows-inl.h", "return !AnyRounded();", "return true;"),),
         Checker("cpu_trial_test"),
