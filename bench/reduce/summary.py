@@ -223,13 +223,10 @@ def _small_spaces(by_case: dict, threads: int) -> Iterator[dict]:
             continue
         # The first leaves an array, the second the same kind of result as ours.
         for way in ("torch index_add_", "torch index_add_, nonzero"):
-            seconds = [
-                row["seconds"]
-                for row in report["rows"]
-                if row["contender"] == way and "seconds" in row
-            ]
-            if seconds:
-                yield _claim(f"times {way}", case.name, min(seconds) / auto["seconds"], 3, ">=")
+            peer = _fastest([row for row in report["rows"] if row["contender"] == way])
+            if peer:
+                factor = peer["seconds"] / auto["seconds"]
+                yield _claim(f"times {way}", case.name, factor, 3, ">=")
 
 
 def _wide_rows(reports: list[Report], threads: int) -> Iterator[dict]:
