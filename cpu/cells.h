@@ -29,6 +29,15 @@ struct NoCell {};
 // Addends from here on go to the side table whole, so that no sum of kAddendsMax others overflows.
 inline constexpr double kAddendLimit = 0x1p970;
 
+// cell += addend; returns the rounding error.
+inline double AddExact(double& cell, double addend) {
+  const double before = cell;
+  const double sum = before + addend;
+  const double taken = sum - before;
+  cell = sum;
+  return (before - (sum - taken)) + (addend - taken);
+}
+
 template <ValueSlots kValues, RowSlot kRow, class V>
 struct Cells {
   static constexpr bool kFloating = ValueTraits<V>::kFloating;
@@ -135,15 +144,6 @@ struct Cells {
     } else if constexpr (kHasRow) {
       cell += addend;
     }
-  }
-
-  // cell += addend; returns the rounding error.
-  static double AddExact(double& cell, double addend) {
-    const double before = cell;
-    const double sum = before + addend;
-    const double taken = sum - before;
-    cell = sum;
-    return (before - (sum - taken)) + (addend - taken);
   }
 };
 

@@ -78,11 +78,6 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
     return count;
   }
 
-  static HWY_INLINE hn::Mask<BitsTag> AreHeld(hn::Vec<DoubleTag> sums) {
-    const BitsTag du;
-    return hn::Ne(hn::BitCast(du, sums), hn::Set(du, uint64_t{1} << 63));
-  }
-
   template <bool kEmpty>
   static size_t MoveOut(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
                         size_t rows_max, const CellBlock& out) {

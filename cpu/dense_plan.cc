@@ -42,6 +42,13 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
     slices_.push_back({begin, std::min(num_rows, begin + slice_rows), true});
   }
   for (uint64_t g = 1; g <= groups; ++g) group_ends_.push_back(g * slices_.size() / groups);
+  for (uint32_t begin = 0; by_columns_ && begin < width_; begin += kSliceColumns) {
+    errors_.emplace_back().Cover(0, num_rows, begin, std::min(kSliceColumns, width_ - begin));
+  }
+  for (size_t g = 0; !by_columns_ && g < groups; ++g) {
+    const RowWindow rows = RowsOfGroup(g);
+    errors_.emplace_back().Cover(rows.begin, rows.end - rows.begin, 0, width_);
+  }
   values_.resize(num_rows * width_ * kernels.value_bytes);
   row_cells_.resize(num_rows * kernels.row_bytes);
 }
@@ -67,7 +74,7 @@ std::span<const std::byte> DensePlan::ValueCells(uint64_t begin, uint64_t end) c
 
 // Those of its slices; none where it has no slice.
 RowWindow DensePlan::RowsOfGroup(size_t g) const {
-  const size_t first = g == 0 ? 0 : group_ends_[g - 1];
+  const size_t first = FirstOfGroup(g);
   if (first == group_ends_[g]) return {0, 0, true};
   return {slices_[first].begin, slices_[group_ends_[g] - 1].end, true};
 }
@@ -109,9 +116,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   const bool unvisited = std::exchange(unvisited_, false);
   const uint64_t num_rows = spec_.layout.num_rows;
   if (unvisited) kernels_.clear(All(), num_rows, 0);  // row cells
-  const size_t tasks = (width_ + kSliceColumns - 1) / kSliceColumns;
-  std::vector<std::vector<SideEntry>> sides(tasks);
-  parallel_.For(tasks, [&](size_t t) {
+  ForEachTask([&](size_t t, SideTable& side) {
     const auto begin = static_cast<uint32_t>(t * kSliceColumns);
     const Columns columns{
         begin, static_cast<uint32_t>(std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
@@ -119,7 +124,6 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
       std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
       kernels_.clear({row, values, nullptr}, 1, columns.end - columns.begin);
     }
-    SideTable side;
     for (size_t k = 0; k < cursors.size(); ++k) {
       for (uint32_t c = columns.begin; c < columns.end;) {
         const Columns piece{c, c + std::min(columns.end - c, kPieceColumns)};
@@ -129,9 +133,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
         c = piece.end;
       }
     }
-    sides[t] = side.Take();
   });
-  TakeSide(std::move(sides));
 }
 
 // All rows as one slice, on this thread.
@@ -170,8 +172,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   if (slices_.size() > 1 && visits > kVisitsPerEntry * entries) return FoldUnsorted(cursors);
   const bool unvisited = std::exchange(unvisited_, false);
   const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
-  std::vector<std::vector<SideEntry>> sides(group_ends_.size());
-  parallel_.For(group_ends_.size(), [&](size_t g) {
+  ForEachTask([&](size_t g, SideTable& side) {
     const auto [begin, end, dense] = RowsOfGroup(g);
     std::vector<Cursor> own(cursors.begin(), cursors.end());
     for (Cursor& cursor : own) {
@@ -180,7 +181,6 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       cursor.value += static_cast<size_t>(at - cursor.row) * entry_bytes;
       cursor.row = at;
     }
-    SideTable side;
     for (uint64_t row = begin; row < end; row += visit_rows) {
       const uint64_t limit = std::min(end, row + visit_rows);
       const auto next = ValueCells(limit, std::min(end, limit + visit_rows));
@@ -195,29 +195,38 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
         kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, From(row), side);
       }
     }
-    sides[g] = side.Take();
   });
-  TakeSide(std::move(sides));
 }
 
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   ClearUnvisited();
   Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), slices_, parallel_);
   partition.Distribute(cursors, [](size_t) { return std::span<std::byte>(); });
-  std::vector<std::vector<SideEntry>> sides(slices_.size());
-  parallel_.For(slices_.size(), [&](size_t s) {
-    const CellWindow window = From(slices_[s].begin);
-    SideTable side;
-    if (width_ == 1) {
-      std::vector<EntryChunk> chunks;
-      partition.Read(s, chunks);
-      for (const auto& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, window, side);
-    } else {
-      std::vector<RefChunk> chunks;
-      partition.Read(s, chunks);
-      for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, window, side);
+  ForEachTask([&](size_t g, SideTable& side) {
+    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
+      const CellWindow window = From(slices_[s].begin);
+      if (width_ == 1) {
+        std::vector<EntryChunk> chunks;
+        partition.Read(s, chunks);
+        for (const auto& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, window, side);
+      } else {
+        std::vector<RefChunk> chunks;
+        partition.Read(s, chunks);
+        for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, window, side);
+      }
     }
-    sides[s] = side.Take();
+  });
+}
+
+// On all threads, each with a side table, and the error cells of the task.
+void DensePlan::ForEachTask(const std::function<void(size_t task, SideTable& side)>& work) {
+  std::vector<std::vector<SideEntry>> sides(errors_.size());
+  parallel_.For(errors_.size(), [&](size_t t) {
+    SideTable side;
+    side.Attach(errors_[t]);
+    work(t, side);
+    side.Detach();
+    sides[t] = side.Take();
   });
   TakeSide(std::move(sides));
 }
@@ -258,7 +267,9 @@ void DensePlan::Merge(CellRun run) {
 }
 
 uint64_t DensePlan::MemoryBytes() const {
-  return values_.size() + row_cells_.size() + side_.capacity() * sizeof(SideEntry);
+  uint64_t bytes = values_.size() + row_cells_.size() + side_.capacity() * sizeof(SideEntry);
+  for (const ErrorCells& errors : errors_) bytes += errors.MemoryBytes();
+  return bytes;
 }
 
 }  // namespace sparseagg

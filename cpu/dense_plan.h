@@ -7,9 +7,11 @@
 #define SPARSEAGG_CPU_DENSE_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "cpu/error_cells.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
 #include "cpu/plan.h"
@@ -40,7 +42,9 @@ class DensePlan : public CpuPlan {
   void ClearUnvisited();
   void Clear(uint64_t begin, uint64_t end);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
+  size_t FirstOfGroup(size_t g) const { return g == 0 ? 0 : group_ends_[g - 1]; }
   RowWindow RowsOfGroup(size_t g) const;
+  void ForEachTask(const std::function<void(size_t task, SideTable& side)>& work);
   void FoldFew(std::vector<Cursor>& cursors);
   void FetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);
@@ -59,8 +63,10 @@ class DensePlan : public CpuPlan {
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, PackedSlice& slice);
   void Visit(PackedSlice& slice, uint64_t end);
   void FoldUnsorted(std::span<const Cursor> cursors);
+  ErrorCells* ErrorsOf(uint64_t row, uint32_t column);
+  void SettleErrors();
   std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Lowering& lowering);
-  absl::StatusOr<SparseSums> Emit(const Lowering& lowering);
+  absl::StatusOr<SparseSums> Emit(const Lowering& lowering, const std::vector<SideEntry>& side);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);
   absl::Status LowerColumns(const CellBlock& row, Columns columns, double total_weight,
                             std::byte* out, uint64_t& infinite_values) const;
@@ -79,7 +85,8 @@ class DensePlan : public CpuPlan {
   // No batch has visited the cells yet. The first that does so makes them empty on its way, while
   // they are cached: all of them, or ClearUnvisited() has done it before.
   bool unvisited_ = true;
-  std::vector<SideEntry> side_;  // sorted
+  std::vector<ErrorCells> errors_;  // of each task: a group, or slice of columns
+  std::vector<SideEntry> side_;     // sorted
 };
 
 }  // namespace sparseagg

@@ -43,12 +43,10 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   }
   if (narrow.empty()) return;
   const bool unvisited = std::exchange(unvisited_, false);
-  std::vector<std::vector<SideEntry>> sides(group_ends_.size());
   const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
-  parallel_.For(group_ends_.size(), [&](size_t g) {
+  ForEachTask([&](size_t g, SideTable& side) {
     const RowWindow rows = RowsOfGroup(g);
     std::vector<NarrowCursor> cursors(narrow.size());
-    SideTable side;
     for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;
       const CellWindow window = From(segment << NarrowRows::kSegmentBits);
@@ -63,9 +61,7 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
         kernels_.scatter_narrow(cursors, row, {.cells = next}, window, side);
       }
     }
-    sides[g] = side.Take();
   });
-  TakeSide(std::move(sides));
 }
 
 }  // namespace sparseagg

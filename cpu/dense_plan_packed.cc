@@ -32,7 +32,7 @@ const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
 struct DensePlan::PackedSlice {
   RowWindow rows;
   uint64_t unvisited;  // its rows from here on have no empty cells yet; rows.end: all have
-  SideTable side;
+  SideTable& side;
 };
 
 // Those of the updates whose rows are packed, block by block; as many of each at a time as keep to
@@ -47,10 +47,8 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   }
   if (packed.empty()) return;
   const bool unvisited = std::exchange(unvisited_, false);
-  std::vector<std::vector<SideEntry>> sides(slices_.size());
-  const auto fold = [&](size_t s) {
-    const RowWindow& rows = slices_[s];
-    PackedSlice slice{rows, unvisited ? rows.begin : rows.end, {}};
+  const auto fold = [&](const RowWindow& rows, SideTable& side) {
+    PackedSlice slice{rows, unvisited ? rows.begin : rows.end, side};
     std::vector<uint64_t> next;  // block of each update
     for (const PendingUpdate* update : packed) {
       next.push_back(PackedRows(update->staged.entries.view()).LowerBound(rows.begin));
@@ -64,14 +62,10 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
         AddBlocks(*packed[u], limit, next[u], slice);
       }
     }
-    sides[s] = slice.side.Take();
   };
-  if (entries > kSmallEntries) {
-    parallel_.For(slices_.size(), fold);
-  } else {
-    for (size_t s = 0; s < slices_.size(); ++s) fold(s);
-  }
-  TakeSide(std::move(sides));
+  ForEachTask([&](size_t g, SideTable& side) {
+    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) fold(slices_[s], side);
+  });
 }
 
 // The update's blocks from `next` on that begin below `limit`.

@@ -13,7 +13,10 @@ namespace sparseagg {
 
 CellRun DensePlan::State() {
   ClearUnvisited();
-  SparseSums sums = *Emit({});  // cells, so there is no result that could fail
+  SideTable side;
+  side.Append(side_);
+  for (const ErrorCells& errors : errors_) side.Append(errors);
+  SparseSums sums = *Emit({}, side.Take());  // cells, so there is no result that could fail
   return {std::move(sums.rows.kept()), std::move(sums.values), std::move(sums.row_cells),
           std::move(sums.side)};
 }
@@ -23,9 +26,48 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
   if (!batch.empty()) Fold(std::move(batch), feed);
   const Lowering lowering{.results = true, .total_weight = total_weight};
   ClearUnvisited();
+  SettleErrors();
   if (by_columns_) return EmitColumns(total_weight);
   auto every_row = EmitEveryRow(lowering);
-  return every_row.has_value() ? *std::move(every_row) : Emit(lowering);
+  return every_row.has_value() ? *std::move(every_row) : Emit(lowering, side_);
+}
+
+// Those that may hold what cells of slot (row, column) have lost; null: none.
+ErrorCells* DensePlan::ErrorsOf(uint64_t row, uint32_t column) {
+  if (column == width_) return nullptr;  // the row's cell
+  if (by_columns_) return &errors_[column / kSliceColumns];
+  const size_t slice = row / (slices_[0].end - slices_[0].begin);
+  return &errors_[std::upper_bound(group_ends_.begin(), group_ends_.end(), slice) -
+                  group_ends_.begin()];
+}
+
+// Error cells become a part of the cells, as results are to be made of them; of what has side
+// entries, side entries.
+void DensePlan::SettleErrors() {
+  SideTable moved;
+  for (const SideEntry& entry : side_) {
+    ErrorCells* const errors = ErrorsOf(entry.row, entry.column);
+    if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);
+  }
+  std::vector<std::vector<SideEntry>> sides;
+  sides.push_back(moved.Take());
+  TakeSide(std::move(sides));
+  parallel_.For(errors_.size(), [&](size_t t) {
+    ErrorCells& errors = errors_[t];
+    if (errors.levels() == 0) return;
+    if (!by_columns_) {
+      const RowWindow rows = RowsOfGroup(t);
+      kernels_.settle(From(rows.begin).values, errors, 0, errors.size());
+    } else {
+      const auto begin = static_cast<uint32_t>(t * kSliceColumns);
+      for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
+        std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
+        kernels_.settle(values, errors, errors.IndexOf(row, begin),
+                        std::min(kSliceColumns, width_ - begin));
+      }
+    }
+    errors = {};
+  });
 }
 
 // Results where every row is held; nullopt where one is not. It takes a third of Emit()'s time, and
@@ -42,7 +84,7 @@ std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering
   output.ReserveEveryRow(std::move(starts));
   std::atomic<bool> every_row = true;
   output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
-    for (size_t s = g == 0 ? 0 : group_ends_[g - 1]; every_row && s < group_ends_[g]; ++s) {
+    for (size_t s = FirstOfGroup(g); every_row && s < group_ends_[g]; ++s) {
       if (!reducer.EmitEveryRow(From(slices_[s].begin), slices_[s])) every_row = false;
     }
   });
@@ -50,7 +92,8 @@ std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering
   return output.Close(side_);
 }
 
-absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering) {
+absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
+                                           const std::vector<SideEntry>& side) {
   RangedOutput output(spec_, kernels_, lowering, parallel_);
   // Counted first: reading the cells once more takes less than closing gaps between ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
@@ -59,12 +102,12 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering) {
     counts[g] = kernels_.count_held(From(rows.begin), rows.end - rows.begin, width_);
   });
   output.ReserveExactly(counts);
-  output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
-    for (size_t s = g == 0 ? 0 : group_ends_[g - 1]; s < group_ends_[g]; ++s) {
+  output.ForEachRange(side, [&](size_t g, RangeReducer& reducer) {
+    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
       reducer.EmitCells(From(slices_[s].begin), slices_[s]);
     }
   });
-  return output.Close(side_);
+  return output.Close(side);
 }
 
 // Few wide rows: the columns of each are lowered in parallel, in place.

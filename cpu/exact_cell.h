@@ -5,11 +5,23 @@
 #include <cstdint>
 #include <span>
 
+#include "cpu/cells.h"
 #include "sparse/float_format.h"
 #include "sparse/partial.h"
 #include "sparse/wide_integer.h"
 
 namespace sparseagg {
+
+// high + low, low less than what follows the last bit of `high`: with that bit made odd in the
+// direction of `low`, so that no tie is seen where there is none when it is rounded to a format
+// that has two bits less than a double (Boldo and Melquiond, Emulation of FMA and correctly rounded
+// sums, 2008).
+inline double RoundToOdd(double high, double low) {
+  const uint64_t bits = BitCast<uint64_t>(high);
+  if (low == 0.0 || (bits & 1) != 0) return high;
+  const bool away = (low > 0) == (high > 0);
+  return BitCast<double>(away ? bits + 1 : bits - 1);
+}
 
 // A sum of doubles: cell + entries.
 struct ExactSum {
@@ -31,33 +43,16 @@ struct ExactSum {
           static_cast<uint64_t>(entry.significand < 0 ? -entry.significand : entry.significand),
           entry.exponent);
       if (!(addend < 0x1p1000)) return false;
-      double lost = 0.0;
-      Add(low, entry.significand < 0 ? -addend : addend, lost);
-      if (lost != 0.0) return false;
+      if (AddExact(low, entry.significand < 0 ? -addend : addend) != 0.0) return false;
     }
-    double rest = 0.0;
-    Add(high, low, rest);
-    low = rest;
+    low = AddExact(high, low);
     return true;
   }
 
-  static void Add(double& sum, double addend, double& lost) {
-    const double before = sum;
-    sum = before + addend;
-    const double taken = sum - before;
-    lost = (before - (sum - taken)) + (addend - taken);
-  }
-
-  // Rounds high + low once: where something follows, the last bit of `high` is made odd in its
-  // direction, so that no tie is seen where there is none (round to odd: Boldo and Melquiond, 2008;
-  // right while the format has two bits less than a double).
+  // Rounds high + low once.
   static double RoundPair(double high, double low, FloatFormat format) {
     if (format.precision == kFormatF64.precision) return high + 0.0;
-    const uint64_t bits = BitCast<uint64_t>(high);
-    if (low != 0.0 && (bits & 1) == 0) {
-      const bool away = (low > 0) == (high > 0);
-      high = BitCast<double>(away ? bits + 1 : bits - 1);
-    }
+    high = RoundToOdd(high, low);
     // The processor rounds to f32 as the contract does.
     if (format.precision == kFormatF32.precision) {
       return static_cast<double>(static_cast<float>(high)) + 0.0;

@@ -12,6 +12,7 @@
 #include "cpu/dense-inl.h"
 #include "cpu/kernels.h"
 #include "cpu/results-inl.h"
+#include "cpu/settle-inl.h"
 #include "cpu/sorted-inl.h"
 #include "cpu/trial-inl.h"
 #include "sparse/ops/all.h"
@@ -36,6 +37,7 @@ constexpr CpuKernels MakeTable() {
       .scatter_bits = &D::ScatterBits,
       .try_scatter = nullptr,
       .try_scatter_rows = nullptr,
+      .settle = nullptr,
       .scatter_run = &D::ScatterRun,
       .count_held = &D::CountHeld,
       .collect = &D::Collect,
@@ -49,6 +51,7 @@ constexpr CpuKernels MakeTable() {
     table.try_scatter = &D::TryScatter;
     table.try_scatter_rows = &D::TryScatterRows;
   }
+  if constexpr (D::C::kInexactValues) table.settle = &SettleKernels<Op, V>::Settle;
   return table;
 }
 

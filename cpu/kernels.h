@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "cpu/entries.h"
+#include "cpu/error_cells.h"
 #include "cpu/side_table.h"
 #include "sparse/packed_rows.h"
 #include "sparse/types.h"
@@ -64,6 +65,9 @@ struct CpuKernels {
                       const CellWindow& window);  // row_width 1
   bool (*try_scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
                            const CellWindow& window);
+  // Makes n cells what they and `errors` from cell `first` on are together, as doubles that `lower`
+  // rounds as it would the exact sums. Null where cells are no sums of doubles.
+  void (*settle)(std::byte* values, const ErrorCells& errors, size_t first, size_t n);
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
                       SideTable& side);
 

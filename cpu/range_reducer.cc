@@ -93,7 +93,7 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
     }
   }
   kernels_.scatter_run(run, window.end, width_, cells, side_);
-  MoveOut(cells, window, false);
+  EmitDense(cells, window);
 }
 
 // False, with nothing consumed and the cells empty as before, when that is to be done with care.
@@ -154,7 +154,7 @@ void RangeReducer::Gather(const RowWindow& window, std::span<const EntryChunk> c
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
     for (const EntryChunk& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, cells, side_);
-    MoveOut(cells, window, false);
+    EmitDense(cells, window);
     return;
   }
   const auto run_end = std::lower_bound(run.row, run.end, window.end);
@@ -180,7 +180,7 @@ void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk>
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
     for (const RefChunk& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, cells, side_);
-    MoveOut(cells, window, false);
+    EmitDense(cells, window);
     return;
   }
   const auto run_end = std::lower_bound(run.row, run.end, window.end);
@@ -220,7 +220,28 @@ CellWindow RangeReducer::DenseWindow(const RowWindow& window) {
     kernels_.clear(cells, rows, width_);
     dense_rows_ = rows;
   }
+  errors_.Cover(window.begin, rows, 0, width_);
+  side_.Attach(errors_);
   return cells;
+}
+
+void RangeReducer::EmitDense(const CellWindow& cells, const RowWindow& window) {
+  side_.Detach();
+  if (errors_.levels() > 0) TakeErrors(cells);
+  MoveOut(cells, window, false);
+}
+
+// What the error cells hold becomes a part of their cells, for results, or side entries.
+void RangeReducer::TakeErrors(const CellWindow& cells) {
+  if (lowering_.results) {
+    // What has side entries is added up from those.
+    const std::vector<SideEntry> entries(side_.entries().begin(), side_.entries().end());
+    for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);
+    kernels_.settle(cells.values, errors_, 0, errors_.size());
+  } else {
+    side_.Append(errors_);
+  }
+  errors_.Clear();
 }
 
 void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {

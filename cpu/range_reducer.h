@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "cpu/entries.h"
 #include "cpu/entry_chunk.h"
+#include "cpu/error_cells.h"
 #include "cpu/kernels.h"
 #include "cpu/side_table.h"
 #include "cpu/window_plan.h"
@@ -83,6 +84,8 @@ class RangeReducer {
   bool SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors, const Ahead& ahead,
                     const CellWindow& cells);
   CellWindow DenseWindow(const RowWindow& window);
+  void EmitDense(const CellWindow& cells, const RowWindow& window);
+  void TakeErrors(const CellWindow& cells);
   void MoveOut(const CellWindow& cells, const RowWindow& window, bool keep);
   void EmitPacked();
   CellBlock NextBlock();
@@ -105,6 +108,7 @@ class RangeReducer {
   HostVector<std::byte> cells_;  // a dense window, empty between two windows
   HostVector<std::byte> row_cells_;
   size_t dense_rows_ = 0;  // that cells_ has
+  ErrorCells errors_;      // of a dense window; none between two
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
   PackedWindow packed_;

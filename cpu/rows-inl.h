@@ -102,10 +102,42 @@ struct RowKernels {
           StoreSumsAndErrors(d, before[t], products[t], cells + c + t * kLanes,
                              errors + t * kLanes);
         }
-        for (uint32_t i = 0; i < kColumns; ++i) side.Push(row, c + i, errors[i]);
+        for (size_t t = 0; t < kVectors; ++t) {
+          PushErrors(row, c + t * kLanes, errors + t * kLanes, side);
+        }
       }
     }
     return c;
+  }
+
+  // kLanes errors of columns from `column` on.
+  static HWY_INLINE void PushErrors(uint64_t row, uint32_t column,
+                                    const double* HWY_RESTRICT errors, SideTable& side) {
+    ErrorCells* const cells = side.cells();
+    if (cells == nullptr || !cells->Covers(row, column) ||
+        !cells->Covers(row, column + kLanes - 1)) {
+      for (uint32_t i = 0; i < kLanes; ++i) side.Push(row, column + i, errors[i]);
+      return;
+    }
+    const DoubleTag d;
+    const size_t at = cells->IndexOf(row, column);
+    auto rest = hn::Load(d, errors);
+    for (size_t k = 0; !hn::AllTrue(d, hn::Eq(rest, hn::Zero(d))); ++k) {
+      double* const level = cells->Level(k);
+      if (level == nullptr) {
+        HWY_ALIGN double rests[kLanes];
+        hn::Store(rest, d, rests);
+        for (uint32_t i = 0; i < kLanes; ++i) {
+          if (rests[i] != 0.0) side.PushEntry(row, column + i, rests[i]);
+        }
+        return;
+      }
+      const auto before = hn::LoadU(d, level + at);
+      const auto sums = hn::Add(before, rest);
+      hn::StoreU(sums, d, level + at);
+      rest = ErrorOf(before, rest, sums);
+      side.CountPushed();
+    }
   }
 
   static HWY_INLINE void FetchColumns(const V* row, uint32_t column, uint32_t size) {
@@ -177,7 +209,7 @@ struct RowKernels {
       if (HWY_UNLIKELY(AnyLost(lost))) {
         HWY_ALIGN double errors[kLanes];
         StoreSumsAndErrors(d, before, addends, cells + c, errors);
-        for (uint32_t i = 0; i < kLanes; ++i) side.Push(row, c + i, errors[i]);
+        PushErrors(row, c, errors, side);
       }
     }
     return c;

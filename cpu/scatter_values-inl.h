@@ -243,24 +243,49 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     } else {
       uint64_t any = 0;
       for (size_t i = 0; i < kGroup; ++i) {
-        errors[i] = C::AddExact(cells[row_of(i) - window.begin], products[i]);
+        errors[i] = AddExact(cells[row_of(i) - window.begin], products[i]);
         any |= BitCast<uint64_t>(errors[i]);
       }
       lost = (any << 1) != 0;
     }
-    if (HWY_UNLIKELY(lost)) {
-      for (size_t i = 0; i < kGroup; ++i) side.Push(row_of(i), 0, errors[i]);
-    }
+    if (HWY_UNLIKELY(lost)) PushErrors(row_of, errors, side);
     if constexpr (C::kHasRow) {
       uint64_t any = 0;
       for (size_t i = 0; i < kGroup; ++i) {
         errors[i] =
-            C::AddExact(row_cells[row_of(i) - window.begin], C::LiftRow(WeightOf(cursor, at + i)));
+            AddExact(row_cells[row_of(i) - window.begin], C::LiftRow(WeightOf(cursor, at + i)));
         any |= BitCast<uint64_t>(errors[i]);
       }
       if (HWY_UNLIKELY((any << 1) != 0)) {
         for (size_t i = 0; i < kGroup; ++i) side.Push(row_of(i), 1, errors[i]);
       }
+    }
+  }
+
+  // Errors of kGroup entries, level by level: these do not wait for each other, as those of one
+  // entry would.
+  template <class RowOfEntry>
+  static HWY_INLINE void PushErrors(const RowOfEntry& row_of, double* HWY_RESTRICT errors,
+                                    SideTable& side) {
+    ErrorCells* const cells = side.cells();
+    if (cells == nullptr) {
+      for (size_t i = 0; i < kGroup; ++i) side.Push(row_of(i), 0, errors[i]);
+      return;
+    }
+    size_t at[kGroup];
+    for (size_t i = 0; i < kGroup; ++i) at[i] = cells->IndexOf(row_of(i), 0);
+    for (size_t k = 0;; ++k) {
+      uint64_t any = 0;
+      for (size_t i = 0; i < kGroup; ++i) any |= BitCast<uint64_t>(errors[i]);
+      if ((any << 1) == 0) return;
+      side.CountPushed();
+      double* const HWY_RESTRICT level = cells->Level(k);
+      if (level == nullptr) break;
+      HWY_UNROLL(kGroup)
+      for (size_t i = 0; i < kGroup; ++i) errors[i] = AddExact(level[at[i]], errors[i]);
+    }
+    for (size_t i = 0; i < kGroup; ++i) {
+      if (errors[i] != 0.0) side.PushEntry(row_of(i), 0, errors[i]);
     }
   }
 

@@ -139,6 +139,12 @@ HWY_INLINE size_t BitsOf(hn::Mask<BitsTag> mask) {
   return byte;
 }
 
+// Which of these cells somebody holds (cpu/cells.h).
+HWY_INLINE hn::Mask<BitsTag> AreHeld(hn::Vec<DoubleTag> cells) {
+  const BitsTag du;
+  return hn::Ne(hn::BitCast(du, cells), hn::Set(du, uint64_t{1} << 63));
+}
+
 // lanes[mask]: the positions of the bits of `mask`, ascending, then the others.
 struct CompressTable {
   uint32_t lanes[256][8];

@@ -71,10 +71,10 @@ HWY_INLINE void Try(SideTable& side, const Add& add, const Undo& undo,
     return;
   }
   undo();
-  const size_t before = side.size();
+  const size_t before = side.pushed();
   add_checked();
   RoundingFlag::Clear();
-  if (side.size() == before) return;  // it was something else, before the trial
+  if (side.pushed() == before) return;  // it was something else, before the trial
   side.without_trial = side.after_failure;
   side.after_failure = std::min(2 * side.after_failure, kWithoutTrialMax);
 }

@@ -133,6 +133,12 @@ HOSTILE = [
         ("one_contributor", "shuffled", "normal"),
     )
 ]
+# The same where rows are touched ten times, so that nearly every addition is rounded.
+HOSTILE += [
+    Case(10**7, 10**6, 100, "uniform", "sorted", 1, "exponents"),
+    Case(10**7, 10**6, 100, "uniform", "shuffled", 1, "exponents"),
+    Case(10**6, 10**5, 100, "uniform", "sorted", 64, "exponents"),
+]
 HOSTILE_SMALL = [case for case in HOSTILE if case.entries <= 10**6]
 # Where the libraries of peers.py run, too: they take minutes.
 PEERS = [
@@ -158,7 +164,7 @@ def ordinary_of(case: Case) -> Case | None:
     """The case that a hostile one is compared with; None when it is not hostile."""
     if case not in HOSTILE:
         return None
-    return Case(case.entries, case.space, case.contributors, "uniform", case.order)
+    return Case(case.entries, case.space, case.contributors, "uniform", case.order, case.width)
 
 
 def _grid(entries: list[int], spaces: list[int], contributors: list[int]) -> Iterator[Case]:
@@ -219,12 +225,18 @@ def _quick() -> Iterator[Case]:
     yield from (case for case in HOSTILE_SMALL if case.order == "sorted")
 
 
+def _hostile() -> Iterator[Case]:
+    for case in HOSTILE:
+        yield case
+        yield ordinary_of(case)
+
+
 def cases_of(tier: str) -> list[Case]:
     """The cases of "quick", "default" or "full", small ones first, each once."""
     lists = {
         "quick": lambda: [*_quick()],
         "default": lambda: [*_default_scalars(), *ROWS, *TEXT, *HOSTILE_SMALL],
-        "full": lambda: [*_default_scalars(), *_full_scalars(), *ROWS, *TEXT, *HOSTILE],
+        "full": lambda: [*_default_scalars(), *_full_scalars(), *ROWS, *TEXT, *_hostile()],
     }
     cases = {c.name: c for c in lists[tier]() if c.text or c.possible}
     return sorted(cases.values(), key=lambda c: c.bytes)

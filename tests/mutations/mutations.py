@@ -357,6 +357,49 @@ MUTATIONS = (
         Checker("cpu_hostile_values_test"),
     ),
     Mutation(
+        "a double that is even becomes odd in a direction that its own sign does not matter for",
+        (("cpu/settle-inl.h", "hn::Xor(bits, hn::BitCast(du, sum.low))", "hn::BitCast(du, sum.low)"),),
+        Checker("cpu_error_cells_test"),
+    ),
+    Mutation(
+        "two doubles are taken for the sum, whatever they leave over",
+        (("cpu/settle-inl.h", "hn::Not(hn::Or(known, ", "hn::Not(hn::Or(hn::Eq(size, size), "),),
+        Checker("cpu_error_cells_test"),
+    ),
+    Mutation(
+        "a cell with side entries is rounded before they are added",
+        (
+            (
+                "cpu/range_reducer.cc",
+                "for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);",
+                "",
+            ),
+        ),
+        Checker("cpu_error_cells_test"),
+    ),
+    Mutation(
+        "a dense cell with side entries is rounded before they are added",
+        (
+            (
+                "cpu/dense_plan_results.cc",
+                "if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);",
+                "(void)errors;",
+            ),
+        ),
+        Checker("cpu_error_cells_test"),
+    ),
+    Mutation(
+        "a snapshot of dense cells is without what they have lost",
+        (
+            (
+                "cpu/dense_plan_results.cc",
+                "for (const ErrorCells& errors : errors_) side.Append(errors);",
+                "",
+            ),
+        ),
+        Checker("cpu_error_cells_test"),
+    ),
+    Mutation(
         "tiles of rows that are read together all have the bits of the first",
         (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
