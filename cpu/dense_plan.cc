@@ -45,9 +45,8 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
   for (uint32_t begin = 0; by_columns_ && begin < width_; begin += kSliceColumns) {
     errors_.emplace_back().Cover(0, num_rows, begin, std::min(kSliceColumns, width_ - begin));
   }
-  for (size_t g = 0; !by_columns_ && g < groups; ++g) {
-    const RowWindow rows = RowsOfGroup(g);
-    errors_.emplace_back().Cover(rows.begin, rows.end - rows.begin, 0, width_);
+  for (size_t s = 0; !by_columns_ && s < slices_.size(); ++s) {
+    errors_.emplace_back().Cover(slices_[s].begin, slices_[s].end - slices_[s].begin, 0, width_);
   }
   values_.resize(num_rows * width_ * kernels.value_bytes);
   row_cells_.resize(num_rows * kernels.row_bytes);
@@ -116,7 +115,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   const bool unvisited = std::exchange(unvisited_, false);
   const uint64_t num_rows = spec_.layout.num_rows;
   if (unvisited) kernels_.clear(All(), num_rows, 0);  // row cells
-  ForEachTask([&](size_t t, SideTable& side) {
+  ForEachSlice([&](size_t t, SideTable& side) {
     const auto begin = static_cast<uint32_t>(t * kSliceColumns);
     const Columns columns{
         begin, static_cast<uint32_t>(std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
@@ -152,14 +151,17 @@ void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
   TakeSide(std::move(sides));
 }
 
-// Cells that fit a cache, unless the cursors have too little there to be worth their visits.
+// A part of a slice whose cells fit a cache, unless the cursors have too little there to be worth
+// their visits.
 uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cells_least) const {
   const double worth = static_cast<double>(kEntriesPerVisit * cursors) *
                        static_cast<double>(spec_.layout.num_rows) / static_cast<double>(entries);
-  const uint64_t least = std::max<uint64_t>(1, cells_least / width_);
-  const uint64_t most = std::max<uint64_t>(least, kSliceCells / width_);
-  return static_cast<uint64_t>(
-      std::clamp(worth, static_cast<double>(least), static_cast<double>(most)));
+  const uint64_t slice = slices_[0].end - slices_[0].begin;
+  const uint64_t least = std::clamp<uint64_t>(cells_least / width_, 1, slice);
+  const auto rows = static_cast<uint64_t>(
+      std::clamp(worth, static_cast<double>(least), static_cast<double>(slice)));
+  const uint64_t visits = slice / rows;  // of equal size
+  return (slice + visits - 1) / visits;
 }
 
 // Sorted cursors, or any where there is one slice only.
@@ -172,62 +174,79 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   if (slices_.size() > 1 && visits > kVisitsPerEntry * entries) return FoldUnsorted(cursors);
   const bool unvisited = std::exchange(unvisited_, false);
   const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
-  ForEachTask([&](size_t g, SideTable& side) {
-    const auto [begin, end, dense] = RowsOfGroup(g);
+  std::vector<std::vector<SideEntry>> sides(slices_.size());
+  parallel_.For(group_ends_.size(), [&](size_t g) {
     std::vector<Cursor> own(cursors.begin(), cursors.end());
+    const uint64_t begin = RowsOfGroup(g).begin;
     for (Cursor& cursor : own) {
       if (begin == 0) break;
       const uint64_t* at = std::lower_bound(cursor.row, cursor.end, begin);
       cursor.value += static_cast<size_t>(at - cursor.row) * entry_bytes;
       cursor.row = at;
     }
-    for (uint64_t row = begin; row < end; row += visit_rows) {
-      const uint64_t limit = std::min(end, row + visit_rows);
-      const auto next = ValueCells(limit, std::min(end, limit + visit_rows));
+    const auto visit = [&](uint64_t row, uint64_t limit, SideTable& side) {
+      const auto next = ValueCells(limit, std::min(RowsOfGroup(g).end, limit + visit_rows));
       if (unvisited) Clear(row, limit);
       if (width_ == 1) {
         kernels_.scatter(own, limit, {1, 4, next}, From(row), side);
-        continue;
+        return;
       }
       for (size_t k = 0; k < own.size(); ++k) {
         FetchPart(next, k, own.size());
         const Cursor* after = &own[(k + 1) % own.size()];
         kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, From(row), side);
       }
+    };
+    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
+      sides[s] = InSlice(s, [&](SideTable& side) {
+        for (uint64_t row = slices_[s].begin; row < slices_[s].end; row += visit_rows) {
+          visit(row, std::min(slices_[s].end, row + visit_rows), side);
+        }
+      });
     }
   });
+  TakeSide(std::move(sides));
 }
 
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   ClearUnvisited();
   Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), slices_, parallel_);
   partition.Distribute(cursors, [](size_t) { return std::span<std::byte>(); });
-  ForEachTask([&](size_t g, SideTable& side) {
-    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
-      const CellWindow window = From(slices_[s].begin);
-      if (width_ == 1) {
-        std::vector<EntryChunk> chunks;
-        partition.Read(s, chunks);
-        for (const auto& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, window, side);
-      } else {
-        std::vector<RefChunk> chunks;
-        partition.Read(s, chunks);
-        for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, window, side);
-      }
+  ForEachSlice([&](size_t s, SideTable& side) {
+    const CellWindow window = From(slices_[s].begin);
+    if (width_ == 1) {
+      std::vector<EntryChunk> chunks;
+      partition.Read(s, chunks);
+      for (const auto& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, window, side);
+    } else {
+      std::vector<RefChunk> chunks;
+      partition.Read(s, chunks);
+      for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, window, side);
     }
   });
 }
 
-// On all threads, each with a side table, and the error cells of the task.
-void DensePlan::ForEachTask(const std::function<void(size_t task, SideTable& side)>& work) {
+// What `work` pushes, but for what the slice's error cells take.
+std::vector<SideEntry> DensePlan::InSlice(size_t slice, const Work& work) {
+  SideTable side;
+  side.Attach(errors_[slice]);
+  work(side);
+  side.Detach();
+  return side.Take();
+}
+
+// `parallel`: on all threads.
+void DensePlan::ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
+                             bool parallel) {
   std::vector<std::vector<SideEntry>> sides(errors_.size());
-  parallel_.For(errors_.size(), [&](size_t t) {
-    SideTable side;
-    side.Attach(errors_[t]);
-    work(t, side);
-    side.Detach();
-    sides[t] = side.Take();
-  });
+  const auto in_slice = [&](size_t s) {
+    sides[s] = InSlice(s, [&](SideTable& side) { work(s, side); });
+  };
+  if (parallel) {
+    parallel_.For(sides.size(), in_slice);
+  } else {
+    for (size_t s = 0; s < sides.size(); ++s) in_slice(s);
+  }
   TakeSide(std::move(sides));
 }
 

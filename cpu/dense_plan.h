@@ -44,7 +44,10 @@ class DensePlan : public CpuPlan {
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   size_t FirstOfGroup(size_t g) const { return g == 0 ? 0 : group_ends_[g - 1]; }
   RowWindow RowsOfGroup(size_t g) const;
-  void ForEachTask(const std::function<void(size_t task, SideTable& side)>& work);
+  using Work = std::function<void(SideTable& side)>;
+  std::vector<SideEntry> InSlice(size_t slice, const Work& work);
+  void ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
+                    bool parallel = true);
   void FoldFew(std::vector<Cursor>& cursors);
   void FetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);
@@ -85,7 +88,7 @@ class DensePlan : public CpuPlan {
   // No batch has visited the cells yet. The first that does so makes them empty on its way, while
   // they are cached: all of them, or ClearUnvisited() has done it before.
   bool unvisited_ = true;
-  std::vector<ErrorCells> errors_;  // of each task: a group, or slice of columns
+  std::vector<ErrorCells> errors_;  // of each slice, also where those are of columns
   std::vector<SideEntry> side_;     // sorted
 };
 

@@ -44,8 +44,8 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   if (narrow.empty()) return;
   const bool unvisited = std::exchange(unvisited_, false);
   const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
-  ForEachTask([&](size_t g, SideTable& side) {
-    const RowWindow rows = RowsOfGroup(g);
+  ForEachSlice([&](size_t s, SideTable& side) {
+    const RowWindow& rows = slices_[s];
     std::vector<NarrowCursor> cursors(narrow.size());
     for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;

@@ -47,7 +47,8 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   }
   if (packed.empty()) return;
   const bool unvisited = std::exchange(unvisited_, false);
-  const auto fold = [&](const RowWindow& rows, SideTable& side) {
+  const auto fold = [&](size_t s, SideTable& side) {
+    const RowWindow& rows = slices_[s];
     PackedSlice slice{rows, unvisited ? rows.begin : rows.end, side};
     std::vector<uint64_t> next;  // block of each update
     for (const PendingUpdate* update : packed) {
@@ -63,9 +64,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
       }
     }
   };
-  ForEachTask([&](size_t g, SideTable& side) {
-    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) fold(slices_[s], side);
-  });
+  ForEachSlice(fold, entries > kSmallEntries);
 }
 
 // The update's blocks from `next` on that begin below `limit`.

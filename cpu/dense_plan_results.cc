@@ -36,9 +36,7 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
 ErrorCells* DensePlan::ErrorsOf(uint64_t row, uint32_t column) {
   if (column == width_) return nullptr;  // the row's cell
   if (by_columns_) return &errors_[column / kSliceColumns];
-  const size_t slice = row / (slices_[0].end - slices_[0].begin);
-  return &errors_[std::upper_bound(group_ends_.begin(), group_ends_.end(), slice) -
-                  group_ends_.begin()];
+  return &errors_[row / (slices_[0].end - slices_[0].begin)];
 }
 
 // Error cells become a part of the cells, as results are to be made of them; of what has side
@@ -52,14 +50,13 @@ void DensePlan::SettleErrors() {
   std::vector<std::vector<SideEntry>> sides;
   sides.push_back(moved.Take());
   TakeSide(std::move(sides));
-  parallel_.For(errors_.size(), [&](size_t t) {
-    ErrorCells& errors = errors_[t];
+  parallel_.For(errors_.size(), [&](size_t s) {
+    ErrorCells& errors = errors_[s];
     if (errors.levels() == 0) return;
     if (!by_columns_) {
-      const RowWindow rows = RowsOfGroup(t);
-      kernels_.settle(From(rows.begin).values, errors, 0, errors.size());
+      kernels_.settle(From(slices_[s].begin).values, errors, 0, errors.size());
     } else {
-      const auto begin = static_cast<uint32_t>(t * kSliceColumns);
+      const auto begin = static_cast<uint32_t>(s * kSliceColumns);
       for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
         std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
         kernels_.settle(values, errors, errors.IndexOf(row, begin),

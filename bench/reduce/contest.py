@@ -15,6 +15,8 @@ import summary
 import ways
 
 _PEER_SECONDS_MAX = 400
+# Of all rows: those whose sum in f32 is 0 by chance. 4 of 6 * 10^7 in the largest case.
+_CANCELLED_MAX = 1e-5
 _HERE = Path(__file__).resolve().parent
 
 
@@ -172,8 +174,11 @@ def _join(report: dict, later: dict) -> None:
 
 def _wrong_results(rows: list[dict], nnz: int) -> list[str]:
     """Peers whose result has other rows than ours: not the same problem was solved."""
-    return [
-        f"{row['contender']}: {row['nnz']} rows instead of {nnz}"
-        for row in rows
-        if row.get("nnz") and row["nnz"] != nnz
-    ]
+    losers = {peer.name for peer in ways.PEERS if peer.loses_zeros}
+    wrong = []
+    for row in rows:
+        missing = nnz - (row.get("nnz") or nnz)
+        may_miss = _CANCELLED_MAX * nnz if row["contender"] in losers else 0
+        if not 0 <= missing <= may_miss:
+            wrong.append(f"{row['contender']}: {row['nnz']} rows instead of {nnz}")
+    return wrong

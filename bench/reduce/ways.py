@@ -23,6 +23,7 @@ class Peer:
     prepare: Callable[[Any], Any]
     run: Callable[[Any], Any]  # (prepared) -> result, kept until the peak of memory is read
     nnz_of: Callable[[Any], int]  # (result) -> rows it has; 0 when it is dense
+    loses_zeros: bool = False  # leaves out rows whose sum is 0, also where they only cancel in f32
 
 
 def _always(_: Any) -> str:
@@ -312,7 +313,16 @@ PEERS = [
     Peer(
         "scipy coo sum_duplicates", "scipy", False, _scalar_only, _same, _scipy_coo, lambda r: r.nnz
     ),
-    Peer("scipy sum of csr", "scipy", False, _why_not_tree, _same, _scipy_csr_sum, lambda r: r.nnz),
+    Peer(
+        "scipy sum of csr",
+        "scipy",
+        False,
+        _why_not_tree,
+        _same,
+        _scipy_csr_sum,
+        lambda r: r.nnz,
+        loses_zeros=True,
+    ),
     Peer("scipy csc @ rows", "scipy", False, _rows_only, _same, _scipy_rows, _first),
     Peer(
         "torch coalesce",
@@ -332,6 +342,7 @@ PEERS = [
         _torch_prepare,
         _torch_index_add_rows,
         _first,
+        loses_zeros=True,
     ),
     Peer(
         "tensorflow unique + segment_sum",
