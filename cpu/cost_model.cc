@@ -103,7 +103,7 @@ double WideWindows(const Load& load, double cursors) {
       dense ? static_cast<double>(kWideCells) / load.width * load.entries / load.rows
             : SparseEntries(cursors);
   const double each = dense ? kCost.wide_entry : kCost.wide_ref;
-  const double visit = dense ? kCost.visit : kCost.sparse_visit;
+  const double visit = dense ? kCost.wide_visit : kCost.sparse_visit;
   const double value = load.width > kCost.far_width ? kCost.far_value : kCost.wide_value;
   return load.entries * (each + load.width * value) +
          Visits(load, (load.entries / window + 1) * cursors, visit) + WideEmit(load);

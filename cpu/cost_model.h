@@ -22,6 +22,7 @@ struct CpuCosts {
   double dense_scatter = 2.5;  // an entry into a dense accumulator
   double full_dense = 0.38;    // the same, of an update that has nearly every row
   double visit = 11;           // a cursor's turn in a dense window
+  double wide_visit = 6.5;     // the same of wide rows, in a dense window
   double sparse_visit = 22;    // the same in a sparse one
   double far_visit = 4;        // as often as much where the entries come from beyond the last cache
   double far_entries = 3e6;
@@ -30,7 +31,7 @@ struct CpuCosts {
   double sort = 6.4;             // an entry of a sparse window
   double short_sort = 8.5;       // the same without AVX-512
   double partition = 3.2;        // an entry distributed over windows, of a sorted update
-  double wide_partition = 7;     // the same of a wide row that is scattered: read where it came
+  double wide_partition = 14;    // the same of a wide row that is scattered: read where it came
   double partition_far = 2.5;    // of an unsorted update
   double short_partition = 9;    // more without AVX-512, of a wide row that is then scattered
   double partition_update = 60;  // an update whose entries are distributed, beyond `update`

@@ -169,16 +169,18 @@ struct RowKernels {
     constexpr uint32_t kColumns = kTile * kLanes;
     const DoubleTag d;
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
+    const auto add = [&](size_t at) {
+      const auto before = hn::LoadU(d, cells + at);
+      if (kLog) hn::StoreU(before, d, log + (at - columns.begin));
+      hn::StoreU(hn::Add(before, Product(d, factor, values + at)), d, cells + at);
+    };
     uint32_t c = columns.begin;
     for (; c + kColumns <= columns.end; c += kColumns) {
       FetchColumns(ahead, c, kColumns);
-      for (size_t t = 0; t < kTile; ++t) {
-        const size_t at = c + t * kLanes;
-        const auto before = hn::LoadU(d, cells + at);
-        if (kLog) hn::StoreU(before, d, log + (at - columns.begin));
-        hn::StoreU(hn::Add(before, Product(d, factor, values + at)), d, cells + at);
-      }
+      for (size_t t = 0; t < kTile; ++t) add(c + t * kLanes);
     }
+    FetchColumns(ahead, c, columns.end - c);
+    for (; c + kLanes <= columns.end; c += kLanes) add(c);
     for (; c < columns.end; ++c) {
       if (kLog) log[c - columns.begin] = cells[c];
       cells[c] += C::Lift(values[c], weight);
