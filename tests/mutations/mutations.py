@@ -358,7 +358,13 @@ MUTATIONS = (
     ),
     Mutation(
         "a double that is even becomes odd in a direction that its own sign does not matter for",
-        (("cpu/settle-inl.h", "hn::Xor(bits, hn::BitCast(du, sum.low))", "hn::BitCast(du, sum.low)"),),
+        (
+            (
+                "cpu/settle-inl.h",
+                "hn::Xor(bits, hn::BitCast(du, sum.low))",
+                "hn::BitCast(du, sum.low)",
+            ),
+        ),
         Checker("cpu_error_cells_test"),
     ),
     Mutation(
