@@ -67,8 +67,9 @@ bool HasSparseWindows(const Load& load) {
   return load.entries / load.rows * rows_per_entry < 1;
 }
 
-double SparseEntries(double cursors) {
-  return static_cast<double>(SparseEntriesFor(static_cast<uint64_t>(cursors)));
+double SparseEntries(const Load& load, double cursors) {
+  return static_cast<double>(
+      SparseEntriesFor(static_cast<uint64_t>(cursors), static_cast<uint32_t>(load.width)));
 }
 
 // The entries into windows, and the rows out of them.
@@ -78,7 +79,7 @@ double Windows(const Load& load, double cursors, double cells_max) {
   const double wanted = static_cast<double>(kEntriesPerVisit) * cursors / std::min(1.0, density);
   const double cells = std::clamp(wanted, static_cast<double>(kDenseCellsMin), cells_max);
   if (HasSparseWindows(load)) {
-    const double windows = load.entries / SparseEntries(cursors) + 1;
+    const double windows = load.entries / SparseEntries(load, cursors) + 1;
     return load.entries * load.sort + Visits(load, windows * cursors, kCost.sparse_visit) +
            rows_out;
   }
@@ -101,7 +102,7 @@ double WideWindows(const Load& load, double cursors) {
   const bool dense = !HasSparseWindows(load);
   const double window =
       dense ? static_cast<double>(kWideCells) / load.width * load.entries / load.rows
-            : SparseEntries(cursors);
+            : SparseEntries(load, cursors);
   const double each = dense ? kCost.wide_entry : kCost.wide_ref;
   const double visit = dense ? kCost.wide_visit : kCost.sparse_visit;
   const double value = load.width > kCost.far_width ? kCost.far_value : kCost.wide_value;

@@ -63,10 +63,16 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
       output_(output),
       trials_(trials),
       width_(spec.layout.row_width),
-      block_rows_(std::max<size_t>(1, kBlockCells / width_)) {
+      block_rows_(std::max<size_t>(1, kBlockCells / width_)),
+      result_bytes_(lowering.results ? ResultLayout(spec).row_bytes() : 0),
+      row_writer_(reinterpret_cast<std::byte*>(output.rows)),
+      result_writer_(output.values) {
   if (!lowering_.results) return;
   block_cells_.resize(block_rows_ * width_ * kernels_.value_bytes);
   block_row_cells_.resize(block_rows_ * kernels_.row_bytes);
+  if (!output_.streamed) return;
+  block_row_ids_.resize(block_rows_);
+  block_results_.resize(block_rows_ * result_bytes_);
 }
 
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
@@ -290,9 +296,10 @@ void RangeReducer::EmitPacked() {
   }
 }
 
-// Rows, and cells that are the output, are written in place.
+// Rows, and cells that are the output, are written in place, unless they are streamed.
 CellBlock RangeReducer::NextBlock() {
-  CellBlock block{output_.rows + count_, block_cells_.data(), block_row_cells_.data()};
+  uint64_t* const rows = output_.streamed ? block_row_ids_.data() : output_.rows + count_;
+  CellBlock block{rows, block_cells_.data(), block_row_cells_.data()};
   if (!lowering_.results) {
     block.values = output_.values + count_ * width_ * kernels_.value_bytes;
     block.row_cells = output_.row_cells + count_ * kernels_.row_bytes;
@@ -309,12 +316,23 @@ void RangeReducer::Emit(const CellBlock& block, size_t n) {
       block_side_.Sort();
       side = block_side_.entries();
     }
-    const size_t result_bytes = ResultLayout(spec_).row_bytes();
-    status_ = kernels_.lower(spec_, lowering_.total_weight, block, n, side,
-                             output_.values + count_ * result_bytes, infinite_values_);
+    std::byte* const results =
+        output_.streamed ? block_results_.data() : output_.values + count_ * result_bytes_;
+    status_ =
+        kernels_.lower(spec_, lowering_.total_weight, block, n, side, results, infinite_values_);
     block_side_.Clear();
+    if (output_.streamed) {
+      result_writer_.Write({results, n * result_bytes_});
+      if (output_.rows != nullptr) row_writer_.Write(std::as_bytes(std::span(block.rows, n)));
+    }
   }
   count_ += n;
+}
+
+void RangeReducer::Finish() {
+  if (!output_.streamed) return;
+  row_writer_.Finish();
+  result_writer_.Finish();
 }
 
 }  // namespace sparseagg

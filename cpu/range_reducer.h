@@ -12,6 +12,7 @@
 #include "cpu/entry_chunk.h"
 #include "cpu/error_cells.h"
 #include "cpu/kernels.h"
+#include "cpu/line_writer.h"
 #include "cpu/side_table.h"
 #include "cpu/window_plan.h"
 #include "cpu/window_trials.h"
@@ -31,6 +32,7 @@ struct RangeOutput {
   uint64_t* rows = nullptr;     // not of EmitEveryRow()
   std::byte* values = nullptr;  // results, or value cells
   std::byte* row_cells = nullptr;
+  bool streamed = false;  // results: past the caches
 };
 
 // References of rows of several values: refs[i] belongs to rows[i].
@@ -72,6 +74,9 @@ class RangeReducer {
   // output is good for nothing then.
   bool EmitEveryRow(const CellWindow& cells, const RowWindow& window);
 
+  // REQUIRED before the output is read.
+  void Finish();
+
   size_t rows() const { return count_; }
   uint64_t infinite_values() const { return infinite_values_; }
   const absl::Status& status() const { return status_; }
@@ -100,6 +105,7 @@ class RangeReducer {
   WindowTrials& trials_;
   const uint32_t width_;
   const size_t block_rows_;
+  const size_t result_bytes_;  // of a row
   size_t count_ = 0;
   uint64_t infinite_values_ = 0;
   absl::Status status_;
@@ -111,6 +117,11 @@ class RangeReducer {
   ErrorCells errors_;      // of a dense window; none between two
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
+  // Of an output that is streamed: a block of it, and where it goes.
+  HostVector<uint64_t> block_row_ids_;
+  HostVector<std::byte> block_results_;
+  LineWriter row_writer_;
+  LineWriter result_writer_;
   PackedWindow packed_;
   std::vector<Cursor> saved_;
 };

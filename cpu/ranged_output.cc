@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "cpu/tuning.h"
+
 namespace sparseagg {
 
 RangedOutput::RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels,
@@ -31,6 +33,8 @@ void RangedOutput::ReserveCells(std::vector<uint64_t> starts) {
   starts_ = std::move(starts);
   ranges_.resize(starts_.size() - 1);
   const size_t bound = starts_.back();
+  streamed_ = lowering_.results && value_bytes_ <= kStreamedRowBytesMax &&
+              bound * (sizeof(uint64_t) + value_bytes_) >= kStreamedBytesMin;
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
 }
@@ -45,10 +49,12 @@ RangeOutput RangedOutput::OutputOf(size_t r, size_t at) {
   return {.rows_max = starts_[r + 1] - at,
           .rows = writes_rows_ ? output_.rows.kept().data() + at : nullptr,
           .values = output_.values.data() + at * value_bytes_,
-          .row_cells = output_.row_cells.data() + at * row_cell_bytes_};
+          .row_cells = output_.row_cells.data() + at * row_cell_bytes_,
+          .streamed = streamed_};
 }
 
 void RangedOutput::Take(size_t r, size_t at, RangeReducer& reducer) {
+  reducer.Finish();
   ranges_[r].at = at;
   ranges_[r].rows = reducer.rows();
   ranges_[r].infinite_values = reducer.infinite_values();

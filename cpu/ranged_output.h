@@ -84,6 +84,7 @@ class RangedOutput {
   std::vector<Range> ranges_;
   std::vector<uint64_t> starts_;  // of the ranges, and the end
   bool writes_rows_ = true;
+  bool streamed_ = false;
   WindowTrials trials_;
   SparseSums output_;
 };

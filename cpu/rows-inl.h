@@ -187,6 +187,18 @@ struct RowKernels {
     }
   }
 
+  // cells[c] = weight * values[c], where products are exact.
+  static HWY_INLINE void SetRow(const V* HWY_RESTRICT values, float weight, uint32_t width,
+                                double* HWY_RESTRICT cells) {
+    const DoubleTag d;
+    const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
+    uint32_t c = 0;
+    for (; c + kLanes <= width; c += kLanes) {
+      hn::StoreU(Product(d, factor, values + c), d, cells + c);
+    }
+    for (; c < width; ++c) cells[c] = C::Lift(values[c], weight);
+  }
+
   static void AddRowSlowly(uint64_t row, const V* values, float weight, Columns columns,
                            ValueCell* cells, SideTable& side) {
     for (uint32_t c = columns.begin; c < columns.end; ++c) {

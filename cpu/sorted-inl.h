@@ -15,6 +15,7 @@
 #include "cpu/kernels.h"
 #include "cpu/rows-inl.h"
 #include "cpu/side_table.h"
+#include "cpu/trial-inl.h"
 #include "cpu/tuning.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -135,13 +136,22 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
       std::byte* values = out.values + n * width * C::kValueBytes;
       std::byte* row_cell = out.row_cells + n * C::kRowBytes;
       out.rows[n] = row;
-      if constexpr (C::kHasValues) std::fill_n(Values(values), width, C::EmptyValue());
       if constexpr (C::kHasRow) *Rows(row_cell) = C::EmptyRow();
-      for (; at < packed.size && packed.SameRow(keys[at], key); ++at) {
+      for (const size_t first = at; at < packed.size && packed.SameRow(keys[at], key); ++at) {
         if (at + kRowsAhead < packed.size) {
           FetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values, width * sizeof(V));
         }
         const RowRef& ref = packed.refs[packed.PositionOf(keys[at])];
+        if (at == first) {
+          if constexpr (kCanBeTried<C, V>) {
+            if (ref.row_cell == nullptr) {
+              Base::SetRow(reinterpret_cast<const V*>(ref.values), ref.weight, width,
+                           Values(values));
+              continue;
+            }
+          }
+          if constexpr (C::kHasValues) std::fill_n(Values(values), width, C::EmptyValue());
+        }
         if (ref.row_cell != nullptr) {
           JoinRows(row, width, ref.values, ref.row_cell, values, row_cell, side);
           continue;

@@ -83,7 +83,8 @@ class Reduction {
             : parallel_.threads() * std::clamp<uint64_t>(per_thread, 1, kRangesPerThread));
     if (feed_ == Feed::kPartition) {
       tuning.dense_cells = kPartitionCells;
-      tuning.sparse_entries = std::max<uint64_t>(kSparseEntries, entries / kPartitionWindows);
+      tuning.sparse_entries =
+          std::max(SparseEntriesMin(layout.row_width), entries / kPartitionWindows);
     } else {
       // As many cells as the cursors need to deliver enough; the more of them are touched, the
       // fewer.
@@ -92,7 +93,7 @@ class Reduction {
       const double cells = static_cast<double>(kEntriesPerVisit * cursors_.size()) / touched;
       tuning.dense_cells = static_cast<size_t>(std::clamp<double>(
           cells, static_cast<double>(kDenseCellsMin), static_cast<double>(kDenseCellsMax)));
-      tuning.sparse_entries = SparseEntriesFor(cursors_.size());
+      tuning.sparse_entries = SparseEntriesFor(cursors_.size(), layout.row_width);
     }
     tuning.dense_rows_per_entry = kDenseRowsPerEntry;
     if (layout.row_width > 1) {

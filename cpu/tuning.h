@@ -28,18 +28,24 @@ inline constexpr double kDenseRowsPerEntry = 8;
 inline constexpr size_t kWideCells = size_t{1} << 14;
 inline constexpr double kWideRowsPerEntry = 0.5;
 
-// Entries of a sparse window: sorted in a core's second cache. More where there are so many cursors
-// that they would deliver few entries each.
-inline constexpr uint64_t kSparseEntries = uint64_t{1} << 15;
+// Entries of a sparse window: sorted in a core's second cache; rows of several values, which pass
+// through it meanwhile, leave less of it. More where there are so many cursors that they would
+// deliver few entries each.
+constexpr uint64_t SparseEntriesMin(uint32_t width) { return uint64_t{1} << (width > 1 ? 13 : 15); }
 inline constexpr uint64_t kSparseEntriesMax = uint64_t{1} << 16;
-constexpr uint64_t SparseEntriesFor(uint64_t cursors) {
+constexpr uint64_t SparseEntriesFor(uint64_t cursors, uint32_t width) {
   constexpr uint64_t kPerVisit = 32;
-  return std::clamp(kPerVisit * cursors, kSparseEntries, kSparseEntriesMax);
+  return std::clamp(kPerVisit * cursors, SparseEntriesMin(width), kSparseEntriesMax);
 }
 
 // Windows that entries are distributed over: few enough that the ends of all of them stay cached.
 inline constexpr size_t kPartitionCells = size_t{1} << 17;
 inline constexpr uint64_t kPartitionWindows = 1024;
+
+// Results from this size on are written past the caches: before they are sent they have left them.
+// A block of them, one row at least, is put together in the second cache.
+inline constexpr size_t kStreamedBytesMin = size_t{16} << 20;
+inline constexpr size_t kStreamedRowBytesMax = size_t{64} << 10;
 
 // A sample of the rows decides where windows begin.
 inline constexpr uint64_t kEntriesPerSample = 128;

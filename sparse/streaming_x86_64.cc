@@ -42,6 +42,10 @@ SPARSEAGG_AVX2 void Stream(__m256i vector, void* to) {
   _mm256_stream_si256(static_cast<__m256i*>(to), vector);
 }
 
+SPARSEAGG_AVX2 void CopyLines(const char* from, uint64_t lines, char* to) {
+  for (uint64_t i = 0; i < lines * kLineBytes; i += kVectorBytes) Stream(Load(from + i), to + i);
+}
+
 // The sign bit is set of values that are not finite: the largest exponent carries into it.
 uint32_t Badness(uint32_t bits) { return (bits & 0x7FFFFFFFu) + 0x00800000u; }
 
@@ -165,8 +169,8 @@ SPARSEAGG_AVX2 void StreamLine(const char* from, __m256i highest, uint16_t* rows
 
 // CopyRows() of whole lines. REQUIRES: an index before `from`.
 template <class Index, class Row>
-SPARSEAGG_AVX2 void StreamLines(const char* from, uint64_t count, uint64_t highest, Row* rows,
-                                RowsSeen& seen) {
+SPARSEAGG_AVX2 void StreamRowLines(const char* from, uint64_t count, uint64_t highest, Row* rows,
+                                   RowsSeen& seen) {
   const __m256i most = Of<Index>::Splat(HighestOf<Index>(highest));
   LanesSeen lanes = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
   for (uint64_t i = 0; i < count; i += kLineBytes / sizeof(Row)) {
@@ -179,6 +183,16 @@ SPARSEAGG_AVX2 void StreamLines(const char* from, uint64_t count, uint64_t highe
 
 }  // namespace
 
+void StreamLines(const void* from, uint64_t lines, void* to) {
+  if (!HasAvx2()) {
+    std::memcpy(to, from, lines * kLineBytes);
+  } else {
+    CopyLines(static_cast<const char*>(from), lines, static_cast<char*>(to));
+  }
+}
+
+void EndStream() { _mm_sfence(); }  // streamed writes are seen in no order without it
+
 bool StreamFloats(const char* from, uint64_t count, float* to) {
   if (!HasAvx2()) return CopyEach(from, count, to);
   const Lines lines = LinesOf(to, count, 0);
@@ -186,7 +200,7 @@ bool StreamFloats(const char* from, uint64_t count, float* to) {
   finite &= StreamFloatLines(from + lines.first * sizeof(float), lines.end - lines.first,
                              to + lines.first);
   finite &= CopyEach(from + lines.end * sizeof(float), count - lines.end, to + lines.end);
-  _mm_sfence();  // streamed writes are seen in no order without it
+  EndStream();
   return finite;
 }
 
@@ -196,14 +210,14 @@ void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t las
   if (!HasAvx2()) return CopyRows<Index>(from, count, highest, last, rows, seen);
   const Lines lines = LinesOf(rows, count, 1);  // all in them have one before
   CopyRows<Index>(from, lines.first, highest, last, rows, seen);
-  StreamLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first, highest,
-                     rows + lines.first, seen);
+  StreamRowLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first, highest,
+                        rows + lines.first, seen);
   if (lines.end < count) {
     CopyRows<Index>(from + lines.end * sizeof(Index), count - lines.end, highest,
                     static_cast<uint64_t>(IndexAt<Index>(from, lines.end - 1)), rows + lines.end,
                     seen);
   }
-  _mm_sfence();
+  EndStream();
 }
 
 template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);

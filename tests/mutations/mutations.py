@@ -406,6 +406,27 @@ MUTATIONS = (
         Checker("cpu_error_cells_test"),
     ),
     Mutation(
+        "what is left of a last line is not written",
+        (("cpu/line_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
+        Checker("cpu_line_writer_test"),
+    ),
+    Mutation(
+        "a line that begins before the output is written as a whole",
+        (
+            (
+                "cpu/line_writer.cc",
+                "std::memcpy(to_, kept_.data(), of_line);",
+                "std::memcpy(to_, kept_.data(), kLineBytes);",
+            ),
+        ),
+        Checker("cpu_line_writer_test"),
+    ),
+    Mutation(
+        "the last line of each range of a large result is forgotten",
+        (("cpu/ranged_output.cc", "reducer.Finish();", ""),),
+        Checker("cpu_large_results_test"),
+    ),
+    Mutation(
         "tiles of rows that are read together all have the bits of the first",
         (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
