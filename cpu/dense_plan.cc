@@ -20,10 +20,6 @@ constexpr uint64_t kVisitsPerEntry = 4;
 constexpr uint32_t kPieceColumns = 1024;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-bool SideBefore(const SideEntry& a, const SideEntry& b) {
-  return a.row != b.row ? a.row < b.row : a.column < b.column;
-}
-
 }  // namespace
 
 DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel)
@@ -261,13 +257,13 @@ void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
     added.insert(added.end(), side.begin(), side.end());
     side = std::vector<SideEntry>();  // there may be many: not twice
   }
-  if (!std::is_sorted(added.begin(), added.end(), SideBefore)) SortSide(added);
+  if (!std::is_sorted(added.begin(), added.end(), SlotBefore)) SortSide(added);
   if (side_.empty()) {
     side_ = std::move(added);
   } else {
     const auto middle = static_cast<std::ptrdiff_t>(side_.size());
     side_.insert(side_.end(), added.begin(), added.end());
-    std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SideBefore);
+    std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SlotBefore);
   }
   CompactSide(side_);
 }

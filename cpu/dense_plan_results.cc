@@ -42,6 +42,8 @@ ErrorCells* DensePlan::ErrorsOf(uint64_t row, uint32_t column) {
 // Error cells become a part of the cells, as results are to be made of them; of what has side
 // entries, side entries.
 void DensePlan::SettleErrors() {
+  const auto holds = [](const ErrorCells& errors) { return errors.levels() > 0; };
+  if (std::none_of(errors_.begin(), errors_.end(), holds)) return;
   SideTable moved;
   for (const SideEntry& entry : side_) {
     ErrorCells* const errors = ErrorsOf(entry.row, entry.column);

@@ -2,6 +2,7 @@
 #ifndef SPARSEAGG_CPU_EXACT_CELL_H_
 #define SPARSEAGG_CPU_EXACT_CELL_H_
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +24,15 @@ inline double RoundToOdd(double high, double low) {
   return BitCast<double>(away ? bits + 1 : bits - 1);
 }
 
+// Of an entry that is a double: a rounding error, or a digit of a sum (CompactSide). Infinite where
+// it is none.
+inline double ToDouble(const SideEntry& entry) {
+  const bool negative = entry.significand < 0;
+  const double magnitude = ScaleExact(
+      static_cast<uint64_t>(negative ? -entry.significand : entry.significand), entry.exponent);
+  return negative ? -magnitude : magnitude;
+}
+
 // A sum of doubles: cell + entries.
 struct ExactSum {
   double cell;
@@ -39,11 +49,9 @@ struct ExactSum {
   // The value as high + low with high the double nearest to it. False when two do not hold it.
   bool TwoDoubles(double& high, double& low) const {
     for (const SideEntry& entry : side) {
-      const double addend = ScaleExact(
-          static_cast<uint64_t>(entry.significand < 0 ? -entry.significand : entry.significand),
-          entry.exponent);
-      if (!(addend < 0x1p1000)) return false;
-      if (AddExact(low, entry.significand < 0 ? -addend : addend) != 0.0) return false;
+      const double addend = ToDouble(entry);
+      if (!(std::fabs(addend) < 0x1p1000)) return false;
+      if (AddExact(low, addend) != 0.0) return false;
     }
     low = AddExact(high, low);
     return true;

@@ -132,9 +132,7 @@ void RangedOutput::JoinSides(const std::vector<SideEntry>& prior) {
   }
   output_.side.reserve(prior.size() + added.size());
   std::merge(prior.begin(), prior.end(), added.begin(), added.end(),
-             std::back_inserter(output_.side), [](const SideEntry& a, const SideEntry& b) {
-               return a.row != b.row ? a.row < b.row : a.column < b.column;
-             });
+             std::back_inserter(output_.side), SlotBefore);
   CompactSide(output_.side);
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <utility>
 
+#include "cpu/exact_cell.h"
 #include "cpu/key_sort.h"
 
 namespace sparseagg {
@@ -13,24 +13,13 @@ namespace {
 // As many errors as are worth a double for every cell, and a pass over all of them.
 size_t ManyOf(const ErrorCells& cells) { return cells.size() / 16 + 64; }
 
-// Of an entry that is one: a rounding error, or a digit of a sum (CompactSide). Infinite where it
-// is none.
-double ToDouble(const SideEntry& entry) {
-  const auto magnitude = static_cast<uint64_t>(std::abs(entry.significand));
-  const double value = ScaleExact(magnitude, entry.exponent);
-  return entry.significand < 0 ? -value : value;
-}
-
 }  // namespace
 
 // By keys of (row, column, position), which together rarely need more than 64 bits: a window's rows
 // are close to each other.
 void SideTable::Sort() {
   constexpr size_t kWorthKeys = 64;
-  const auto before = [](const SideEntry& a, const SideEntry& b) {
-    return a.row != b.row ? a.row < b.row : a.column < b.column;
-  };
-  if (std::is_sorted(entries_.begin(), entries_.end(), before)) return;
+  if (std::is_sorted(entries_.begin(), entries_.end(), SlotBefore)) return;
   uint64_t least = ~uint64_t{0};
   uint64_t most = 0;
   uint32_t columns = 0;
@@ -91,10 +80,8 @@ void SideTable::Take(ErrorCells& cells, uint64_t row, uint32_t column) {
 }
 
 void SideTable::Append(const ErrorCells& cells) {
-  cells.ForEach([this](uint64_t row, uint32_t column, double error) {
-    const Scaled parts = TakeApart(error);
-    entries_.push_back({row, column, parts.exponent, parts.significand});
-  });
+  cells.ForEach(
+      [this](uint64_t row, uint32_t column, double error) { AppendEntry(row, column, error); });
 }
 
 // The next time only after as many entries as are left now: so every entry is sorted a constant

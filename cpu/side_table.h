@@ -55,8 +55,7 @@ class SideTable {
   // As Push(), never into error cells.
   void PushEntry(uint64_t row, uint32_t column, double value) {
     if (entries_.size() >= limit_) MakeRoom();
-    const Scaled parts = TakeApart(value);
-    entries_.push_back({row, column, parts.exponent, parts.significand});
+    AppendEntry(row, column, value);
   }
 
   // Adds entries that are already in this form.
@@ -80,6 +79,10 @@ class SideTable {
 
   bool IsForCells(uint64_t row, uint32_t column, double value) const {
     return cells_->Covers(row, column) && std::fabs(value) < kAddendLimit;
+  }
+  void AppendEntry(uint64_t row, uint32_t column, double value) {
+    const Scaled parts = TakeApart(value);
+    entries_.push_back({row, column, parts.exponent, parts.significand});
   }
   void MakeRoom();
   void MoveToCells();

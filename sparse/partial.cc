@@ -1,7 +1,6 @@
 #include "sparse/partial.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,10 +14,6 @@ namespace {
 
 // Runs of this many side entries of one slot are worth summing.
 constexpr size_t kSideRunMax = 16;
-
-bool SlotBefore(const SideEntry& a, const SideEntry& b) {
-  return std::tie(a.row, a.column) < std::tie(b.row, b.column);
-}
 
 void AppendSlot(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
                 std::vector<SideEntry>& side) {

@@ -24,6 +24,11 @@ struct SideEntry {
   }
 };
 
+// The order of a side table.
+inline SPARSEAGG_HOST_DEVICE bool SlotBefore(const SideEntry& a, const SideEntry& b) {
+  return a.row != b.row ? a.row < b.row : a.column < b.column;
+}
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_SPARSE_SIDE_ENTRY_H_
