@@ -2,26 +2,28 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "sparse/streaming.h"
 
 namespace sparseagg {
 
 void LineWriter::Write(std::span<const std::byte> bytes) {
-  const size_t of_line = kLineBytes - reinterpret_cast<uintptr_t>(to_) % kLineBytes;
-  if (size_ > 0 || of_line < kLineBytes) {
-    const size_t more = std::min(of_line - size_, bytes.size());
-    std::memcpy(kept_.data() + size_, bytes.data(), more);
+  // A line that began before the output is not written as a whole.
+  const size_t begun = reinterpret_cast<uintptr_t>(to_) % kLineBytes;
+  if (begun > 0) {
+    const size_t rest = std::min(kLineBytes - begun, bytes.size());
+    std::copy_n(bytes.begin(), rest, to_);
+    to_ += rest;
+    bytes = bytes.subspan(rest);
+  }
+  if (size_ > 0) {
+    const size_t more = std::min(kLineBytes - size_, bytes.size());
+    std::copy_n(bytes.begin(), more, kept_.begin() + size_);
     bytes = bytes.subspan(more);
     size_ += more;
-    if (size_ < of_line) return;
-    if (of_line == kLineBytes) {
-      StreamLines(kept_.data(), 1, to_);
-    } else {
-      std::memcpy(to_, kept_.data(), of_line);
-    }
-    to_ += of_line;
+    if (size_ < kLineBytes) return;
+    StreamLines(kept_.data(), 1, to_);
+    to_ += kLineBytes;
     size_ = 0;
   }
   const size_t lines = bytes.size() / kLineBytes;

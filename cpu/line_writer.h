@@ -23,9 +23,9 @@ class LineWriter {
   void Finish();
 
  private:
-  std::byte* to_;  // where what is kept belongs
+  std::byte* to_;  // where what is kept belongs: a line's begin, if anything is
   std::array<std::byte, kLineBytes> kept_;
-  size_t size_ = 0;  // of what is kept, less than is left of its line
+  size_t size_ = 0;  // of what is kept, less than a line
 };
 
 }  // namespace sparseagg

@@ -34,7 +34,7 @@ void RangedOutput::ReserveCells(std::vector<uint64_t> starts) {
   ranges_.resize(starts_.size() - 1);
   const size_t bound = starts_.back();
   streamed_ = lowering_.results && value_bytes_ <= kStreamedRowBytesMax &&
-              bound * (sizeof(uint64_t) + value_bytes_) >= kStreamedBytesMin;
+              bound * (sizeof(uint64_t) + value_bytes_) >= kStreamedResultsMin;
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
 }

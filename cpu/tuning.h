@@ -44,7 +44,7 @@ inline constexpr uint64_t kPartitionWindows = 1024;
 
 // Results from this size on are written past the caches: before they are sent they have left them.
 // A block of them, one row at least, is put together in the second cache.
-inline constexpr size_t kStreamedBytesMin = size_t{16} << 20;
+inline constexpr size_t kStreamedResultsMin = size_t{16} << 20;
 inline constexpr size_t kStreamedRowBytesMax = size_t{64} << 10;
 
 // A sample of the rows decides where windows begin.

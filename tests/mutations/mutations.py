@@ -411,12 +411,12 @@ MUTATIONS = (
         Checker("cpu_line_writer_test"),
     ),
     Mutation(
-        "a line that begins before the output is written as a whole",
+        "a line that begins before the output is written from its begin on",
         (
             (
                 "cpu/line_writer.cc",
-                "std::memcpy(to_, kept_.data(), of_line);",
-                "std::memcpy(to_, kept_.data(), kLineBytes);",
+                "std::copy_n(bytes.begin(), rest, to_);",
+                "std::copy_n(bytes.begin(), rest, to_ - begun);",
             ),
         ),
         Checker("cpu_line_writer_test"),
