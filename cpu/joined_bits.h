@@ -15,13 +15,15 @@ class JoinedBits {
   // From the first one's first row to the last one's last.
   static constexpr uint64_t kRowsMax = 8192;
 
-  // Whether there was room. REQUIRES: rows beyond those that are here; in the last word of 32 bits
-  // no bit beyond the last row.
+  // False, and nothing is taken: there is no room, or they begin at a row that is here already, as
+  // blocks of an update may that has a row twice. One bit would then stand for two entries.
+  // REQUIRES: in the last word of 32 bits no bit beyond the last row.
   bool Append(const PackedRows::Bits& bits) {
-    const uint64_t first = rows_.count == 0 ? bits.first : rows_.first;
-    if (bits.last - first >= kRowsMax) return false;
+    const uint64_t first = size_ == 0 ? bits.first : rows_.first;
     const uint64_t at = bits.first - first;
-    const uint64_t end = rows_.count == 0 ? 0 : (rows_.last - first) / 8 + 1;  // bytes so far
+    const uint64_t size = bits.last - first + 1;
+    if (at < size_ || size > kRowsMax) return false;
+    const uint64_t end = (size_ + 7) / 8;  // bytes so far
     if (at / 8 > end) std::memset(bytes_.data() + end, 0, at / 8 - end);
     unsigned char* out = bytes_.data() + at / 8;
     uint64_t pending = at / 8 < end ? *out : 0;  // fewer than 8 bits
@@ -36,6 +38,7 @@ class JoinedBits {
     Store(out, pending);
     Store(out + 8, 0);  // a kernel may read them
     rows_ = {first, bits.last, bytes_.data(), rows_.count + bits.count};
+    size_ = size;
     return true;
   }
 
@@ -45,6 +48,7 @@ class JoinedBits {
   static void Store(unsigned char* to, uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
   PackedRows::Bits rows_;
+  uint64_t size_ = 0;  // from the first row to the last
   std::array<unsigned char, kRowsMax / 8 + 24> bytes_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -72,6 +73,31 @@ TEST(JoinedBitsTest, IsFullToTheLastRow) {
   EXPECT_FALSE(joined.Append(next.bits));
   EXPECT_EQ(joined.rows().last, last);
 }
+
+// A block of an update may begin at the last row of the block before: one row then has two entries,
+// and one bit cannot stand for both.
+class SharedRowTest : public ::testing::TestWithParam<uint64_t> {
+ protected:
+  bool Append(const std::vector<uint64_t>& rows) { return joined_.Append(Bitmap(rows).bits); }
+  JoinedBits joined_;
+};
+
+TEST_P(SharedRowTest, IsNotTakenAgain) {
+  std::vector<uint64_t> all(GetParam());
+  std::iota(all.begin(), all.end(), uint64_t{100});
+  const uint64_t last = all.back();
+  ASSERT_TRUE(Append(all));
+  EXPECT_FALSE(Append({last, last + 3}));
+  EXPECT_FALSE(Append({last}));
+  EXPECT_EQ(RowsOf(joined_.rows()), all);
+  EXPECT_EQ(joined_.rows().count, all.size());
+  EXPECT_TRUE(Append({last + 1, last + 3}));
+  all.insert(all.end(), {last + 1, last + 3});
+  EXPECT_EQ(RowsOf(joined_.rows()), all);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, SharedRowTest,
+                         ::testing::Values(1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 255, 256));
 
 }  // namespace
 }  // namespace sparseagg

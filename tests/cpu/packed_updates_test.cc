@@ -117,6 +117,41 @@ INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesOfManyRowsTest,
                                             ::testing::Values("sum")),
                          &PackedUpdatesTest::NameOf);
 
+// A row may have two entries, also where the second begins the next block: blocks of 256 entries
+// that share a row, at every border or at some.
+class SharedBorderTest : public ::testing::TestWithParam<std::tuple<uint64_t, uint64_t>> {};
+
+TEST_P(SharedBorderTest, BlocksMayBeginAtTheLastRowOfTheBlockBefore) {
+  const auto [without_each, shared_each] = GetParam();
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 8192, 1);
+  Update update;
+  for (uint64_t row = 0; row < spec.layout.num_rows; ++row) {
+    if (without_each != 0 && row % without_each == 0) continue;
+    update.rows.push_back(row);
+    const uint64_t entries = update.rows.size();
+    if (entries % kBlockEntries == 0 && entries / kBlockEntries % shared_each == 0) {
+      update.rows.push_back(row);
+    }
+  }
+  std::vector<float> values;
+  for (size_t i = 0; i < update.rows.size(); ++i) values.push_back(static_cast<float>(i % 7 + 1));
+  const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+  update.values.assign(bytes, bytes + values.size() * sizeof(float));
+  const auto reference = *MakeReferenceBackend({});
+  const auto expected = Reduce(*reference, spec, {update});
+  const auto cpu = *MakeCpuBackend({.threads = 2});
+  const auto aggregator = NewAggregator(*cpu, spec, "dense");
+  StagedUpdate staged = StagePackedCopy(*aggregator, update);
+  ASSERT_NE(staged.entries.packed_rows, nullptr);
+  staged.order = EntryOrder::kSorted;
+  ASSERT_TRUE(aggregator->Accumulate(std::move(staged), update.weight).ok());
+  EXPECT_EQ(Difference(expected, std::move(*aggregator).Report()), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedBorderTest,
+                         ::testing::Combine(::testing::Values(0, 2, 3, 7, 32, 100),
+                                            ::testing::Values(1, 2, 3, 100)));
+
 TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
   const auto cpu = *MakeCpuBackend({.threads = 2});
   for (const ReduceSpec& spec :
