@@ -138,6 +138,12 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
   return absl::OkStatus();
 }
 
+bool UsesWeights(const ReduceSpec& spec) {
+  bool uses = true;
+  AllOps::With(spec.op, [&](auto op) { uses = kUsesWeights<decltype(op)>; });
+  return uses;
+}
+
 absl::Status CheckIntegerWeight(const ReduceSpec& spec, float weight) {
   if (weight <= kIntegerWeightMax && weight == std::trunc(weight)) return absl::OkStatus();
   return Invalid("INVALID_WEIGHT",
@@ -185,9 +191,12 @@ EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz) {
 }
 
 UpdateValidator::UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight)
-    : spec_(spec), entries_(entries), weight_(weight), weight_status_(ValidateWeight(weight)) {
+    : spec_(spec),
+      entries_(entries),
+      weight_(UsesWeights(spec) ? weight : 1.0f),
+      weight_status_(ValidateWeight(weight)) {
   if (weight_status_.ok() && !IsFloating(spec.layout.value_type)) {
-    weight_status_ = CheckIntegerWeight(spec, weight);
+    weight_status_ = CheckIntegerWeight(spec, weight_);
   }
 }
 

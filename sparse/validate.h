@@ -26,11 +26,12 @@ absl::Status OfUpdate(const absl::Status& error, const std::string& update_id);
 // A weight is finite and not negative (reason INVALID_WEIGHT).
 absl::Status ValidateWeight(float weight);
 
-// Checks decoded entries: rows in range (INDEX_OUT_OF_RANGE), values finite (NON_FINITE_VALUE), f64
-// products finite (PRODUCT_OVERFLOW), for integers a whole weight of at most 2^24 (INVALID_WEIGHT)
-// and, for min and max of checked integers, that the duplicates of one row sum up within the type
-// (INTEGER_OVERFLOW). Messages name the tensor and the entry. Reads the entries once; changes
-// nothing. Returns how their rows are ordered, for StagedUpdate::order.
+// Checks decoded entries: rows in range (INDEX_OUT_OF_RANGE), values finite (NON_FINITE_VALUE);
+// where the operator uses weights, f64 products finite (PRODUCT_OVERFLOW) and, for integers, a
+// whole weight of at most 2^24 (INVALID_WEIGHT); for min and max of checked integers, that the
+// duplicates of one row sum up within the type (INTEGER_OVERFLOW). Messages name the tensor and the
+// entry. Reads the entries once; changes nothing. Returns how their rows are ordered, for
+// StagedUpdate::order.
 absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,
                                           float weight);
 
@@ -55,7 +56,7 @@ class UpdateValidator {
 
   const ReduceSpec& spec_;
   const CooView entries_;
-  const float weight_;
+  const float weight_;  // 1 where the operator does not use it
   absl::Status weight_status_;
   EntryOrder order_ = EntryOrder::kUnknown;  // of rows that have been checked
   uint64_t values_ = 0;                      // checked

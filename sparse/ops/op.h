@@ -50,6 +50,12 @@ template <class Op>
 inline constexpr bool kPerUpdate =
     Op::kValues == ValueSlots::kMin || Op::kValues == ValueSlots::kMax;
 
+// Whether the weight of an update has a part in the result. Where it has none, any finite weight
+// that is not negative will do.
+template <class Op>
+inline constexpr bool kUsesWeights =
+    Op::kValues == ValueSlots::kExactSum || Op::kRowSlot == RowSlot::kWeight;
+
 // The quotient of two exact sums as the contract defines it: each rounded once to f64, divided in
 // IEEE f64. A zero divisor means that all weights are zero, so the dividend is zero too; the mean
 // is then +0.

@@ -82,6 +82,24 @@ TEST(ValidateUpdate, AProductBeyondF64IsRefused) {
               "entry 1 (row 1)");
 }
 
+TEST(ValidateUpdate, AWeightThatTheOperatorDoesNotUseIsOnlyFiniteAndNotNegative) {
+  for (const char* op : {"min", "max", "count"}) {
+    const ReduceSpec f64 = MakeSpec(op, ValueType::kF64, 8, 1);
+    EXPECT_TRUE(Validate<double>(f64, {1}, {1e300}, 1e30f).ok()) << op;
+    ExpectError(Validate<double>(f64, {1}, {INFINITY}, 1e30f), "NON_FINITE_VALUE", "infinite");
+    const ReduceSpec i32 = MakeSpec(op, ValueType::kI32, 8, 1);
+    EXPECT_TRUE(Validate<int32_t>(i32, {1}, {1}, 0.5f).ok()) << op;
+    EXPECT_TRUE(Validate<int32_t>(i32, {1}, {1}, 1e30f).ok()) << op;
+    ExpectError(Validate<int32_t>(i32, {1}, {1}, -1.0f), "INVALID_WEIGHT", "not negative");
+  }
+  for (const char* op : {"sum", "weighted_mean", "mean_of_contributors"}) {
+    ExpectError(Validate<double>(MakeSpec(op, ValueType::kF64, 8, 1), {1}, {1e300}, 1e30f),
+                "PRODUCT_OVERFLOW", "beyond f64");
+    ExpectError(Validate<int32_t>(MakeSpec(op, ValueType::kI32, 8, 1), {1}, {1}, 0.5f),
+                "INVALID_WEIGHT", "whole number");
+  }
+}
+
 TEST(ValidateUpdate, DuplicatesOfMinAndMaxSumUpWithinTheType) {
   const int32_t most = std::numeric_limits<int32_t>::max();
   ReduceSpec spec = MakeSpec("max", ValueType::kI32, 8, 1);
