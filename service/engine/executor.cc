@@ -83,7 +83,29 @@ void ThreadPool::Work() {
 }
 
 struct Strand::Queue : std::enable_shared_from_this<Queue> {
+  // One turn of the strand on the executor. An executor that drops it unrun drops the strand's
+  // tasks with it: they may own the strand, and nobody would run or release them any more.
+  class Turn {
+   public:
+    explicit Turn(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
+    Turn(Turn&&) = default;
+    ~Turn() {
+      if (queue_ != nullptr) queue_->Abandon();
+    }
+    void operator()() { std::exchange(queue_, nullptr)->RunOne(); }
+
+   private:
+    std::shared_ptr<Queue> queue_;
+  };
+
   explicit Queue(Executor& e) : executor(e) {}
+
+  void Post(Task task) {
+    std::lock_guard lock(mutex);
+    if (abandoned) return;
+    tasks.push_back(std::move(task));
+    if (!std::exchange(active, true)) PostNext();
+  }
 
   // One task for each turn on the executor, so that a long strand does not keep others waiting.
   void RunOne() {
@@ -103,22 +125,24 @@ struct Strand::Queue : std::enable_shared_from_this<Queue> {
     }
   }
 
-  void PostNext() {
-    executor.Post([self = shared_from_this()] { self->RunOne(); });
+  void PostNext() { executor.Post(Turn(shared_from_this())); }
+
+  void Abandon() {
+    std::deque<Task> dropped;  // released without the lock
+    std::lock_guard lock(mutex);
+    abandoned = true;
+    dropped.swap(tasks);
   }
 
   Executor& executor;
   std::mutex mutex;
   std::deque<Task> tasks;
-  bool active = false;  // a turn is posted or running
+  bool active = false;     // a turn is posted or running
+  bool abandoned = false;  // the executor has dropped a turn; no task runs any more
 };
 
 Strand::Strand(Executor& executor) : queue_(std::make_shared<Queue>(executor)) {}
 
-void Strand::Post(Task task) {
-  std::lock_guard lock(queue_->mutex);
-  queue_->tasks.push_back(std::move(task));
-  if (!std::exchange(queue_->active, true)) queue_->PostNext();
-}
+void Strand::Post(Task task) { queue_->Post(std::move(task)); }
 
 }  // namespace sparseagg

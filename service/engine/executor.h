@@ -65,8 +65,9 @@ class ThreadPool : public Executor {
   std::jthread timer_;  // moves delayed tasks when their time has come
 };
 
-// Thread-safe. Tasks that were posted run even when the strand is gone. The executor must outlive
-// the strand.
+// Thread-safe. Tasks that were posted run even when the strand is gone. An executor that drops a
+// task of the strand unrun ends it: what is posted is released without being run. The executor must
+// outlive the strand.
 class Strand {
  public:
   explicit Strand(Executor& executor);

@@ -11,6 +11,7 @@
 #include "service/engine/admission.h"
 #include "service/engine/commit_gate.h"
 #include "sparse/status.h"
+#include "tests/support/manual_executor.h"
 
 namespace sparseagg {
 namespace {
@@ -58,6 +59,24 @@ TEST(StrandTest, MayBeGoneBeforeItsTasksRan) {
   }
   executor.WaitUntilIdle();
   EXPECT_EQ(ran, 10);
+}
+
+// As a round does, whose tasks own it and its strand.
+TEST(StrandTest, ReleasesItsTasksWhenTheExecutorDropsThem) {
+  struct Owner {
+    explicit Owner(Executor& executor) : strand(executor) {}
+    Strand strand;
+  };
+  testing::ManualExecutor executor;
+  auto owner = std::make_shared<Owner>(executor);
+  const std::weak_ptr<Owner> seen = owner;
+  for (int i = 0; i < 3; ++i) owner->strand.Post([owner] {});
+  executor.RunOne(0);
+  executor.DropAll();
+  owner->strand.Post([owner] {});  // too late: nobody will run it
+  EXPECT_EQ(executor.queued(), 0u);
+  owner.reset();
+  EXPECT_TRUE(seen.expired());
 }
 
 TEST(CommitGateTest, ACutSeesNoCommitHalfDone) {
