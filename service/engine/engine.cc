@@ -81,9 +81,10 @@ class EngineImpl : public Engine {
   absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override;
   absl::Status DeleteRound(std::string_view name) override;
 
-  absl::StatusOr<WatchHandle> Watch(std::string_view name, OnChange on_change) override {
+  absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchFor what,
+                                    OnChange on_change) override {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-    return round->Watch(std::move(on_change));
+    return round->Watch(what, std::move(on_change));
   }
 
   absl::StatusOr<Receipt> Submit(UpdateHeader header,

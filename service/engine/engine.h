@@ -186,6 +186,12 @@ struct EngineStats {
 // Cancels its subscription when destroyed.
 using WatchHandle = std::shared_ptr<void>;
 
+// What a watcher is told of.
+enum class WatchFor : uint8_t {
+  kEveryChange,
+  kEnd,  // a final state and the deletion: costs nothing until then
+};
+
 // Names of rounds are qualified with their tenant (names.h) on the way in; what comes out, errors
 // included, is what the tenant may see. TenantEngines (tenant_engines.h) qualifies.
 //
@@ -206,10 +212,11 @@ class Engine {
   // All calls that take a name: NOT_FOUND, ROUND_EXPIRED for a round that was deleted within
   // retry_horizon_ms, ROUND_NOT_FOUND for another.
 
-  // Calls `on_change` after every change of the round (from any thread, without locks held, never
-  // after the handle is gone), and once with nullopt when the round is deleted.
+  // Calls `on_change` after the changes of the round that `what` names (from any thread, without
+  // locks held, never after the handle is gone), and once with nullopt when the round is deleted.
+  // Counted updates that follow one another within milliseconds are one change.
   virtual absl::StatusOr<WatchHandle> Watch(
-      std::string_view name,
+      std::string_view name, WatchFor what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
 
   // Counts one contributor's update. ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) for another

@@ -195,7 +195,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
   PostFold(fold);  // before a cut can post what comes after
   gate.unlock();
   if (look) FollowPolicyLater();
-  NotifyChange();
+  NotifyCountLater();
   return MakeReceipt(std::move(put.record), /*duplicate=*/false);
 }
 

@@ -86,7 +86,9 @@ class Round : public std::enable_shared_from_this<Round> {
   RoundState state() const;
   // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless PUBLISHED.
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
-  WatchHandle Watch(OnChange on_change) { return watchers_.Add(std::move(on_change)); }
+  WatchHandle Watch(WatchFor what, OnChange on_change) {
+    return watchers_.Add(what, std::move(on_change));
+  }
 
   // What Stage() needs. FAILED_PRECONDITION (ROUND_NOT_OPEN) unless OPEN and before its end;
   // RESOURCE_EXHAUSTED (ROUND_FULL).
@@ -185,6 +187,8 @@ class Round : public std::enable_shared_from_this<Round> {
   std::mutex erase_mutex_;  // held while updates of an ended round are erased; taken before gate_
   mutable CommitGate gate_;
 
+  // Counted updates that follow one another are told together, and not by those who submit them.
+  void NotifyCountLater();
   mutable std::mutex mutex_;  // guards all below
   RoundClock clock_;
   bool anchor_is_stored_ = false;             // of clock_
@@ -192,9 +196,12 @@ class Round : public std::enable_shared_from_this<Round> {
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or given up
   std::vector<UpdateToFold> to_fold_;
   uint64_t to_fold_bytes_ = 0;
-  bool folding_ = false;   // a turn is posted or running
-  bool fold_due_ = false;  // one will be posted in a moment
-  RoundSnapshot books_;    // spec left empty: spec_ never changes
+  bool folding_ = false;    // a turn is posted or running
+  bool fold_due_ = false;   // one will be posted in a moment
+  bool count_due_ = false;  // watchers will be told of counted updates in a moment
+  // The store writes the result: the round is SEALED, and is not given up before that has ended.
+  bool storing_result_ = false;
+  RoundSnapshot books_;  // spec left empty: spec_ never changes
   std::map<std::string, uint64_t> rejected_;
   std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;

@@ -18,6 +18,9 @@ namespace {
 constexpr uint64_t kBytesToFold = uint64_t{256} << 10;
 constexpr std::chrono::milliseconds kFoldWait{5};
 
+// Between two notices of counted updates: many may watch while many submit.
+constexpr std::chrono::milliseconds kCountWait{10};
+
 constexpr std::chrono::minutes kWordOfWait{1};
 
 }  // namespace
@@ -183,8 +186,21 @@ void Round::ErasePayloads() {
   NotifyChange();
 }
 
-void Round::NotifyChange() {
-  if (!watchers_.empty()) watchers_.Notify(Snapshot());
+void Round::NotifyChange() { watchers_.Notify(Snapshot()); }
+
+void Round::NotifyCountLater() {
+  if (!watchers_.AnyForEveryChange()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(count_due_, true)) return;
+  }
+  services_.executor.PostAfter(kCountWait, [self = shared_from_this()] {
+    {
+      std::lock_guard lock(self->mutex_);
+      self->count_due_ = false;
+    }
+    self->NotifyChange();
+  });
 }
 
 void Round::NotifyState() {

@@ -41,10 +41,10 @@ class TenantEngine : public Engine {
     return engine_.DeleteRound(own);
   }
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view name,
+      std::string_view name, WatchFor what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
-    return engine_.Watch(own, std::move(on_change));
+    return engine_.Watch(own, what, std::move(on_change));
   }
 
   absl::StatusOr<Receipt> Submit(UpdateHeader header,

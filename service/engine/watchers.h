@@ -1,6 +1,6 @@
 // Those who want to know of changes of a round. Each is called from one thread at a time, in the
 // order of revisions; changes that happen during a call are told by one more call, with the newest
-// state.
+// state. A state is copied once, however many are told.
 #ifndef SPARSEAGG_SERVICE_ENGINE_WATCHERS_H_
 #define SPARSEAGG_SERVICE_ENGINE_WATCHERS_H_
 
@@ -20,22 +20,27 @@ using OnChange = std::function<void(const std::optional<RoundSnapshot>&)>;
 class Watchers {
  public:
   // Releasing the handle waits for a call under way, unless it is released in that call.
-  WatchHandle Add(OnChange on_change);
+  WatchHandle Add(WatchFor what, OnChange on_change);
 
-  bool empty() const;
+  // Whether somebody may want to know of a change that is not the end.
+  bool AnyForEveryChange() const;
 
-  // Calls everybody; holds no lock meanwhile, so a call may use the engine and may release its own
-  // handle. An older revision than was told before is left out.
-  void Notify(const RoundSnapshot& snapshot);
+  // Calls those who want to know of this state; holds no lock meanwhile, so a call may use the
+  // engine and may release its own handle. An older revision than was told before is left out.
+  void Notify(RoundSnapshot snapshot);
   // The last call: the round is deleted.
   void NotifyDeleted();
 
  private:
   class Watcher;
-  std::vector<std::shared_ptr<Watcher>> Active();
+  using Known = std::vector<std::weak_ptr<Watcher>>;
+  // Adds those that are left of `known` to `active`, and forgets the others.
+  static void CollectLocked(Known& known, std::vector<std::shared_ptr<Watcher>>& active);
 
   mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<Watcher>> watchers_;
+  Known for_every_change_;
+  Known for_end_;
+  size_t forget_at_ = 0;  // so many are known when those that are gone are looked for
 };
 
 }  // namespace sparseagg

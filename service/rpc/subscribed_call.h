@@ -31,11 +31,12 @@ class SubscribedCall : public Reactor,
                        public std::enable_shared_from_this<SubscribedCall<Reactor>> {
  public:
   // `engine` must outlive the call.
-  SubscribedCall(Engine& engine, std::string round, CallCounter& calls)
-      : engine_(engine), round_(std::move(round)), call_entry_(calls) {}
+  SubscribedCall(Engine& engine, std::string round, WatchFor what, CallCounter& calls)
+      : engine_(engine), round_(std::move(round)), what_(what), call_entry_(calls) {}
 
-  // Hands the state of the round to OnRound(), then every newer one. The call ends at once when
-  // `request`, the verdict on the caller's arguments, is an error, or there is no such round.
+  // Hands the state of the round to OnRound(), then the newer ones that `what` names. The call ends
+  // at once when `request`, the verdict on the caller's arguments, is an error, or there is no such
+  // round.
   void Begin(const absl::Status& request, DrainList& drain_list) {
     self_ = this->shared_from_this();
     const absl::Status status = request.ok() ? Subscribe() : request;
@@ -106,7 +107,7 @@ class SubscribedCall : public Reactor,
   absl::Status Subscribe() {
     SPARSEAGG_ASSIGN_OR_RETURN(
         WatchHandle handle,
-        engine_.Watch(round_,
+        engine_.Watch(round_, what_,
                       [this](const std::optional<RoundSnapshot>& round) { OnChange(round); }));
     // Read after subscribing, so that no change falls between the two.
     absl::StatusOr<RoundSnapshot> now = GetRound();
@@ -133,6 +134,7 @@ class SubscribedCall : public Reactor,
 
   Engine& engine_;
   const std::string round_;
+  const WatchFor what_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<SubscribedCall> self_;          // until OnDone
 

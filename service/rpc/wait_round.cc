@@ -21,7 +21,10 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
  public:
   WaitRoundCall(Engine& engine, const v1::WaitRoundRequest& request, grpc::ByteBuffer* response,
                 CallCounter& calls)
-      : SubscribedCall(engine, request.name(), calls),
+      // Who waits for the end is told of nothing else: thousands may, while others submit.
+      : SubscribedCall(engine, request.name(),
+                       request.after_revision() > 0 ? WatchFor::kEveryChange : WatchFor::kEnd,
+                       calls),
         after_revision_(request.after_revision()),
         response_(response) {}
 

@@ -28,7 +28,8 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
  public:
   WatchRoundCall(grpc::CallbackServerContext& context, Engine& engine, std::string round,
                  CallCounter& calls)
-      : SubscribedCall(engine, std::move(round), calls), unread_(context, engine.limits()) {}
+      : SubscribedCall(engine, std::move(round), WatchFor::kEveryChange, calls),
+        unread_(context, engine.limits()) {}
 
   void Start(DrainList& drain_list, const v1::WatchRoundRequest& request) {
     const absl::StatusOr<milliseconds> min_interval =

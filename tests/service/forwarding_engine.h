@@ -35,9 +35,9 @@ class ForwardingEngine : public Engine {
   }
   absl::Status DeleteRound(std::string_view name) override { return engine_.DeleteRound(name); }
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view name,
+      std::string_view name, WatchFor what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {
-    return engine_.Watch(name, std::move(on_change));
+    return engine_.Watch(name, what, std::move(on_change));
   }
   absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                  const std::vector<EncodedTensor>& tensors) override {

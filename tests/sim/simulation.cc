@@ -75,13 +75,18 @@ void Simulation::CopyDisk() {
 
 void Simulation::WatchRound(const std::string& name) {
   const auto watch = std::make_shared<Watch>();
-  auto handle = engine_->Watch(name, [watch](const std::optional<RoundSnapshot>& round) {
-    watch->deleted = !round.has_value();
-    if (round.has_value()) watch->revision = std::max(watch->revision, round->revision);
-  });
+  auto handle = engine_->Watch(name, WatchFor::kEveryChange,
+                               [watch](const std::optional<RoundSnapshot>& round) {
+                                 watch->deleted = !round.has_value();
+                                 if (!round.has_value() || round->revision <= watch->revision)
+                                   return;
+                                 watch->revision = round->revision;
+                                 watch->state = round->state;
+                               });
   const auto round = engine_->GetRound(name);
   if (!handle.ok() || !round.ok()) return;
   watch->revision = round->revision;
+  watch->state = round->state;
   watch->handle = *std::move(handle);
   watches_[name] = watch;
 }
@@ -152,7 +157,7 @@ std::string Simulation::CheckReceipt(const Update& update, const Answer& due,
   return "";
 }
 
-std::string Simulation::Compare() {
+std::string Simulation::Compare(bool settled) {
   std::map<std::string, RoundSnapshot> seen;
   for (const RoundSnapshot& round : engine_->ListRounds("", 100)) seen[round.name] = round;
   for (auto it = model_.rounds.begin(); it != model_.rounds.end();) {
@@ -178,7 +183,9 @@ std::string Simulation::Compare() {
       it = watches_.erase(it);
       continue;
     }
-    if (watch->revision < round->second.revision) return name + " changed, its watcher not told";
+    const bool told = watch->revision == round->second.revision ||
+                      (!settled && watch->state == round->second.state);
+    if (!told) return name + " changed, its watcher not told";
     ++it;
   }
   return "";

@@ -49,6 +49,7 @@ class Simulation {
   using Random = std::mt19937_64;
   struct Watch {
     uint64_t revision = 0;
+    RoundState state = RoundState::kOpen;
     bool deleted = false;
     WatchHandle handle;
   };
@@ -104,7 +105,8 @@ class Simulation {
   std::string CheckReason(const std::string& due, const absl::Status& status);
   std::string CheckReceipt(const Update& update, const Answer& due,
                            const absl::StatusOr<Receipt>& receipt);
-  std::string Compare();
+  // `settled`: watchers have been told of everything. Until then they may not know of updates.
+  std::string Compare(bool settled = false);
   std::string CompareRound(const RoundSnapshot& seen, Round& round);
   std::string CompareResult(const std::string& name, const Round& round);
   std::string CompareReceipts();

@@ -267,7 +267,7 @@ std::string Simulation::Settle() {
     executor_.Advance(std::chrono::seconds(1));
   }
   executor_.WaitUntilIdle();
-  const std::string differs = Compare();
+  const std::string differs = Compare(/*settled=*/true);
   if (!differs.empty()) return differs;
   for (const auto& [name, round] : model_.rounds) {
     if (round.state == RoundState::kSealed) return name + " is sealed and not published";

@@ -28,12 +28,12 @@ class RetentionTest : public ::testing::Test {
     std::mutex mutex;
     std::condition_variable changed;
     bool gone = false;
-    const auto watch =
-        engine_->Watch("rounds/" + id, [&](const std::optional<RoundSnapshot>& round) {
-          std::lock_guard lock(mutex);
-          gone = !round.has_value();
-          changed.notify_all();
-        });
+    const auto watch = engine_->Watch("rounds/" + id, WatchFor::kEveryChange,
+                                      [&](const std::optional<RoundSnapshot>& round) {
+                                        std::lock_guard lock(mutex);
+                                        gone = !round.has_value();
+                                        changed.notify_all();
+                                      });
     if (!watch.ok()) return;  // gone already
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return gone; });

@@ -21,7 +21,8 @@ class EngineWithoutMemory : public ForwardingEngine {
   using ForwardingEngine::ForwardingEngine;
   absl::StatusOr<RoundSnapshot> GetRound(std::string_view) override { throw std::bad_alloc(); }
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view, std::function<void(const std::optional<RoundSnapshot>&)>) override {
+      std::string_view, WatchFor,
+      std::function<void(const std::optional<RoundSnapshot>&)>) override {
     throw std::bad_alloc();
   }
   absl::StatusOr<Receipt> Submit(UpdateHeader, const std::vector<EncodedTensor>&) override {

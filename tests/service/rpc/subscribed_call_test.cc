@@ -16,7 +16,8 @@ class SilentEngine : public ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view, std::function<void(const std::optional<RoundSnapshot>&)>) override {
+      std::string_view, WatchFor,
+      std::function<void(const std::optional<RoundSnapshot>&)>) override {
     return WatchHandle();
   }
   absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) override {
