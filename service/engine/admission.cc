@@ -77,15 +77,13 @@ void Claim::Unreserve(uint64_t bytes, bool held) {
   if (held) place_->held -= bytes;
 }
 
-absl::StatusOr<Reservation> Claim::Settle(uint64_t bytes) {
+absl::StatusOr<Reservation> Claim::TakeOfPlenty(uint64_t bytes) {
   if (own_ != nullptr) SPARSEAGG_RETURN_IF_ERROR(own_->ReserveOfPlenty(bytes));
   const absl::Status taken = ReserveOfPlenty(bytes);
   if (!taken.ok()) {
     if (own_ != nullptr) own_->Unreserve(bytes, /*held=*/false);
     return taken;
   }
-  if (own_ != nullptr) own_->NeedNoMore();
-  NeedNoMore();
   return Reservation(both_ != nullptr ? both_ : admission_, bytes);
 }
 
@@ -95,7 +93,8 @@ absl::Status Claim::ReserveOfPlenty(uint64_t bytes) {
   return admission_->TakeLocked(bytes, kept, "the update");
 }
 
-void Claim::NeedNoMore() {
+void Claim::Settle() {
+  if (own_ != nullptr) own_->Settle();
   std::lock_guard lock(admission_->mutex_);
   admission_->needs_.erase(admission_->needs_.find(place_->need));
   place_->settled = true;

@@ -53,7 +53,8 @@ class Reservation {
 //   free + held by the oldest >= the largest need of all claims
 //
 // When the oldest ends and gives back what it held, the same holds for the next. What is reserved
-// beside the claims leaves that room, too. While much is free, a claim can be settled at once.
+// beside the claims leaves that room, too. While much is free, a claim can be settled at once
+// (TakeOfPlenty(), then Settle()).
 //
 // Gives back everything when destroyed. Must not outlive its Admission. Thread-compatible.
 class Claim {
@@ -68,10 +69,11 @@ class Claim {
   absl::Status Take(uint64_t bytes);
   // The same as a reservation of its own, which may outlive the claim.
   absl::StatusOr<Reservation> TakeApart(uint64_t bytes);
-  // Takes `bytes` apart in place of all that was announced and is not held yet; the next claim is
-  // the oldest then. Only while much is free: half of the budget stays so. Otherwise nothing is
-  // changed.
-  absl::StatusOr<Reservation> Settle(uint64_t bytes);
+  // The same beside all that was announced, only while much is free: half of the budget stays so.
+  absl::StatusOr<Reservation> TakeOfPlenty(uint64_t bytes);
+  // What was announced and is not held is not needed any more; the next claim is the oldest then.
+  // REQUIRES: nothing is taken afterwards.
+  void Settle();
   // Of what is held. REQUIRES: as much is.
   void GiveBack(uint64_t bytes);
 
@@ -89,7 +91,6 @@ class Claim {
   absl::Status Reserve(uint64_t bytes, bool held);
   void Unreserve(uint64_t bytes, bool held);
   absl::Status ReserveOfPlenty(uint64_t bytes);
-  void NeedNoMore();
 
   Admission* admission_ = nullptr;
   Place place_;

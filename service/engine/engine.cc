@@ -326,6 +326,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   if (round->spec().durability == Durability::kMemory) {
     args.stage = [reducers, plan, weight = header.weight](std::span<const EncodedHeader> headers) {
       return ArrivingUpdate::Make(reducers, headers, plan, weight);
+  args.round = round.get();
     };
   }
   UploadTable::TakePartial take_partial = [] { return nullptr; };
@@ -344,8 +345,8 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   // A round that ended meanwhile has dropped its uploads before this one was entered.
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {
-    uploads_.DropRound(round->name(), open);
-    store_.DropPartialsOf(round->name());
+    uploads_.DropRound(round->name(), round.get(), open);
+    if (round->spec().durability == Durability::kDurable) store_.DropPartialsOf(round->name());
     return open;
   }
   return upload;

@@ -120,10 +120,11 @@ class MemoryPayload : public PayloadBytes {
   void Stage() {
     if (!on_arrival_.stage) return;
     const auto stage = std::exchange(on_arrival_.stage, nullptr);
-    absl::StatusOr<Reservation> staging = claim_.Settle(on_arrival_.bytes);
+    absl::StatusOr<Reservation> staging = claim_.TakeOfPlenty(on_arrival_.bytes);
     if (!staging.ok()) return;
     auto arriving = stage();
     if (!arriving.ok()) return;
+    claim_.Settle();  // not before: without the staged entries, all that was announced is needed
     arrived_ = *std::move(arriving);
     staging_ = *std::move(staging);
     for (const std::string_view piece : collected_.Pieces()) arrived_->Append(piece);

@@ -244,7 +244,7 @@ void Round::NotifyEnd() {
     std::lock_guard lock(mutex_);
     why = NotOpenLocked("ended before the update was complete");
   }
-  services_.uploads.DropRound(name_, why);
+  services_.uploads.DropRound(name_, this, why);
   services_.store.DropPartialsOf(name_);
   NotifyState();
 }

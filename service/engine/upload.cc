@@ -61,9 +61,7 @@ class ChunkedUpload::Writer : public Upload {
   }
   bool arrived() const override { return upload_->arrived(); }
   absl::StatusOr<Receipt> Finish() override { return upload_->Finish(writer_); }
-  void Refuse(const absl::Status& why) override {
-    if (upload_->CheckWriter(writer_).ok()) upload_->Close(why);
-  }
+  void Refuse(const absl::Status& why) override { upload_->Refuse(writer_, why); }
 
  private:
   const std::shared_ptr<ChunkedUpload> upload_;
@@ -122,6 +120,18 @@ void ChunkedUpload::Close(const absl::Status& why) {
   if (phase_ == Phase::kReceiving) CloseLocked(why);
 }
 
+bool ChunkedUpload::CloseIfUnusedSince(std::chrono::steady_clock::time_point time,
+                                       const std::function<absl::Status()>& why) {
+  std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kReceiving && last_used_ < time) CloseLocked(why());
+  return phase_ == Phase::kClosed;
+}
+
+void ChunkedUpload::Refuse(uint64_t writer, const absl::Status& why) {
+  std::lock_guard lock(mutex_);  // over both: a stream that resumes it keeps what it is promised
+  if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);
+}
+
 void ChunkedUpload::CloseLocked(const absl::Status& why) {
   phase_ = Phase::kClosed;
   closed_because_ = why;
@@ -144,19 +154,9 @@ bool ChunkedUpload::closed() const {
   return phase_ == Phase::kClosed;
 }
 
-std::chrono::steady_clock::time_point ChunkedUpload::last_used() const {
-  std::lock_guard lock(mutex_);
-  return last_used_;
-}
-
 uint64_t ChunkedUpload::committed() const {
   std::lock_guard lock(mutex_);
   return committed_;
-}
-
-absl::Status ChunkedUpload::CheckWriter(uint64_t writer) const {
-  std::lock_guard lock(mutex_);
-  return CheckWriterLocked(writer);
 }
 
 absl::Status ChunkedUpload::CheckWriterLocked(uint64_t writer) const {

@@ -31,6 +31,7 @@ using CommitUpload = std::function<absl::StatusOr<Receipt>(
 
 struct UploadArgs {
   UpdateHeader header;
+  const void* round = nullptr;  // that header.round was the name of: names are given again
   std::vector<EncodedHeader> tensors;
   uint64_t total_bytes = 0;   // of the byte string
   uint64_t staged_bytes = 0;  // of the decoded entries
@@ -68,8 +69,10 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
   // Frees bytes and headers; handles answer with `why`. Leaves an update alone that is being
   // finished.
   void Close(const absl::Status& why);
+  // The same, unless something has come for it since. Whether it is closed then.
+  bool CloseIfUnusedSince(std::chrono::steady_clock::time_point time,
+                          const std::function<absl::Status()>& why);
   bool closed() const;
-  std::chrono::steady_clock::time_point last_used() const;
 
  private:
   class Writer;
@@ -82,7 +85,7 @@ class ChunkedUpload : public std::enable_shared_from_this<ChunkedUpload> {
                       std::optional<uint32_t> crc32c);
   bool arrived() const;
   absl::StatusOr<Receipt> Finish(uint64_t writer);
-  absl::Status CheckWriter(uint64_t writer) const;
+  void Refuse(uint64_t writer, const absl::Status& why);
   absl::Status CheckWriterLocked(uint64_t writer) const;
   absl::StatusOr<Receipt> CommitBytes();
   void CloseLocked(const absl::Status& why);

@@ -9,8 +9,8 @@
 
 namespace sparseagg {
 
-UploadTable::Key UploadTable::KeyOf(const UpdateHeader& header) {
-  return {header.round, header.contributor, header.update_id};
+UploadTable::Key UploadTable::KeyOf(const UploadArgs& args) {
+  return {args.header.round, args.round, args.header.contributor, args.header.update_id};
 }
 
 absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(
@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
   SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
   if (found != nullptr) return found;
   SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args, tenant.limits));
-  const Key key = KeyOf(args.header);
+  const Key key = KeyOf(args);
   SPARSEAGG_ASSIGN_OR_RETURN(auto upload, ChunkedUpload::Make(std::move(args)));
   uploads_[key] = upload;
   return upload;
@@ -42,9 +42,8 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
 
 absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
     const UploadArgs& args) const {
-  const auto found = uploads_.find(KeyOf(args.header));
-  if (found == uploads_.end()) return nullptr;
-  CloseIfIdle(*found->second, args.now());
+  const auto found = uploads_.find(KeyOf(args));
+  if (found == uploads_.end() || CloseIfIdle(*found->second, args.now())) return nullptr;
   const bool same = found->second->SameAs(args.header, args.tensors);
   if (found->second->closed()) return nullptr;  // and its headers may have been gone
   if (same) return found->second;
@@ -80,10 +79,9 @@ absl::Status UploadTable::CheckNumberLocked(const UploadArgs& args,
 }
 
 uint64_t UploadTable::NumberOfLocked(std::string_view tenant) const {
-  // A tenant's rounds are neighbours.
   const std::string prefix = QualifiedName(tenant, kRoundPrefix);
   uint64_t number = 0;
-  for (auto entry = uploads_.lower_bound(Key(prefix, "", ""));
+  for (auto entry = uploads_.lower_bound(Key(prefix, nullptr, "", ""));
        entry != uploads_.end() && std::get<0>(entry->first).starts_with(prefix); ++entry) {
     ++number;
   }
@@ -101,34 +99,44 @@ absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {
   return AnnounceUpload(bytes, memory, args);
 }
 
-void UploadTable::CloseIfIdle(ChunkedUpload& upload,
+bool UploadTable::CloseIfIdle(ChunkedUpload& upload,
                               std::chrono::steady_clock::time_point now) const {
-  if (now - upload.last_used() <= std::chrono::milliseconds(limits_.upload_idle_ms)) return;
-  upload.Close(
-      MakeError(absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
-                absl::StrCat("update \"", upload.header().update_id, "\" received nothing for ",
-                             "upload-idle-ms = ", limits_.upload_idle_ms, "; begin it again")));
-}
-
-void UploadTable::DropIdle(std::chrono::steady_clock::time_point now) {
-  std::lock_guard lock(mutex_);
-  DropIdleLocked(now);
-}
-
-void UploadTable::DropIdleLocked(std::chrono::steady_clock::time_point now) {
-  std::erase_if(uploads_, [&](const auto& entry) {
-    CloseIfIdle(*entry.second, now);
-    return entry.second->closed();
+  return upload.CloseIfUnusedSince(now - std::chrono::milliseconds(limits_.upload_idle_ms), [&] {
+    return MakeError(
+        absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
+        absl::StrCat("update \"", upload.header().update_id, "\" received nothing for ",
+                     "upload-idle-ms = ", limits_.upload_idle_ms, "; begin it again"));
   });
 }
 
-void UploadTable::DropRound(const std::string& round, const absl::Status& why) {
-  std::lock_guard lock(mutex_);
-  auto entry = uploads_.lower_bound(Key(round, "", ""));
-  while (entry != uploads_.end() && std::get<0>(entry->first) == round) {
-    entry->second->Close(why);
-    entry = uploads_.erase(entry);
+void UploadTable::DropIdle(std::chrono::steady_clock::time_point now) {
+  std::vector<std::shared_ptr<ChunkedUpload>> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.reserve(uploads_.size());
+    for (const auto& [key, upload] : uploads_) all.push_back(upload);
   }
+  for (const auto& upload : all) CloseIfIdle(*upload, now);
+  std::lock_guard lock(mutex_);
+  std::erase_if(uploads_, [](const auto& entry) { return entry.second->closed(); });
+}
+
+void UploadTable::DropIdleLocked(std::chrono::steady_clock::time_point now) {
+  std::erase_if(uploads_, [&](const auto& entry) { return CloseIfIdle(*entry.second, now); });
+}
+
+void UploadTable::DropRound(const std::string& name, const void* round, const absl::Status& why) {
+  std::vector<std::shared_ptr<ChunkedUpload>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    auto entry = uploads_.lower_bound(Key(name, round, "", ""));
+    while (entry != uploads_.end() && std::get<0>(entry->first) == name &&
+           std::get<1>(entry->first) == round) {
+      dropped.push_back(std::move(entry->second));
+      entry = uploads_.erase(entry);
+    }
+  }
+  for (const auto& upload : dropped) upload->Close(why);
 }
 
 size_t UploadTable::size() const {

@@ -1,6 +1,6 @@
 // The chunked uploads under way, by (round, contributor, update_id), so that a new stream can
-// resume what a broken one began. Bounded in number, also of a tenant, in memory and on disk, and
-// in the time that nothing comes.
+// resume what a broken one began. A round is itself, not its name, which may be given again.
+// Bounded in number, also of a tenant, in memory and on disk, and in the time that nothing comes.
 #ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_TABLE_H_
 #define SPARSEAGG_SERVICE_ENGINE_UPLOAD_TABLE_H_
 
@@ -34,26 +34,29 @@ class UploadTable {
                                                         const TakePartial& take_partial);
 
   // Closes uploads that nothing came for in upload_idle_ms. Looks at all, as a start does only when
-  // the table is full.
+  // the table is full. May wait for a disk, others meanwhile do not.
   void DropIdle(std::chrono::steady_clock::time_point now);
 
-  // Closes all uploads of a round that takes no more updates.
-  void DropRound(const std::string& round, const absl::Status& why);
+  // Closes all uploads of a round that takes no more updates. `round` is UploadArgs::round, `name`
+  // what its headers say.
+  void DropRound(const std::string& name, const void* round, const absl::Status& why);
 
   // Those that are open.
   size_t size() const;
   uint64_t disk_bytes() const { return disk_.bytes_in_use(); }
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string>;
-  static Key KeyOf(const UpdateHeader& header);
+  // Name of the round, itself, contributor, update_id: a tenant's rounds are neighbours.
+  using Key = std::tuple<std::string, const void*, std::string, std::string>;
+  static Key KeyOf(const UploadArgs& args);
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBooks& tenant,
                                                              const TakePartial& take_partial);
   // Null when there is none.
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;
   absl::Status MakeRoomLocked(const UploadArgs& args, const TenantLimits& of_tenant);
   void DropIdleLocked(std::chrono::steady_clock::time_point now);
-  void CloseIfIdle(ChunkedUpload& upload, std::chrono::steady_clock::time_point now) const;
+  // Whether it is closed then.
+  bool CloseIfIdle(ChunkedUpload& upload, std::chrono::steady_clock::time_point now) const;
   absl::Status CheckNumberLocked(const UploadArgs& args, const TenantLimits& of_tenant) const;
   uint64_t NumberOfLocked(std::string_view tenant) const;
   absl::Status Admit(UploadArgs& args, Admission& memory);

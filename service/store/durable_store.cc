@@ -46,7 +46,12 @@ class DurableStore : public UpdateStore {
   absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) override;
   absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
       const PartialIdentity& identity) override;
-  void DropPartialsOf(const std::string& round) override { partials_->DropOf(round); }
+  void DropPartialsOf(const std::string& round) override {
+    partials_->DropOf(round, [&] {
+      const auto place = PlaceOf(round);
+      return place.has_value() && place->phase == RoundPhase::kOpen;
+    });
+  }
   void DropPartialsUnusedSince(std::chrono::steady_clock::time_point time) override {
     partials_->DropUnusedSince(time);
   }

@@ -273,19 +273,17 @@ void PartialFiles::DeleteLeftovers(const std::vector<uint64_t>& named,
 absl::StatusOr<std::unique_ptr<PartialPayload>> PartialFiles::Take(
     const PartialIdentity& identity) {
   std::unique_ptr<File> file;
+  uint64_t replaced = 0;
   {
     std::lock_guard lock(mutex_);
     Left& left = left_[KeyOf(identity)];
     if (left.taken) return StoreBusy("the same update is being begun by another call; try again");
-    if (left.file != 0 && !(left.identity == identity)) {
-      unlink(absl::StrCat(files_.PathOf(left.file), kPartialSuffix).c_str());
-      files_.Delete(left.file);
-      left.file = 0;
-    }
+    if (!(left.identity == identity)) replaced = std::exchange(left.file, 0);
     left.identity = identity;
     left.taken = true;
     file = std::make_unique<File>(*this, identity, left.file);
   }
+  if (replaced != 0) DeleteFiles(replaced);
   SPARSEAGG_RETURN_IF_ERROR(check_room_());
   SPARSEAGG_RETURN_IF_ERROR(file->Recover());
   return file;
@@ -314,8 +312,8 @@ absl::StatusOr<Placed> PartialFiles::Complete(PartialPayload& payload) {
 
 void PartialFiles::GiveAway(PartialPayload& payload) { static_cast<File&>(payload).GiveAway(); }
 
-void PartialFiles::DropOf(const std::string& round) {
-  DropIf([&](const Left& left) { return left.identity.round == round; });
+void PartialFiles::DropOf(const std::string& round, const std::function<bool()>& is_open) {
+  DropIf([&](const Left& left) { return left.identity.round == round && !is_open(); });
 }
 
 void PartialFiles::DropUnusedSince(std::chrono::steady_clock::time_point time) {
@@ -323,14 +321,23 @@ void PartialFiles::DropUnusedSince(std::chrono::steady_clock::time_point time) {
 }
 
 void PartialFiles::DropIf(const std::function<bool(const Left&)>& condition) {
-  std::lock_guard lock(mutex_);
-  std::erase_if(left_, [&](const auto& entry) {
-    const Left& left = entry.second;
-    if (left.taken || !condition(left)) return false;
-    unlink(absl::StrCat(files_.PathOf(left.file), kPartialSuffix).c_str());
-    files_.Delete(left.file);
-    return true;
-  });
+  std::vector<uint64_t> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(left_, [&](const auto& entry) {
+      const Left& left = entry.second;
+      if (left.taken || !condition(left)) return false;
+      dropped.push_back(left.file);
+      return true;
+    });
+  }
+  // Numbers are not used again. A large file takes long to delete.
+  for (const uint64_t number : dropped) DeleteFiles(number);
+}
+
+void PartialFiles::DeleteFiles(uint64_t number) const {
+  unlink(absl::StrCat(files_.PathOf(number), kPartialSuffix).c_str());
+  files_.Delete(number);
 }
 
 }  // namespace sparseagg

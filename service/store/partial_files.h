@@ -54,8 +54,9 @@ class PartialFiles {
   // A row names its file now.
   void GiveAway(PartialPayload& payload);
 
-  // Deletes those that nobody has taken.
-  void DropOf(const std::string& round);
+  // Deletes those that nobody has taken; those of a round unless `is_open` says that the name was
+  // given again. It is called with a lock held that Take() needs, too.
+  void DropOf(const std::string& round, const std::function<bool()>& is_open);
   void DropUnusedSince(std::chrono::steady_clock::time_point time);
 
  private:
@@ -68,7 +69,9 @@ class PartialFiles {
     std::chrono::steady_clock::time_point since;
   };
   static Key KeyOf(const PartialIdentity& identity);
+  // Entries that meet `condition` are forgotten at once; their files are deleted without the lock.
   void DropIf(const std::function<bool(const Left&)>& condition);
+  void DeleteFiles(uint64_t number) const;
   void Return(const File& file);
   void Forget(const File& file);
 

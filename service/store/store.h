@@ -164,8 +164,8 @@ class UpdateStore {
       const PartialIdentity& /*identity*/) {
     return nullptr;
   }
-  // Deletes partial payloads that nobody has taken: all of a round, and those that were left before
-  // `time`.
+  // Deletes partial payloads that nobody has taken: all of a round, unless one of that name is
+  // open, and those that were left before `time`.
   virtual void DropPartialsOf(const std::string& /*round*/) {}
   virtual void DropPartialsUnusedSince(std::chrono::steady_clock::time_point /*time*/) {}
 

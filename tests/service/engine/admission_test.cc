@@ -59,7 +59,8 @@ TEST(ClaimTest, IsSettledAtOnceWhileHalfStaysFree) {
   Admission admission(100);
   Claim settled = *admission.Announce(60);
   ASSERT_TRUE(settled.Take(5).ok());
-  const auto apart = settled.Settle(30);
+  const auto apart = settled.TakeOfPlenty(30);
+  settled.Settle();
   ASSERT_TRUE(apart.ok()) << apart.status();
   EXPECT_EQ(admission.bytes_in_use(), 35u);
   settled.GiveBack(5);
@@ -67,7 +68,7 @@ TEST(ClaimTest, IsSettledAtOnceWhileHalfStaysFree) {
   EXPECT_TRUE(admission.Reserve(70).ok()) << "nothing is kept for it any more";
 
   Claim refused = *admission.Announce(60);
-  EXPECT_EQ(ErrorReason(refused.Settle(21).status()), "STAGING_FULL");
+  EXPECT_EQ(ErrorReason(refused.TakeOfPlenty(21).status()), "STAGING_FULL");
   EXPECT_EQ(admission.bytes_in_use(), 30u);
   Claim younger = *admission.Announce(60);
   EXPECT_FALSE(younger.Take(11).ok()) << "the refused one still has its room";
@@ -79,9 +80,10 @@ TEST(ClaimTest, OfATenantIsSettledInBothBudgetsOrInNone) {
   Admission whole(1000);
   Admission both(own, whole);
   Claim claim = *both.Announce(40);
-  EXPECT_EQ(ErrorReason(claim.Settle(30).status()), "TENANT_BYTES_FULL");
+  EXPECT_EQ(ErrorReason(claim.TakeOfPlenty(30).status()), "TENANT_BYTES_FULL");
   EXPECT_EQ(own.bytes_in_use() + whole.bytes_in_use(), 0u);
-  const auto apart = claim.Settle(20);
+  const auto apart = claim.TakeOfPlenty(20);
+  claim.Settle();
   ASSERT_TRUE(apart.ok());
   EXPECT_EQ(own.bytes_in_use(), 20u);
   EXPECT_EQ(whole.bytes_in_use(), 20u);

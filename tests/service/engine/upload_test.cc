@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "service/engine/payload_bytes.h"
+#include "service/engine/upload_table.h"
 #include "service/store/crc32c.h"
 #include "tests/service/engine/testing.h"
 #include "tests/support/manual_executor.h"
@@ -308,6 +310,67 @@ TEST_F(UploadTest, CountsOneOfManyStreamsThatRaceToFinish) {
   const auto result = engine_.SealAndWait(round_);
   EXPECT_EQ(result->manifest.contributors, 1u);
   EXPECT_THAT(Values<float>(result->tensors[0]), ElementsAre(2, 4));
+}
+
+// What a stream is told of an update it has resumed holds, whatever the one before does.
+TEST_F(UploadTest, ARefusalOfTheStreamBeforeLosesNothingOfWhoHasResumedIt) {
+  for (int i = 0; i < 3000; ++i) {
+    TestUpdate update(round_, "c" + std::to_string(i));
+    update.Add<float>(bias_, {}, {5, 6}).Add<float>(emb_, {3, 4}, {1, 2});
+    const auto first = *Begin(update);
+    ASSERT_TRUE(first->Append(0, bytes_.substr(0, 10), std::nullopt).ok());
+    std::jthread refusing([&] { first->Refuse(absl::AbortedError("too slow")); });
+    const auto second = *Begin(update);
+    const uint64_t at = second->committed_offset();
+    const absl::Status appended = second->Append(at, bytes_.substr(at), std::nullopt);
+    ASSERT_TRUE(appended.ok()) << appended << " from " << at << ", try " << i;
+  }
+}
+
+// An update whose memory could not be had at once is the oldest that needs some, and goes on.
+TEST(MemoryPayloadTest, WhatCouldNotBeStagedKeepsItsPlaceAmongThoseThatNeedMemory) {
+  Admission memory(100);
+  Claim oldest = *memory.Announce(80);
+  const auto no_memory = [] {
+    return MakeError(absl::StatusCode::kResourceExhausted, "BACKEND_FULL", "no memory");
+  };
+  const auto bytes = MakeMemoryPayload(oldest, 40, {.bytes = 40, .stage = no_memory});
+  const std::string chunk(10, 'x');
+  const auto append = [&] {
+    const std::string_view piece = chunk;
+    return bytes->Append(ByteChain(&piece, 1));
+  };
+  ASSERT_TRUE(append().ok());
+  EXPECT_EQ(bytes->arrived(), nullptr);
+  Claim next = *memory.Announce(80);
+  EXPECT_FALSE(next.Take(80).ok()) << "it would take what the oldest needs";
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(append().ok());
+  EXPECT_TRUE(oldest.Take(40).ok());
+}
+
+TEST(UploadTableTest, AnotherRoundOfTheSameNameKeepsItsUploads) {
+  const Limits limits;
+  TenantTable tenants([](std::string_view) { return TenantLimits{}; }, 1'000'000, 1'000'000);
+  UploadTable table(limits);
+  const auto begin = [&](const int* round) {
+    UploadArgs args;
+    args.header = {.round = "rounds/r", .contributor = "c", .update_id = "u"};
+    args.round = round;
+    args.total_bytes = 2;
+    args.now = [] { return std::chrono::steady_clock::now(); };
+    return table.BeginOrResume(std::move(args), tenants.Of(""), [] { return nullptr; }).value();
+  };
+  const int deleted = 0;
+  const int again = 0;
+  const auto old_upload = begin(&deleted);
+  ASSERT_TRUE(old_upload->Append(0, "x", std::nullopt).ok());
+  const auto new_upload = begin(&again);
+  EXPECT_EQ(new_upload->committed_offset(), 0u) << "it is of another round";
+  // The end of the first, told late.
+  table.DropRound("rounds/r", &deleted, absl::AbortedError("the round has ended"));
+  EXPECT_FALSE(old_upload->Append(1, "y", std::nullopt).ok());
+  EXPECT_TRUE(new_upload->Append(0, "xy", std::nullopt).ok());
+  EXPECT_EQ(table.size(), 1u);
 }
 
 TEST(UploadLimitTest, KeepsToTheNumberOfOpenUploads) {

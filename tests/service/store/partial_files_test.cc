@@ -107,6 +107,15 @@ class PartialFilesTest : public ::testing::Test {
   std::string bytes_ = std::string(3 * kCheckpoint, '\0');
 };
 
+TEST_F(PartialFilesTest, OfAnOpenRoundAreNotThoseOfOneOfItsNameBefore) {
+  Fill(*Take(), 2 * kMiB);
+  store_->DropPartialsOf("rounds/r");
+  EXPECT_EQ(Take()->bytes(), 2 * kMiB);
+  ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
+  store_->DropPartialsOf("rounds/r");
+  EXPECT_TRUE(FilesOf(folder_.path()).empty());
+}
+
 TEST_F(PartialFilesTest, BecomesTheUpdateAsItIs) {
   auto payload = Take();
   Fill(*payload, bytes_.size());
@@ -257,10 +266,10 @@ TEST_F(PartialFilesTest, NothingStaysOfWhatNobodyWants) {
   fill();
   store_->DropPartialsOf("rounds/other");
   EXPECT_EQ(FilesOf(folder_.path()).size(), 2u);
+  ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
   store_->DropPartialsOf("rounds/r");
   EXPECT_TRUE(FilesOf(folder_.path()).empty()) << "of the round";
   fill();
-  ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
   Restart();
   EXPECT_TRUE(FilesOf(folder_.path()).empty()) << "of a round that is closed when the store opens";
 }
