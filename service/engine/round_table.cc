@@ -10,8 +10,10 @@
 #include "sparse/status.h"
 
 namespace sparseagg {
-
 namespace {
+
+// With the lock held, so that nobody who looks for a round waits long.
+constexpr size_t kForgottenAtOnce = 1000;
 
 std::string_view EndOf(const Tombstone& tombstone) {
   return IsPublished(tombstone.ended) ? "PUBLISHED" : "ABORTED";
@@ -151,18 +153,35 @@ void RoundTable::Erase(const Round& round) {
 
 void RoundTable::Remember(const Tombstone& tombstone) {
   std::lock_guard lock(mutex_);
-  const bool is_new = erased_.insert_or_assign(tombstone.round, tombstone).second;
-  if (is_new) ++erased_by_tenant_[std::string(TenantOf(tombstone.round))];
+  const auto [known, is_new] = erased_.try_emplace(tombstone.round, tombstone);
+  if (is_new) {
+    ++erased_by_tenant_[std::string(TenantOf(tombstone.round))];
+  } else {
+    erased_by_time_.erase({known->second.erased, known->first});
+    known->second = tombstone;
+  }
+  erased_by_time_.emplace(tombstone.erased, known->first);
 }
 
 bool RoundTable::ForgetErasedBefore(std::chrono::system_clock::time_point time) {
+  size_t forgotten = ForgetSome(time);
+  const bool any = forgotten > 0;
+  while (forgotten == kForgottenAtOnce) forgotten = ForgetSome(time);
+  return any;
+}
+
+size_t RoundTable::ForgetSome(std::chrono::system_clock::time_point erased_before) {
   std::lock_guard lock(mutex_);
-  const auto forget = [&](const auto& entry) {
-    if (entry.second.erased >= time) return false;
-    --erased_by_tenant_.find(TenantOf(entry.first))->second;
-    return true;
-  };
-  return std::erase_if(erased_, forget) > 0;
+  size_t forgotten = 0;
+  while (forgotten < kForgottenAtOnce && !erased_by_time_.empty() &&
+         erased_by_time_.begin()->first < erased_before) {
+    const auto known = erased_.find(erased_by_time_.begin()->second);
+    erased_by_time_.erase(erased_by_time_.begin());  // refers to the name
+    --erased_by_tenant_.find(TenantOf(known->first))->second;
+    erased_.erase(known);
+    ++forgotten;
+  }
+  return forgotten;
 }
 
 }  // namespace sparseagg

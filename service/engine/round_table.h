@@ -5,11 +5,13 @@
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_TABLE_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,7 +55,7 @@ class RoundTable {
   void Erase(const Round& round);
   // Remembers the name of a round that was erased: it is not given again.
   void Remember(const Tombstone& tombstone);
-  // Forgets names; true when there were any.
+  // Forgets names; true when there were any. Takes time for those, and not for the others.
   bool ForgetErasedBefore(std::chrono::system_clock::time_point time);
   size_t size() const {
     std::lock_guard lock(mutex_);
@@ -66,6 +68,8 @@ class RoundTable {
     CreateRoundArgs args;
   };
   absl::StatusOr<std::shared_ptr<Round>> FindRequestLocked(const CreateRoundArgs& args) const;
+  // At most kForgottenAtOnce of them; how many.
+  size_t ForgetSome(std::chrono::system_clock::time_point erased_before);
   // RESOURCE_EXHAUSTED (ROUND_NAMES_FULL), with a time to wait.
   absl::Status CheckErasedLocked(const CreateRoundArgs& args) const;
 
@@ -74,6 +78,8 @@ class RoundTable {
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> by_name_;
   std::map<std::string, Tombstone, std::less<>> erased_;
+  // The same, by time. The names are those of erased_.
+  std::set<std::pair<std::chrono::system_clock::time_point, std::string_view>> erased_by_time_;
   using Request = std::pair<std::string, std::string>;  // tenant, request id
   static Request RequestOf(const CreateRoundArgs& args) { return {args.tenant, args.request_id}; }
   std::map<Request, std::string> name_by_request_;
