@@ -167,8 +167,8 @@ absl::Status VerificationsFull() {
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security)
     : gate_(engine, std::move(security)),
       info_(std::move(info)),
-      background_(kBackgroundThreads),
-      commits_(kCommitThreads),
+      background_(kBackgroundThreads, kBackgroundThreadName),
+      commits_(kCommitThreads, "commit"),
       verifications_(kVerificationsMax),
       time_checks_(TimeCheckInterval(engine.limits()),
                    [this] { drain_list_.CheckTimes(std::chrono::steady_clock::now()); }) {}

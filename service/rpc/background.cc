@@ -1,12 +1,19 @@
 #include "service/rpc/background.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 namespace sparseagg {
 
-Background::Background(int threads) {
+Background::Background(int threads, const char* name) {
   threads_.reserve(threads);
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, name] {
+      pthread_setname_np(pthread_self(), name);
+      Work();
+    });
+  }
 }
 
 Background::~Background() {

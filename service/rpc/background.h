@@ -13,10 +13,14 @@
 
 namespace sparseagg {
 
+// Of the threads for long work; others wait for a disk.
+inline constexpr char kBackgroundThreadName[] = "background";
+
 // Thread-safe. The destructor runs what is queued, then joins.
 class Background {
  public:
-  explicit Background(int threads);
+  // The threads are called `name`, at most 15 characters.
+  Background(int threads, const char* name);
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;

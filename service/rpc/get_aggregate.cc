@@ -16,6 +16,19 @@ namespace {
 // gRPC should.
 constexpr size_t kLongRequestBytes = size_t{64} << 10;
 
+// The same of a result whose indices are packed: every block of them is planned first.
+constexpr uint64_t kLongPackedRows = uint64_t{64} << 10;
+
+bool TakesLong(Engine& engine, const v1::GetAggregateRequest& request) {
+  if (request.ByteSizeLong() >= kLongRequestBytes) return true;
+  if (request.encoding() != "coo.packed") return false;
+  const auto result = engine.Result(request.name());
+  if (!result.ok()) return false;
+  uint64_t rows = 0;
+  for (const SparseTensor& tensor : (*result)->tensors) rows += tensor.nnz();
+  return rows >= kLongPackedRows;
+}
+
 absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
                                                          const v1::GetAggregateRequest& request) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<const PublishedResult> result,
@@ -34,7 +47,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Begin(DrainList& drain_list, Background& background, v1::GetAggregateRequest request) {
     self_ = shared_from_this();
     drain_list.Add(self_);
-    if (request.ByteSizeLong() < kLongRequestBytes) return Open(request);
+    if (!TakesLong(engine_, request)) return Open(request);
     background.Run([this, request = std::move(request)] { Open(request); });
   }
 

@@ -1,6 +1,5 @@
 #include "service/rpc/reduce.h"
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -23,10 +22,6 @@
 namespace sparseagg {
 namespace {
 
-// Chunks are smaller. A whole update of so many bytes takes longer to be decoded than a reaction of
-// gRPC should.
-constexpr size_t kLongMessageBytes = size_t{2} << 20;
-
 absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
@@ -40,7 +35,8 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
  public:
   ReduceCall(grpc::CallbackServerContext& context, Engine& engine, Background& background,
              CallCounter& calls)
-      : engine_(engine),
+      : context_(context),
+        engine_(engine),
         background_(background),
         call_entry_(calls),
         unread_(context, engine.limits()),
@@ -74,13 +70,10 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       pace = pace_.EndWait(std::chrono::steady_clock::now(), ok ? request_.Length() : 0,
                            !uploads_.empty());
     }
-    if (!ok) {
-      if (cancelled_)
-        return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"));
-      return ReportInBackground();
-    }
+    if (!ok) return ReportInBackground();
     if (!pace.ok()) return Finish(ToGrpcStatus(pace));
-    if (request_.Length() < kLongMessageBytes) return Handle();
+    // However short the message is: the update that it completes may be the one with which all that
+    // came before is folded.
     background_.Run([this] { Handle(); });
   }
 
@@ -92,8 +85,6 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
     }
   }
-
-  void OnCancel() noexcept override { cancelled_ = true; }
 
   void OnDone() noexcept override {
     {
@@ -108,8 +99,12 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     absl::StatusOr<std::shared_ptr<Upload>> complete = HandleMessage();
     request_.Clear();
     if (!complete.ok()) return Refuse(complete.status());
-    if (*complete != nullptr) return FinishInBackground(*std::move(complete));
-    ReadNext();
+    if (*complete != nullptr) {
+      const absl::Status counted = (*complete)->Finish().status();
+      complete->reset();
+      if (!counted.ok()) return Refuse(counted);
+    }
+    ReadNext();  // last: the call may go on, and end, before this returns
   }
 
   // Many updates share the call: which of them is wrong? An id that is no id is not repeated.
@@ -178,17 +173,13 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     return nullptr;
   }
 
-  void FinishInBackground(std::shared_ptr<Upload> upload) {
-    background_.Run([this, upload = std::move(upload)]() mutable {
-      const absl::Status status = upload->Finish().status();
-      upload.reset();
-      if (!status.ok()) return Refuse(status);
-      ReadNext();
-    });
-  }
-
   void ReportInBackground() {
     background_.Run([this] {
+      // Asked as late as can be: the last read of a cancelled call may end before OnCancel() is
+      // called, as if the client had said all.
+      if (context_.IsCancelled()) {
+        return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"));
+      }
       const absl::Status status = Report();
       if (!status.ok()) return Finish(ToGrpcStatus(status));
       WriteNext();
@@ -216,6 +207,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     }
   }
 
+  grpc::CallbackServerContext& context_;
   Engine& engine_;
   Background& background_;
   CallCounter::Entry call_entry_;
@@ -229,8 +221,6 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   std::unique_ptr<ResultWriter> writer_;
   grpc::ByteBuffer response_;
   UnreadLimit unread_;
-  std::atomic<bool> cancelled_ =
-      false;  // tells a cancelled call from one whose client has said all
 
   std::mutex wait_mutex_;  // between the end of a read and CheckTime()
   StreamPace pace_;

@@ -32,7 +32,7 @@ class TenantTurns {
   // turn.
   std::map<std::string, std::deque<std::function<void()>>> jobs_;
   std::deque<std::string> turns_;
-  Background thread_{1};  // last: uses the others
+  Background thread_{1, "verify"};  // last: uses the others
 };
 
 }  // namespace sparseagg

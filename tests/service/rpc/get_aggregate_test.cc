@@ -2,14 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "proto/convert.h"
+#include "service/rpc/background.h"
+#include "service/rpc/grpc_server.h"
 #include "sparse/encoding.h"
 #include "sparse/status.h"
+#include "tests/service/forwarding_engine.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 
@@ -393,6 +398,53 @@ TEST(GetAggregateStateTest, AReaderKeepsTheResultOfARoundDeletedMeanwhile) {
   while (reader->Read(&response)) last = response.chunk().data();
   EXPECT_TRUE(reader->Finish().ok());
   EXPECT_EQ(ArrayOf<float>(last).back(), 9);
+}
+
+// Notes the thread that asked for a result last, which is the one that plans the answer.
+class NotingEngine : public testing::ForwardingEngine {
+ public:
+  using ForwardingEngine::ForwardingEngine;
+  absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) override {
+    {
+      const std::lock_guard lock(mutex_);
+      pthread_getname_np(pthread_self(), thread_, sizeof(thread_));
+    }
+    return ForwardingEngine::Result(name);
+  }
+  std::string thread() {
+    const std::lock_guard lock(mutex_);
+    return thread_;
+  }
+
+ private:
+  std::mutex mutex_;
+  char thread_[16] = {};
+};
+
+TEST_F(GetAggregateTest, PlansALargePackedAnswerOnNoThreadThatAllCallsNeed) {
+  NotingEngine noting(server_.engine());
+  const auto grpc = GrpcServer::Start("127.0.0.1:0", noting, {}).value();
+  testing::TestClient client(testing::NewChannel("127.0.0.1:" + std::to_string(grpc->port())));
+  constexpr int64_t kRows = 200'000;
+  for (const int64_t entries : {int64_t{100}, kRows / 2}) {
+    const std::string id = "n" + std::to_string(entries);
+    std::vector<int64_t> rows(entries);
+    std::iota(rows.begin(), rows.end(), 0);
+    ASSERT_TRUE(client.Create(VectorRound("t", kRows), id).ok());
+    ASSERT_TRUE(client
+                    .Submit(VectorUpdate(
+                        "rounds/" + id, "a",
+                        VectorEntries("t", kRows, rows, std::vector<float>(entries, 1.0f))))
+                    .ok());
+    ASSERT_TRUE(client.Publish("rounds/" + id).ok());
+    v1::GetAggregateRequest request;
+    request.set_name("rounds/" + id);
+    request.set_encoding("coo.packed");
+    const auto answer = client.Aggregate(request);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(answer->header.tensors(0).nnz(), entries);
+    EXPECT_EQ(noting.thread() == kBackgroundThreadName, entries > 100) << noting.thread();
+  }
 }
 
 }  // namespace

@@ -2,11 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "service/rpc/background.h"
+#include "service/rpc/grpc_server.h"
 #include "sparse/status.h"
+#include "tests/service/forwarding_engine.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 
@@ -169,6 +177,82 @@ TEST_F(ReduceTest, ACancelledCallLeavesTheServerServing) {
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
   EXPECT_TRUE(client_.Reduce({Start(), Update({1}, {1})}).ok());
+}
+
+// Notes the threads that updates are added on; gRPC's own serve all calls.
+class NotingEngine : public testing::ForwardingEngine {
+ public:
+  using ForwardingEngine::ForwardingEngine;
+  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
+                                                          std::string_view tenant) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto reduction, ForwardingEngine::NewReduction(spec, tenant));
+    return std::make_unique<NotingReduction>(*this, std::move(reduction));
+  }
+  std::vector<std::string> threads() {
+    const std::lock_guard lock(mutex_);
+    return threads_;
+  }
+  std::atomic<int> reports = 0;
+
+ private:
+  class NotingReduction : public Reduction {
+   public:
+    NotingReduction(NotingEngine& engine, std::unique_ptr<Reduction> reduction)
+        : engine_(engine), reduction_(std::move(reduction)) {}
+    absl::Status Add(const UpdateHeader& header,
+                     const std::vector<EncodedTensor>& tensors) override {
+      char name[16] = {};
+      pthread_getname_np(pthread_self(), name, sizeof(name));
+      {
+        const std::lock_guard lock(engine_.mutex_);
+        engine_.threads_.emplace_back(name);
+      }
+      return reduction_->Add(header, tensors);
+    }
+    absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
+        const UpdateHeader& header, std::vector<EncodedHeader> tensors) override {
+      return reduction_->BeginUpload(header, std::move(tensors));
+    }
+    absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() override {
+      ++engine_.reports;
+      return reduction_->Report();
+    }
+
+   private:
+    NotingEngine& engine_;
+    const std::unique_ptr<Reduction> reduction_;
+  };
+
+  std::mutex mutex_;
+  std::vector<std::string> threads_;
+};
+
+class ReduceThreadsTest : public ReduceTest {
+ protected:
+  NotingEngine noting_{server_.engine()};
+  const std::unique_ptr<GrpcServer> grpc_ = GrpcServer::Start("127.0.0.1:0", noting_, {}).value();
+  testing::TestClient noted_{testing::NewChannel("127.0.0.1:" + std::to_string(grpc_->port()))};
+};
+
+TEST_F(ReduceThreadsTest, FoldsOnNoneOfTheThreadsThatAllCallsNeed) {
+  const auto answer = noted_.Reduce({Start(), Update({0, 5}, {1, 1}), Update({5, 9}, {1, 1})});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(noting_.threads(), ElementsAre(kBackgroundThreadName, kBackgroundThreadName));
+}
+
+TEST_F(ReduceThreadsTest, MakesNoResultForACallerWhoIsGone) {
+  for (int i = 0; i < 300; ++i) {
+    const auto context = testing::NewContext();
+    const auto stream = noted_.stub().Reduce(context.get());
+    ASSERT_TRUE(stream->Write(Start()));
+    const size_t added = noting_.threads().size();
+    ASSERT_TRUE(stream->Write(Update({0, 5}, {1, 1})));
+    while (noting_.threads().size() == added) std::this_thread::yield();
+    context->TryCancel();
+    EXPECT_FALSE(stream->Finish().ok());
+  }
+  grpc_->Stop(std::chrono::system_clock::now() + std::chrono::seconds(60));  // all have ended
+  EXPECT_EQ(noting_.reports, 0);
 }
 
 }  // namespace
