@@ -4,6 +4,7 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_COMMIT_GATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_COMMIT_GATE_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -27,6 +28,18 @@ class CommitGate {
     ++cuts_;
     changed_.wait(lock, [this] { return commits_ == 0 && !cutting_; });
     cutting_ = true;
+  }
+  bool try_lock_until(std::chrono::steady_clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    ++cuts_;
+    const auto is_free = [this] { return commits_ == 0 && !cutting_; };
+    if (changed_.wait_until(lock, deadline, is_free)) {
+      cutting_ = true;
+      return true;
+    }
+    --cuts_;
+    changed_.notify_all();
+    return false;
   }
   void unlock() {
     std::lock_guard lock(mutex_);

@@ -60,12 +60,16 @@ class EngineImpl : public Engine {
             options_.limits.staging_bytes_max, AggregationBytes(options_.limits, backend))),
         rounds_(options_.limits.rounds_max),
         uploads_(options_.limits),
+        own_eraser_(options_.executor == nullptr ? std::make_unique<ThreadPool>(1) : nullptr),
         own_executor_(options_.executor == nullptr
                           ? std::make_unique<ThreadPool>(options_.worker_threads)
                           : nullptr),
-        executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor) {
-    LookLater();
+        executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor),
+        eraser_(options_.executor == nullptr ? *own_eraser_ : *options_.executor) {
+    LookForIdleLater();
+    CleanUpLater();
   }
+  ~EngineImpl() override { store_.StopErasing(); }
 
   absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) override;
   absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) override {
@@ -111,7 +115,7 @@ class EngineImpl : public Engine {
   EngineStats Stats() const override;
 
   absl::Status Recover() override;
-  void Drain() override;
+  bool Drain(std::chrono::steady_clock::time_point deadline) override;
 
  private:
   absl::Status CheckNotDraining() const;
@@ -121,10 +125,12 @@ class EngineImpl : public Engine {
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
-  // Now and again: drops idle uploads, deletes the rounds whose retention is over, forgets names
-  // that were remembered long enough.
-  void LookLater();
-  void DropIdleUploads();
+  RoundServices Services() { return {options_, store_, executor_, eraser_, uploads_, tenants_}; }
+  // Now and again: drops idle uploads.
+  void LookForIdleLater();
+  // Now and again, on the eraser: deletes the rounds whose retention is over and what is left on
+  // the disk of others, forgets names that were remembered long enough.
+  void CleanUpLater();
   void Retire();
   void Forget();
 
@@ -136,8 +142,11 @@ class EngineImpl : public Engine {
   UploadTable uploads_;
   CommitGate drain_gate_;  // held shared by what Drain() waits for
   std::atomic<bool> draining_ = false;
-  const std::unique_ptr<ThreadPool> own_executor_;  // last: its tasks use the members above
+  // Last: their tasks use the members above, and those of the executor post to the eraser.
+  const std::unique_ptr<ThreadPool> own_eraser_;
+  const std::unique_ptr<ThreadPool> own_executor_;
   Executor& executor_;
+  Executor& eraser_;
 };
 
 // --- Rounds ---
@@ -163,8 +172,8 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
                              TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
                                                   options_.limits.result_nnz_max));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
-  round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
-                                  RoundServices{options_, store_, executor_, uploads_, tenants_});
+  round =
+      std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock, Services());
   const auto open_books = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
@@ -216,13 +225,21 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   return absl::OkStatus();
 }
 
-void EngineImpl::LookLater() {
+void EngineImpl::LookForIdleLater() {
   executor_.PostAfter(options_.look_interval, [this] {
-    DropIdleUploads();
+    uploads_.DropIdle(options_.steady_now());
+    LookForIdleLater();
+  });
+}
+
+void EngineImpl::CleanUpLater() {
+  eraser_.PostAfter(options_.look_interval, [this] {
     if (options_.limits.result_retention_ms > 0) Retire();
-    store_.EraseLeftovers().IgnoreError();
     Forget();
-    LookLater();
+    const auto idle = std::chrono::milliseconds(options_.limits.upload_idle_ms);
+    store_.DropPartialsUnusedSince(options_.steady_now() - idle);
+    store_.EraseLeftovers().IgnoreError();
+    CleanUpLater();
   });
 }
 
@@ -233,12 +250,6 @@ void EngineImpl::Forget() {
   if (rounds_.ForgetErasedBefore(erased_before)) {
     store_.ForgetTombstones(erased_before).IgnoreError();
   }
-}
-
-void EngineImpl::DropIdleUploads() {
-  const auto now = options_.steady_now();
-  uploads_.DropIdle(now);
-  store_.DropPartialsUnusedSince(now - std::chrono::milliseconds(options_.limits.upload_idle_ms));
 }
 
 void EngineImpl::Retire() {
@@ -315,6 +326,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
 
   UploadArgs args;
   args.header = header;
+  args.round = round.get();
   args.tensors = std::move(tensors);
   args.total_bytes = plan.payload_bytes;
   args.staged_bytes = plan.staged_bytes;
@@ -326,7 +338,6 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   if (round->spec().durability == Durability::kMemory) {
     args.stage = [reducers, plan, weight = header.weight](std::span<const EncodedHeader> headers) {
       return ArrivingUpdate::Make(reducers, headers, plan, weight);
-  args.round = round.get();
     };
   }
   UploadTable::TakePartial take_partial = [] { return nullptr; };
@@ -397,9 +408,7 @@ absl::Status EngineImpl::Recover() {
     const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
-    const auto round =
-        std::make_shared<Round>(record.name, std::move(restored.round),
-                                RoundServices{options_, store_, executor_, uploads_, tenants_});
+    const auto round = std::make_shared<Round>(record.name, std::move(restored.round), Services());
     const auto books_are_open = [] { return absl::OkStatus(); };
     const auto entered = rounds_.Insert(restored.args, round, books_are_open);
     if (!entered.ok()) return CannotTakeUp(record, entered.status());
@@ -417,11 +426,14 @@ absl::Status EngineImpl::CheckNotDraining() const {
                         kDrainingRetryAfterMs);
 }
 
-void EngineImpl::Drain() {
+bool EngineImpl::Drain(std::chrono::steady_clock::time_point deadline) {
   draining_ = true;
-  { std::unique_lock nobody_works(drain_gate_); }
+  {
+    const std::unique_lock nobody_works(drain_gate_, deadline);
+    if (!nobody_works.owns_lock()) return false;
+  }
   for (const auto& round : rounds_.List("", rounds_.size())) round->FoldNow();
-  executor_.WaitUntilIdle();
+  return executor_.WaitUntilIdle(deadline) && eraser_.WaitUntilIdle(deadline);
 }
 
 }  // namespace

@@ -259,9 +259,12 @@ class Engine {
   // until there is room. Other errors (a limit that is too low for what is stored) name the round.
   virtual absl::Status Recover() = 0;
 
-  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and finishes the reductions that
-  // are under way.
-  virtual void Drain() = 0;
+  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and waits until what is being
+  // submitted, reduced, published and erased is done, at most until `deadline`. Whether it is.
+  // Erasures need not be waited for (UpdateStore::StopErasing()).
+  virtual bool Drain(std::chrono::steady_clock::time_point deadline) = 0;
+  // The same, however long it takes.
+  void Drain() { Drain(std::chrono::steady_clock::time_point::max()); }
 };
 
 struct EngineOptions {
@@ -269,8 +272,10 @@ struct EngineOptions {
   // Asked once for each tenant; unset: limits of Limits.
   std::function<TenantLimits(std::string_view tenant)> tenant_limits;
   Durability default_durability = Durability::kMemory;
-  uint32_t worker_threads = 2;   // fold and publish
-  Executor* executor = nullptr;  // does so instead; must outlive the engine. Null: its own
+  uint32_t worker_threads = 2;  // fold and publish
+  // Does so instead, and erases what rounds leave on a disk; must outlive the engine. Null: its
+  // own, and a thread for erasing.
+  Executor* executor = nullptr;
   // Between two looks for what is over or idle, at most.
   std::chrono::milliseconds look_interval{5000};
   std::function<std::chrono::system_clock::time_point()> now = [] {
@@ -284,6 +289,7 @@ struct EngineOptions {
 };
 
 // `backend` and `store` must outlive the engine; watch handles, uploads and reductions must not.
+// Its end waits for the tasks under way, and ends erasures (UpdateStore::StopErasing()).
 std::unique_ptr<Engine> MakeEngine(EngineOptions options, Backend& backend, UpdateStore& store);
 
 }  // namespace sparseagg

@@ -38,9 +38,9 @@ void ThreadPool::PostAfter(std::chrono::milliseconds delay, Task task) {
   time_.notify_one();
 }
 
-void ThreadPool::WaitUntilIdle() {
+bool ThreadPool::WaitUntilIdle(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+  return idle_.wait_until(lock, deadline, [this] { return tasks_.empty() && running_ == 0; });
 }
 
 size_t ThreadPool::waiting() const {

@@ -29,8 +29,10 @@ class Executor {
   // Queues the task when `delay` is over. One whose time has not come when the executor goes is
   // dropped.
   virtual void PostAfter(std::chrono::milliseconds delay, Task task) = 0;
-  // Returns when nothing is queued or running; what is delayed is not waited for.
-  virtual void WaitUntilIdle() = 0;
+  // Whether nothing is queued or running, at the latest at `deadline`; what is delayed is not
+  // waited for.
+  virtual bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline) = 0;
+  void WaitUntilIdle() { WaitUntilIdle(std::chrono::steady_clock::time_point::max()); }
   // Tasks that nobody has begun.
   virtual size_t waiting() const = 0;
 };
@@ -44,7 +46,8 @@ class ThreadPool : public Executor {
 
   void Post(Task task) override;
   void PostAfter(std::chrono::milliseconds delay, Task task) override;
-  void WaitUntilIdle() override;
+  using Executor::WaitUntilIdle;
+  bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline) override;
   size_t waiting() const override;
 
  private:

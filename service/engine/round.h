@@ -2,9 +2,11 @@
 // folded.
 //
 // Two locks. `gate_` keeps commits (an update becomes counted) and cuts (seal, abort, delete)
-// apart, so that every update is either in the sealed set and folded, or refused. `mutex_` guards
-// the fields and is held for moments only. Lock order: gate_, mutex_. Nothing waits for the
-// executor while it holds either; watchers are called without both.
+// apart, so that every update is either in the sealed set and folded, or refused. A cut that waits
+// for the gate keeps every commit out, so it looks at the state first and closes the gate only for
+// what it will do, and nobody holds the gate while a result is written or updates are erased.
+// `mutex_` guards the fields and is held for moments only. Lock order: gate_, mutex_. Nothing waits
+// for an executor while it holds either; watchers are called without both.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_H_
 
@@ -31,6 +33,7 @@ struct RoundServices {
   const EngineOptions& options;
   UpdateStore& store;
   Executor& executor;
+  Executor& eraser;  // one thread, for what waits long for the disk and nobody waits for
   UploadTable& uploads;
   std::shared_ptr<const void> budgets;  // what a round's memory is reserved from
 };
@@ -110,9 +113,11 @@ class Round : public std::enable_shared_from_this<Round> {
 
   // Events of round_state.h. FAILED_PRECONDITION: ROUND_NOT_OPEN, INSUFFICIENT_CONTRIBUTORS (seal),
   // ROUND_NOT_ABORTABLE, ROUND_NOT_FINAL (delete); NOT_FOUND (ROUND_NOT_FOUND) after Delete().
+  // UNAVAILABLE (STORE_BUSY, abort) while the result is being stored.
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
   absl::StatusOr<RoundSnapshot> Abort();
-  // Calls `gone` when the round is no more, before anybody can see that.
+  // Calls `gone` when the round is no more, before anybody can see that. What it has left on a disk
+  // is erased later.
   absl::Status Delete(const std::function<void(const Tombstone&)>& gone);
   // The last call of every watcher; after Delete().
   void NotifyDeleted() { watchers_.NotifyDeleted(); }
@@ -126,6 +131,12 @@ class Round : public std::enable_shared_from_this<Round> {
   // "round x is STATE and `what`".
   absl::Status RefuseLocked(std::string_view reason, std::string_view what) const;
   absl::Status NotOpenLocked(std::string_view what) const;
+  // Whether there is something to do for these requests, or their answer: an error, or for a retry
+  // the round as it is.
+  using Answer = absl::StatusOr<std::optional<RoundSnapshot>>;
+  Answer AnswerSeal() const;
+  Answer AnswerAbort() const;
+  absl::Status CheckDeletable() const;
   absl::Status ClosingLocked(SealReason reason) const;
   absl::Status FullLocked() const;
   // The store's refusal in the words of the round's policy.
@@ -161,6 +172,8 @@ class Round : public std::enable_shared_from_this<Round> {
   void Publish(std::vector<UpdateRecord> closed);
   // Keeps the result and makes it readable; comes back later while the disk is full.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
+  // On the eraser.
+  void ErasePayloadsLater();
   void ErasePayloads();
   // Runs `step` on the strand after a while, and tells the observer now and then.
   void TryLater(const absl::Status& refusal, Task step);
@@ -174,6 +187,8 @@ class Round : public std::enable_shared_from_this<Round> {
   void MarkAborted(std::string failure, std::chrono::system_clock::time_point when);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
+  // Counted updates that follow one another are told together, and not by those who submit them.
+  void NotifyCountLater();
   // No more updates are accepted: tells uploads, and who watches and observes.
   void NotifyEnd();
   // The same to the latter, after another change of the state.
@@ -184,11 +199,8 @@ class Round : public std::enable_shared_from_this<Round> {
   const RoundServices services_;
   Strand strand_;
   Watchers watchers_;
-  std::mutex erase_mutex_;  // held while updates of an ended round are erased; taken before gate_
   mutable CommitGate gate_;
 
-  // Counted updates that follow one another are told together, and not by those who submit them.
-  void NotifyCountLater();
   mutable std::mutex mutex_;  // guards all below
   RoundClock clock_;
   bool anchor_is_stored_ = false;             // of clock_

@@ -7,6 +7,7 @@
 #include "service/engine/round.h"
 #include "service/engine/stored.h"
 #include "service/engine/upload_table.h"
+#include "service/store/store_errors.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -25,17 +26,21 @@ std::string InsufficientText(uint64_t contributors, uint64_t minimum) {
 
 // --- Sealing ---
 
+Round::Answer Round::AnswerSeal() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (!Next(books_.state, RoundEvent::kSeal).has_value()) return NotOpenLocked("cannot be sealed");
+  if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
+  return std::nullopt;
+}
+
 absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
+  SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerSeal());
+  if (answer.has_value()) return *std::move(answer);
   std::unique_lock gate(gate_);
-  RoundSnapshot sealed;
-  {
-    std::lock_guard lock(mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-    const auto next = Next(books_.state, RoundEvent::kSeal);
-    if (!next.has_value()) return NotOpenLocked("cannot be sealed");
-    if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
-    sealed = SnapshotLocked();
-  }
+  SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerSeal());  // another call may have been faster
+  if (answer.has_value()) return *std::move(answer);
+  RoundSnapshot sealed = Snapshot();
   const Closing closing = HowToClose(spec_.policy, reason, sealed.contributors);
   if (closing != Closing::kSeal) {
     const std::string count = InsufficientText(sealed.contributors, spec_.policy.min_contributors);
@@ -145,18 +150,26 @@ RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) c
 
 // --- Giving up and deleting ---
 
+Round::Answer Round::AnswerAbort() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  const auto next = Next(books_.state, RoundEvent::kAbort);
+  if (!next.has_value()) {
+    return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
+  }
+  if (*next == books_.state) return SnapshotLocked();  // a retry
+  if (!storing_result_) return std::nullopt;
+  return StoreBusy(absl::StrCat("the result of round \"", books_.name,
+                                "\" is being stored; try again to delete or abort it then"));
+}
+
 absl::StatusOr<RoundSnapshot> Round::Abort() {
+  SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerAbort());
+  if (answer.has_value()) return *std::move(answer);
   {
     std::unique_lock gate(gate_);
-    {
-      std::lock_guard lock(mutex_);
-      SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-      const auto next = Next(books_.state, RoundEvent::kAbort);
-      if (!next.has_value()) {
-        return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
-      }
-      if (*next == books_.state) return SnapshotLocked();  // a retry
-    }
+    SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort());  // another call may have been faster
+    if (answer.has_value()) return *std::move(answer);
     SPARSEAGG_RETURN_IF_ERROR(GiveUp(/*failure=*/""));
   }
   NotifyEnd();
@@ -181,7 +194,7 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   books_.abort_time = when;
   ++books_.revision;
   freed = std::move(reducers_);
-  strand_.Post([self = shared_from_this()] { self->ErasePayloads(); });
+  ErasePayloadsLater();
 }
 
 void Round::Fail(const absl::Status& status) {
@@ -207,16 +220,17 @@ void Round::Fail(const absl::Status& status) {
   NotifyEnd();
 }
 
+absl::Status Round::CheckDeletable() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (IsFinal(books_.state)) return absl::OkStatus();
+  return RefuseLocked("ROUND_NOT_FINAL", "cannot be deleted; abort it first");
+}
+
 absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
-  std::lock_guard erasing(erase_mutex_);  // what is being erased is so before the gate is closed
+  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());
   std::unique_lock gate(gate_);
-  {
-    std::lock_guard lock(mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-    if (!IsFinal(books_.state)) {
-      return RefuseLocked("ROUND_NOT_FINAL", "cannot be deleted; abort it first");
-    }
-  }
+  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have been faster
   Tombstone tombstone{.round = name_, .erased = services_.options.now()};
   if (Snapshot().state == RoundState::kPublished) tombstone.ended = RoundPhase::kPublished;
   SPARSEAGG_RETURN_IF_ERROR(services_.options.limits.retry_horizon_ms == 0
@@ -232,8 +246,12 @@ absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   }
   gone(tombstone);
   gate.unlock();
-  services_.store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again
-  retired.state = RoundState::kRetired;            // also what was aborted
+  if (spec_.durability == Durability::kDurable) {
+    services_.eraser.Post([&store = services_.store] {
+      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again
+    });
+  }
+  retired.state = RoundState::kRetired;  // also what was aborted
   services_.options.observer->OnRoundState(retired);
   return absl::OkStatus();
 }
@@ -245,7 +263,9 @@ void Round::NotifyEnd() {
     why = NotOpenLocked("ended before the update was complete");
   }
   services_.uploads.DropRound(name_, this, why);
-  services_.store.DropPartialsOf(name_);
+  if (spec_.durability == Durability::kDurable) {
+    services_.eraser.Post([&store = services_.store, name = name_] { store.DropPartialsOf(name); });
+  }
   NotifyState();
 }
 

@@ -134,19 +134,21 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
 }
 
 void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {
-  absl::Status stored;
   {
-    std::shared_lock gate(gate_);  // the books are still this round's when they change
-    std::unique_lock lock(mutex_);
-    const auto next = Next(books_.state, RoundEvent::kPublish);
-    if (!next.has_value()) return;  // aborted meanwhile
-    lock.unlock();
-    std::vector<uint64_t> sizes;
-    stored = services_.store.PublishRound(name_, WriteDetails(published),
-                                          ResultPieces(result->tensors, sizes), spec_.keep_updates);
+    std::shared_lock gate(gate_);  // an abort that is under way comes first
+    std::lock_guard lock(mutex_);
+    if (!Next(books_.state, RoundEvent::kPublish).has_value()) return;  // aborted meanwhile
+    storing_result_ = true;
+  }
+  // Without the gate: it may take minutes, and whoever asks for a receipt does not wait so long.
+  std::vector<uint64_t> sizes;
+  const absl::Status stored = services_.store.PublishRound(
+      name_, WriteDetails(published), ResultPieces(result->tensors, sizes), spec_.keep_updates);
+  {
+    std::lock_guard lock(mutex_);
+    storing_result_ = false;
     if (stored.ok()) {
-      lock.lock();
-      books_.state = *next;
+      books_.state = *Next(books_.state, RoundEvent::kPublish);
       books_.publish_time = published.publish_time;
       books_.manifest = published.manifest;
       ++books_.revision;
@@ -161,22 +163,25 @@ void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnap
   }
   if (!stored.ok()) return Fail(stored);
   NotifyState();
-  if (!spec_.keep_updates) ErasePayloads();
+  if (!spec_.keep_updates) ErasePayloadsLater();
+}
+
+void Round::ErasePayloadsLater() {
+  if (spec_.durability != Durability::kDurable) return;
+  services_.eraser.Post([self = shared_from_this()] { self->ErasePayloads(); });
 }
 
 void Round::ErasePayloads() {
-  absl::Status erased;
   {
-    std::lock_guard erasing(erase_mutex_);  // not the gate: who asks for a receipt does not wait
-    {
-      std::lock_guard lock(mutex_);
-      if (deleted_) return;
-    }
-    erased = services_.store.ErasePayloads(name_);
+    std::lock_guard lock(mutex_);
+    if (deleted_) return;  // everything of it is erased, and its name may be another's
   }
-  if (erased.ok()) return;
+  const absl::Status erased = services_.store.ErasePayloads(name_);
+  if (erased.ok() || absl::IsCancelled(erased)) return;
   if (RetryAfterMs(erased) > 0) {
-    return TryLater(erased, [self = shared_from_this()] { self->ErasePayloads(); });
+    TellOfWait(erased);
+    return services_.eraser.PostAfter(std::chrono::milliseconds(RetryAfterMs(erased)),
+                                      [self = shared_from_this()] { self->ErasePayloads(); });
   }
   {
     std::lock_guard lock(mutex_);

@@ -81,7 +81,9 @@ class TenantEngine : public Engine {
   const Limits& limits() const override { return engine_.limits(); }
   EngineStats Stats() const override { return engine_.Stats(); }
   absl::Status Recover() override { return engine_.Recover(); }
-  void Drain() override { engine_.Drain(); }
+  bool Drain(std::chrono::steady_clock::time_point deadline) override {
+    return engine_.Drain(deadline);
+  }
 
  private:
   // A name that is qualified already is no name of a round here.

@@ -68,6 +68,7 @@ class DurableStore : public UpdateStore {
     return Erase(tombstone.round, &tombstone);
   }
   absl::Status EraseLeftovers() override { return eraser_->EraseLeftovers(); }
+  void StopErasing() override { eraser_->Stop(); }
   absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) override;
 
   std::vector<RoundRecord> Rounds() const override;
@@ -329,10 +330,11 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
 }
 
 absl::Status DurableStore::ErasePayloads(const std::string& round) {
-  const auto row = RowOf(round);
-  if (!row.has_value()) return memory_->ErasePayloads(round);
-  if (HasUpdates(row->second.phase)) return absl::OkStatus();  // they are still needed
-  return eraser_->Erase({row->first, row->second.phase});
+  return eraser_->Erase([&]() -> std::optional<Eraser::Leftover> {
+    const auto place = PlaceOf(round);
+    if (!place.has_value() || HasUpdates(place->phase)) return std::nullopt;  // still needed
+    return Eraser::Leftover{place->round, place->phase};
+  });
 }
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {

@@ -15,7 +15,17 @@ constexpr int64_t kRowsAtOnce = 4096;
 
 }  // namespace
 
-absl::Status Eraser::Erase(const Leftover& leftover) {
+absl::Status Eraser::Erase(const std::function<std::optional<Leftover>()>& which) {
+  std::lock_guard erasing(erasing_mutex_);
+  const std::optional<Leftover> leftover = which();
+  return leftover.has_value() ? EraseLocked(*leftover) : absl::OkStatus();
+}
+
+absl::Status Eraser::CheckGoesOn() const {
+  return stopped_ ? absl::CancelledError("the store is being closed") : absl::OkStatus();
+}
+
+absl::Status Eraser::EraseLocked(const Leftover& leftover) {
   if (leftover.phase == RoundPhase::kPublished) return EraseContents(leftover.round);
   if (leftover.phase == RoundPhase::kAborted) return EraseUpdates(leftover.round);
   return EraseRound(leftover.round);
@@ -35,7 +45,7 @@ absl::Status Eraser::EraseLeftovers() {
       if (leftovers_.empty()) return absl::OkStatus();
       leftover = leftovers_.back();
     }
-    SPARSEAGG_RETURN_IF_ERROR(Erase(leftover));
+    SPARSEAGG_RETURN_IF_ERROR(EraseLocked(leftover));
     std::lock_guard lock(leftovers_mutex_);
     std::erase(leftovers_, leftover);
   }
@@ -48,6 +58,7 @@ absl::Status Eraser::EraseContents(int64_t round) {
     SPARSEAGG_ASSIGN_OR_RETURN(places, tables_.Contents(round));
   }
   for (size_t begin = 0; begin < places.size(); begin += kErasedAtOnce) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
     const auto chunk =
         std::span(places).subspan(begin, std::min(kErasedAtOnce, places.size() - begin));
     {
@@ -65,6 +76,7 @@ absl::Status Eraser::EraseContents(int64_t round) {
 absl::Status Eraser::EraseUpdates(int64_t round) {
   SPARSEAGG_RETURN_IF_ERROR(EraseContents(round));
   for (bool more = true; more;) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
     std::lock_guard database_lock(database_mutex_);
     SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&]() -> absl::Status {
       SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.DeleteUpdates(round, kRowsAtOnce));
@@ -89,6 +101,7 @@ absl::Status Eraser::EraseRound(int64_t round) {
 
 absl::Status Eraser::EmptyLog() {
   for (bool more = true; more;) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
     std::lock_guard database_lock(database_mutex_);
     if (!log_has_copies_) return absl::OkStatus();
     SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.Shrink());

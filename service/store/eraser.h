@@ -2,8 +2,11 @@
 #ifndef SPARSEAGG_SERVICE_STORE_ERASER_H_
 #define SPARSEAGG_SERVICE_STORE_ERASER_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,14 +30,21 @@ class Eraser {
     RoundPhase phase = RoundPhase::kDeleted;
     bool operator==(const Leftover&) const = default;
   };
-  absl::Status Erase(const Leftover& leftover);
+  // One erasure at a time: `which` is asked for when the ones before have ended, so that what it
+  // finds in the books is not erased meanwhile, nor its number given to another round.
+  absl::Status Erase(const std::function<std::optional<Leftover>()>& which);
 
   // For EraseLeftovers(), which erases what was left until it meets an error. The rest stays for
   // the next call.
   void Leave(const Leftover& leftover);
   absl::Status EraseLeftovers();
 
+  // Erasures end between two transactions, with CANCELLED.
+  void Stop() { stopped_ = true; }
+
  private:
+  absl::Status EraseLocked(const Leftover& leftover);
+  absl::Status CheckGoesOn() const;
   absl::Status EraseContents(int64_t round);
   absl::Status EraseUpdates(int64_t round);
   absl::Status EraseRound(int64_t round);
@@ -46,7 +56,8 @@ class Eraser {
   PayloadFiles& files_;
   bool log_has_copies_ = false;  // by database_mutex_
 
-  std::mutex erasing_mutex_;  // of one EraseLeftovers() at a time; before all others
+  std::atomic<bool> stopped_ = false;
+  std::mutex erasing_mutex_;  // of one erasure at a time; before all others
   std::mutex leftovers_mutex_;
   std::vector<Leftover> leftovers_;
 };

@@ -199,6 +199,9 @@ class UpdateStore {
   virtual absl::Status RetireRound(const Tombstone& tombstone) = 0;
   // Erases what deleted rounds have left; what cannot be erased now is left to the next call.
   virtual absl::Status EraseLeftovers() { return absl::OkStatus(); }
+  // The process ends: erasures, which may take minutes, end soon with CANCELLED, and so do all that
+  // follow. The next start goes on with them.
+  virtual void StopErasing() {}
   virtual absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) = 0;
 
   // --- After a restart, before any other call: what was kept ---

@@ -193,8 +193,10 @@ MUTATIONS = (
         (
             (
                 "service/engine/round_ending.cc",
-                "services_.store.EraseLeftovers().IgnoreError();",
-                "SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseLeftovers());",
+                "    services_.eraser.Post([&store = services_.store] {\n"
+                "      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again\n"
+                "    });\n",
+                "    SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseLeftovers());\n",
             ),
         ),
         SIMULATION,
@@ -280,7 +282,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/round_ending.cc",
-                "  strand_.Post([self = shared_from_this()] { self->ErasePayloads(); });\n}\n\nvoid Round::Fail",
+                "  ErasePayloadsLater();\n}\n\nvoid Round::Fail",
                 "}\n\nvoid Round::Fail",
             ),
         ),

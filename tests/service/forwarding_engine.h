@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_TESTS_SERVICE_FORWARDING_ENGINE_H_
 #define SPARSEAGG_TESTS_SERVICE_FORWARDING_ENGINE_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -63,7 +64,9 @@ class ForwardingEngine : public Engine {
   const Limits& limits() const override { return engine_.limits(); }
   EngineStats Stats() const override { return engine_.Stats(); }
   absl::Status Recover() override { return engine_.Recover(); }
-  void Drain() override { engine_.Drain(); }
+  bool Drain(std::chrono::steady_clock::time_point deadline) override {
+    return engine_.Drain(deadline);
+  }
 
  private:
   Engine& engine_;

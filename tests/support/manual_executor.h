@@ -21,8 +21,10 @@ class ManualExecutor : public Executor {
   void PostAfter(std::chrono::milliseconds delay, Task task) override {
     delayed_.emplace(now_ + delay, std::move(task));
   }
-  void WaitUntilIdle() override {
+  using Executor::WaitUntilIdle;
+  bool WaitUntilIdle(std::chrono::steady_clock::time_point /*deadline*/) override {
     while (!queued_.empty()) RunOne(0);
+    return true;
   }
 
   // Those of different strands may run in any order, and a strand has one queued at a time.

@@ -1,7 +1,8 @@
-// While the disk is being erased: nobody waits for that but who asked for it.
+// While the disk is being erased: nobody waits for that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <future>
 
@@ -56,16 +57,61 @@ TEST_F(ErasingTest, ALateUpdateOfAnAbortedRoundIsAnswered) {
 }
 
 TEST_F(ErasingTest, ADeletedRoundHasExpiredAndItsDeletionMayBeRepeated) {
-  absl::Status found;
-  absl::Status again;
+  std::promise<absl::Status> found;
+  std::promise<absl::Status> again;
   while_erasing_ = [&] {
-    found = engine_->GetRound(kRound).status();
-    again = engine_->DeleteRound(kRound);
+    found.set_value(engine_->GetRound(kRound).status());
+    again.set_value(engine_->DeleteRound(kRound));
   };
   engine_.SealAndWait(kRound);
   ASSERT_TRUE(engine_->DeleteRound(kRound).ok());
-  EXPECT_EQ(ErrorReason(found), "ROUND_EXPIRED");
-  EXPECT_TRUE(again.ok()) << again;
+  EXPECT_EQ(ErrorReason(found.get_future().get()), "ROUND_EXPIRED");
+  EXPECT_TRUE(again.get_future().get().ok());
+}
+
+// All of this waited: in the server, on threads that all callers need.
+TEST_F(ErasingTest, NobodyWaitsForALargeRoundThatIsErased) {
+  std::promise<void> erasing;
+  std::promise<void> go_on;
+  while_erasing_ = [&] {
+    erasing.set_value();
+    go_on.get_future().wait();
+  };
+  engine_.SealAndWait(kRound);
+  engine_.Create(RoundSpec{.tensors = {spec_}}, "memory");
+  engine_.Create(RoundSpec{.tensors = {spec_}, .durability = Durability::kDurable}, "durable");
+  EXPECT_TRUE(engine_->DeleteRound(kRound).ok());
+  erasing.get_future().wait();
+  for (const char* round : {"rounds/memory", "rounds/durable"}) {
+    const auto receipt =
+        engine_.Submit(TestUpdate(round, "a").Add(spec_, {7}, std::vector<int32_t>{1}));
+    EXPECT_TRUE(receipt.ok()) << receipt.status();
+    engine_.SealAndWait(round);
+    EXPECT_TRUE(engine_->DeleteRound(round).ok());
+  }
+  go_on.set_value();
+  engine_->Drain();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/payloads"));
+}
+
+TEST_F(ErasingTest, AnEndOfTheProcessDoesNotWaitUntilAllIsErased) {
+  engine_.Create(
+      RoundSpec{.tensors = {spec_}, .durability = Durability::kDurable, .keep_updates = true},
+      "next");
+  ASSERT_TRUE(
+      engine_
+          .Submit(TestUpdate("rounds/next", "a")
+                      .Add(spec_, std::vector<int64_t>(20'000, 7), std::vector<int32_t>(20'000, 1)))
+          .ok());
+  engine_.SealAndWait(kRound);
+  engine_.SealAndWait("rounds/next");
+  while_erasing_ = [&] { engine_.store().StopErasing(); };
+  ASSERT_TRUE(engine_->DeleteRound(kRound).ok());
+  ASSERT_TRUE(engine_->DeleteRound("rounds/next").ok());
+  engine_->Drain();
+  EXPECT_FALSE(std::filesystem::is_empty(folder_.path() + "/payloads"));
+  ASSERT_TRUE(engine_.Restart().ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/payloads"));
 }
 
 }  // namespace

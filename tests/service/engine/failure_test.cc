@@ -113,6 +113,7 @@ TEST_F(FailureTest, WhatIsKeptGoesWithTheRound) {
   engine_.WaitUntilFinal(kRound);
   EXPECT_FALSE(NoPayloadIsLeft());
   ASSERT_TRUE(engine_->DeleteRound(kRound).ok());
+  engine_->Drain();
   EXPECT_TRUE(NoPayloadIsLeft());
   ASSERT_TRUE(engine_.Restart().ok());
   EXPECT_TRUE(engine_->ListRounds("", 10).empty());

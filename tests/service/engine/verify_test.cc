@@ -84,6 +84,7 @@ TEST_F(VerifyTest, KeptUpdatesAreErasedWithTheRound) {
   Publish(/*keep_updates=*/true);
   EXPECT_EQ(PayloadFiles(), 1u) << "of the large update";
   ASSERT_TRUE(engine_->DeleteRound(kRound).ok());
+  engine_->Drain();
   EXPECT_EQ(PayloadFiles(), 0u);
 }
 
