@@ -225,7 +225,8 @@ std::vector<Setting> ServingSettings() {
                               "NOT_SERVING, so that clients and balancers notice",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_delay_ms)),
       NumberSetting<uint64_t>("drain-timeout-ms", "ms",
-                              "Time that calls under way get to finish when the server is stopped",
+                              "Time that calls and publications under way get to finish when the "
+                              "server is stopped; the process ends then, whatever it waits for",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
       NumberSetting<uint64_t>("self-probe-interval-ms", "ms",
                               "How often the server dials itself; unheard three times it ends with "

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +31,7 @@
 #include "service/rpc/ticker.h"
 #include "service/server_info.h"
 #include "service/server_security.h"
+#include "service/stop_deadline.h"
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
 #include "service/store/store.h"
@@ -224,8 +227,8 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
                                      server.protection->ForEdge(config.tls, log), telemetry.calls));
-  server.gpu_loss->Attach(server.grpc.get());
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
+  server.gpu_loss->Attach(server.grpc.get());  // last: nothing fails with the two attached
   return server;
 }
 
@@ -263,19 +266,33 @@ void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log
   log.ChangeLevel("configuration reloaded", loaded->config.log_level);
 }
 
-void StopServer(Server& server, const ServerConfig& config) {
-  const auto deadline =
-      std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_timeout_ms);
+// Of the drain timeout, what is left for calls that are cut off to be told, and for the process to
+// end.
+std::chrono::milliseconds TimeToEnd(std::chrono::milliseconds drain_timeout) {
+  return std::min<std::chrono::milliseconds>(drain_timeout / 4, std::chrono::milliseconds(500));
+}
+
+// Whether nothing was cut off.
+bool StopServer(Server& server, const ServerConfig& config) {
+  const std::chrono::milliseconds timeout(config.drain_timeout_ms);
+  const auto time_to_work = timeout - TimeToEnd(timeout);
+  const auto deadline = std::chrono::system_clock::now() + time_to_work;
   if (server.admin != nullptr) server.admin->SetStopping();
+  server.store->StopErasing();
   server.grpc->Drain();
-  server.engine->Drain();
+  const bool done = server.engine->Drain(std::chrono::steady_clock::now() + time_to_work);
   // gRPC cancels a call that comes when Shutdown() has begun. Until then it gets a proper refusal.
   const auto delay_end =
       std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
   std::this_thread::sleep_until(std::min(delay_end, deadline));
-  server.grpc->Stop(deadline);
   server.gpu_loss->Attach(nullptr);
+  server.grpc->Stop(deadline);
+  return done;
 }
+
+// However short the drain timeout is: nothing is under way as a rule, and the end in good order
+// takes a moment.
+constexpr std::chrono::seconds kStopTimeMin{1};
 
 // Null when it is turned off.
 std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, const Log& log) {
@@ -327,6 +344,8 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   RaiseFileLimit(log);
   const std::unique_ptr<Ticker> idle_memory = GiveBackIdleMemory(config);
 
+  std::once_flag stop_recorded;
+  std::optional<StopDeadline> stop_deadline;  // before the server: its end is bounded, too
   absl::StatusOr<Server> server = StartServer(loaded, log, backends);
   if (!server.ok()) {
     log.Error("cannot serve", {{"reason", ErrorReason(server.status())},
@@ -342,8 +361,27 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   ExitOnNextStopSignal(kServeKilled);
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},
                         {"drain_timeout_ms", absl::StrCat(config.drain_timeout_ms)}});
-  StopServer(*server, config);
-  server->protection->Record("server_stopped", {{"signal", absl::StrCat(signal_number)}});
+  const auto record = [&] {
+    std::call_once(stop_recorded, [&] {
+      server->protection->Record("server_stopped", {{"signal", absl::StrCat(signal_number)}});
+    });
+  };
+  const auto cut_off = [&log] {
+    log.Warning("stopped at the end of the drain timeout; what was under way is cut off",
+                {{"durable_rounds", "go on after the next start"}});
+  };
+  const auto timeout = std::max<std::chrono::milliseconds>(
+      std::chrono::milliseconds(config.drain_timeout_ms), kStopTimeMin);
+  stop_deadline.emplace(std::chrono::steady_clock::now() + timeout, kServeStopped, [&] {
+    record();
+    cut_off();
+  });
+  const bool done = StopServer(*server, config);
+  record();
+  if (!done) {
+    cut_off();
+    _exit(kServeStopped);  // whoever waits for the tasks waits until they are done
+  }
   log.Info("stopped");
   return kServeStopped;
 }

@@ -2,9 +2,11 @@
 // server, signals. SIGHUP reads the configuration again and takes over its log level.
 //
 // Stop (SIGTERM or SIGINT): health NOT_SERVING -> the engine refuses new rounds and updates
-// (SERVER_DRAINING), watchers are sent home -> so it goes on for drain-delay-ms -> calls under way
-// finish, at most drain-timeout-ms after the signal -> exit 0. A second signal ends the process at
-// once.
+// (SERVER_DRAINING), watchers are sent home -> so it goes on for drain-delay-ms -> calls and
+// publications under way finish -> exit 0, at the latest drain-timeout-ms after the signal (or a
+// second, if that is longer). What is under way then is cut off as by a crash: what was
+// acknowledged as durable is kept, a sealed durable round is published after the next start. A
+// second signal ends the process at once.
 #ifndef SPARSEAGG_SERVICE_SERVE_H_
 #define SPARSEAGG_SERVICE_SERVE_H_
 
@@ -16,7 +18,7 @@
 
 namespace sparseagg {
 
-inline constexpr int kServeStopped = 0;  // stopped by a signal, everything finished or refused
+inline constexpr int kServeStopped = 0;  // stopped by a signal
 inline constexpr int kServeFailed = 1;   // no back end, the address in use; the log says which
 inline constexpr int kServeUsage = 2;    // the command line or the configuration is wrong
 inline constexpr int kServeKilled = 3;

@@ -133,7 +133,9 @@ GrpcServer::~GrpcServer() {
 }
 
 void GrpcServer::SetBackendLost() {
-  server_->GetHealthCheckService()->SetServingStatus(kBackendHealthName, false);
+  const std::lock_guard lock(mutex_);
+  if (server_ != nullptr)
+    server_->GetHealthCheckService()->SetServingStatus(kBackendHealthName, false);
 }
 
 void GrpcServer::Drain() {
@@ -146,6 +148,7 @@ void GrpcServer::Stop(std::chrono::system_clock::time_point deadline) {
   const auto goodbye = std::chrono::system_clock::now() + kGoodbye;
   server_->Shutdown(std::min(deadline, goodbye));
   server_->Wait();
+  const std::lock_guard lock(mutex_);
   server_.reset();
 }
 

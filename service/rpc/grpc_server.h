@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -36,7 +37,7 @@ class GrpcServer {
   int port() const { return port_; }
 
   // From now on the health service says NOT_SERVING of kBackendHealthName: the server answers, but
-  // not with the processor that it was made for.
+  // not with the processor that it was made for. Any thread; does nothing after Stop().
   void SetBackendLost();
 
   // Says NOT_SERVING and sends watchers home. Calls under way go on. To be followed by Stop().
@@ -50,6 +51,7 @@ class GrpcServer {
 
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   AggregationService service_;
+  std::mutex mutex_;  // over SetBackendLost(), and the end of:
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

@@ -1,6 +1,7 @@
 // The real server on a disk that fails (disk_faults.cc): no receipt is lost, nothing is half done.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -34,20 +35,28 @@ class DiskFaultTest : public ::testing::Test {
   std::vector<std::string> Arguments() const {
     return {"--data-dir", data(), "--store-free-bytes-min", "0"};
   }
+  std::string stuck_flag() const { return folder_.path() + "/stuck"; }
   // Lets the disk be full for files whose path holds `text`, until the flag is removed.
-  void Fill(const std::string& text) const {
-    std::ofstream(full_flag() + ".tmp") << text;
-    std::filesystem::rename(full_flag() + ".tmp", full_flag());
+  void Fill(const std::string& text) const { Raise(full_flag(), text); }
+  // Lets syncs of such files begin and never end.
+  void Block(const std::string& text) const { Raise(stuck_flag(), text); }
+  static void Raise(const std::string& flag, const std::string& text) {
+    std::ofstream(flag + ".tmp") << text;
+    std::filesystem::rename(flag + ".tmp", flag);
   }
   // `sync_fails`: which sync of the server's does; 0: none.
-  std::unique_ptr<ServerProcess> StartOnFaultyDisk(int sync_fails = 0) const {
+  std::unique_ptr<ServerProcess> StartOnFaultyDisk(
+      int sync_fails = 0, const std::vector<std::string>& more_arguments = {}) const {
     setenv("LD_PRELOAD", SPARSEAGG_DISK_FAULTS, 1);
     setenv("SPARSEAGG_FAULT_DIR", data().c_str(), 1);
     setenv("SPARSEAGG_FULL_FLAG", full_flag().c_str(), 1);
+    setenv("SPARSEAGG_STUCK_FLAG", stuck_flag().c_str(), 1);
     if (sync_fails > 0) setenv("SPARSEAGG_SYNC_FAILS", std::to_string(sync_fails).c_str(), 1);
-    auto server = std::make_unique<ServerProcess>(Arguments());
-    for (const char* name :
-         {"LD_PRELOAD", "SPARSEAGG_FAULT_DIR", "SPARSEAGG_FULL_FLAG", "SPARSEAGG_SYNC_FAILS"}) {
+    std::vector<std::string> arguments = Arguments();
+    arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
+    auto server = std::make_unique<ServerProcess>(arguments);
+    for (const char* name : {"LD_PRELOAD", "SPARSEAGG_FAULT_DIR", "SPARSEAGG_FULL_FLAG",
+                             "SPARSEAGG_STUCK_FLAG", "SPARSEAGG_SYNC_FAILS"}) {
       unsetenv(name);
     }
     return server;
@@ -150,6 +159,36 @@ TEST_F(DiskFaultTest, ASealedRoundWaitsForRoomForItsResult) {
   EXPECT_EQ(round->state(), v1::ROUND_STATE_PUBLISHED) << round->failure();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   EXPECT_EQ(testing::ArrayOf<float>(client.Aggregate("rounds/r")->values()).size(), 15 * 20'001u);
+}
+
+// A disk that does not answer, or a result of minutes: the round goes on after the next start.
+TEST_F(DiskFaultTest, AStopEndsInTimeWhateverIsBeingPublished) {
+  constexpr std::chrono::seconds kTimeout{3};
+  {
+    const auto server =
+        StartOnFaultyDisk(0, {"--drain-delay-ms", "0", "--drain-timeout-ms",
+                              std::to_string(std::chrono::milliseconds(kTimeout).count())});
+    ASSERT_FALSE(server->address().empty()) << server->log();
+    TestClient client(testing::NewChannel(server->address()));
+    ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
+    for (int64_t i = 0; i < 3; ++i) ASSERT_TRUE(client.Submit(UpdateOf(i, 20'000)).ok());
+    Block("/payloads/");
+    ASSERT_TRUE(client.Seal("rounds/r").ok());
+    const auto start = std::chrono::steady_clock::now();
+    server->Signal(SIGTERM);
+    EXPECT_EQ(server->Wait(), 0) << server->log();
+    EXPECT_LE(std::chrono::steady_clock::now() - start, kTimeout);
+    EXPECT_THAT(server->log(), HasSubstr("what was under way is cut off"));
+  }
+  std::filesystem::remove(stuck_flag());
+  const ServerProcess server(Arguments());
+  TestClient client(testing::NewChannel(server.address()));
+  v1::WaitRoundRequest wait;
+  wait.set_name("rounds/r");
+  const auto round = client.Wait(wait);
+  ASSERT_TRUE(round.ok()) << round.status();
+  EXPECT_EQ(round->state(), v1::ROUND_STATE_PUBLISHED);
+  EXPECT_EQ(testing::ArrayOf<float>(client.Aggregate("rounds/r")->values()).size(), 3 * 20'001u);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 //   SPARSEAGG_FAULT_DIR   faults concern regular files below this folder, and the folder itself
 //   SPARSEAGG_FULL_FLAG   while this file exists, writes to paths that hold its text fail with
-//   ENOSPC SPARSEAGG_SYNC_FAILS  the n-th fsync or fdatasync, from 1, fails with EIO; later ones
+//   ENOSPC SPARSEAGG_STUCK_FLAG  while this file exists, syncs of paths that hold its text do not
+//   return SPARSEAGG_SYNC_FAILS  the n-th fsync or fdatasync, from 1, fails with EIO; later ones
 //   succeed, as
 //                         Linux lets them
 #include <fcntl.h>
@@ -29,8 +30,9 @@ bool Concerned(int fd, const char* text = "") {
   return path.starts_with(folder) && path.find(text) != std::string::npos;
 }
 
-bool Full(int fd) {
-  const char* flag = std::getenv("SPARSEAGG_FULL_FLAG");
+// Whether the file that the variable names exists, and its text is in the path of `fd`.
+bool IsFlagged(const char* variable, int fd) {
+  const char* flag = std::getenv(variable);
   const int flag_fd = flag == nullptr ? -1 : open(flag, O_RDONLY | O_CLOEXEC);
   if (flag_fd < 0) return false;
   char text[64] = {};
@@ -39,7 +41,10 @@ bool Full(int fd) {
   return size >= 0 && Concerned(fd, text);
 }
 
+bool Full(int fd) { return IsFlagged("SPARSEAGG_FULL_FLAG", fd); }
+
 bool SyncFails(int fd) {
+  while (IsFlagged("SPARSEAGG_STUCK_FLAG", fd)) pause();
   static std::atomic<long> syncs = 0;
   const char* which = std::getenv("SPARSEAGG_SYNC_FAILS");
   return which != nullptr && Concerned(fd) && ++syncs == std::atol(which);

@@ -32,5 +32,12 @@ INSTANTIATE_TEST_SUITE_P(
                                                 ("sparseagg-listen-" + std::to_string(getpid())))
                                                    .string()));
 
+// A device that fails while the server stops.
+TEST(GrpcServerTest, ABackendMayBeLostAfterTheStop) {
+  testing::TestServer server;
+  server.grpc().Stop(std::chrono::system_clock::now());
+  server.grpc().SetBackendLost();
+}
+
 }  // namespace
 }  // namespace sparseagg::testing
