@@ -131,16 +131,22 @@ double PartitionCost(const Load& load) {
                          : Windows(load, 1, static_cast<double>(kPartitionCells)));
 }
 
+// Cells of the slices that entries hit: these are emptied, and looked through for the result.
+double CellsOfSlices(const Load& load) {
+  const double cells = load.rows * load.width;
+  const double slices = std::max(1.0, cells / static_cast<double>(kSliceCells));
+  return cells * TouchedBy(slices, load.entries) / slices;
+}
+
 double Dense(const Load& load) {
   const double cells = load.rows * load.width;
   double each = IsFull(load) ? kCost.full_dense : kCost.dense_scatter;
-  double clear = cells * (cells > kCost.far_cells ? kCost.far_clear : kCost.clear);
+  double clear = CellsOfSlices(load) * (cells > kCost.far_cells ? kCost.far_clear : kCost.clear);
   if (load.width > 1) {
     each = (load.sorted ? kCost.wide_entry : kCost.wide_far) + load.width * kCost.wide_value;
-    // Rows that nobody touches take no memory; those beyond the cache are summed some columns at a
-    // time.
-    clear = load.touched * load.width *
-            (load.width > kCost.far_width ? kCost.wide_emit : kCost.wide_clear);
+    clear = load.touched * load.width * kCost.wide_emit;
+    // Rows beyond the cache are summed some columns at a time.
+    if (load.width <= kCost.far_width) clear += CellsOfSlices(load) * kCost.wide_clear;
   }
   const double visits = cells / static_cast<double>(kPartitionCells) + 1;
   return Order(load, false) + load.entries * each +

@@ -46,7 +46,7 @@ struct CpuCosts {
   double clear = 0.9;       // a cell of a dense accumulator: made, and looked at for the result
   double far_clear = 3.0;   // the same of one beyond the last cache, in memory that is new
   double far_cells = 4e6;
-  double wide_clear = 2.5;     // a cell of a touched wide row of a dense accumulator
+  double wide_clear = 2.15;    // a cell of a dense accumulator of wide rows, beside `wide_emit`
   double merge = 2.5;          // a row of the state, swept along by a fold through dense windows
   double wide_merge = 0.8;     // a value of a wide row of the state, swept along by a fold
   double wide_join = 1.4;      // what it costs more when the row is in the batch, too

@@ -60,6 +60,7 @@ class CpuAggregator : public Aggregator {
         spec_(plan.spec),
         at_once_(plan.workload.at_once),
         forced_(plan.forced),
+        adaptive_(plan.adaptive),
         report_{.plan = plan.name, .reason = plan.reason},
         plan_(MakeCpuPlan(plan, kernels, parallel)),
         dense_(plan.name == "dense") {}
@@ -142,6 +143,7 @@ class CpuAggregator : public Aggregator {
   }
 
   absl::StatusOr<Aggregate> Report() && override {
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ChooseForAllThatCame(); }));
     absl::StatusOr<SparseSums> sums = SparseSums{};
     SPARSEAGG_RETURN_IF_ERROR(Timed([&](Feed feed) {
       sums = plan_->Finish(std::exchange(waiting_, {}), feed, total_weight_.ToDouble());
@@ -165,6 +167,14 @@ class CpuAggregator : public Aggregator {
         Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); }));
     staging_.Trim();
     return absl::OkStatus();
+  }
+
+  // Where nothing has been folded yet, all that came is known now, and so is the cheapest plan.
+  void ChooseForAllThatCame() {
+    if (!adaptive_ || dense_ || waiting_.empty() || plan_->MemoryBytes() > 0) return;
+    const absl::StatusOr<Plan> plan = MakePlan(spec_, Waiting(), info_);
+    report_.reason = plan->reason;
+    if (plan->name == "dense") BecomeDense();
   }
 
   // A sorted state is swept along by every batch. When it may come to hold half of the rows, a cell
@@ -191,11 +201,15 @@ class CpuAggregator : public Aggregator {
   }
 
   void KeepDense(std::string_view why) {
+    BecomeDense();
+    absl::StrAppend(&report_.reason, "; dense since ", std::string(why));
+  }
+
+  void BecomeDense() {
     auto dense = std::make_unique<DensePlan>(spec_, kernels_, parallel_);
     dense->Merge(plan_->State());
     plan_ = std::move(dense);
     report_.plan = "dense";
-    absl::StrAppend(&report_.reason, "; dense since ", std::string(why));
     dense_ = true;
   }
 
@@ -222,7 +236,8 @@ class CpuAggregator : public Aggregator {
     const auto start = std::chrono::steady_clock::now();
     const Workload workload = Waiting();
     Feed feed = FeedFor(spec_, workload);
-    const bool by_feed = report_.plan == "sweep" || report_.plan == "partition";
+    const bool by_feed = report_.plan == "sweep" || report_.plan == "partition" ||
+                         (adaptive_ && !dense_ && spec_.layout.row_width == 1);
     if (by_feed && forced_) feed = report_.plan == "sweep" ? Feed::kSweep : Feed::kPartition;
     // Where nothing waits, the model would assume a usual round.
     if (!waiting_.empty()) {
@@ -242,6 +257,7 @@ class CpuAggregator : public Aggregator {
   mutable StagingArea staging_;
   const bool at_once_;
   const bool forced_;
+  const bool adaptive_;
   PlanReport report_;
   std::unique_ptr<CpuPlan> plan_;
   std::atomic<bool> dense_;  // what plan_ is; Stage() asks for it

@@ -12,7 +12,6 @@
 namespace sparseagg {
 namespace {
 
-constexpr uint64_t kSliceCells = uint64_t{1} << 17;
 constexpr uint32_t kGroupsPerThread = 4;
 // More looks at cursors than this, and entries are distributed over slices one by one.
 constexpr uint64_t kVisitsPerEntry = 4;
@@ -44,13 +43,22 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
   for (size_t s = 0; !by_columns_ && s < slices_.size(); ++s) {
     errors_.emplace_back().Cover(slices_[s].begin, slices_[s].end - slices_[s].begin, 0, width_);
   }
+  entered_.resize(slices_.size(), 0);
   values_.resize(num_rows * width_ * kernels.value_bytes);
   row_cells_.resize(num_rows * kernels.row_bytes);
 }
 
-void DensePlan::ClearUnvisited() {
-  if (!std::exchange(unvisited_, false)) return;
-  parallel_.For(slices_.size(), [&](size_t s) { Clear(slices_[s].begin, slices_[s].end); });
+// Those of them that no batch had rows in; a slice may be named several times.
+void DensePlan::EnterAndClear(std::vector<size_t> slices) {
+  std::erase_if(slices, [this](size_t s) { return !Enter(s); });
+  parallel_.For(slices.size(), [&](size_t i) {
+    const RowWindow& rows = slices_[slices[i]];
+    Clear(rows.begin, rows.end);
+  });
+}
+
+bool DensePlan::EveryIsEntered() const {
+  return std::find(entered_.begin(), entered_.end(), 0) == entered_.end();
 }
 
 void DensePlan::Clear(uint64_t begin, uint64_t end) {
@@ -108,14 +116,17 @@ void DensePlan::FetchValues(const Cursor& cursor, Columns columns) const {
 }
 
 void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
-  const bool unvisited = std::exchange(unvisited_, false);
-  const uint64_t num_rows = spec_.layout.num_rows;
-  if (unvisited) kernels_.clear(All(), num_rows, 0);  // row cells
+  std::vector<uint64_t> uncleared;  // rows; these are few
+  for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
+    if (entered_[SliceOf(row)] == 0) uncleared.push_back(row);
+  }
+  std::fill(entered_.begin(), entered_.end(), uint8_t{1});
+  for (const uint64_t row : uncleared) kernels_.clear(From(row), 1, 0);  // row cells
   ForEachSlice([&](size_t t, SideTable& side) {
     const auto begin = static_cast<uint32_t>(t * kSliceColumns);
     const Columns columns{
         begin, static_cast<uint32_t>(std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
-    for (uint64_t row = 0; unvisited && row < num_rows; ++row) {
+    for (const uint64_t row : uncleared) {
       std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
       kernels_.clear({row, values, nullptr}, 1, columns.end - columns.begin);
     }
@@ -133,7 +144,13 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
 
 // All rows as one slice, on this thread.
 void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
-  ClearUnvisited();
+  std::vector<size_t> slices;
+  for (const Cursor& cursor : cursors) {
+    for (const uint64_t* row = cursor.row; row < cursor.end; ++row) {
+      if (slices.empty() || slices.back() != SliceOf(*row)) slices.push_back(SliceOf(*row));
+    }
+  }
+  EnterAndClear(std::move(slices));
   SideTable side;
   if (width_ == 1) {
     kernels_.scatter(cursors, kNoLimit, {}, All(), side);
@@ -168,7 +185,6 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       RowsPerVisit(entries, cursors.size(), width_ > 1 ? kWideCells : kVisitCells);
   const uint64_t visits = cursors.size() * (spec_.layout.num_rows / visit_rows);
   if (slices_.size() > 1 && visits > kVisitsPerEntry * entries) return FoldUnsorted(cursors);
-  const bool unvisited = std::exchange(unvisited_, false);
   const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
   std::vector<std::vector<SideEntry>> sides(slices_.size());
   parallel_.For(group_ends_.size(), [&](size_t g) {
@@ -180,9 +196,9 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       cursor.value += static_cast<size_t>(at - cursor.row) * entry_bytes;
       cursor.row = at;
     }
-    const auto visit = [&](uint64_t row, uint64_t limit, SideTable& side) {
+    const auto visit = [&](uint64_t row, uint64_t limit, bool first, SideTable& side) {
       const auto next = ValueCells(limit, std::min(RowsOfGroup(g).end, limit + visit_rows));
-      if (unvisited) Clear(row, limit);
+      if (first) Clear(row, limit);
       if (width_ == 1) {
         kernels_.scatter(own, limit, {1, 4, next}, From(row), side);
         return;
@@ -194,9 +210,13 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       }
     };
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
+      const uint64_t end = slices_[s].end;
+      const auto has_rows = [end](const Cursor& c) { return c.row < c.end && *c.row < end; };
+      if (std::none_of(own.begin(), own.end(), has_rows)) continue;
+      const bool first = Enter(s);
       sides[s] = InSlice(s, [&](SideTable& side) {
-        for (uint64_t row = slices_[s].begin; row < slices_[s].end; row += visit_rows) {
-          visit(row, std::min(slices_[s].end, row + visit_rows), side);
+        for (uint64_t row = slices_[s].begin; row < end; row += visit_rows) {
+          visit(row, std::min(end, row + visit_rows), first, side);
         }
       });
     }
@@ -205,10 +225,11 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
 }
 
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
-  ClearUnvisited();
   Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), slices_, parallel_);
   partition.Distribute(cursors, [](size_t) { return std::span<std::byte>(); });
   ForEachSlice([&](size_t s, SideTable& side) {
+    if (partition.EntriesOf(s) == 0) return;
+    if (Enter(s)) Clear(slices_[s].begin, slices_[s].end);
     const CellWindow window = From(slices_[s].begin);
     if (width_ == 1) {
       std::vector<EntryChunk> chunks;
@@ -270,7 +291,12 @@ void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
 
 void DensePlan::Merge(CellRun run) {
   if (run.rows.empty()) return;
-  ClearUnvisited();
+  std::vector<size_t> slices;
+  for (auto row = run.rows.begin(); row != run.rows.end();) {
+    slices.push_back(SliceOf(*row));
+    row = std::lower_bound(row, run.rows.end(), slices_[slices.back()].end);
+  }
+  EnterAndClear(std::move(slices));
   SideTable side;
   RunCursor cursor{run.rows.data(), run.rows.data() + run.rows.size(), run.values.data(),
                    run.row_cells.data()};

@@ -1,5 +1,6 @@
 // Plan "dense": a cell for every coordinate of the index space, kept over the whole round. For
-// small index spaces and dense tensors; memory is that of the index space.
+// small index spaces and dense tensors; addresses are those of the index space, memory and the time
+// to finish those of the slices that hold rows.
 //
 // Cells are cut into slices, of rows or (where rows are few and wide) of columns; a slice belongs
 // to one task, so cells are written without atomics.
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cpu/error_cells.h"
@@ -39,7 +41,11 @@ class DensePlan : public CpuPlan {
 
   CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
   CellWindow From(uint64_t row);
-  void ClearUnvisited();
+  size_t SliceOf(uint64_t row) const { return row / (slices_[0].end - slices_[0].begin); }
+  // Notes that the slice holds rows; whether it is the first time: its cells are not empty yet.
+  bool Enter(size_t slice) { return std::exchange(entered_[slice], uint8_t{1}) == 0; }
+  void EnterAndClear(std::vector<size_t> slices);
+  bool EveryIsEntered() const;
   void Clear(uint64_t begin, uint64_t end);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   size_t FirstOfGroup(size_t g) const { return g == 0 ? 0 : group_ends_[g - 1]; }
@@ -85,9 +91,9 @@ class DensePlan : public CpuPlan {
   std::vector<size_t> group_ends_;   // slices [group_ends_[g - 1], group_ends_[g]) are one task
   HostVector<std::byte> values_;     // [num_rows, row_width] cells
   HostVector<std::byte> row_cells_;  // [num_rows]
-  // No batch has visited the cells yet. The first that does so makes them empty on its way, while
-  // they are cached: all of them, or ClearUnvisited() has done it before.
-  bool unvisited_ = true;
+  // Of each slice, whether a batch had rows in it. The first one that does empties its cells on the
+  // way, while they are cached; nobody reads those of other slices, nor do they take memory.
+  std::vector<uint8_t> entered_;
   std::vector<ErrorCells> errors_;  // of each slice, also where those are of columns
   std::vector<SideEntry> side_;     // sorted
 };

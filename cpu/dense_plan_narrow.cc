@@ -42,10 +42,10 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
     entries += update.staged.entries.nnz;
   }
   if (narrow.empty()) return;
-  const bool unvisited = std::exchange(unvisited_, false);
   const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
   ForEachSlice([&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
+    const bool first = Enter(s);
     std::vector<NarrowCursor> cursors(narrow.size());
     for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;
@@ -56,7 +56,7 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
       }
       while (row < segment_end) {
         const uint64_t begin = std::exchange(row, std::min(segment_end, row + visit_rows));
-        if (unvisited) Clear(begin, row);
+        if (first) Clear(begin, row);
         const auto next = ValueCells(row, std::min(rows.end, row + visit_rows));
         kernels_.scatter_narrow(cursors, row, {.cells = next}, window, side);
       }

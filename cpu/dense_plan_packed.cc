@@ -31,7 +31,7 @@ const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
 // A slice in work.
 struct DensePlan::PackedSlice {
   RowWindow rows;
-  uint64_t unvisited;  // its rows from here on have no empty cells yet; rows.end: all have
+  uint64_t uncleared;  // its rows from here on have no empty cells yet; rows.end: all have
   SideTable& side;
 };
 
@@ -46,10 +46,9 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
     entries += update.staged.entries.nnz;
   }
   if (packed.empty()) return;
-  const bool unvisited = std::exchange(unvisited_, false);
   const auto fold = [&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
-    PackedSlice slice{rows, unvisited ? rows.begin : rows.end, side};
+    PackedSlice slice{rows, Enter(s) ? rows.begin : rows.end, side};
     std::vector<uint64_t> next;  // block of each update
     for (const PendingUpdate* update : packed) {
       next.push_back(PackedRows(update->staged.entries.view()).LowerBound(rows.begin));
@@ -120,7 +119,7 @@ void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bit
   Visit(slice, bits.last + 1);
   // Whole tiles of cells are added to, also beyond the last row: only of those that are there.
   kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight, From(slice.rows.begin),
-                        slice.unvisited, slice.side);
+                        slice.uncleared, slice.side);
 }
 
 // What a block has in the slice.
@@ -147,9 +146,9 @@ void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& b
 
 // Rows of the slice below `end` are added to: their cells are empty at least.
 void DensePlan::Visit(PackedSlice& slice, uint64_t end) {
-  if (end <= slice.unvisited) return;
-  Clear(slice.unvisited, end);
-  slice.unvisited = end;
+  if (end <= slice.uncleared) return;
+  Clear(slice.uncleared, end);
+  slice.uncleared = end;
 }
 
 }  // namespace sparseagg

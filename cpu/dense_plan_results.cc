@@ -12,7 +12,6 @@
 namespace sparseagg {
 
 CellRun DensePlan::State() {
-  ClearUnvisited();
   SideTable side;
   side.Append(side_);
   for (const ErrorCells& errors : errors_) side.Append(errors);
@@ -25,7 +24,6 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
                                              double total_weight) {
   if (!batch.empty()) Fold(std::move(batch), feed);
   const Lowering lowering{.results = true, .total_weight = total_weight};
-  ClearUnvisited();
   SettleErrors();
   if (by_columns_) return EmitColumns(total_weight);
   auto every_row = EmitEveryRow(lowering);
@@ -36,7 +34,7 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
 ErrorCells* DensePlan::ErrorsOf(uint64_t row, uint32_t column) {
   if (column == width_) return nullptr;  // the row's cell
   if (by_columns_) return &errors_[column / kSliceColumns];
-  return &errors_[row / (slices_[0].end - slices_[0].begin)];
+  return &errors_[SliceOf(row)];
 }
 
 // Error cells become a part of the cells, as results are to be made of them; of what has side
@@ -72,6 +70,7 @@ void DensePlan::SettleErrors() {
 // Results where every row is held; nullopt where one is not. It takes a third of Emit()'s time, and
 // of its output.
 std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering& lowering) {
+  if (!EveryIsEntered()) return std::nullopt;
   const uint64_t num_rows = spec_.layout.num_rows;
   for (const uint64_t row : {uint64_t{0}, num_rows - 1}) {  // most sums lack one of them
     if (kernels_.count_held(From(row), 1, width_) == 0) return std::nullopt;
@@ -97,13 +96,16 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
   // Counted first: reading the cells once more takes less than closing gaps between ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
   parallel_.For(counts.size(), [&](size_t g) {
-    const RowWindow rows = RowsOfGroup(g);
-    counts[g] = kernels_.count_held(From(rows.begin), rows.end - rows.begin, width_);
+    for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
+      if (entered_[s] == 0) continue;
+      const RowWindow& rows = slices_[s];
+      counts[g] += kernels_.count_held(From(rows.begin), rows.end - rows.begin, width_);
+    }
   });
   output.ReserveExactly(counts);
   output.ForEachRange(side, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
-      reducer.EmitCells(From(slices_[s].begin), slices_[s]);
+      if (entered_[s] != 0) reducer.EmitCells(From(slices_[s].begin), slices_[s]);
     }
   });
   return output.Close(side);
@@ -113,7 +115,8 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
 absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
   SparseSums sums;
   for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
-    if (kernels_.count_held(From(row), 1, width_) > 0) sums.rows.kept().push_back(row);
+    if (entered_[SliceOf(row)] != 0 && kernels_.count_held(From(row), 1, width_) > 0)
+      sums.rows.kept().push_back(row);
   }
   const uint64_t row_bytes = spec_.layout.row_bytes();
   sums.values.resize(sums.rows.size() * row_bytes);

@@ -38,6 +38,9 @@ constexpr uint64_t SparseEntriesFor(uint64_t cursors, uint32_t width) {
   return std::clamp(kPerVisit * cursors, SparseEntriesMin(width), kSparseEntriesMax);
 }
 
+// Of a slice of a dense state, which is emptied and looked through as a whole when it holds rows.
+inline constexpr uint64_t kSliceCells = uint64_t{1} << 17;
+
 // Windows that entries are distributed over: few enough that the ends of all of them stay cached.
 inline constexpr size_t kPartitionCells = size_t{1} << 17;
 inline constexpr uint64_t kPartitionWindows = 1024;

@@ -34,14 +34,24 @@ struct CudaAggregator::Work {
       : gpu(gpu),
         info(info),
         spec(plan.spec),
+        adaptive(plan.adaptive),
         reduction(plan.spec, plan.name, gpu.context()),
         report{.plan = plan.name, .reason = plan.reason} {}
 
   void Fold(Batch& batch) {
     const auto start = std::chrono::steady_clock::now();
     const Workload workload = WorkloadOf(batch);
+    if (adaptive && !reduction.begun()) Choose(workload);
     reduction.Fold(batch);
     Note(info.cost(info, plan_report().plan, spec, workload).seconds, SecondsSince(start));
+  }
+  // By the first batch: all that came, or so much that merging it later costs little beside it.
+  void Choose(const Workload& workload) {
+    const absl::StatusOr<Plan> plan = MakePlan(spec, workload, info);
+    reduction.UsePlan(plan->name);
+    const std::lock_guard lock(report_mutex);
+    report.plan = plan->name;
+    report.reason = plan->reason;
   }
   void Note(double predicted_seconds, double seconds) {
     const std::lock_guard lock(report_mutex);
@@ -56,6 +66,7 @@ struct CudaAggregator::Work {
   Gpu& gpu;
   const BackendInfo info;
   const ReduceSpec spec;
+  const bool adaptive;
   Reduction reduction;
   std::atomic<uint64_t> state_bytes{0};
   mutable std::mutex report_mutex;

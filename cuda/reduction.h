@@ -24,6 +24,10 @@ class Reduction {
   // `plan` is one of DevicePlans().
   Reduction(ReduceSpec spec, std::string plan, Context& context);
 
+  // Whether there is a state yet; until then another plan can be used.
+  bool begun() const { return plan_ != nullptr; }
+  void UsePlan(std::string plan) { plan_name_ = std::move(plan); }
+
   // Adds updates, and releases them. Out of memory: the state moves to the host, then the batch is
   // halved, by updates and then by rows; throws when one row is too much.
   void Fold(Batch& batch);
@@ -72,7 +76,7 @@ class Reduction {
                      size_t result_begin, Aggregate& result);
 
   const ReduceSpec spec_;
-  const std::string plan_name_;
+  std::string plan_name_;
   Context& context_;
   SlotRule rule_;
   std::unique_ptr<DevicePlan> plan_;  // made when the first batch has decided the window

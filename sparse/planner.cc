@@ -22,6 +22,10 @@ struct Candidate {
   bool fits;
 };
 
+bool IsKnown(const Workload& workload) {
+  return workload.contributors > 0 && workload.nnz_per_update > 0;
+}
+
 // "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
 std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidate& chosen,
                         bool workload_known) {
@@ -40,6 +44,12 @@ std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidat
 
 }  // namespace
 
+bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries) {
+  return cost.fixed_bytes <= kFixedBytesFree ||
+         static_cast<double>(cost.fixed_bytes) <=
+             static_cast<double>(general.entry_bytes) * entries;
+}
+
 absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                               const BackendInfo& backend, std::string_view forced) {
   std::vector<Candidate> candidates;
@@ -48,7 +58,6 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
     candidates.push_back({name, cost, cost.fixed_bytes <= backend.memory_bytes});
   }
   Plan plan{.spec = spec, .workload = workload};
-  plan.workload_known = workload.contributors > 0 && workload.nnz_per_update > 0;
   if (!forced.empty()) {
     const auto found = std::find_if(candidates.begin(), candidates.end(),
                                     [&](const Candidate& c) { return c.name == forced; });
@@ -71,13 +80,30 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
     plan.cost = found->cost;
     return plan;
   }
+  // Of a dense tensor it is known what every update has.
+  const bool known = IsKnown(workload);
+  if (!known && spec.layout.num_rows > 1) {
+    plan.name = candidates.back().name;
+    plan.reason = "nothing is known of the updates before they come";
+    plan.cost = candidates.back().cost;
+    plan.cost.seconds = 0;
+    plan.adaptive = true;
+    return plan;
+  }
+  if (known) {
+    const double entries =
+        static_cast<double>(workload.contributors) * static_cast<double>(workload.nnz_per_update);
+    for (Candidate& candidate : candidates) {
+      candidate.fits &= IsAffordable(candidate.cost, candidates.back().cost, entries);
+    }
+  }
   const auto cheapest = std::min_element(candidates.begin(), candidates.end(),
                                          [](const Candidate& a, const Candidate& b) {
                                            if (a.fits != b.fits) return a.fits;
                                            return a.cost.seconds < b.cost.seconds;
                                          });
   plan.name = std::string(cheapest->name);
-  plan.reason = WhyCheapest(candidates, *cheapest, plan.workload_known);
+  plan.reason = WhyCheapest(candidates, *cheapest, known);
   plan.cost = cheapest->cost;
   return plan;
 }

@@ -29,11 +29,12 @@ struct BackendInfo;
 // What a plan costs, by the model of its back end.
 struct PlanCost {
   double seconds = 0.0;      // from the first batch to the result
-  uint64_t fixed_bytes = 0;  // memory that the aggregator takes at once
+  uint64_t fixed_bytes = 0;  // memory for the whole index space, taken when the plan begins
   uint64_t entry_bytes = 0;  // at most this for each entry that it accumulates, until Report()
 };
 
-// Pure. Where the workload is not known, the model assumes one.
+// Pure. Where the workload is not known, the model assumes a usual one; MakePlan() never compares
+// plans by that.
 using CostModel = std::function<PlanCost(const BackendInfo& backend, std::string_view plan,
                                          const ReduceSpec& spec, const Workload& workload)>;
 
@@ -41,8 +42,9 @@ struct BackendInfo {
   std::string name;         // "cpu"
   std::string description;  // "2 threads, AVX3"
   uint32_t threads = 1;
-  uint64_t memory_bytes = 0;       // what the back end may use
-  std::vector<std::string> plans;  // algorithms it has, one for any workload last
+  uint64_t memory_bytes = 0;  // what the back end may use
+  std::vector<std::string>
+      plans;  // algorithms it has; the last is for any workload: no fixed bytes
   CostModel cost = nullptr;
   bool may_be_lost = false;             // its processor can fail while the process lives: a GPU
   std::vector<std::string> notes = {};  // for the log: what was found out when it was made
@@ -55,10 +57,22 @@ struct Plan {
   ReduceSpec spec;
   Workload workload;
   PlanCost cost;
-  bool workload_known = false;  // otherwise cost.seconds is that of an assumed one
+  // Neither forced nor made for a known workload: the aggregator plans anew, by what has come.
+  bool adaptive = false;
 };
 
-// The cheapest plan that fits in the back end's memory, or `forced` when it is not empty.
+// Fixed bytes that no workload has to pay for: they stay in a core's second cache.
+inline constexpr uint64_t kFixedBytesFree = uint64_t{256} << 10;
+
+// Whether a plan may take its fixed bytes for a workload of `entries`: no more than the general
+// plan would take for the entries themselves. A state for the whole index space is thus only begun
+// when entries have paid for it (docs/decisions/0014-adaptive-plans.md), and fits in what admission
+// has reserved for them. `general` is the cost of the back end's last plan.
+bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries);
+
+// The cheapest affordable plan that fits in the back end's memory, or `forced` when it is not
+// empty. For an unknown workload: the back end's last plan, to be adapted as entries come; of a
+// dense tensor (one row, which every update has) the cheapest for a usual number of updates.
 // INVALID_ARGUMENT (UNKNOWN_PLAN) when that is not a plan of the back end; RESOURCE_EXHAUSTED
 // (PLAN_TOO_LARGE) when it does not fit.
 absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,

@@ -309,7 +309,7 @@ MUTATIONS = (
         (
             (
                 "cpu/dense_plan_packed.cc",
-                "slice.unvisited, slice.side);",
+                "slice.uncleared, slice.side);",
                 "slice.rows.end, slice.side);",
             ),
         ),

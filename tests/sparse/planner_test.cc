@@ -32,15 +32,15 @@ BackendInfo MadeUp() {
   return info;
 }
 
-const Workload kKnown{.contributors = 10, .nnz_per_update = 50};
+const Workload kKnown{.contributors = 10, .nnz_per_update = 500'000};
 
 TEST(MakePlan, TakesTheCheapestAndSaysWhatTheOthersCost) {
   const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 100, 1), kKnown, MadeUp()).value();
   EXPECT_EQ(plan.name, "small");
-  EXPECT_EQ(plan.reason, "5e+02 us expected; any 1.5 ms");
-  EXPECT_TRUE(plan.workload_known);
+  EXPECT_EQ(plan.reason, "5 s expected; any 15 s");
+  EXPECT_FALSE(plan.adaptive);
   EXPECT_FALSE(plan.forced);
-  EXPECT_DOUBLE_EQ(plan.cost.seconds, 5e-4);
+  EXPECT_DOUBLE_EQ(plan.cost.seconds, 5);
   EXPECT_EQ(plan.cost.fixed_bytes, uint64_t{100} << 20);
   EXPECT_EQ(plan.cost.entry_bytes, 12u);
 }
@@ -51,11 +51,29 @@ TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
   EXPECT_THAT(plan.reason, HasSubstr("small needs 101 MiB"));
 }
 
-TEST(MakePlan, SaysThatItAssumesAWorkload) {
-  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), {}, MadeUp()).value();
-  EXPECT_FALSE(plan.workload_known);
+TEST(MakePlan, AssumesNothingOfAnUnknownWorkload) {
+  for (const Workload& unknown : {Workload{}, Workload{.contributors = 10}}) {
+    const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), unknown, MadeUp()).value();
+    EXPECT_EQ(plan.name, "any");
+    EXPECT_TRUE(plan.adaptive);
+    EXPECT_EQ(plan.cost.fixed_bytes, 0u);
+    EXPECT_EQ(plan.cost.seconds, 0);
+  }
+}
+
+TEST(MakePlan, KnowsThatEveryUpdateOfADenseTensorHasItsRow) {
+  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 1, 10), {}, MadeUp()).value();
+  EXPECT_FALSE(plan.adaptive);
   EXPECT_THAT(plan.reason, HasSubstr("for a usual round"));
   EXPECT_THAT(plan.reason, Not(HasSubstr("expected")));
+}
+
+// "small" takes 10 MiB here, "any" 24 bytes an entry.
+TEST(MakePlan, AStateForAllRowsIsTakenWhenTheEntriesHavePaidForIt) {
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 10, 1);
+  const uint64_t enough = (uint64_t{10} << 20) / 24 + 1;
+  EXPECT_EQ(MakePlan(spec, {1, enough - 1}, MadeUp()).value().name, "any");
+  EXPECT_EQ(MakePlan(spec, {1, enough}, MadeUp()).value().name, "small");
 }
 
 TEST(MakePlan, APlanCanBeForced) {
@@ -64,7 +82,7 @@ TEST(MakePlan, APlanCanBeForced) {
   EXPECT_EQ(plan.name, "any");
   EXPECT_EQ(plan.reason, "asked for");
   EXPECT_TRUE(plan.forced);
-  EXPECT_DOUBLE_EQ(plan.cost.seconds, 1.5e-3);
+  EXPECT_DOUBLE_EQ(plan.cost.seconds, 15);
 }
 
 TEST(MakePlan, AForcedPlanMustExistAndFit) {
