@@ -35,6 +35,9 @@ constexpr Alphabet kOfContributor(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@|/-");
 constexpr Alphabet kOfUpdateId("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
+// True for all bytes but the first of a character of UTF-8.
+bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
 bool IsRoundId(std::string_view id) {
   return !id.empty() && id.size() <= kRoundIdBytesMax && absl::ascii_islower(id[0]) &&
          kOfRoundId.HasAllOf(id);
@@ -124,8 +127,10 @@ absl::Status ValidateUpdateId(std::string_view update_id) {
 std::string Quoted(std::string_view name) {
   constexpr size_t kShownBytes = 80;
   const bool cut = name.size() > kShownBytes;
-  const std::string shown(name.substr(0, kShownBytes));
-  return absl::StrCat("\"", absl::CEscape(shown), cut ? "...\"" : "\"");
+  size_t end = std::min(name.size(), kShownBytes);
+  while (cut && end > 0 && IsInsideCharacter(name[end])) --end;
+  const std::string shown(name.substr(0, end));
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown), cut ? "...\"" : "\"");
 }
 
 }  // namespace sparseagg

@@ -60,6 +60,13 @@ TEST(NamesTest, KeepsTheRoundsOfTenantsApartByQualifiedNames) {
   EXPECT_EQ(PublicName("tenants/acme"), "tenants/acme") << "no qualified name";
 }
 
+TEST(NamesTest, QuotesTextOfAnyLanguageAsItIsAndCutsNoCharacter) {
+  EXPECT_EQ(Quoted("W\xC3\xB6rter"), "\"W\xC3\xB6rter\"");
+  std::string long_name;
+  while (long_name.size() < 100) long_name += "\xE6\x97\xA5";  // three bytes: 80 end within the 27th
+  EXPECT_EQ(Quoted(long_name), "\"" + long_name.substr(0, 78) + "...\"");
+}
+
 TEST(NamesTest, QuotesForeignTextOnOneShortLine) {
   EXPECT_EQ(Quoted("a\"b\n"), "\"a\\\"b\\n\"");
   EXPECT_LT(Quoted(std::string(10000, 'x')).size(), 100u);
