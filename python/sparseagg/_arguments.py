@@ -1,5 +1,5 @@
-"""What a caller says, checked where it comes in: Python, numpy and protobuf would refuse it with errors of their own, which
-name no argument and are no SparseAggError.
+"""What a caller says, checked where it comes in: Python, numpy, protobuf and the classes of other packages would refuse it
+with errors of their own, which name no argument and are no SparseAggError.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 
-# What Python, numpy and protobuf raise about an argument that they cannot take.
+# What Python, numpy and protobuf raise about an argument that they cannot take: their words say what is wrong, where those
+# of other errors need the name of the class.
 _REFUSALS = (TypeError, ValueError, OverflowError, AttributeError)
+# What is not about the argument: it passes through.
+_PASSING = (SparseAggError, MemoryError)
 _NAMES_MAX = 20  # a model may have thousands
 _INT64_MAX = (1 << 63) - 1
 # Half of the smallest f32, which rounds to 0; the largest and half a unit of its last place, which rounds to infinity.
@@ -24,7 +27,8 @@ _ZERO_AS_F32, _INFINITE_AS_F32 = 2.0**-150, 2.0**128 - 2.0**103
 
 
 class refusing:
-    """For the conversion of one argument: what it raises names the argument and is a `kind`.
+    """For the conversion of one argument: whatever it raises names the argument and is a `kind`, also what comes out of a
+    class of another package (its `__array__`, its properties). MemoryError passes through.
 
     A class, and no generator with `contextmanager`: each update passes several of these.
     """
@@ -48,8 +52,19 @@ class refusing:
             raise (inner if issubclass(inner, self._kind) else self._kind)(
                 f"{self._what}: {bad.message}", reason=bad.reason or self._reason
             ) from bad.__cause__
-        if isinstance(bad, _REFUSALS):
-            raise self._kind(f"{self._what}: {bad}", reason=self._reason) from bad
+        if isinstance(bad, Exception) and not isinstance(bad, _PASSING):
+            raise self._kind(f"{self._what}: {words_of(bad)}", reason=self._reason) from bad
+
+
+def words_of(bad: Exception) -> str:
+    """The message of `bad` on one line, which its own class may fail to give."""
+    kind = type(bad).__name__
+    try:
+        first, *more = str(bad).strip().splitlines() or [""]
+    except Exception:  # __str__ of another package
+        return kind
+    words = f"{first} ..." if more else first
+    return words if words and isinstance(bad, _REFUSALS) else f"{kind}: {words}".rstrip(": ")
 
 
 def text(
@@ -95,6 +110,22 @@ def items(what: str, value: Iterable[Any]) -> Iterator[Any]:
     """An iterator over `value`. What that raises later is the caller's own."""
     with refusing(what):
         return iter(value)
+
+
+def one_of_each(what: str, value: Iterable[Any]) -> Iterator[Any]:
+    """An iterator over a number for each update; a mapping would give its keys and a string its letters."""
+    if isinstance(value, (str, bytes, Mapping)):
+        raise InvalidArgumentError(f"{what} is a {type(value).__name__}; give a list of numbers")
+    return items(what, value)
+
+
+def list_of_names(what: str, value: Iterable[Any]) -> tuple[str, ...]:
+    """`value` as names of tensors. One string is refused, whose letters would be the names."""
+    if isinstance(value, str):
+        raise InvalidArgumentError(f'{what} is "{value}"; give a list of names: ["{value}"]')
+    if isinstance(value, (bytes, Mapping)):
+        raise InvalidArgumentError(f"{what} is a {type(value).__name__}; give a list of names")
+    return tuple(text(f"a name of {what}", name) for name in items(what, value))
 
 
 def seconds(what: str, value: Any) -> float:

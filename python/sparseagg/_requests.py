@@ -14,19 +14,21 @@ from google.protobuf import duration_pb2
 from sparseagg import _arguments
 from sparseagg._encodings import EncodeOptions
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._wire import EncodedUpdate, empty_tensor, selection_to_proto, spec_to_proto
-from sparseagg.convert import read_tensors
+from sparseagg._wire import EncodedUpdate, selection_to_proto, spec_to_proto
+from sparseagg.convert import check_is_list, read_tensors
 from sparseagg.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
     InvalidUpdateError,
     NotFoundError,
+    PermissionDeniedError,
     RoundAbortedError,
     RoundLostError,
+    UnauthenticatedError,
 )
 from sparseagg.records import RoundInfo, RoundState, ServerInfo, StoreEpoch
 from sparseagg.result import layout_number
-from sparseagg.tensors import TensorSpec
+from sparseagg.tensors import TensorSpec, empty_tensor
 
 # Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
 WAIT_SLICE_SECONDS = 30.0
@@ -34,6 +36,9 @@ WAIT_SLICE_SECONDS = 30.0
 # on a slow network.
 _WAIT_MARGIN_SECONDS = 5.0
 _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
+_NO_MORE: Any = object()
+# What no waiting for the publication changes.
+REFUSED_FOR_EVER = (PermissionDeniedError, UnauthenticatedError)
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,13 @@ def wait_call_seconds(left: float | None, timeout: float) -> float:
     return seconds
 
 
+def look_seconds(left: float | None, timeout: float) -> float:
+    """Seconds that a look may take which is answered at once, with `left` until the caller's deadline and the client's
+    `timeout` for a call."""
+    seconds = min(timeout, _WAIT_MARGIN_SECONDS)
+    return seconds if left is None else max(0.0, min(seconds, left))
+
+
 def check_time_left(
     round_name: str, timeout: float | None, deadline: float | None, silence: DeadlineExceededError
 ) -> None:
@@ -256,16 +268,11 @@ def get_aggregate(
     specs: Mapping[str, TensorSpec],
 ) -> aggregation_pb2.GetAggregateRequest:
     """See `Round.result`. `specs`: of the round, where `indices` are given."""
-    if isinstance(tensors, str):  # whose letters would be the names
-        raise InvalidArgumentError(f'tensors is "{tensors}"; give a list of names')
     selections = _arguments.mapping("indices", indices or {})
     _arguments.names("indices", selections, specs)
     return aggregation_pb2.GetAggregateRequest(
         name=round_name,
-        tensors=[
-            _arguments.text("a name of tensors", name)
-            for name in _arguments.items("tensors", tensors or ())
-        ],
+        tensors=() if tensors is None else _arguments.list_of_names("tensors", tensors),
         layout=layout_number(layout),
         encoding=_arguments.text("encoding", encoding),
         selections=[
@@ -291,23 +298,31 @@ def encode_for_reduce(
     """The updates of one Reduce; error messages name an update by its place in the list."""
     by_name = {spec.name: spec for spec in specs}
     options.check_names(by_name)
+    check_is_list("updates", updates)
     given = _arguments.items("updates", updates)
-    factors = None if weights is None else [*_arguments.items("weights", weights)]
+    factors = None if weights is None else _arguments.one_of_each("weights", weights)
     encoded: list[EncodedUpdate] = []
     for position, update in enumerate(given):
+        weight = None
+        if factors is not None:  # one by one: there may be no end of them
+            weight = next(factors, _NO_MORE)
+            if weight is _NO_MORE:
+                raise InvalidArgumentError(
+                    f"{position} weights for the updates, of which there are more"
+                )
         with _arguments.refusing(f"update {position}", InvalidUpdateError):
             one = EncodedUpdate(
                 read_tensors(update, by_name),
                 contributor=str(position),
                 update_id=str(position),
-                weight=factors[position] if factors and position < len(factors) else None,
+                weight=weight,
                 options=options,
             )
         if may_fill_arrays_again(updates):
             one.keep()
         encoded.append(one)
-    if factors is not None and len(factors) != len(encoded):
-        raise InvalidArgumentError(f"{len(factors)} weights for {len(encoded)} updates")
+    if factors is not None and next(factors, _NO_MORE) is not _NO_MORE:
+        raise InvalidArgumentError(f"more weights than the {len(encoded)} updates")
     return encoded
 
 

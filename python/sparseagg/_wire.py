@@ -31,7 +31,6 @@ from sparseagg.records import TensorEncoding, value_type_name
 from sparseagg.tensors import (
     VALUE_DTYPES,
     AnyTensor,
-    DenseValues,
     ResultTensor,
     SparseTensor,
     TensorSpec,
@@ -116,7 +115,7 @@ class EncodedUpdate:
         if weight is not None:
             number = _arguments.weight(weight)
             if any(tensor.value_type[0] in "iu" for tensor in tensors.values()):
-                _check_weight_of_integers(weight)
+                _check_weight_of_integers(weight if isinstance(weight, int) else number)
             self.header.weight = number
         self._tensors = []
         for name, tensor in tensors.items():
@@ -197,31 +196,6 @@ def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
             integer_overflow=types_pb2.IntegerOverflow.Value(overflow),
             plan=_arguments.text("plan", spec.plan),
         )
-
-
-def empty_tensor(spec: TensorSpec) -> AnyTensor:
-    """The tensor of a contributor that touched nothing of it."""
-    dtype = VALUE_DTYPES[spec.value_type]
-    if spec.sparse_dim == 0:
-        return _Untouched(spec)
-    indices = np.empty((0, spec.sparse_dim), "<i8")
-    return SparseTensor(
-        indices, np.empty((0, *spec.row_shape), dtype), spec.dense_shape, spec.value_type
-    )
-
-
-class _Untouched(DenseValues):
-    """A dense tensor with nothing to add: nnz 0."""
-
-    __slots__ = ("_shape",)
-
-    def __init__(self, spec: TensorSpec) -> None:
-        super().__init__(np.empty(0, VALUE_DTYPES[spec.value_type]), spec.value_type)
-        self._shape = tuple(spec.dense_shape)
-
-    @property
-    def dense_shape(self) -> tuple[int, ...]:
-        return self._shape
 
 
 def _check_weight_of_integers(weight: float) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, UnknownTensorError
-from sparseagg.kinds import is_mapping, is_tensor, kind_of
-from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
+from sparseagg.errors import (
+    InvalidArgumentError,
+    InvalidUpdateError,
+    SparseAggError,
+    UnknownTensorError,
+)
+from sparseagg.kinds import is_mapping, is_one_tensor, is_tensor, kind_of
+from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec, empty_tensor
 
 _SEPARATOR = "/"
 _ROOT = "tensor"  # name of a tensor that stands alone
@@ -26,27 +31,100 @@ def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
         array, which is then dense.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
 
-    Raises InvalidUpdateError for a type of values that cannot be aggregated.
+    Raises InvalidUpdateError for a type of values that cannot be aggregated, and for whatever the class of `value` raises
+    while it is read.
     """
-    return kind_of(value).read(value, value_type)
+    try:
+        return kind_of(value).read(value, value_type)
+    except (SparseAggError, MemoryError):
+        raise
+    except Exception as bad:  # whatever a class of another package raises
+        raise InvalidUpdateError(
+            f"this {type(value).__name__} cannot be read: {_arguments.words_of(bad)}",
+            reason="VALUE_TYPE_UNSUPPORTED",
+        ) from bad
 
 
-def as_tensor_of(spec: TensorSpec | None, value: Any) -> AnyTensor:
+def as_tensor_of(spec: TensorSpec | None, value: Any, value_type: str | None = None) -> AnyTensor:
     """`as_tensor` of a tensor that is meant for `spec` (None: unknown to the round; the server will say so).
 
-    uint16 is no value type of its own, so for a bf16 tensor it can only mean bit patterns.
+    uint16 is no value type of its own, so for a bf16 tensor it can only mean bit patterns. A triple or a dictionary without
+    entries says nothing of the type and the width of its rows, so it has those of `spec`.
     """
-    values = value
-    if isinstance(value, tuple) and len(value) == 3:
-        values = value[1]
-    elif is_mapping(value):
-        values = value.get("values")
-    is_bits = (
-        spec is not None
-        and spec.value_type == "bf16"
-        and getattr(values, "dtype", None) == np.uint16
-    )
-    return as_tensor(value, "bf16" if is_bits else None)
+    if spec is None:
+        return as_tensor(value, value_type)
+    parts = _parts_of(value)
+    values = value if parts is None else parts[1]
+    if spec.value_type == "bf16" and getattr(values, "dtype", None) == np.uint16:
+        value_type = "bf16"
+    if parts is not None and spec.sparse_dim and is_without_entries(value):
+        with _arguments.refusing("dense_shape", InvalidUpdateError, "SHAPE_MISMATCH"):
+            shape = _arguments.shape(parts[2])
+        if shape != spec.dense_shape:
+            raise InvalidUpdateError(
+                f"its shape is {list(shape)}, the round expects {list(spec.dense_shape)}",
+                reason="SHAPE_MISMATCH",
+            )
+        return empty_tensor(spec)
+    return as_tensor(value, value_type)
+
+
+def is_without_entries(value: Any) -> bool:
+    """True for (indices, values, dense_shape), also as a dictionary, of which both are empty."""
+    parts = _parts_of(value)
+    return parts is not None and all(_is_empty(part) for part in parts[:2])
+
+
+def is_without_values(value: Any) -> bool:
+    """True for a tensor of a shape with a 0, as an empty buffer of a state_dict: no round has such a tensor, and where it
+    stands in a model it stays as it is."""
+    return _parts_of(value) is None and _is_empty(value)
+
+
+def _parts_of(value: Any) -> tuple[Any, Any, Any] | None:
+    """(indices, values, dense_shape), where `value` is these; a SparseTensor, too, unpacks as one."""
+    if isinstance(value, SparseTensor) or (isinstance(value, tuple) and len(value) == 3):
+        indices, values, dense_shape = value
+        return indices, values, dense_shape
+    if is_mapping(value) and {"indices", "values", "dense_shape"} <= set(value):
+        return value["indices"], value["values"], value["dense_shape"]
+    return None
+
+
+def _is_empty(part: Any) -> bool:
+    try:
+        shape = getattr(part, "shape", None)
+        if shape is not None:
+            return 0 in tuple(shape)
+    except Exception:  # of another package, whose tensors may have none; `read` says so
+        return False
+    return isinstance(part, (list, tuple)) and not part
+
+
+def check_is_list(what: str, value: Any) -> None:
+    """Refuses one tensor, or one model, where a list of them belongs: iterated over, it gives its rows, or its names."""
+    if is_mapping(value):
+        raise InvalidArgumentError(f"{what} is one model; give a list of them: [model]")
+    if isinstance(value, tuple) and _is_triple(value):
+        raise InvalidArgumentError(
+            f"{what} is one tensor (indices, values, dense_shape); give a list of them: [tensor]"
+        )
+    if is_one_tensor(value):
+        raise InvalidArgumentError(
+            f"{what} is one {type(value).__name__}, whose parts would be taken for the tensors; give a list of them: "
+            "[tensor] for this one, list(tensor) where its parts are meant"
+        )
+
+
+def _is_triple(value: tuple[Any, ...]) -> bool:
+    """True where a tuple can be read as one sparse tensor."""
+    if len(value) != 3 or any(is_mapping(part) for part in value):
+        return False
+    try:
+        as_tensor(value)
+    except SparseAggError:
+        return False
+    return True
 
 
 def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> dict[str, AnyTensor]:
@@ -54,7 +132,8 @@ def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> dict[str, AnyTen
     tensors = {}
     for name, value in flatten(tree).items():
         with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
-            tensors[name] = as_tensor_of(specs.get(name), value)
+            if name in specs or not is_without_values(value):
+                tensors[name] = as_tensor_of(specs.get(name), value)
     return tensors
 
 
@@ -66,7 +145,12 @@ def flatten(tree: Any) -> dict[str, Any]:
     dense_shape.
     """
     found: dict[str, Any] = {}
-    _collect(tree, "", found)
+    try:
+        _collect(tree, "", found)
+    except RecursionError:
+        raise InvalidUpdateError(
+            "the model is nested too deeply, or holds itself", reason="SHAPE_MISMATCH"
+        ) from None
     return found
 
 
@@ -87,7 +171,8 @@ def specs_of(
 ) -> list[TensorSpec]:
     """The description of a round that takes updates like `tree`.
 
-    tree: an update, or a model; see `flatten` for the nesting.
+    tree: an update, or a model; see `flatten` for the nesting. Tensors without values, of a shape with a 0, are left out:
+        updates may hold them, and `Result.like` gives them back as they are.
     op: the operator of all, or of each by name.
     sparse_dim: for dense tensors of a model whose updates are sparse, by name; 1 for an embedding table.
 
@@ -100,6 +185,8 @@ def specs_of(
     _arguments.names("op", ops, flat)
     specs = []
     for name, value in flat.items():
+        if is_without_values(value):
+            continue
         if name not in ops:
             raise InvalidArgumentError(f'op has none for the tensor "{name}"')
         with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
@@ -157,8 +244,9 @@ def _name_at(prefix: str) -> str:
     return prefix[: -len(_SEPARATOR)] or _ROOT
 
 
-def _children(tree: Any) -> list[tuple[Any, Any]]:
-    return list(tree.items()) if isinstance(tree, Mapping) else list(enumerate(tree))
+def _children(tree: Any, prefix: str) -> list[tuple[Any, Any]]:
+    with _arguments.refusing(f'the {type(tree).__name__} at "{prefix}"', InvalidUpdateError):
+        return list(tree.items()) if isinstance(tree, Mapping) else list(enumerate(tree))
 
 
 def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
@@ -168,16 +256,21 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
             raise InvalidArgumentError(f'two tensors of the model are called "{name}"')
         found[name] = tree
         return
-    for key, child in _children(tree):
+    for key, child in _children(tree, prefix):
         _collect(child, f"{prefix}{key}{_SEPARATOR}", found)
 
 
 def _restore(like: Any, prefix: str, tensors: Mapping[str, ResultTensor]) -> Any:
     if not _is_node(like, prefix):
-        return kind_of(like).restore(tensor_of(tensors, _name_at(prefix)), like)
+        name = _name_at(prefix)
+        if name not in tensors and is_without_values(like):
+            return like
+        tensor = tensor_of(tensors, name)
+        with _arguments.refusing(f'tensor "{name}"'):
+            return kind_of(like).restore(tensor, like)
     restored = {
         key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors)
-        for key, child in _children(like)
+        for key, child in _children(like, prefix)
     }
     if isinstance(like, list):
         return list(restored.values())

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparseagg import _arguments
 from sparseagg._requests import may_fill_arrays_again
 from sparseagg.client import Client
-from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
+from sparseagg.convert import (
+    as_tensor,
+    as_tensor_of,
+    check_is_list,
+    flatten,
+    is_without_entries,
+    is_without_values,
+    specs_of,
+    unflatten,
+)
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
-from sparseagg.kinds import is_mapping
-from sparseagg.tensors import AnyTensor, SparseTensor
+from sparseagg.tensors import AnyTensor
 
 
 def sparse_sum(
@@ -48,23 +56,24 @@ def sparse_sum(
         >>> total.indices.ravel(), total.values
         (array([0, 5, 9]), array([1., 2., 1.], dtype=float32))
     """
-    # Whose parts would be summed: of a scipy matrix its rows.
-    if isinstance(tensors, SparseTensor) or is_mapping(tensors) or hasattr(tensors, "tocoo"):
-        raise InvalidArgumentError("tensors is one tensor or model; give a list of them")
+    check_is_list("tensors", tensors)
     given = _arguments.items("tensors", tensors)
     first = list(itertools.islice(given, 1))
     if not first:
         raise InvalidArgumentError("sparse_sum of no tensors: the shape of the result is unknown")
+    # The server refuses updates that differ from it.
+    examples = tensors if isinstance(tensors, Sequence) else first
+    specs = specs_of(_typed_example(examples, value_type), op, integer_overflow=integer_overflow)
+    by_name = {spec.name: spec for spec in specs}
 
     def read(position: int, tree: Any) -> dict[str, AnyTensor]:
         update = {}
         for name, tensor in flatten(tree).items():
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
-                update[name] = as_tensor(tensor, value_type)
+                if name in by_name or not is_without_values(tensor):
+                    update[name] = as_tensor_of(by_name.get(name), tensor, value_type)
         return update
 
-    # Of the first; the server refuses the others where they differ.
-    specs = specs_of(read(0, first[0]), op, integer_overflow=integer_overflow)
     updates: Iterable[dict[str, AnyTensor]] = map(
         read, itertools.count(), itertools.chain(first, given)
     )
@@ -76,6 +85,23 @@ def sparse_sum(
         with Client(target) as own:
             result = own.reduce(specs, updates, weights=weights, layout=layout)
     return unflatten(first[0], result)
+
+
+def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, AnyTensor]:
+    """The tensors of the first of `trees`; in the place of one without entries, which tells neither type nor width, the
+    first that has some."""
+    found: dict[str, AnyTensor] = {}
+    untyped: set[str] = set()
+    for position, tree in enumerate(trees):
+        for name, tensor in flatten(tree).items():
+            if is_without_values(tensor) or (position and name not in untyped):
+                continue
+            with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
+                found[name] = as_tensor(tensor, value_type)
+                (untyped.add if is_without_entries(tensor) else untyped.discard)(name)
+        if not untyped:
+            break
+    return found
 
 
 def sparse_weighted_mean(

@@ -182,6 +182,13 @@ class Round(RoundBase):
         timeout: seconds; None waits for ever. Raises RoundAbortedError when the round is given up or fails (the
         message says why), DeadlineExceededError when the time is over.
         """
+        return self._wait(timeout)
+
+    def _wait(
+        self, timeout: float | None, on_unpublished: Callable[[float], None] | None = None
+    ) -> RoundInfo:
+        """See `wait`. on_unpublished: called once, with the seconds it may take, where the round is not published yet, before
+        the time goes into waiting for that."""
         if timeout is not None:
             timeout = _arguments.seconds("timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -190,7 +197,7 @@ class Round(RoundBase):
             try:
                 answer = self._call(
                     "WaitRound",
-                    _requests.wait_round(self.name, left),
+                    _requests.wait_round(self.name, left if on_unpublished is None else 0.0),
                     timeout=_requests.wait_call_seconds(left, self._transport.timeout),
                 )
             except DeadlineExceededError as silence:
@@ -200,6 +207,9 @@ class Round(RoundBase):
             left = None if deadline is None else deadline - time.monotonic()
             if _requests.is_published(info, timeout, left):
                 return info
+            if on_unpublished is not None:
+                on_unpublished(_requests.look_seconds(left, self._transport.timeout))
+                on_unpublished = None
 
     def watch(self, min_interval: float | None = None) -> Iterator[RoundInfo]:
         """The round now and after every change, at most every `min_interval` seconds (the server's default: 0.1).
@@ -251,11 +261,12 @@ class Round(RoundBase):
 
         `result.like(model)` gives the tensors in the kinds and the nesting of a model.
 
-        bfloat16 values come as uint16 bit patterns. Raises as `wait` does; InvalidArgumentError for an unknown tensor.
+        bfloat16 values come as uint16 bit patterns. Raises as `wait` does; InvalidArgumentError for an unknown tensor;
+        PermissionDeniedError, without waiting, for a caller who may not read results.
         """
         specs = self.specs if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
-        self.wait(timeout)
+        self._wait(timeout, lambda seconds: self._check_access(request, seconds))
 
         def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
@@ -271,6 +282,18 @@ class Round(RoundBase):
             return self._transport.repeat(receive)
         except NotFoundError as missing:
             raise self._explained(missing) from None
+
+    def _check_access(self, request: Any, seconds: float) -> None:
+        """Raises what the server has against this caller's reading, published or not."""
+        try:
+            with self._transport.stream(
+                "GetAggregate", request, idle_timeout=seconds, answers_max=1
+            ) as stream:
+                stream.receive()
+        except _requests.REFUSED_FOR_EVER:
+            raise
+        except SparseAggError:
+            pass  # not published, as is known; what else there is, the call for the result meets again
 
     def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""

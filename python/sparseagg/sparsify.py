@@ -14,6 +14,7 @@ InvalidUpdateError (reason NON_FINITE_VALUE, with the position) for NaN and infi
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,21 +28,89 @@ from sparseagg.tensors import DenseValues, SparseTensor
 def changed_rows(after: Any, before: Any) -> SparseTensor:
     """The rows in which two tables `[rows, ...]` of one shape and type differ, and the differences (`after - before`).
 
-    No row that differs is left out; its differences are rounded to the type, as `after - before` is.
+    No row that differs is left out; its differences are rounded to the type, as `after - before` is, also where the
+    processor takes the smallest numbers for 0 (flush to zero, as some packages leave it).
     A row with a NaN counts as changed: the server refuses it and names it, which is better than to lose it here.
     """
     new, old = _dense(after), _dense(before)
     if new.shape != old.shape:
         raise InvalidArgumentError(f"shapes {list(new.shape)} and {list(old.shape)} differ")
+    shape = new.shape
     if new.dtype != old.dtype:  # numpy would take int64 and uint64 for float64
         raise InvalidArgumentError(f"types {new.dtype} and {old.dtype} differ")
-    rows = np.flatnonzero((new != old).any(axis=tuple(range(1, new.ndim))))
-    change = new[rows] - old[rows]
-    if change.dtype.kind in "iu" and ((change < 0) != (new[rows] < old[rows])).any():
+    rows = np.flatnonzero(_differ(new, old).any(axis=tuple(range(1, new.ndim))))
+    new, old = new[rows], old[rows]
+    change = _difference(new, old)
+    if change.dtype.kind in "iu" and ((change < 0) != (new < old)).any():
         raise InvalidArgumentError(
             f"a difference does not fit in {change.dtype}; convert both tables to a wider type first"
         )
-    return SparseTensor(rows, change, new.shape)
+    return SparseTensor(rows, change, shape)
+
+
+def _differ(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where two arrays differ, or the new one is NaN: by their bits, because a comparison may take the smallest for 0."""
+    if new.dtype.kind != "f":
+        return np.asarray(new != old)
+    a, b = _bits(new), _bits(old)
+    differ = a != b
+    if differ.any():
+        differ &= ((a | b) << 1) != 0  # 0 and -0 are equal
+    differ |= np.isnan(new)
+    return np.asarray(differ)
+
+
+def _difference(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`new - old`, rounded to nearest whatever the processor makes of the smallest numbers."""
+    change: np.ndarray[Any, Any] = new - old
+    # The smallest of f16 are ordinary numbers of f32, in which they are calculated with.
+    if new.dtype.kind != "f" or new.dtype.itemsize == 2 or not _flushes_to_zero(new.dtype):
+        return change
+    # Only of two small numbers, or where one is smaller than any that the processor keeps, may something be flushed.
+    digits = np.finfo(new.dtype).nmant + 1
+    bound = (digits + 2) << (
+        digits - 1
+    )  # bits of a number from which on a difference is never that small
+    a, b = _bits(new), _bits(old)
+    magnitudes = a.dtype.type((1 << (8 * a.itemsize - 1)) - 1)
+    small = ((a & magnitudes) < bound) & ((b & magnitudes) < bound) & ((a | b) << 1 != 0)
+    if small.any():
+        exact = _units(a[small], digits) - _units(b[small], digits)
+        _bits(change)[small] = [_bits_of(int(units), digits, a.itemsize) for units in exact]
+    return change
+
+
+def _flushes_to_zero(dtype: np.dtype[Any]) -> bool:
+    """True where this thread's processor takes the smallest numbers of a type for 0, or makes 0 of them."""
+    smallest = np.ones(1, f"u{dtype.itemsize}").view(dtype)
+    return not _bits(smallest + smallest).any()
+
+
+def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.view(f"u{array.itemsize}")
+
+
+def _units(bits: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, Any]:
+    """Floating-point numbers as whole numbers of the smallest one's size. digits: of the significand."""
+    sign_bit = 8 * bits.itemsize - 1
+    units = []
+    for number in bits.tolist():
+        exponent = number >> (digits - 1) & ((1 << (sign_bit - digits + 1)) - 1)
+        fraction = number & ((1 << (digits - 1)) - 1)
+        size = fraction if exponent == 0 else (fraction | 1 << (digits - 1)) << (exponent - 1)
+        units.append(-size if number >> sign_bit else size)
+    return np.array(units, object)
+
+
+def _bits_of(units: int, digits: int, itemsize: int) -> int:
+    """The opposite: the bits of the nearest number, of two the even one."""
+    size, sign = abs(units), int(units < 0) << (8 * itemsize - 1)
+    shift = max(0, size.bit_length() - digits)
+    kept, rest = size >> shift, size & ((1 << shift) - 1)
+    half = 1 << shift >> 1
+    if shift and (rest > half or (rest == half and kept & 1)):
+        kept += 1
+    return sign | ((shift << (digits - 1)) + kept)
 
 
 class ChangedRows:
@@ -51,17 +120,20 @@ class ChangedRows:
         train(model)
         round.submit(changes.since_last(model), contributor="phone-17")
 
-    model: see `flatten` for the nesting and the names. names: the tables to watch; all when left out. Keeps a copy of
-    these tables.
+    model: see `flatten` for the nesting and the names. names: the tables to watch; all of this model when left out. Keeps a
+    copy of these tables.
     """
 
-    def __init__(self, model: Any, names: list[str] | None = None) -> None:
-        self._names = names
-        self._before = {name: _dense(table).copy() for name, table in self._watched(model).items()}
+    def __init__(self, model: Any, names: Iterable[str] | None = None) -> None:
+        flat = flatten(model)
+        self._names = tuple(flat) if names is None else _arguments.list_of_names("names", names)
+        self._before = {name: _dense(table).copy() for name, table in self._watched(flat).items()}
 
     def since_last(self, model: Any) -> dict[str, SparseTensor]:
-        """The changes by name since the last call, or since this object was made."""
-        tables = {name: _dense(table) for name, table in self._watched(model).items()}
+        """The changes by name since the last call, or since this object was made. Each table that is watched has to be in
+        `model`."""
+        watched = self._watched(flatten(model))
+        tables = {name: _dense(table) for name, table in watched.items()}
         changes = {name: changed_rows(table, self._before[name]) for name, table in tables.items()}
         for (
             name,
@@ -71,10 +143,7 @@ class ChangedRows:
             self._before[name][rows] = tables[name][rows]
         return changes
 
-    def _watched(self, model: Any) -> dict[str, Any]:
-        flat = flatten(model)
-        if self._names is None:
-            return flat
+    def _watched(self, flat: dict[str, Any]) -> dict[str, Any]:
         _arguments.names("names", self._names, flat)
         return {name: flat[name] for name in self._names}
 

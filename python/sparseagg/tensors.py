@@ -30,6 +30,10 @@ VALUE_DTYPES: dict[str, np.dtype[Any]] = {
     "u32": np.dtype("<u4"),
     "u64": np.dtype("<u8"),
 }
+_HINTS = {
+    "uint16": '; for bfloat16 bits say value_type="bf16"',
+    "bool": "; leave them out, or convert them to int32: the op sum counts those that are true, max is any, min is all",
+}
 _NAME_OF_DTYPE = {dtype: name for name, dtype in VALUE_DTYPES.items() if name != "bf16"}
 
 
@@ -49,7 +53,7 @@ def value_type_of(dtype: Any) -> str:
         return "bf16"
     name = _NAME_OF_DTYPE.get(resolved.newbyteorder("<"))
     if name is None:
-        hint = '; for bfloat16 bits say value_type="bf16"' if resolved == np.uint16 else ""
+        hint = _HINTS.get(resolved.name, "")
         raise InvalidUpdateError(
             f"values of type {resolved} cannot be aggregated, only {', '.join(VALUE_DTYPES)}{hint}",
             reason="VALUE_TYPE_UNSUPPORTED",
@@ -120,6 +124,8 @@ class SparseTensor:
         self.values, self.value_type = as_values(values, value_type)
         nnz, sparse_dim = self.indices.shape
         row_shape = self.dense_shape[sparse_dim:]
+        if nnz == 0 and self.values.shape == (0,):  # [], which has no width
+            self.values = self.values.reshape(0, *row_shape)
         if self.values.shape != (nnz, *row_shape):
             raise InvalidUpdateError(
                 f"values have the shape {list(self.values.shape)}, but {nnz} entries with {sparse_dim} indexed "
@@ -155,7 +161,8 @@ class SparseTensor:
         return {**arrays, "value_type": np.array("bf16")} if self.value_type == "bf16" else arrays
 
     def to_dense(self) -> np.ndarray[Any, Any]:
-        """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in.
+        """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in, ascending
+        ones, as results have them, are put in place as they are.
 
         For results, whose indices are distinct, this is exact. bfloat16 comes as uint16 bit patterns, and equal
         indices are refused there, because adding bit patterns means nothing. So are indices outside of the shape.
@@ -170,15 +177,22 @@ class SparseTensor:
                 reason="INDEX_OUT_OF_RANGE",
             )
         index = tuple(self.indices.T)
-        if self.value_type == "bf16":
-            if len(np.unique(self.indices, axis=0)) != self.nnz:
-                raise InvalidArgumentError(
-                    "bfloat16 entries with equal indices: sum them with sparse_sum first"
-                )
+        if self._is_ascending():
+            dense[index] = self.values
+        elif self.value_type != "bf16":
+            np.add.at(dense, index, self.values)
+        elif len(np.unique(self.indices, axis=0)) == self.nnz:
             dense[index] = self.values
         else:
-            np.add.at(dense, index, self.values)
+            raise InvalidArgumentError(
+                "bfloat16 entries with equal indices: sum them with sparse_sum first"
+            )
         return dense
+
+    def _is_ascending(self) -> bool:
+        """True for ascending distinct indices of a shape that an array may have."""
+        rows = np.ravel_multi_index(tuple(self.indices.T), self.dense_shape[: self.sparse_dim])
+        return bool((rows[1:] > rows[:-1]).all())
 
     def to_scipy(self) -> Any:
         """A `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed, and for
@@ -228,13 +242,46 @@ AnyTensor = Union[SparseTensor, DenseValues]
 ResultTensor = Union[SparseTensor, "np.ndarray[Any, Any]"]
 
 
+def empty_tensor(spec: TensorSpec) -> AnyTensor:
+    """The tensor of a contributor that touched nothing of it."""
+    dtype = VALUE_DTYPES[spec.value_type]
+    if spec.sparse_dim == 0:
+        return _Untouched(spec)
+    indices = np.empty((0, spec.sparse_dim), "<i8")
+    return SparseTensor(
+        indices, np.empty((0, *spec.row_shape), dtype), spec.dense_shape, spec.value_type
+    )
+
+
+class _Untouched(DenseValues):
+    """A dense tensor with nothing to add: nnz 0."""
+
+    __slots__ = ("_shape",)
+
+    def __init__(self, spec: TensorSpec) -> None:
+        super().__init__(np.empty(0, VALUE_DTYPES[spec.value_type]), spec.value_type)
+        self._shape = tuple(spec.dense_shape)
+
+    @property
+    def dense_shape(self) -> tuple[int, ...]:
+        return self._shape
+
+
 def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any], str]:
     """`values` as a C-ordered little-endian array, and the name of its value type."""
     if values is None:
         raise InvalidUpdateError("None is no tensor", reason="VALUE_TYPE_UNSUPPORTED")
     _arguments.unmasked("values", values, InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED")
-    with _arguments.refusing("values", InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED"):
+    try:
         array = np.asarray(values)
+    except MemoryError:
+        raise
+    except Exception as bad:  # also what an __array__ of another package raises
+        is_ours = isinstance(values, (list, tuple, np.ndarray))
+        hint = "" if is_ours else "; hand in an array, or (indices, values, dense_shape)"
+        raise InvalidUpdateError(
+            f"values: {_arguments.words_of(bad)}{hint}", reason="VALUE_TYPE_UNSUPPORTED"
+        ) from bad
     if value_type is None:
         value_type = value_type_of(array.dtype)
     elif not isinstance(value_type, str) or value_type not in VALUE_DTYPES:

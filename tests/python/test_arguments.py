@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -143,6 +144,23 @@ CALLS = {
     "a sum of nothing": (lambda c, r: sparse_sum(None, client=c), "tensors"),
     "no operator for a sum": (lambda c, r: sparse_sum([EMB], None, client=c), "op"),
     "weights in letters": (lambda c, r: sparse_sum([EMB], weights=["x"], client=c), "update 0"),
+    "weights by name": (
+        lambda c, r: sparse_sum([EMB], weights={2: 3}, client=c),
+        "weights is a dict",
+    ),
+    "weights in a string": (
+        lambda c, r: sparse_sum([EMB], weights="3", client=c),
+        "weights is a str",
+    ),
+    "too many weights": (
+        lambda c, r: sparse_sum([EMB], weights=[1, 2], client=c),
+        "than the 1 upd",
+    ),
+    "too few weights": (lambda c, r: sparse_sum([EMB] * 2, weights=[1], client=c), "1 weights for"),
+    "endless weights": (
+        lambda c, r: sparse_sum([EMB], weights=itertools.repeat(1), client=c),
+        "1 up",
+    ),
     "a weight for weights": (lambda c, r: sparse_sum([EMB], weights=3, client=c), "weights"),
     "nothing in a sum": (lambda c, r: sparse_sum([EMB, None], client=c), "update 1"),
     "nothing in Reduce": (lambda c, r: c.reduce(SPECS, [tensors(None)]), 'update 0: tensor "emb"'),
@@ -210,6 +228,29 @@ def published(server):
         round.wait()
         yield client, round
         round.delete()
+
+
+def test_names_of_every_language_are_in_messages_as_they_are(client):
+    name = "Wörter/日本"
+    specs = [TensorSpec(name, [9])]
+    round = client.create_round(specs)
+    update = {name: ([9], np.float32([1]), [9])}
+    calls = [
+        lambda: round.submit(update, contributor="c"),
+        lambda: round.submit_many([Update(update, "c")]),
+        lambda: client.reduce(specs, [update]),
+        lambda: round.submit({"Straße " + name: ([1], np.float32([1]), [9])}, contributor="c"),
+        lambda: client.create_round(specs * 2),
+        lambda: client.create_round([TensorSpec(name, [9], op="Summe")]),
+        lambda: specs_of({name: BIAS > 1}),
+        lambda: round.submit(update, contributor=name),
+        lambda: client.round(name).info(),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidArgumentError, match=name):
+            call()
+    round.abort()
+    round.delete()
 
 
 @pytest.mark.parametrize("wrong", CALLS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 from collections import OrderedDict
 
 import numpy as np
@@ -11,8 +12,10 @@ from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
     Result,
+    SparseAggError,
     SparseTensor,
     TensorSpec,
+    as_tensor,
     flatten,
     sparse_count,
     sparse_max,
@@ -224,11 +227,171 @@ def test_lists_of_lists_are_layers_of_a_model_unless_they_are_numbers(client):
         assert list(flatten(numbers)) == ["tensor"]
 
 
-def test_one_tensor_where_a_list_of_them_belongs_is_refused(client):
-    # Iterated over, these are arrays of one type and shape, whose sum is nonsense.
-    for one in (SparseTensor([3], [5], [9]), {1: np.ones(2), 2: np.ones(2)}):
-        with pytest.raises(InvalidArgumentError, match="give a list"):
-            sparse_sum(one, client=client)
+# Iterated over, these are arrays of one type and shape, whose sum is nonsense.
+ONE_TENSOR = {
+    "a sparse tensor": SparseTensor([3], [5], [9]),
+    "a triple": ([3], [5], [9]),
+    "a model": {1: np.ones(2), 2: np.ones(2)},
+    "an array": np.ones((3, 2), np.float32),
+    "a vector": np.arange(4),
+    "a masked array": np.ma.array([1, 2], mask=[False, True]),
+    "bytes": b"ab",
+    "an array of Python": array.array("f", [1, 2]),
+    "a string": "ab",
+}
+
+
+@pytest.mark.parametrize("kind", ONE_TENSOR)
+def test_one_tensor_where_a_list_of_them_belongs_is_refused(client, kind):
+    one = ONE_TENSOR[kind]
+    with pytest.raises(InvalidArgumentError, match="tensors is one .*give a list of them: "):
+        sparse_sum(one, client=client)
+    with pytest.raises(InvalidArgumentError, match="updates is one .*give a list of them: "):
+        client.reduce([TensorSpec("t", [9])], one)
+
+
+def test_rows_are_summed_where_a_list_says_so(client):
+    assert sparse_sum(list(np.ones((3, 2))), client=client).tolist() == [3, 3]
+    assert sparse_sum((np.ones(2), np.ones(2), np.ones(2)), client=client).tolist() == [3, 3]
+    assert sparse_sum(iter(np.ones((3, 2))), client=client).tolist() == [3, 3]
+
+
+NOTHING = {
+    "lists": ([], [], [8, 2]),
+    "arrays": (np.array([]), np.array([]), [8, 2]),
+    "a dictionary": {"indices": [], "values": [], "dense_shape": [8, 2]},
+    "a sparse tensor": SparseTensor([], [], [8, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", NOTHING)
+@pytest.mark.parametrize(("value_type", "sparse_dim"), [("f32", 1), ("bf16", 1), ("i64", 2)])
+def test_an_update_without_entries_has_the_rounds_type_and_width(
+    client, kind, value_type, sparse_dim
+):
+    specs = [TensorSpec("t", [8, 2], value_type, sparse_dim)]
+    round = client.create_round(specs)
+    round.submit({"t": NOTHING[kind]}, contributor="nobody")
+    round.seal()
+    for result in (round.result(), client.reduce(specs, [{"t": NOTHING[kind]}])):
+        assert result.manifest.contributors == 1
+        assert (result["t"].nnz, result["t"].value_type) == (0, value_type)
+        assert result["t"].sparse_dim == sparse_dim
+
+
+def test_an_update_without_entries_of_another_shape_is_refused(client):
+    with pytest.raises(InvalidUpdateError, match=r"shape is \[8, 3\], .* \[8, 2\]"):
+        client.reduce([TensorSpec("t", [8, 2])], [{"t": ([], [], [8, 3])}])
+
+
+@pytest.mark.parametrize("kind", NOTHING)
+def test_a_sum_with_updates_without_entries(client, kind):
+    some = ([5], np.float32([[1, 2]]), [8, 2])
+    for tensors in ([NOTHING[kind], some], [some, NOTHING[kind]], iter([some, NOTHING[kind]])):
+        total = as_tensor(sparse_sum(tensors, client=client))
+        assert (total.value_type, total.values.tolist()) == ("f32", [[1, 2]])
+    assert as_tensor(sparse_sum([NOTHING[kind]] * 2, client=client)).dense_shape == (8, 2)
+
+
+def test_buffers_without_values_are_in_no_round_and_stay_as_they_are(client):
+    empty = np.empty((0, 3), np.bool_)
+    state = {"w": np.float32([1, 2]), "buffers": [empty, np.empty(0)]}
+    assert [spec.name for spec in specs_of(state)] == ["w"]
+    round = client.create_round(specs_of(state))
+    round.submit(state, contributor="a")
+    round.seal()
+    for total in (round.result().like(state), sparse_sum([state], client=client)):
+        assert total["w"].tolist() == [1, 2]
+        assert total["buffers"][0] is empty
+
+
+def test_truth_values_are_refused_with_what_to_do():
+    with pytest.raises(InvalidUpdateError, match='tensor "mask": .*bool.*leave them out.*int32'):
+        specs_of({"mask": np.ones(2, bool)})
+
+
+class Hostile:
+    """Of another package: raises whatever is asked of it."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __getattr__(self, name):
+        if name.startswith("__array_") or name == "_error":  # protocols that numpy looks for first
+            raise AttributeError(name)
+        raise self._error
+
+    def __array__(self, *_, **__):
+        raise self._error
+
+
+class Multiline(Exception):
+    def __str__(self):
+        return "first\nsecond"
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+ERRORS = [
+    RuntimeError("a sparse array is not made dense"),
+    KeyError("x"),
+    OSError(5, "disk"),
+    Multiline(),
+    Silent(),
+    NotImplementedError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_whatever_a_foreign_class_raises_is_an_error_of_this_package(client, error):
+    foreign = Hostile(error)
+    ways = {
+        "tensor": lambda: as_tensor(foreign),
+        "values": lambda: as_tensor(([1], foreign, [3])),
+        "indices": lambda: as_tensor((foreign, [1.0], [3])),
+        "shape": lambda: as_tensor(([1], [1.0], foreign)),
+        "sum": lambda: sparse_sum([foreign], client=client),
+        "one": lambda: sparse_sum(foreign, client=client),
+        "model": lambda: specs_of({"a": [foreign]}),
+        "reduce": lambda: client.reduce([TensorSpec("a", [3])], [{"a": foreign}]),
+        "weight": lambda: client.reduce([], [{}], weights=[foreign]),
+    }
+    for way, look in ways.items():
+        with pytest.raises(SparseAggError) as caught:
+            look()
+        assert isinstance(caught.value, InvalidArgumentError), way
+        assert "\n" not in str(caught.value), way
+        if way in ("sum", "reduce", "model") and not isinstance(error, Silent):
+            assert type(error).__name__ in str(caught.value), way
+            assert 'tensor "' in str(caught.value), way
+
+
+def test_what_a_mapping_raises_and_a_list_that_holds_itself():
+    class Broken(dict):
+        def items(self):
+            raise RuntimeError("changed while it was read")
+
+    with pytest.raises(InvalidUpdateError, match="RuntimeError: changed"):
+        specs_of({"a": Broken(b=1)})
+    endless = []
+    endless.append(endless)
+    with pytest.raises(InvalidUpdateError, match="holds itself"):
+        flatten(endless)
+
+
+def test_lack_of_memory_is_said_as_what_it_is():
+    with pytest.raises(MemoryError):
+        as_tensor(Hostile(MemoryError()))
+
+
+def test_bits_of_bfloat16_are_no_scipy_matrix():
+    sparse = pytest.importorskip("scipy.sparse")
+    bits = SparseTensor([[0, 1]], np.uint16([0x3F80]), [3, 3], "bf16")
+    with pytest.raises(InvalidArgumentError, match='tensor "m": scipy has no bfloat16'):
+        Result({"m": bits}, None).like({"m": sparse.eye(3, format="csr")})
 
 
 def test_what_is_dense_in_the_example_becomes_dense():

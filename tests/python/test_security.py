@@ -14,6 +14,7 @@ import pytest
 from conftest import BINARY
 from sparseagg import (
     Client,
+    DeadlineExceededError,
     NotFoundError,
     PermissionDeniedError,
     ResourceExhaustedError,
@@ -122,6 +123,23 @@ def test_a_round_is_its_tenants(connect):
             assert list(other.rounds()) == []
         round.seal()
         assert round.result()["t"].values.tolist() == [2]
+
+
+def test_who_may_not_read_results_is_told_so_and_does_not_wait(connect, secured, pki):
+    with connect("owner-token") as owner, connect("phone-token") as phone:
+        round = owner.create_round(SPECS, "unread")
+        with pytest.raises(PermissionDeniedError, match="GetAggregate is for the role"):
+            phone.round("unread").result(timeout=60)
+
+        async def read():
+            tls = Tls(pki / "ca.pem")
+            async with aio.Client(secured.target, tls=tls, token="phone-token") as client:
+                await client.round("unread").result(timeout=60)
+
+        with pytest.raises(PermissionDeniedError, match="GetAggregate is for the role"):
+            asyncio.run(read())
+        with pytest.raises(DeadlineExceededError, match="someone has to seal it"):
+            round.result(timeout=0)
 
 
 def test_who_is_not_known_is_told_so_at_once(connect, secured, pki):

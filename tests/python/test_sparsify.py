@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import platform
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from sparseagg import InvalidArgumentError, InvalidUpdateError
@@ -155,6 +160,80 @@ def test_the_smallest_integer_has_the_largest_magnitude(dtype):
 def test_a_difference_that_its_type_cannot_hold_is_refused(after, before):
     with pytest.raises(InvalidArgumentError, match="does not fit in u?int"):
         changed_rows(after, before)
+
+
+@contextmanager
+def flush_to_zero():
+    """This thread's processor takes the smallest numbers for 0, as a package built with -ffast-math leaves it."""
+    if platform.machine() != "x86_64":
+        pytest.skip("sets the control register of x86")
+    page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(bytes([0x0F, 0xAE, 0x17, 0xC3]))  # ldmxcsr [rdi]; ret
+    code = ctypes.c_char.from_buffer(page)
+    load = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(code))
+    flushing, usual = ctypes.c_uint32(0x9FC0), ctypes.c_uint32(0x1F80)
+    load(ctypes.addressof(flushing))
+    try:
+        yield
+    finally:
+        load(ctypes.addressof(usual))
+
+
+def small_pairs(dtype):
+    """Two tables of pairs of numbers that are small, or near each other, of both signs, and the bits of their difference."""
+    random = np.random.default_rng(3)
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    digits = np.finfo(dtype).nmant + 1
+    size = 20_000
+
+    def numbers(below):
+        sign = random.integers(0, 2, size, bits) << (8 * bits.itemsize - 1)
+        return random.integers(0, below, size, bits) | sign
+
+    new, old = numbers((digits + 4) << (digits - 1)), numbers((digits + 4) << (digits - 1))
+    new[: size // 4] = old[: size // 4] ^ random.integers(0, 16, size // 4, bits)
+    old[size // 4 : size // 2] = 0
+    new[-3:], old[-3:] = [1, 0, 1 << (8 * bits.itemsize - 1)], [0, 1, 0]  # the last: -0 and 0
+    new, old = new.view(dtype), old.view(dtype)
+    return new.reshape(-1, 1), old.reshape(-1, 1), (new - old).view(bits)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_no_change_is_lost_where_the_smallest_numbers_are_flushed_to_zero(dtype):
+    new, old, difference = small_pairs(dtype)
+    with np.errstate(all="ignore"):
+        expected = np.flatnonzero(new != old)
+        with flush_to_zero():
+            tiny = np.uint32([1]).view(np.float32)
+            assert not (tiny != 0).any(), "nothing is flushed"
+            change = changed_rows(new, old)
+            dense = change.to_dense()
+    assert change.indices.ravel().tolist() == expected.tolist()
+    assert change.values.view(difference.dtype).ravel().tolist() == difference[expected].tolist()
+    assert dense[expected].view(difference.dtype).ravel().tolist() == difference[expected].tolist()
+
+
+def test_zeros_of_two_signs_are_no_change():
+    assert changed_rows(np.float32([0.0, -0.0]), np.float32([-0.0, 0.0])).nnz == 0
+
+
+@pytest.mark.parametrize("names", ["emb", b"emb", {"emb": 1}, [1]])
+def test_names_are_a_list_of_strings(names):
+    with pytest.raises(InvalidArgumentError, match="names"):
+        ChangedRows({name: np.zeros(2) for name in ("emb", "e", "m", "b")}, names)
+
+
+def test_a_generator_of_names_watches_these_tables():
+    model = {"emb": np.zeros(3), "bias": np.zeros(2)}
+    changes = ChangedRows(model, (name for name in ["emb"]))
+    assert list(changes.since_last(model)) == ["emb"]
+
+
+def test_a_model_that_lacks_a_watched_table_is_refused():
+    changes = ChangedRows({"emb": np.zeros(3)})
+    for model in ({}, {"bias": np.zeros(2)}):
+        with pytest.raises(InvalidArgumentError, match='"emb"'):
+            changes.since_last(model)
 
 
 def test_a_table_without_rows_has_not_changed():

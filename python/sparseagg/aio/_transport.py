@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable
 from typing import Any, Callable, TypeVar
 
 import grpc
@@ -86,7 +86,7 @@ class Transport(Channel):
         *,
         idle_timeout: float | None,
         for_update: bool = False,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
 
         DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds.

@@ -151,6 +151,15 @@ class Round(RoundBase):
 
     async def wait(self, timeout: float | None = None) -> RoundInfo:
         """Waits until the round is published. Does not seal: someone has to. See `sparseagg.Round.wait`."""
+        return await self._wait(timeout)
+
+    async def _wait(
+        self,
+        timeout: float | None,
+        on_unpublished: Callable[[float], Awaitable[None]] | None = None,
+    ) -> RoundInfo:
+        """See `wait`. on_unpublished: called once, with the seconds it may take, where the round is not published yet, before
+        the time goes into waiting for that."""
         if timeout is not None:
             timeout = _arguments.seconds("timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -159,7 +168,7 @@ class Round(RoundBase):
             try:
                 answer = await self._call(
                     "WaitRound",
-                    _requests.wait_round(self.name, left),
+                    _requests.wait_round(self.name, left if on_unpublished is None else 0.0),
                     timeout=_requests.wait_call_seconds(left, self._transport.timeout),
                 )
             except DeadlineExceededError as silence:
@@ -169,6 +178,9 @@ class Round(RoundBase):
             left = None if deadline is None else deadline - time.monotonic()
             if _requests.is_published(info, timeout, left):
                 return info
+            if on_unpublished is not None:
+                await on_unpublished(_requests.look_seconds(left, self._transport.timeout))
+                on_unpublished = None
 
     async def watch(self, min_interval: float | None = None) -> AsyncIterator[RoundInfo]:
         """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
@@ -202,7 +214,7 @@ class Round(RoundBase):
         """The published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
         specs = await self.specs() if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
-        await self.wait(timeout)
+        await self._wait(timeout, lambda seconds: self._check_access(request, seconds))
 
         async def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
@@ -216,6 +228,19 @@ class Round(RoundBase):
             return await self._transport.repeat(receive)
         except NotFoundError as missing:
             raise await self._explained(missing) from None
+
+    async def _check_access(self, request: Any, seconds: float) -> None:
+        """Raises what the server has against this caller's reading, published or not."""
+        messages = self._transport.stream("GetAggregate", request, idle_timeout=seconds)
+        try:
+            async for _ in messages:
+                break
+        except _requests.REFUSED_FOR_EVER:
+            raise
+        except SparseAggError:
+            pass  # not published, as is known; what else there is, the call for the result meets again
+        finally:
+            await messages.aclose()
 
     async def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""

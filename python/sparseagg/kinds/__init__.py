@@ -11,8 +11,9 @@ process has not imported itself. One more package is one more module and one mor
 
 from __future__ import annotations
 
+import array
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
 from sparseagg.tensors import AnyTensor, ResultTensor
@@ -43,21 +44,39 @@ _MODULE_OF_PACKAGE = {
 
 def kind_of(value: Any) -> Kind:
     """The module for `value`; for an unknown class the one of numpy, which takes whatever an array can be made of."""
-    for base in type(value).__mro__:
-        module = _MODULE_OF_PACKAGE.get(base.__module__.partition(".")[0])
-        if module is not None:
-            return cast(Kind, importlib.import_module(f"sparseagg.kinds.{module}"))
-    return cast(Kind, importlib.import_module("sparseagg.kinds._numpy"))
+    module = next(_modules_of(value), "_numpy")
+    return cast(Kind, importlib.import_module(f"sparseagg.kinds.{module}"))
 
 
 def is_mapping(value: Any) -> bool:
     """True for a mapping that is not itself a tensor, as scipy's DOK is: a dictionary from coordinates to values."""
-    return isinstance(value, Mapping) and not hasattr(value, "tocoo")
+    return isinstance(value, Mapping) and not _has(value, "tocoo")
 
 
 def is_tensor(value: Any) -> bool:
     """True for an object of one of the packages, or anything else that calls itself an array."""
-    known = any(
-        base.__module__.partition(".")[0] in _MODULE_OF_PACKAGE for base in type(value).__mro__
-    )
-    return known or hasattr(value, "__array__")
+    return any(_modules_of(value)) or _has(value, "__array__")
+
+
+def is_one_tensor(value: Any) -> bool:
+    """True for a tensor, sparse or dense, of whatever package, and for what is one in memory: bytes, an array.array. Not for
+    other objects of these packages that can be iterated over, as a torch DataLoader or a tf.data.Dataset."""
+    if isinstance(value, (str, bytes, bytearray, memoryview, array.array)):
+        return True
+    return any(_has(value, name) for name in ("shape", "dense_shape", "__array__", "tocoo"))
+
+
+def _modules_of(value: Any) -> Iterator[str]:
+    """The modules of this folder for the packages of its classes."""
+    for base in type(value).__mro__:
+        package = str(base.__module__).partition(".")[0]  # some class has None there
+        if package in _MODULE_OF_PACKAGE:
+            yield _MODULE_OF_PACKAGE[package]
+
+
+def _has(value: Any, name: str) -> bool:
+    """`hasattr`, which is True also where the attribute is a property that raises."""
+    try:
+        return hasattr(value, name)
+    except Exception:  # of another package; `read` meets it again and says so
+        return True

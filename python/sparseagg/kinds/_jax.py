@@ -1,6 +1,9 @@
 """JAX: BCOO and BCSR matrices without batch dimensions, and dense arrays; on any device.
 
 JAX pads sparse matrices with entries whose index is the shape itself; these are left out.
+
+Without jax_enable_x64 JAX has no type of 64 bits and makes one of 32 bits of it, in which 2^40 is 0 and 1e300 infinite. A
+result of 64 bits comes back in 32 where each of its values is the same there, and is refused where one is not.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sparseagg.errors import InvalidUpdateError
-from sparseagg.kinds._numpy import to_numpy
+from sparseagg.kinds._numpy import fitting_indices, to_numpy, unchanged
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 
@@ -36,20 +39,31 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
 
 def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
-    jax = sys.modules["jax"]
     if not _is_sparse(like):
         array = tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
-        return jax.device_put(to_numpy(array, like), like.sharding)
+        return _put(to_numpy(array, like), like.sharding)
     device = next(iter(like.data.devices()))
     if not isinstance(tensor, SparseTensor):
-        return jax.device_put(to_numpy(tensor, like.data), device)
-    data = jax.device_put(to_numpy(tensor.values, like.data), device)
-    indices = jax.device_put(tensor.indices.astype(like.indices.dtype), device)
+        return _put(to_numpy(tensor, like.data), device)
+    data = _put(to_numpy(tensor.values, like.data), device)
+    indices = _put(fitting_indices(tensor.indices, like.indices.dtype), device, "index")
     sparse = sys.modules["jax.experimental.sparse"]
     matrix = sparse.BCOO(
         (data, indices), shape=tensor.dense_shape, indices_sorted=True, unique_indices=True
     )
     return sparse.BCSR.from_bcoo(matrix) if hasattr(like, "indptr") else matrix
+
+
+def _put(array: np.ndarray[Any, Any], device: Any, what: str = "value") -> Any:
+    """A JAX array of its own memory, of the same values."""
+    jax = sys.modules["jax"]
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    if dtype == array.dtype:
+        return jax.device_put(
+            array.copy(), device
+        )  # JAX may keep the memory, and arrays of its own never change
+    hint = "set jax.config.update('jax_enable_x64', True), or take an example of numpy"
+    return jax.device_put(unchanged(array, dtype, what, hint), device)
 
 
 def _is_sparse(value: Any) -> bool:

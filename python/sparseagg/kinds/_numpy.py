@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseagg.errors import InvalidUpdateError
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.kinds import kind_of
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
@@ -62,3 +62,34 @@ def to_numpy(array: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
         array = array.view(dtype)
     is_scalar = np.isscalar(like) or getattr(like, "shape", None) == ()
     return array.reshape(()) if is_scalar and array.shape == (1,) else array
+
+
+def unchanged(
+    array: np.ndarray[Any, Any], dtype: np.dtype[Any], what: str, hint: str
+) -> np.ndarray[Any, Any]:
+    """`array` in a narrower type. Raises InvalidArgumentError, with the first `what` that would be another one there."""
+    with np.errstate(all="ignore"):
+        narrow = array.astype(dtype)
+        back = narrow.astype(array.dtype)
+    same = back == array
+    if array.dtype.kind == "f":
+        same |= np.isnan(array)
+    else:
+        same &= (narrow < 0) == (array < 0)  # 2^63 as i64, and back
+    if not same.all():
+        position = [int(index) for index in np.argwhere(~same)[0]]
+        raise InvalidArgumentError(
+            f"{what} {array[tuple(position)]} at {position} of a result of {array.dtype} is another one as {dtype}: {hint}",
+            reason="VALUE_TYPE_MISMATCH",
+        )
+    return narrow
+
+
+def fitting_indices(
+    indices: np.ndarray[Any, Any], dtype: Any, widest: Any = np.int64
+) -> np.ndarray[Any, Any]:
+    """`indices` in the type of an example's, or in the `widest` where they do not fit."""
+    wanted = np.dtype(dtype)
+    if indices.size and int(indices.max()) > np.iinfo(wanted).max:
+        wanted = np.dtype(widest)
+    return indices.astype(wanted)

@@ -27,6 +27,8 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
             f"a result of the shape {list(tensor.dense_shape)} with sparse_dim {tensor.sparse_dim} holds rows, and a scipy "
             "matrix scalars: the round's TensorSpec needs all dimensions in its sparse_dim"
         )
+    if tensor.value_type == "bf16":
+        raise InvalidArgumentError("scipy has no bfloat16; its bits would be taken for numbers")
     sparse = sys.modules["scipy.sparse"]  # `like` is made of it
     # By name: what arrays and matrices derive from has changed between versions.
     is_array = type(like).__name__.endswith("_array")

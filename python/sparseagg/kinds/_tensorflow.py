@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparseagg.errors import InvalidUpdateError
-from sparseagg.kinds._numpy import to_numpy
+from sparseagg.kinds._numpy import fitting_indices, to_numpy
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 
@@ -46,9 +46,11 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
         if type(like).__name__.startswith("IndexedSlices"):
             index_dtype = like.indices.dtype
             index_dtype = getattr(index_dtype, "as_numpy_dtype", index_dtype)
-            indices = tensor.indices[:, 0].astype(index_dtype)
+            indices = fitting_indices(tensor.indices[:, 0], index_dtype)
             # A tensor: TensorFlow asks for its type wherever it takes an IndexedSlices apart.
             shape_dtype = getattr(like.dense_shape, "dtype", tf.int64)
+            if max(tensor.dense_shape) > shape_dtype.max:
+                shape_dtype = tf.int64
             shape = tf.convert_to_tensor(tensor.dense_shape, shape_dtype)
             return tf.IndexedSlices(values, tf.convert_to_tensor(indices), shape)
         return tf.SparseTensor(tensor.indices.astype(np.int64), values, tensor.dense_shape)

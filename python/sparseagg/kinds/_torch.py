@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparseagg.errors import InvalidUpdateError
+from sparseagg.kinds._numpy import unchanged
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 _COMPRESSED = ("sparse_csr", "sparse_csc")
@@ -25,6 +26,7 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
             f"a {type(value).__name__} is no tensor", reason="VALUE_TYPE_UNSUPPORTED"
         )
     value = value.detach()
+    _check_shape(value)
     if value.dtype == torch.bfloat16:
         value_type = "bf16"
     if value.layout == torch.strided:
@@ -45,6 +47,7 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
 def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
     torch = sys.modules["torch"]
+    _check_shape(like)
     if like.layout == torch.strided and isinstance(tensor, SparseTensor):
         tensor = tensor.to_dense()
     if not isinstance(tensor, SparseTensor):
@@ -63,6 +66,15 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
     return getattr(coo, f"to_{layout}")() if layout in _COMPRESSED else coo
 
 
+def _check_shape(value: Any) -> None:
+    """Refuses a nested tensor, of which torch raises an internal error."""
+    if value.is_nested:
+        raise InvalidUpdateError(
+            "a nested tensor has no shape of its own: fill it up with to_padded_tensor(), or hand its parts in as a list",
+            reason="SHAPE_MISMATCH",
+        )
+
+
 def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
     """The tensor as an array, of the same memory when it is on the CPU; bfloat16 as uint16 bits."""
     torch = sys.modules["torch"]
@@ -79,7 +91,9 @@ def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
 def _from_numpy(array: np.ndarray[Any, Any], like: Any) -> Any:
     torch = sys.modules["torch"]
     if array.dtype == np.uint64 and like.dtype != getattr(torch, "uint64", None):
-        array = array.view(np.int64)  # counts; torch can do little with its unsigned types
+        # Counts: torch can do little with its unsigned types.
+        hint = "take an example of torch.uint64, or of numpy"
+        array = unchanged(array, np.dtype(np.int64), "value", hint)
     if like.dtype == torch.bfloat16 and array.dtype == np.uint16:
         tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     else:

@@ -7,7 +7,15 @@ import os
 import numpy as np
 import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
-from sparseagg import InvalidUpdateError, as_tensor, sparse_sum
+from sparseagg import (
+    InvalidArgumentError,
+    InvalidUpdateError,
+    Result,
+    SparseTensor,
+    as_tensor,
+    sparse_count,
+    sparse_sum,
+)
 
 # Two devices on any machine; read when JAX starts.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
@@ -115,3 +123,69 @@ def test_the_older_sparse_classes_are_refused_with_words(kind):
     matrix = getattr(sparse, kind).fromdense(jnp.eye(3))
     with pytest.raises(InvalidUpdateError, match=f"a {kind} of JAX"):
         sparse_sum([matrix])
+
+
+def padded(rows):
+    """A BCOO matrix with indices of 32 bits."""
+    return sparse.BCOO((jnp.ones(1), jnp.array([[3]])), shape=(rows,))
+
+
+CHANGED_IN_32_BITS = {
+    "a whole number": (np.int64([1, 2**40]), "value 1099511627776 at \\[1\\]"),
+    "a whole number without a sign": (np.uint64([2**32]), "value 4294967296"),
+    "a number beyond f32": (np.float64([[1], [1e300]]), "value 1e\\+300 at \\[1, 0\\]"),
+    "a number below f32": (np.float64([1e-60]), "value 1e-60"),
+    "a number between those of f32": (np.float64([1 + 2**-40]), "value 1.0000"),
+    "a sparse number": (SparseTensor([3], np.int64([2**40]), [9]), "value 1099511627776"),
+    "an index": (SparseTensor([2**35], np.float32([1]), [2**36]), "index 34359738368"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGED_IN_32_BITS)
+def test_what_has_no_place_in_32_bits_is_refused_by_name(kind):
+    tensor, words = CHANGED_IN_32_BITS[kind]
+    like = padded(2**20) if isinstance(tensor, SparseTensor) else jnp.ones(1)
+    with pytest.raises(InvalidArgumentError, match=f'tensor "w": {words}.*jax_enable_x64'):
+        Result({"w": tensor}, None).like({"w": like})
+    jax.config.update("jax_enable_x64", True)
+    try:
+        restored = Result({"w": tensor}, None).like({"w": like})["w"]
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    if isinstance(tensor, SparseTensor):
+        assert np.asarray(restored.indices).tolist() == tensor.indices.tolist()
+        assert np.asarray(restored.data).tolist() == tensor.values.tolist()
+    else:
+        assert np.asarray(restored).tolist() == tensor.tolist()
+
+
+def test_what_has_a_place_in_32_bits_comes_back(client):
+    wide = {"i": np.int64([-(2**31)]), "u": np.uint64([2**32 - 1]), "f": np.float64([0.5, np.nan])}
+    restored = Result(wide, None).like({name: jnp.ones(1) for name in wide})
+    assert int(restored["i"][0]) == -(2**31)
+    assert int(restored["u"][0]) == 2**32 - 1
+    assert float(restored["f"][0]) == 0.5
+    assert sparse_count([padded(5)] * 2, client=client).data.tolist() == [2]  # counts are u64
+
+
+def test_an_array_of_jax_does_not_change_with_the_result():
+    memory = np.zeros(128 + 64, np.uint8)
+    begin = -memory.ctypes.data % 64  # JAX keeps memory that is aligned so
+    result = Result({"w": memory[begin : begin + 128].view(np.float32)}, None)
+    array = result.like({"w": jnp.ones(1)})["w"]
+    result["w"][:] = 7
+    assert float(array[0]) == 0
+
+
+@pytest.mark.parametrize("one", ["dense", "BCOO", "BCSR"])
+def test_one_tensor_in_the_place_of_a_list_is_refused(client, one):
+    tensor = jnp.ones((3, 2))
+    if one != "dense":
+        tensor = getattr(sparse, one).fromdense(tensor)
+    with pytest.raises(InvalidArgumentError, match="give a list of them"):
+        sparse_sum(tensor, client=client)
+
+
+def test_what_jax_raises_under_jit_is_an_error_of_this_package():
+    with pytest.raises(InvalidUpdateError, match="Tracer"):
+        jax.jit(lambda x: as_tensor(x).values)(jnp.ones(3))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
-from sparseagg import InvalidUpdateError, as_tensor, sparse_sum
+from sparseagg import (
+    InvalidArgumentError,
+    InvalidUpdateError,
+    Result,
+    SparseTensor,
+    as_tensor,
+    sparse_sum,
+)
 
 tf = pytest.importorskip("tensorflow")
 try:  # two devices on any machine
@@ -112,3 +119,22 @@ def test_what_cannot_be_aggregated_is_refused():
         sparse_sum([tf.ragged.constant([[1.0], [2.0, 3.0]])])
     with pytest.raises(InvalidUpdateError, match="dense_shape"):
         sparse_sum([tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]))])
+
+
+def test_indices_beyond_32_bits_are_not_those_of_other_rows():
+    like = tf.IndexedSlices(tf.ones([1]), tf.constant([1]), tf.constant([9]))
+    tensor = SparseTensor([2**35], np.float32([1]), [2**36])
+    restored = Result({"w": tensor}, None).like({"w": like})["w"]
+    assert restored.indices.numpy().tolist() == [2**35]
+    assert restored.dense_shape.numpy().tolist() == [2**36]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "slices"])
+def test_one_tensor_in_the_place_of_a_list_is_refused(client, kind):
+    one = {
+        "dense": tf.ones([3, 2]),
+        "sparse": tf.sparse.from_dense(tf.ones([3, 2])),
+        "slices": tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([9, 2])),
+    }[kind]
+    with pytest.raises(InvalidArgumentError, match="give a list of them"):
+        sparse_sum(one, client=client)

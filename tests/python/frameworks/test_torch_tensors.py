@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
+    InvalidArgumentError,
     InvalidUpdateError,
+    Result,
     TensorSpec,
     as_tensor,
     sparse_count,
@@ -182,3 +184,56 @@ def test_torch_values_in_a_triple_and_in_a_dictionary(client):
         )
         total = result.like({"emb": torch.zeros(shape, dtype=dtype)})["emb"]
         assert (total.dtype, total.tolist()) == (dtype, [[0, 0], [0, 0], [2, 4], [0, 0]])
+
+
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors_are_refused_with_what_to_do(client, layout):
+    parts = [torch.ones(2), torch.ones(3)]
+    nested = torch.nested.nested_tensor(parts, layout=getattr(torch, layout))
+    for look in (
+        lambda: as_tensor(nested),
+        lambda: specs_of({"a": nested}),
+        lambda: sparse_sum([{"a": nested}], client=client),
+        lambda: client.reduce([TensorSpec("a", [3], sparse_dim=0)], [{"a": nested}]),
+    ):
+        with pytest.raises(InvalidUpdateError, match="nested tensor.*to_padded_tensor"):
+            look()
+    with pytest.raises(InvalidArgumentError, match='tensor "a"'):
+        Result({"a": np.ones(3)}, None).like({"a": nested})
+
+
+@pytest.mark.parametrize("layout", ["strided", "sparse_coo", "sparse_csr"])
+def test_one_tensor_in_the_place_of_a_list_is_refused(client, layout):
+    tensor = torch.ones(3, 2)
+    if layout != "strided":
+        tensor = tensor.to_sparse(layout=getattr(torch, layout))
+    with pytest.raises(InvalidArgumentError, match="give a list of them"):
+        sparse_sum(tensor, client=client)
+
+
+def test_what_is_iterated_over_and_is_no_tensor_is_a_list(client):
+    loader = torch.utils.data.DataLoader([torch.ones(2)] * 3, batch_size=None)
+    assert sparse_sum(loader, client=client).tolist() == [3, 3]
+    parameters = torch.nn.ParameterList([torch.ones(2)] * 3)
+    assert sparse_sum(parameters, client=client).tolist() == [3, 3]
+
+
+def test_a_number_that_int64_does_not_hold_is_refused():
+    result = Result({"n": np.uint64([1, 2**63])}, None)
+    with pytest.raises(
+        InvalidArgumentError, match=r'tensor "n": value 9223372036854775808 at \[1\]'
+    ):
+        result.like({"n": torch.ones(2, dtype=torch.int64)})
+
+
+def test_a_state_dict_with_buffers_without_values_and_of_truth_values(client):
+    module = torch.nn.Linear(2, 1)
+    module.register_buffer("empty", torch.zeros(0, dtype=torch.bool))
+    state = module.state_dict()
+    round = client.create_round(specs_of(state, "weighted_mean"))
+    round.submit(state, contributor="a")
+    round.seal()
+    module.load_state_dict(round.result().like(state))
+    module.register_buffer("mask", torch.ones(2, dtype=torch.bool))
+    with pytest.raises(InvalidUpdateError, match='tensor "mask": .*bool.*leave them out'):
+        specs_of(module.state_dict())
