@@ -295,6 +295,10 @@ DEPENDENCIES = [
         ],
     ),
     (
+        r"tests/borders/.*",
+        [*_LOW, "sparse", "sparse/", "proto/", "grpc", "protobuf", "highway", "posix", "tests", "gtest"],
+    ),
+    (
         r"tests/.*",
         [
             *_LOW,
