@@ -296,7 +296,7 @@ DEPENDENCIES = [
     ),
     (
         r"tests/borders/.*",
-        [*_LOW, "sparse", "sparse/", "proto/", "grpc", "protobuf", "highway", "posix", "tests", "gtest"],
+        [*_LOW, "sparse", "sparse/", "proto", "proto/", "grpc", "highway", "posix", "tests", "gtest"],
     ),
     (
         r"tests/.*",
