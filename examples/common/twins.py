@@ -22,6 +22,8 @@ from local_server import Server, server_at
 from optimizers import OPTIMIZERS, Parameters
 from sparseagg import Client, Round, SparseTensor, as_tensor, specs_of
 
+ROUND_SECONDS_MAX = 3600
+
 
 class Task:
     """What is trained. Tables named in `tables` are sparse: a contributor needs and changes only some of their rows."""
@@ -86,7 +88,10 @@ class Way:
         """The summed gradients of one round."""
         with self._timed():
             specs = specs_of(parameters, "sum", sparse_dim=self._sparse_dim)
-            model, round = self._client.create_round(specs), self._client.create_round(specs)
+            # A deadline, so that neither stays open on a server that outlives this program.
+            model, round = (
+                self._client.create_round(specs, deadline=ROUND_SECONDS_MAX) for _ in range(2)
+            )
             whole = {name: np.arange(len(parameters[name])) for name in self._sparse_dim}
             model.submit(
                 self._update(parameters, whole, parameters), contributor="federated-server"

@@ -19,6 +19,7 @@ from documents import HASH_SPACE, Document, TooFewDocumentsError, Vocabulary, wo
 from model import LocalUpdate, Parameters, learning_rate
 from sparseagg import Client, Result, Round, TensorSpec
 
+ROUND_SECONDS_MAX = 3600  # so that none stays open on a server that outlives this program
 WORD_DOCUMENTS_MIN = 2  # a word must be in this many documents to enter the vocabulary
 
 
@@ -84,6 +85,7 @@ class Federation:
                 TensorSpec("documents", [HASH_SPACE], "i64", op="count"),
             ],
             round_id=f"{self._run}-vocabulary",
+            deadline=ROUND_SECONDS_MAX,
         )
         tasks = [(document, round.name) for document in range(len(self._documents))]
         self._gather("counting words", contributor.count_words, tasks)
@@ -109,7 +111,9 @@ class Federation:
     def train_round(self, number: int, parameters: Parameters) -> Outcome:
         """One round of training from `parameters`, with a random choice of contributors."""
         specs = self._specs({name: table.shape for name, table in parameters.items()})
-        round = self._client.create_round(specs, round_id=f"{self._run}-{number}")
+        round = self._client.create_round(
+            specs, round_id=f"{self._run}-{number}", deadline=ROUND_SECONDS_MAX
+        )
         for name, table in parameters.items():
             np.save(self._model_folder / f"{name}.npy", table)
         for old in self._kept_folder.iterdir():

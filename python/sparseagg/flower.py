@@ -20,10 +20,14 @@ arrays) and the strategy submits them as they arrive: for clients that cannot re
 Flower waits for every client, an hour by default. `round_options={"goal": 40, "grace": 10, "deadline": 600}` ends a round
 10 s after 40 updates, or after 600 s, whatever became of the other clients; an update that comes later is refused, which
 Flower reports as the failure of its client.
+
+The round has the types of the arrays that were sent out. A reply of another type is rounded to them once, to nearest, which
+is logged; whole numbers and truth values are averaged in float64, as by FedAvg; arrays without values stay as they are.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import time
@@ -35,24 +39,43 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
-from sparseagg._arguments import listed, refusing
+from sparseagg._abandoned import (
+    DEADLINE_SECONDS,
+    erase_abandoned,
+    round_id_of_this_process,
+    with_deadline,
+)
+from sparseagg._arguments import list_of_names, listed
 from sparseagg._erase import erase
+from sparseagg._flower_records import (
+    answered,
+    averaged_dtype,
+    bytes_of_arrays,
+    id_of,
+    is_without_values,
+    only,
+    only_key,
+    sparse_record,
+    tensors_of,
+    update_of,
+    weight_in,
+)
 from sparseagg._means import averageable
 from sparseagg._requests import Update
 from sparseagg.client import Client
-from sparseagg.convert import as_tensor, flatten
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 from sparseagg.records import Receipt, RoundState
 from sparseagg.result import Result
 from sparseagg.round import Round
-from sparseagg.sparsify import changed_rows
-from sparseagg.tensors import SparseTensor, TensorSpec, value_type_of
+from sparseagg.tensors import SparseTensor, TensorSpec
 
+__all__ = ["SparseFedAvg", "SparseUpload", "sparse_record", "tensors_of"]
 _LOG = logging.getLogger("flwr")
 _KEY = "sparseagg"  # of our ConfigRecord in messages and replies
 _PULL_SECONDS = 1.0  # between two looks for replies, where the grid does not say
 _REPLY_SECONDS = 10.0  # that a reply may take after the update that it tells of
-_PARTS = ("indices", "values", "dense_shape")
+# From when Flower waits no longer until the server closes a round of which nobody knows any more.
+_DEADLINE_MARGIN_SECONDS = 600.0
 
 
 class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where types are checked
@@ -65,16 +88,23 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
     direct: clients upload straight to the server (they need the mod SparseUpload); otherwise the arrays come with the
         replies, as sparse records or whole.
     round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
-        durability, keep_updates. A round that its deadline finds below the minimum leaves the arrays as they are.
+        durability, keep_updates. A round that its deadline finds below the minimum leaves the arrays as they are. The
+        deadline is ten minutes after the `timeout` of `start` unless it is given here.
     client_options: for `sparseagg.Client`: timeout, credentials, ...
     Everything else is FedAvg's. `weighted_by_key` gives the weight; metrics are aggregated by FedAvg.
+
+    bytes_sent, bytes_received: by round, the bytes of arrays to all clients, which are the whole model for each as with
+    FedAvg, and of updates from them, be it to the sparseagg server or in Flower's messages.
+
+    Where clients reply and not one of their updates counts, the round raises InvalidUpdateError with the first reason. A
+    strategy that starts erases the rounds of ServerApps of the same user on this machine that died.
     """
 
     def __init__(
         self,
         target: str | None = None,
         *,
-        sparse: Sequence[str] = (),
+        sparse: Iterable[str] = (),
         op: str = "weighted_mean",
         direct: bool = True,
         client_target: str | None = None,
@@ -85,17 +115,25 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         super().__init__(**fedavg)
         self._client = Client(target, **(client_options or {}))
         self._client_target = client_target or self._client.target
-        self._sparse = tuple(sparse)
+        self._sparse = list_of_names("sparse", sparse)
         self._op = op
         self._direct = direct
         self._round_options = dict(round_options or {})
+        self._deadline = DEADLINE_SECONDS
         self._arrays = ArrayRecord()
         self._round: Round | None = None
-        self._taken: dict[str, bool] = {}  # by what a reply answers: whether it counts
-        self.bytes_received: dict[int, int] = {}  # by the sparseagg server, for each round
+        self._replies = _Replies()
+        self._told: set[str] = set()  # what is logged once
+        self.bytes_sent: dict[int, int] = {}
+        self.bytes_received: dict[int, int] = {}
 
     def start(self, grid: Any, *arguments: Any, **options: Any) -> Any:
         """FedAvg's rounds; in each, training is over when every client has replied or the round is closed."""
+        given = inspect.signature(super().start).bind(grid, *arguments, **options)
+        given.apply_defaults()
+        timeout = given.arguments.get("timeout")
+        self._deadline = DEADLINE_SECONDS if timeout is None else timeout + _DEADLINE_MARGIN_SECONDS
+        erase_abandoned(self._client, "flower")
         try:
             return super().start(_ClosingGrid(grid, self._collect), *arguments, **options)
         finally:
@@ -111,8 +149,13 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         if not messages:
             return messages
         self._arrays = arrays
-        self._taken = {}
-        self._round = self._client.create_round(self._specs(arrays), **self._round_options)
+        self._replies = _Replies()
+        self._round = self._client.create_round(
+            self._specs(arrays),
+            round_id_of_this_process("flower"),
+            **with_deadline(self._round_options, self._deadline),
+        )
+        self.bytes_sent[server_round] = len(messages) * arrays.count_bytes()
         order = ConfigRecord(
             {
                 "target": self._client_target,
@@ -131,7 +174,7 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, Any]:
         """The averaged arrays and metrics, as FedAvg's."""
-        valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
+        valid, failed = self._check_and_log_replies(replies, is_train=True, validate=False)
         round, self._round = self._round, None
         if round is None:
             return None, None
@@ -139,7 +182,18 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             contents = [message.content for message in self._submit(round, valid)]
             if contents:
                 validate_message_reply_consistency(contents, self.weighted_by_key, False)
-            self.bytes_received[server_round] = round.info().bytes_received
+            info = round.info()
+            taken = self._replies
+            self.bytes_received[server_round] = (
+                info.bytes_received - taken.passed_on + taken.carried
+            )
+            self._warn_of_carried(round)
+            for reply in failed:
+                taken.refuse(reply, reply.error.reason)
+            if taken.first_refusal and info.state is RoundState.OPEN and not info.contributors:
+                raise InvalidUpdateError(
+                    f"{round.name}: none of {len(valid) + len(failed)} replies counts; {taken.first_refusal}"
+                )
             result = self._finish(round, len(contents))
         finally:
             erase(round)
@@ -209,28 +263,34 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             TensorSpec(
                 name,
                 tuple(array.shape) or (1,),
-                _averaged_type(array),
+                averaged_dtype(array),
                 sparse_dim=1 if name in self._sparse else 0,
                 op=self._op if name in self._sparse else "weighted_mean",
             )
             for name, array in arrays.items()
+            if not is_without_values(array)
         ]
 
     def _submit(self, round: Round, replies: Sequence[Message]) -> list[Message]:
         """Those of the replies whose updates count: uploaded by the clients, or submitted here, each once."""
-        new = [reply for reply in replies if _answered(reply) not in self._taken]
+        taken = self._replies
+        new = [reply for reply in replies if answered(reply) not in taken.counts]
         carried, submitted = [], []
         for reply in new:
+            taken.carried += bytes_of_arrays(reply.content)
             receipt = reply.content.config_records.get(_KEY, {})
-            if "update-id" in receipt:
-                self._taken[_answered(reply)] = receipt.get("round") == round.name
-            else:
+            self._warn_of_rounding(round, reply, receipt.get("rounded", ()))
+            if "update-id" not in receipt:
                 carried.append(reply)
+            elif receipt.get("round") == round.name:
+                taken.counts[answered(reply)] = True
+            else:
+                self._refuse(reply, "its receipt is of another round")
 
         def updates() -> Iterator[Update]:
             for reply in carried:
                 try:
-                    update = self._update_in(reply)
+                    update = self._update_in(round, reply)
                 # What is in a reply is up to its client, and must not end the rounds of the others.
                 except Exception as refusal:
                     self._refuse(reply, refusal)
@@ -241,24 +301,61 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
         outcomes = round.submit_many(updates(), return_exceptions=True)
         for reply, outcome in zip(submitted, outcomes):
             if isinstance(outcome, Receipt):
-                self._taken[_answered(reply)] = True
+                taken.counts[answered(reply)] = True
+                taken.passed_on += sum(sent.nbytes for sent in outcome.encodings.values())
             else:
                 self._refuse(reply, outcome)
-        return [reply for reply in replies if self._taken[_answered(reply)]]
+        return [reply for reply in replies if taken.counts[answered(reply)]]
 
-    def _refuse(self, reply: Message, why: Exception) -> None:
-        self._taken[_answered(reply)] = False
+    def _refuse(self, reply: Message, why: object) -> None:
+        self._replies.refuse(reply, why)
         _LOG.warning("node %d does not count: %s", reply.metadata.src_node_id, why)
 
-    def _update_in(self, reply: Message) -> Update:
-        record = _only(reply.content.array_records, "ArrayRecord")
-        weight = _weight_in(reply.content, self.weighted_by_key)
-        tensors = _update_of(record, self._arrays, self._sparse)
-        return Update(tensors, str(reply.metadata.src_node_id), weight, _id_of(reply.metadata))
+    def _update_in(self, round: Round, reply: Message) -> Update:
+        record = only(reply.content.array_records, "ArrayRecord")
+        weight = weight_in(reply.content, self.weighted_by_key)
+        if any(name in record for name in self._sparse):
+            self._replies.whole += 1
+        tensors, rounded = update_of(record, self._arrays, self._sparse)
+        self._warn_of_rounding(round, reply, rounded)
+        return Update(tensors, str(reply.metadata.src_node_id), weight, id_of(reply.metadata))
+
+    def _warn_of_carried(self, round: Round) -> None:
+        """Says once that clients without the mod sent what they were not meant to send."""
+        taken = self._replies
+        if not (taken.carried and (self._direct or taken.whole)):
+            return
+        self._warn_once(
+            "mod",
+            "%s: %.1f MB of arrays came in Flower's messages, %d replies with whole tables: the ClientApp lacks the mod that "
+            "sends the rows that changed%s; write ClientApp(mods=[SparseUpload()])",
+            round.name,
+            taken.carried / 1e6,
+            taken.whole,
+            ", straight to the sparseagg server" if self._direct else "",
+        )
+
+    def _warn_of_rounding(self, round: Round, reply: Message, rounded: Sequence[str]) -> None:
+        if rounded:
+            self._warn_once(
+                "rounding",
+                "%s: node %d replies arrays of wider types than it was sent, which are rounded to these: %s",
+                round.name,
+                reply.metadata.src_node_id,
+                listed(rounded),
+            )
+
+    def _warn_once(self, what: str, message: str, *arguments: Any) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            _LOG.warning(message + " (this is logged once)", *arguments)
 
     def _apply(self, result: Mapping[str, Any]) -> ArrayRecord:
         averaged = {}
         for name, array in self._arrays.items():
+            if is_without_values(array):
+                averaged[name] = array
+                continue
             tensor = result[name]
             if isinstance(tensor, SparseTensor):
                 table = np.array(averageable(array.numpy()))
@@ -267,6 +364,22 @@ class SparseFedAvg(FedAvg):  # type: ignore[misc]  # flwr may be absent where ty
             else:
                 averaged[name] = Array(tensor.reshape(array.shape))
         return ArrayRecord(averaged)
+
+
+class _Replies:
+    """What became of the replies of one round."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, bool] = {}  # by what a reply answers: whether it counts
+        self.first_refusal = ""
+        self.carried = 0  # bytes of arrays in them
+        self.passed_on = 0  # bytes of these that the strategy sent to the sparseagg server
+        self.whole = 0  # that have a table of all rows
+
+    def refuse(self, reply: Message, why: object) -> None:
+        """Notes that a reply does not count."""
+        self.counts[answered(reply)] = False
+        self.first_refusal = self.first_refusal or f"node {reply.metadata.src_node_id}: {why}"
 
 
 class _ClosingGrid:
@@ -310,18 +423,19 @@ class SparseUpload:
         reply = call_next(message, context)
         if reply.has_error():
             return reply
-        key = _only_key(reply.content.array_records, "ArrayRecord")
-        weight = _weight_in(reply.content, order["weight-key"])
-        tensors = _update_of(reply.content[key], before, order["sparse"])
+        key = only_key(reply.content.array_records, "ArrayRecord")
+        weight = weight_in(reply.content, order["weight-key"])
+        tensors, rounded = update_of(reply.content[key], before, order["sparse"])
         if not order["direct"]:
             reply.content[key] = sparse_record(tensors)
+            reply.content[_KEY] = ConfigRecord({"rounded": rounded})
             return reply
         with Client(self._target or order["target"], **self._client_options) as client:
             receipt = client.round(order["round"]).submit(
                 tensors,
                 contributor=str(message.metadata.dst_node_id),
                 weight=weight,
-                update_id=_id_of(message.metadata),
+                update_id=id_of(message.metadata),
             )
         del reply.content[key]
         reply.content[_KEY] = ConfigRecord(
@@ -330,91 +444,7 @@ class SparseUpload:
                 "update-id": receipt.update_id,
                 "digest": receipt.digest,
                 "durability": receipt.durability,
+                "rounded": rounded,
             }
         )
         return reply
-
-
-def sparse_record(tensors: Any) -> ArrayRecord:
-    """Tensors as an ArrayRecord: a sparse one as the three arrays NAME/indices, NAME/values, NAME/dense_shape.
-
-    tensors: nested mappings of whatever `as_tensor` takes; bfloat16 travels as uint16 bit patterns.
-    """
-    arrays = {}
-    for name, value in flatten(tensors).items():
-        tensor = as_tensor(value)
-        if isinstance(tensor, SparseTensor):
-            # The shape is an array of its own, because Flower's shapes are int32.
-            for part, array in zip(_PARTS, (tensor.indices, tensor.values, tensor.dense_shape)):
-                arrays[f"{name}/{part}"] = Array(np.asarray(array))
-        else:
-            arrays[name] = Array(tensor.values)
-    return ArrayRecord(arrays)
-
-
-def tensors_of(record: ArrayRecord) -> dict[str, Any]:
-    """The tensors by name of a record that `sparse_record` made: SparseTensor, or numpy array where it is dense."""
-    tensors: dict[str, Any] = {}
-    for name, array in record.items():
-        table, _, part = name.rpartition("/")
-        if table and all(f"{table}/{other}" in record for other in _PARTS) and part in _PARTS:
-            if part == _PARTS[0]:
-                indices, values, shape = (record[f"{table}/{other}"].numpy() for other in _PARTS)
-                # Bit patterns of bfloat16: sparse tensors have no other values of that type.
-                value_type = "bf16" if values.dtype == np.uint16 else None
-                tensors[table] = SparseTensor(indices, values, shape, value_type)
-        else:
-            tensors[name] = array.numpy()
-    return tensors
-
-
-def _update_of(
-    record: ArrayRecord, before: Mapping[str, Array], sparse: Sequence[str]
-) -> dict[str, Any]:
-    """A client's arrays as the update for a round: changes of the tables, values of the dense arrays.
-
-    Raises InvalidUpdateError for a dense array that is missing: it would count as zeros. A table is then as it was.
-    """
-    tensors = tensors_of(record)
-    missing = [name for name in before if name not in tensors and name not in sparse]
-    if missing:
-        raise InvalidUpdateError(f"the arrays of the reply lack {listed(missing)}")
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, SparseTensor):
-            tensors[name] = averageable(tensor)
-            if name in sparse:
-                with refusing(f'tensor "{name}"', InvalidUpdateError):
-                    tensors[name] = changed_rows(tensors[name], averageable(before[name].numpy()))
-    return tensors
-
-
-def _averaged_type(array: Array) -> str:
-    """The value type of an array's average."""
-    return value_type_of(averageable(np.empty(0, array.dtype)).dtype)
-
-
-def _weight_in(content: Any, key: str) -> float:
-    metrics = _only(content.metric_records, "MetricRecord")
-    if key not in metrics:
-        raise SparseAggError(f'a reply has no metric "{key}", which is its weight')
-    return float(metrics[key])
-
-
-def _answered(reply: Message) -> str:
-    """The id of the message that it answers."""
-    return str(reply.metadata.reply_to_message_id)
-
-
-def _id_of(metadata: Any) -> str:
-    """The id of an update: that of the message that asked for it, so that a repetition is recognised."""
-    return str(metadata.reply_to_message_id or metadata.message_id)[:64]
-
-
-def _only_key(records: Mapping[str, Any], what: str) -> str:
-    if len(records) != 1:
-        raise SparseAggError(f"a reply has {len(records)} {what}s; it must have one")
-    return str(next(iter(records)))
-
-
-def _only(records: Mapping[str, Any], what: str) -> Any:
-    return records[_only_key(records, what)]

@@ -25,6 +25,7 @@ from nvflare.apis.dxo import MetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 
+from sparseagg._abandoned import erase_abandoned, round_id_of_this_process, with_deadline
 from sparseagg._erase import erase
 from sparseagg._means import averageable, is_of_torch
 from sparseagg.client import Client
@@ -43,13 +44,15 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         always averaged over the results that have them.
     round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
         durability, keep_updates. How long NVFlare waits for its clients is its controller's business; a result that comes
-        after the round was closed raises RoundNotOpenError, which the controller logs, and is not accepted.
+        after the round was closed raises RoundNotOpenError, which the controller logs, and is not accepted. The deadline is a
+        day unless it is given here; a job that starts erases the rounds of processes of the same user on this machine that
+        died.
     client_options: for `sparseagg.Client`: timeout, credentials, ...
 
     The first result that is accepted in a round tells which tensors there are. The memory of the server process does not
     grow with the number of clients. The aggregate is dense, because NVFlare adds it to the global model; each
     tensor is of the kind and the type that this result has: a torch.bfloat16 tensor where that
-    has one. Whole numbers become float64.
+    has one. Whole numbers and truth values become float64; tensors without values stay as they are.
     """
 
     def __init__(
@@ -70,11 +73,15 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
     def accept_model(self, model: FLModel) -> None:
         """Submits one result. Raises InvalidUpdateError (with tensor and position) when it cannot be aggregated."""
         state = self._state()
-        params = {name: averageable(_materialized(value)) for name, value in model.params.items()}
+        given = {name: _materialized(value) for name, value in model.params.items()}
+        params = {
+            n: averageable(value) for n, value in given.items() if not _is_without_values(value)
+        }
         # Others wait for the first: what it has is what is asked of them, unless it is refused.
         with state.opening:
             if state.collection is None:
-                state.collection = self._opened(state.client, model, params)
+                empty = {name: value for name, value in given.items() if name not in params}
+                state.collection = self._opened(state.client, model, params, empty)
                 return
             collection = state.collection
         collection.add(model, params)
@@ -101,6 +108,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             name: kind_of(example).restore(result[name], example)
             for name, example in collection.examples.items()
         }
+        params.update(collection.empty)
         state.end(collection)
         return FLModel(
             params_type=collection.params_type,
@@ -120,10 +128,13 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         """Made by the first call, which the controller makes before clients answer."""
         if self._running is None:
             self._running = _State(Client(self.target, **(self.client_options or {})))
+            erase_abandoned(self._running.client, "nvflare")
         return self._running
 
-    def _opened(self, client: Client, model: FLModel, params: Mapping[str, Any]) -> _Collection:
-        """A collection that begins with `model`, whose averageable params are `params`."""
+    def _opened(
+        self, client: Client, model: FLModel, params: Mapping[str, Any], empty: dict[str, Any]
+    ) -> _Collection:
+        """A collection that begins with `model`, whose averageable params are `params`, and `empty` those without values."""
         updates = {name: as_tensor(value) for name, value in params.items()}
         ops = {
             name: self.op if isinstance(tensor, SparseTensor) else "mean_of_contributors"
@@ -134,9 +145,11 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
             raise InvalidUpdateError(
                 "sparse params are changes: return them with params_type=ParamsType.DIFF"
             )
-        round = client.create_round(specs, **(self.round_options or {}))
+        round = client.create_round(
+            specs, round_id_of_this_process("nvflare"), **with_deadline(self.round_options)
+        )
         examples = {name: _example(value) for name, value in params.items()}
-        collection = _Collection(round, model.params_type, model.current_round, examples)
+        collection = _Collection(round, model.params_type, model.current_round, examples, empty)
         try:
             collection.add(model, params)
         except BaseException:
@@ -153,6 +166,7 @@ class _Collection:
     params_type: ParamsType
     number: int | None
     examples: dict[str, Any]  # of each tensor, see _example
+    empty: dict[str, Any]  # params without values, which no round has
     metrics: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
 
     def add(self, model: FLModel, params: Mapping[str, Any]) -> None:
@@ -204,6 +218,11 @@ def _number(value: Any) -> float | None:
 def _materialized(value: Any) -> Any:
     """What a lazy reference to a tensor on disk stands for."""
     return value.materialize() if hasattr(value, "materialize") else value
+
+
+def _is_without_values(value: Any) -> bool:
+    """True for an empty buffer, as a state_dict may have: there is nothing to average."""
+    return 0 in tuple(getattr(value, "shape", ()))
 
 
 def _example(value: Any) -> Any:

@@ -25,6 +25,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from sparseagg import _arguments
+from sparseagg._abandoned import erase_abandoned, round_id_of_this_process, with_deadline
 from sparseagg._erase import erase
 from sparseagg._means import check_weight
 from sparseagg.client import Client
@@ -126,7 +127,8 @@ class SparseRound:
     op: "weighted_mean" or "mean_of_contributors" for the sparse tensors; dense ones are averaged over all. "sum" for all.
     target, client_options: of the sparseagg server, see `sparseagg.Client`.
     round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
-        durability, keep_updates.
+        durability, keep_updates. The deadline is a day unless it is given here. `next` erases the rounds of processes of
+        the same user on this machine that died in it.
 
     Where clients run elsewhere, the parts are: `broadcast(state)`, `run_client(...)` in each worker, `open` and `finish`
     on the server. A worker needs this object (or one made alike), what was broadcast, and the name of the round.
@@ -150,7 +152,8 @@ class SparseRound:
         self._server_update = server_update
         self._shapes = {name: tuple(shape) for name, shape in dense_shapes.items()}
         self._op = op
-        self._round_options = dict(round_options or {})
+        self._round_options = with_deadline(round_options)
+        self._has_looked = False  # for rounds that others have left
         self._client = Client(target, **(client_options or {}))
         result_type = form.client_processing.type_signature.result
         if len(result_type) != 2:
@@ -161,10 +164,16 @@ class SparseRound:
         missing = [name for name in sparse if sparse[name] and name not in self._shapes]
         if missing:
             raise InvalidArgumentError(f"dense_shapes has none for {_arguments.listed(missing)}")
+        for path, leaf in self._leaves.items():
+            if _is_sparse(leaf):
+                _check_indices("/".join(path), leaf, self._shapes["/".join(path)])
 
     def next(self, state: Any, client_data: Sequence[Any]) -> Any:
         """One round: broadcast, the work of every client in this process, aggregation, server update."""
-        name = self.open()
+        if not self._has_looked:
+            erase_abandoned(self._client, "tff")
+            self._has_looked = True
+        name = self._open(round_id_of_this_process("tff"))
         try:
             context = self.broadcast(state)
             for number, data in enumerate(client_data):
@@ -180,7 +189,10 @@ class SparseRound:
         return self._form.compute_server_context(state)
 
     def open(self) -> str:
-        """Opens a round; its name is what clients need."""
+        """Opens a round; its name is what clients need, and whoever calls `finish`."""
+        return self._open(None)
+
+    def _open(self, round_id: str | None) -> str:
         specs = []
         for path, leaf in self._leaves.items():
             name = "/".join(path)
@@ -193,7 +205,7 @@ class SparseRound:
                 shape, sparse_dim = tuple(tensor.shape) or (1,), 0
                 op = "sum" if self._op == "sum" else "weighted_mean"
             specs.append(TensorSpec(name, shape, _numpy_dtype(tensor), sparse_dim, op))
-        return self._client.create_round(specs, **self._round_options).name
+        return self._client.create_round(specs, round_id, **self._round_options).name
 
     def run_client(self, round_name: str, context: Any, data: Any, *, contributor: str) -> Receipt:
         """Does one client's work on what was broadcast and uploads its update."""
@@ -258,6 +270,16 @@ def _output(state: Any, value: Any) -> Any:
 
 def _is_sparse(leaf: Any) -> bool:
     return isinstance(leaf, tff.types.StructType)
+
+
+def _check_indices(name: str, leaf: Any, shape: Sequence[int]) -> None:
+    """Raises InvalidArgumentError for indices of a type in which a row of `shape` has no number."""
+    dtype = _numpy_dtype(leaf["indices"])
+    sparse_dim = len(shape) - (len(leaf["values"].shape) - 1)
+    if any(size - 1 > np.iinfo(dtype).max for size in shape[:sparse_dim]):
+        raise InvalidArgumentError(
+            f'tensor "{name}": indices of {dtype} do not reach all of the shape {list(shape)}; take int64'
+        )
 
 
 def _fields(struct_type: Any) -> list[tuple[str | None, Any]]:

@@ -30,4 +30,6 @@ def main(grid: Grid, context: Context) -> None:
     for number, metrics in result.train_metrics_clientapp.items():
         received = getattr(strategy, "bytes_received", {}).get(number)
         traffic = f"{received} bytes" if received is not None else "all arrays, by Flower"
+        if received is not None:
+            traffic += f" (the model to the clients: {strategy.bytes_sent[number]})"
         print(f"round {number}: loss {metrics['loss']:.4f}, updates: {traffic}", flush=True)

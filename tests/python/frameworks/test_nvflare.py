@@ -159,6 +159,18 @@ def test_steps_and_metrics_of_every_kind_of_number_count(server, kind):
     assert result.metrics == {"loss": 2.5}
 
 
+def test_rounds_have_a_deadline_and_buffers_without_values_stay(server, rounds_left):
+    params = {"w": np.float32([1]), "empty": np.zeros((0, 2)), "mask": np.array([True, False])}
+    for options, seconds in ((None, 24 * 3600), ({"deadline": 60}, 60)):
+        aggregator = SparseAggregator(server.target, round_options=options)
+        aggregator.accept_model(model("a", params, 1))
+        with Client(server.target) as client:
+            assert client.round(rounds_left().pop()).info().policy.open_for == seconds
+        result = aggregator.aggregate_model().params
+        assert (result["w"].tolist(), result["mask"].tolist()) == ([1], [1, 0])
+        assert result["empty"].shape == (0, 2)
+
+
 def test_a_result_after_the_goal_is_refused_and_too_few_give_nothing(server):
     aggregator = SparseAggregator(server.target, round_options={"goal": 2})
     for contributor, value in (("a", 1.0), ("b", 3.0)):

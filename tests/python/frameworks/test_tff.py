@@ -233,6 +233,21 @@ def test_shapes_that_are_missing_or_of_no_tensor_are_named(shapes, named):
         SparseRound(client_work(), server_update, shapes)
 
 
+def test_rounds_have_a_deadline(client, server):
+    for options, seconds in ((None, 24 * 3600), ({"deadline": 60}, 60)):
+        rounds = SparseRound(
+            client_work(),
+            server_update,
+            {"emb": [ROWS, WIDTH]},
+            target=server.target,
+            round_options=options,
+        )
+        round = client.round(rounds.open())
+        assert round.info().policy.open_for == seconds
+        round.abort()
+        round.delete()
+
+
 def test_the_parts_of_a_round_run_apart(server):
     def make():
         return SparseRound(

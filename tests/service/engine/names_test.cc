@@ -63,7 +63,8 @@ TEST(NamesTest, KeepsTheRoundsOfTenantsApartByQualifiedNames) {
 TEST(NamesTest, QuotesTextOfAnyLanguageAsItIsAndCutsNoCharacter) {
   EXPECT_EQ(Quoted("W\xC3\xB6rter"), "\"W\xC3\xB6rter\"");
   std::string long_name;
-  while (long_name.size() < 100) long_name += "\xE6\x97\xA5";  // three bytes: 80 end within the 27th
+  while (long_name.size() < 100)
+    long_name += "\xE6\x97\xA5";  // three bytes: 80 end within the 27th
   EXPECT_EQ(Quoted(long_name), "\"" + long_name.substr(0, 78) + "...\"");
 }
 
