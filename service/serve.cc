@@ -322,6 +322,13 @@ std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, 
               }});
 }
 
+// A data directory that is deleted under an idle server ends it as one under a busy server does:
+// who asks whether it is ready learns that within a second. Null without a data directory.
+std::unique_ptr<Ticker> WatchStore(const ServerConfig& config, const UpdateStore& store) {
+  if (config.data_dir.empty()) return nullptr;
+  return std::make_unique<Ticker>(std::chrono::seconds(1), [&store] { store.CheckInPlace(); });
+}
+
 // Null when freed memory is kept for good.
 std::unique_ptr<Ticker> GiveBackIdleMemory(const ServerConfig& config) {
   KeepFreedMemory();
@@ -353,6 +360,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
     return kServeFailed;
   }
   AnnounceServing(*server, config, log);
+  const std::unique_ptr<Ticker> watch_store = WatchStore(config, *server->store);
   auto self_probe = StartSelfProbe(config, server->grpc->port(), log);
   const ReadingThreads reading_threads;
 

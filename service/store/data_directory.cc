@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "service/store/fatal.h"
 #include "service/store/payload_files.h"
 #include "service/store/store_errors.h"
 #include "sparse/status.h"
@@ -102,12 +103,40 @@ DataDirectory::~DataDirectory() { close(lock_); }
 
 absl::Status DataDirectory::CheckRoom() const {
   struct statvfs disk = {};
-  if (statvfs(path_.c_str(), &disk) != 0) return absl::OkStatus();
+  if (statvfs(path_.c_str(), &disk) != 0) {
+    const int error = errno;
+    CheckInPlace();
+    return StoreBusy(absl::StrCat("the disk of the data directory ", path_,
+                                  " does not tell how much room it has: ", std::strerror(error)));
+  }
   const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free_bytes >= free_bytes_min_) return absl::OkStatus();
   return StoreFull(absl::StrCat(
       "the disk of the data directory has ", free_bytes,
       " bytes left; updates are taken from store-free-bytes-min = ", free_bytes_min_, " on"));
+}
+
+void DataDirectory::Pin(std::span<const char* const> names) {
+  std::vector<std::string> paths = {path_};
+  for (const char* name : names) paths.push_back(absl::StrCat(path_, "/", name));
+  for (std::string& path : paths) {
+    struct stat found = {};
+    if (stat(path.c_str(), &found) != 0) continue;
+    pinned_.push_back({std::move(path), found.st_dev, found.st_ino});
+  }
+}
+
+void DataDirectory::CheckInPlace() const {
+  for (const Pinned& pinned : pinned_) {
+    struct stat found = {};
+    if (stat(pinned.path.c_str(), &found) != 0) {
+      EndProcess(pinned.path,
+                 absl::StrCat("it was deleted or moved under the server: ", std::strerror(errno)));
+    }
+    if (found.st_dev != pinned.device || found.st_ino != pinned.inode) {
+      EndProcess(pinned.path, "another one was put in its place under the server");
+    }
+  }
 }
 
 }  // namespace sparseagg

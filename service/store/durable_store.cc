@@ -69,6 +69,7 @@ class DurableStore : public UpdateStore {
   }
   absl::Status EraseLeftovers() override { return eraser_->EraseLeftovers(); }
   void StopErasing() override { eraser_->Stop(); }
+  void CheckInPlace() const override { directory_->CheckInPlace(); }
   absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) override;
 
   std::vector<RoundRecord> Rounds() const override;
@@ -140,7 +141,8 @@ absl::Status DurableStore::Open() {
       options_.failpoints);
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
-  tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints);
+  tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints,
+                                     [this] { directory_->CheckInPlace(); });
   ledger_ = std::make_unique<Ledger>(*database_);
   eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
   reader_ = std::make_unique<StoreReader>(
@@ -158,6 +160,8 @@ absl::Status DurableStore::Open() {
   SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());
   files_->Sync();
   SyncFolder(options_.directory);
+  constexpr const char* kPinned[] = {"store.db", "store.db-wal", "payloads"};
+  directory_->Pin(kPinned);
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kFoldersSynced));
   return Load();
 }
@@ -368,16 +372,18 @@ absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_poin
 
 absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateContent& content) {
   bool durable = false;
+  std::optional<PutResult> known;  // needs no write
   {
     std::lock_guard lock(mutex_);
     const DurableRound* round = FindLocked(record.round);
     durable = round != nullptr;
     if (durable) {
-      // What is known already needs no write.
-      SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known,
-                                 round->books.Judge(record, content.contributors_max));
-      if (known.has_value()) return *std::move(known);
+      SPARSEAGG_ASSIGN_OR_RETURN(known, round->books.Judge(record, content.contributors_max));
     }
+  }
+  if (known.has_value()) {
+    directory_->CheckInPlace();
+    return *std::move(known);
   }
   if (!durable) return memory_->Put(std::move(record), content);
   SPARSEAGG_RETURN_IF_ERROR(directory_->CheckRoom());

@@ -204,6 +204,11 @@ class UpdateStore {
   virtual void StopErasing() {}
   virtual absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) = 0;
 
+  // Ends the process when what is stored would not be found at the next start, since its files were
+  // deleted, moved or replaced. Every acknowledgement looks itself; this is for a store that nobody
+  // writes to.
+  virtual void CheckInPlace() const {}
+
   // --- After a restart, before any other call: what was kept ---
 
   virtual std::vector<RoundRecord> Rounds() const = 0;

@@ -117,6 +117,7 @@ absl::Status Tables::Transact(const std::function<absl::Status()>& work) {
     database_.Rollback();
     return status;
   }
+  check_in_place_();
   failpoints_.Pass(Failpoint::kCommitted);
   return absl::OkStatus();
 }

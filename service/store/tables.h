@@ -70,8 +70,15 @@ struct ContentPlace {
 // Thread-compatible. Writes belong into a transaction of the caller's.
 class Tables {
  public:
-  Tables(Database& database, PayloadFiles& files, FailpointHook failpoints = {})
-      : database_(database), files_(files), failpoints_(std::move(failpoints)) {}
+  // `check_in_place` is called after each COMMIT and does not return when what was committed is not
+  // where the next start looks for it.
+  Tables(
+      Database& database, PayloadFiles& files, FailpointHook failpoints = {},
+      std::function<void()> check_in_place = [] {})
+      : database_(database),
+        files_(files),
+        failpoints_(std::move(failpoints)),
+        check_in_place_(std::move(check_in_place)) {}
 
   // DATA_LOSS (STORE_CORRUPT) when the database is damaged in its structure.
   absl::Status Check();
@@ -125,6 +132,7 @@ class Tables {
   Database& database_;
   PayloadFiles& files_;
   const FailpointHook failpoints_;
+  const std::function<void()> check_in_place_;
 };
 
 }  // namespace sparseagg

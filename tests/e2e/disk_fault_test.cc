@@ -136,6 +136,26 @@ TEST_F(DiskFaultTest, AFullDiskIsARefusalAndWorkGoesOnWhenThereIsRoomAgain) {
   EXPECT_EQ(published->contributors(), 3u);
 }
 
+TEST_F(DiskFaultTest, ADataDirectoryThatIsDeletedEndsTheServerBeforeTheNextReceipt) {
+  ServerProcess server(Arguments());
+  ASSERT_FALSE(server.address().empty()) << server.log();
+  TestClient client(testing::NewChannel(server.address()));
+  ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
+  ASSERT_TRUE(client.Submit(UpdateOf(1)).ok());
+  std::filesystem::remove_all(data());
+  const auto refused = client.Submit(UpdateOf(2));
+  EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
+  EXPECT_EQ(server.Wait(), kStoreFailedExit);
+  EXPECT_THAT(server.log(), HasSubstr("deleted or moved under the server"));
+}
+
+TEST_F(DiskFaultTest, ADataDirectoryThatIsMovedEndsAnIdleServer) {
+  ServerProcess server(Arguments());
+  ASSERT_FALSE(server.address().empty()) << server.log();
+  std::filesystem::rename(data(), data() + ".moved");
+  EXPECT_EQ(server.Wait(), kStoreFailedExit);
+}
+
 TEST_F(DiskFaultTest, ASealedRoundWaitsForRoomForItsResult) {
   const auto server = StartOnFaultyDisk();
   ASSERT_FALSE(server->address().empty()) << server->log();

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
 
 #include "service/store/durable_store.h"
+#include "service/store/fatal.h"
 #include "sparse/status.h"
 #include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
@@ -42,6 +45,78 @@ TEST(DataDirectoryTest, ItsOwnNameIsDurableAfterEveryOpening) {
         << name;
   }
 }
+
+// What happens to a directory under a store that has it open.
+struct Change {
+  const char* name;
+  void (*make)(const std::string& directory);
+};
+constexpr Change kChanges[] = {
+    {"directory deleted", [](const std::string& directory) { fs::remove_all(directory); }},
+    {"files deleted",
+     [](const std::string& directory) {
+       for (const auto& entry : fs::directory_iterator(directory)) fs::remove_all(entry.path());
+     }},
+    {"log deleted", [](const std::string& directory) { fs::remove(directory + "/store.db-wal"); }},
+    {"payloads deleted", [](const std::string& directory) { fs::remove(directory + "/payloads"); }},
+    {"moved", [](const std::string& directory) { fs::rename(directory, directory + ".old"); }},
+    {"replaced by a copy",
+     [](const std::string& directory) {
+       fs::rename(directory, directory + ".old");
+       fs::copy(directory + ".old", directory, fs::copy_options::recursive);
+     }},
+    {"database replaced",
+     [](const std::string& directory) {
+       fs::copy_file(directory + "/store.db", directory + "/copy");
+       fs::rename(directory + "/copy", directory + "/store.db");
+     }},
+    {"a folder made in its place",
+     [](const std::string& directory) {
+       fs::remove_all(directory);
+       fs::create_directory(directory);
+     }},
+};
+
+class ChangedDirectoryTest : public ::testing::TestWithParam<Change> {
+ protected:
+  absl::StatusOr<PutResult> Put(const std::string& contributor) {
+    return store_->Put({.round = "rounds/r",
+                        .contributor = contributor,
+                        .update_id = "u",
+                        .digest = std::string(32, 'd')},
+                       {.headers = "h"});
+  }
+
+  const testing::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path() + "/data";
+  std::unique_ptr<UpdateStore> store_ =
+      OpenDurableStore({.directory = directory_, .free_bytes_min = 0}).value();
+};
+
+// It would be lost with the process, although every write and sync succeeds.
+TEST_P(ChangedDirectoryTest, EndsTheProcessBeforeAnythingIsAcknowledged) {
+  ASSERT_TRUE(store_->OpenRound({.name = "rounds/r", .durability = Durability::kDurable}).ok());
+  ASSERT_TRUE(Put("before").ok());
+  store_->CheckInPlace();
+  GetParam().make(directory_);
+  const auto ends = ::testing::ExitedWithCode(kStoreFailedExit);
+  const std::string message = "under the server";
+  EXPECT_EXIT(static_cast<void>(Put("after")), ends, message);
+  EXPECT_EXIT(static_cast<void>(Put("before")), ends, message) << "a duplicate";
+  EXPECT_EXIT(
+      static_cast<void>(store_->OpenRound({.name = "o", .durability = Durability::kDurable})), ends,
+      message);
+  EXPECT_EXIT(static_cast<void>(store_->CloseRound("rounds/r", "")), ends, message);
+  EXPECT_EXIT(store_->CheckInPlace(), ends, message);
+  EXPECT_TRUE(store_->OpenRound({.name = "m", .durability = Durability::kMemory}).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Changes, ChangedDirectoryTest, ::testing::ValuesIn(kChanges),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name;
+                         });
 
 // Also for root, whom such a file system allows to write and then says that there is no folder.
 TEST(DataDirectoryTest, AFileSystemWithoutRoomForFilesIsNamed) {
