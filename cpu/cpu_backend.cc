@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <new>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,7 +17,7 @@
 #include "cpu/sparse_plan.h"
 #include "cpu/staging.h"
 #include "cpu/tuning.h"
-#include "sparse/memory_limit.h"
+#include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -272,8 +271,7 @@ class CpuAggregator : public Aggregator {
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : parallel_(options.threads != 0 ? options.threads
-                                       : std::max(1u, std::thread::hardware_concurrency())) {
+      : parallel_(options.threads != 0 ? options.threads : AvailableCpus()) {
     info_.name = "cpu";
     info_.threads = parallel_.threads();
     info_.description = absl::StrCat(info_.threads, " threads, ", InstructionSet());

@@ -13,7 +13,7 @@
 
 namespace sparseagg {
 
-// threads 0: all of the machine. memory_bytes 0: half of AvailableMemoryBytes().
+// threads 0: AvailableCpus(). memory_bytes 0: half of AvailableMemoryBytes().
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options);
 
 }  // namespace sparseagg

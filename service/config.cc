@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/config_file.h"
 #include "service/listen_address.h"
-#include "sparse/memory_limit.h"
+#include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -206,8 +206,10 @@ std::vector<Setting> ServingSettings() {
           "backend",
           "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
           SPARSEAGG_FIELD(std::string, backend), false),
-      NumberSetting<uint32_t>("threads", "count", "Threads of the back end; 0: all of the machine",
-                              {0, 4096}, SPARSEAGG_FIELD(uint32_t, threads)),
+      NumberSetting<uint32_t>(
+          "threads", "count",
+          "Threads of the back end; 0: as many as the machine or the container has CPUs", {0, 4096},
+          SPARSEAGG_FIELD(uint32_t, threads)),
       NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
                               "Memory the back end may use; 0: it decides", {},
                               SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),

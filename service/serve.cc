@@ -35,7 +35,7 @@
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
 #include "service/store/store.h"
-#include "sparse/memory_limit.h"
+#include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {

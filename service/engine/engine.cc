@@ -23,7 +23,7 @@
 #include "service/engine/tenant_books.h"
 #include "service/engine/upload_table.h"
 #include "service/engine/verify.h"
-#include "sparse/memory_limit.h"
+#include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {

@@ -8,7 +8,7 @@
 #include "service/engine/manifest.h"
 #include "service/engine/restore.h"
 #include "service/engine/verify.h"
-#include "sparse/memory_limit.h"
+#include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {

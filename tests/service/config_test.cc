@@ -10,7 +10,7 @@
 #include <string>
 
 #include "service/config_file.h"
-#include "sparse/memory_limit.h"
+#include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {

@@ -74,7 +74,7 @@ _ENGINE = [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]
 DEPENDENCIES = [
     # sparse/: what an aggregation is. No thread, no network, no file.
     (r"sparse/host_vector\.cc", ["std", "sparse", "posix"]),  # huge pages are the system's
-    (r"sparse/memory_limit\.cc", ["std", "std/iostream", "absl", "sparse", "posix"]),  # cgroups
+    (r"sparse/cgroup_limits\.cc", ["std", "std/iostream", "absl", "sparse", "posix"]),  # cgroups
     (r"sparse/streaming_x86_64\.cc", ["std", "sparse", "intrinsics"]),  # writes past the caches
     (r"sparse/.*", ["std", "absl", "sparse", "sparse/"]),
     (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tbb", "posix"]),
