@@ -1,5 +1,6 @@
 #include "service/engine/update.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <map>
@@ -26,6 +27,12 @@ uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
   return b != 0 && a > kMax / b ? kMax : a * b;
 }
 
+absl::Status Missing(std::string_view quoted_name) {
+  return Invalid("MISSING_TENSOR",
+                 absl::StrCat("tensor ", std::string(quoted_name),
+                              " is not in the update; send it with nnz 0 when it was not touched"));
+}
+
 // Where the update has each tensor of the specification.
 absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
                                                  std::span<const EncodedHeader> headers) {
@@ -37,12 +44,15 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
     }
   }
   std::vector<size_t> order;
-  order.reserve(spec.tensors.size());
+  order.reserve(std::min(headers.size(), spec.tensors.size()));
   std::string missing;
   for (const TensorSpec& tensor : spec.tensors) {
     const auto found = by_name.find(tensor.name);
     if (found == by_name.end()) {
       if (missing.empty()) missing = Quoted(tensor.name);
+      // Whatever else may be wrong: a short update must not cost a look at each tensor of the
+      // round.
+      if (headers.size() < spec.tensors.size()) return Missing(missing);
       continue;
     }
     order.push_back(found->second);
@@ -52,12 +62,7 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
     return Invalid("UNKNOWN_TENSOR", absl::StrCat("tensor ", Quoted(by_name.begin()->first),
                                                   " is not one of the round's tensors"));
   }
-  if (!missing.empty()) {
-    return Invalid(
-        "MISSING_TENSOR",
-        absl::StrCat("tensor ", missing,
-                     " is not in the update; send it with nnz 0 when it was not touched"));
-  }
+  if (!missing.empty()) return Missing(missing);
   return order;
 }
 

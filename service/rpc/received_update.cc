@@ -88,13 +88,17 @@ bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update, uint64_t& tenso
   });
 }
 
-bool ReadBatch(const WireReader& bytes, ReceivedBatch* batch) {
-  uint64_t tensors = 0;
-  for (const ReceivedUpdate& update : *batch) tensors += update.tensors.size();
+// A batch as its parts are found: in any number of fields, each of which adds to it.
+struct BatchParts {
+  ReceivedBatch updates;
+  uint64_t tensors = 0;  // of all updates
+};
+
+bool ReadBatch(const WireReader& bytes, BatchParts* batch) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     return tag != Delimited(v1::UpdateBatch::kUpdatesFieldNumber) ||
-           (batch->size() < kBatchUpdatesMax &&
-            ReadUpdate(content, &batch->emplace_back(), tensors));
+           (batch->updates.size() < kBatchUpdatesMax &&
+            ReadUpdate(content, &batch->updates.emplace_back(), batch->tensors));
   });
 }
 
@@ -155,8 +159,11 @@ template <typename Received, typename Body>
 Received ToReceived(Body body) {
   return std::visit(
       [](auto&& part) -> Received {
-        if constexpr (std::is_same_v<std::decay_t<decltype(part)>, ChunkParts>) {
+        using Part = std::decay_t<decltype(part)>;
+        if constexpr (std::is_same_v<Part, ChunkParts>) {
           return ToChunk(std::move(part));
+        } else if constexpr (std::is_same_v<Part, BatchParts>) {
+          return std::move(part.updates);
         } else {
           return std::move(part);
         }
@@ -183,13 +190,13 @@ absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes) {
 
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
   using Message = v1::StreamUpdatesRequest;
-  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts, ReceivedBatch> body;
+  std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ChunkParts, BatchParts> body;
   Message rest;
   const bool ok = EachField(WireReader(bytes),
                             [&](uint32_t tag, const WireReader& content, const WireReader& field) {
                               switch (tag) {
                                 case Delimited(Message::kBatchFieldNumber):
-                                  return ReadBatch(content, Get<ReceivedBatch>(&body));
+                                  return ReadBatch(content, Get<BatchParts>(&body));
                                 case Varint(Message::kTakesMoreFieldNumber):
                                   return Merge(field, &rest);
                                 default:
