@@ -35,9 +35,6 @@ constexpr Alphabet kOfContributor(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@|/-");
 constexpr Alphabet kOfUpdateId("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
-// True for all bytes but the first of a character of UTF-8.
-bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 bool IsRoundId(std::string_view id) {
   return !id.empty() && id.size() <= kRoundIdBytesMax && absl::ascii_islower(id[0]) &&
          kOfRoundId.HasAllOf(id);
@@ -54,6 +51,29 @@ size_t TenantPrefixBytes(std::string_view qualified) {
 
 absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
+}
+
+// Those that begin a new line or turn the direction of what follows: a name must not change what
+// the rest of a message looks like.
+bool ChangesLayout(char32_t c) {
+  return c < 0xA0 || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2060 && c <= 0x2069) || c == 0xFEFF;
+}
+
+// The bytes of the first character of `text` when that is one beyond ASCII, in valid UTF-8 (RFC
+// 3629), that can be shown as it is; otherwise 0.
+size_t ShownCharacter(std::string_view text) {
+  const auto byte = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const size_t length = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : byte(0) >= 0xC0 ? 2 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  char32_t c = byte(0) & (0x7F >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    c = c << 6 | (byte(i) & 0x3F);
+  }
+  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool valid = c >= kLeast[length] && c <= 0x10FFFF && (c < 0xD800 || c > 0xDFFF);
+  return valid && byte(0) < 0xF8 && !ChangesLayout(c) ? length : 0;
 }
 
 }  // namespace
@@ -126,11 +146,16 @@ absl::Status ValidateUpdateId(std::string_view update_id) {
 
 std::string Quoted(std::string_view name) {
   constexpr size_t kShownBytes = 80;
-  const bool cut = name.size() > kShownBytes;
-  size_t end = std::min(name.size(), kShownBytes);
-  while (cut && end > 0 && IsInsideCharacter(name[end])) --end;
-  const std::string shown(name.substr(0, end));
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown), cut ? "...\"" : "\"");
+  std::string text = "\"";
+  size_t at = 0;
+  while (at < name.size()) {
+    const size_t length = ShownCharacter(name.substr(at));
+    const std::string character(name.substr(at, std::max<size_t>(length, 1)));
+    if (at + character.size() > kShownBytes) break;
+    text += length > 0 ? character : absl::CEscape(character);
+    at += character.size();
+  }
+  return absl::StrCat(text, at < name.size() ? "...\"" : "\"");
 }
 
 }  // namespace sparseagg

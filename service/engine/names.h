@@ -35,8 +35,8 @@ absl::Status ValidateContributor(std::string_view contributor);
 // 1 to 64 characters of [A-Za-z0-9._-] (INVALID_UPDATE_ID).
 absl::Status ValidateUpdateId(std::string_view update_id);
 
-// A name from outside as it may stand in a message: in quotes, control characters escaped, cut at
-// 80 characters.
+// A name from outside as it may stand in a message: in quotes, cut at 80 bytes. What is not valid
+// UTF-8, and what is not a character to look at, is escaped.
 std::string Quoted(std::string_view name);
 
 }  // namespace sparseagg

@@ -61,7 +61,9 @@ TEST(NamesTest, KeepsTheRoundsOfTenantsApartByQualifiedNames) {
 }
 
 TEST(NamesTest, QuotesTextOfAnyLanguageAsItIsAndCutsNoCharacter) {
-  EXPECT_EQ(Quoted("W\xC3\xB6rter"), "\"W\xC3\xB6rter\"");
+  for (const std::string name : {"W\xC3\xB6rter", "重み/層1", "вес", "🧮", "a\u00A0b"}) {
+    EXPECT_EQ(Quoted(name), '"' + name + '"');
+  }
   std::string long_name;
   while (long_name.size() < 100)
     long_name += "\xE6\x97\xA5";  // three bytes: 80 end within the 27th
@@ -70,9 +72,22 @@ TEST(NamesTest, QuotesTextOfAnyLanguageAsItIsAndCutsNoCharacter) {
 
 TEST(NamesTest, QuotesForeignTextOnOneShortLine) {
   EXPECT_EQ(Quoted("a\"b\n"), "\"a\\\"b\\n\"");
-  EXPECT_LT(Quoted(std::string(10000, 'x')).size(), 100u);
+  EXPECT_EQ(Quoted(std::string(10000, 'x')), '"' + std::string(80, 'x') + "...\"");
   EXPECT_EQ(ValidateContributor(std::string(100000, '\n')).message().find('\n'),
             absl::string_view::npos);
+}
+
+TEST(NamesTest, EscapesWhatIsNoTextAndWhatWouldChangeTheLayoutOfAMessage) {
+  EXPECT_EQ(Quoted("a\xFFz"), "\"a\\377z\"");
+  EXPECT_EQ(Quoted("\xC3"), "\"\\303\"") << "cut";
+  EXPECT_EQ(Quoted("\xC3("), "\"\\303(\"");
+  EXPECT_EQ(Quoted("\xC0\xAF"), "\"\\300\\257\"") << "overlong";
+  EXPECT_EQ(Quoted("\xED\xA0\x80"), "\"\\355\\240\\200\"") << "half of a pair";
+  EXPECT_EQ(Quoted("\xF4\x90\x80\x80"), "\"\\364\\220\\200\\200\"") << "above U+10FFFF";
+  EXPECT_EQ(Quoted("\xF8\x88\x80\x80"), "\"\\370\\210\\200\\200\"");
+  EXPECT_EQ(Quoted("\xC2\x85"), "\"\\302\\205\"") << "next line";
+  EXPECT_EQ(Quoted("\u202Etxt"), "\"\\342\\200\\256txt\"") << "right to left";
+  EXPECT_EQ(Quoted("\u2028"), "\"\\342\\200\\250\"");
 }
 
 }  // namespace
