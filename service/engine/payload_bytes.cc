@@ -102,7 +102,11 @@ class MemoryPayload : public PayloadBytes {
 
   absl::Status Append(ByteChain data) override {
     const uint64_t more = LengthOf(data);
-    if ((bytes_ + more) * kShareToStage >= total_bytes_) Stage();
+    if (on_arrival_.at_once) {
+      SPARSEAGG_RETURN_IF_ERROR(StageAtOnce());
+    } else if ((bytes_ + more) * kShareToStage >= total_bytes_) {
+      Stage();
+    }
     if (arrived_ == nullptr) SPARSEAGG_RETURN_IF_ERROR(collected_.Reserve(more));
     for (const std::string_view piece : data) {
       arrived_ != nullptr ? arrived_->Append(piece) : collected_.Append(piece);
@@ -129,6 +133,16 @@ class MemoryPayload : public PayloadBytes {
     staging_ = *std::move(staging);
     for (const std::string_view piece : collected_.Pieces()) arrived_->Append(piece);
     collected_.Free();
+  }
+
+  // Before the first byte.
+  absl::Status StageAtOnce() {
+    if (arrived_ != nullptr) return absl::OkStatus();
+    SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, claim_.TakeApart(on_arrival_.bytes));
+    SPARSEAGG_ASSIGN_OR_RETURN(arrived_, on_arrival_.stage());
+    claim_.Settle();
+    staging_ = std::move(staging);
+    return absl::OkStatus();
   }
 
   Claim& claim_;

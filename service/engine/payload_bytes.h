@@ -41,11 +41,14 @@ class PayloadBytes {
 struct StageOnArrival {
   uint64_t bytes = 0;  // of memory that this takes
   std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>()> stage;  // unset: it is not
+  // With its first byte, or not at all: there is never memory for both bytes and entries.
+  bool at_once = false;
 };
 
 // In memory that is taken from `claim` as bytes arrive: at most twice as much as arrived, and never
 // more than `total_bytes`. While much memory is free, an update of which an eighth has come is
-// staged and decoded from there on. `claim` must outlive it.
+// staged and decoded from there on; one that is staged at once takes from the claim what that
+// needs, or is refused. `claim` must outlive it.
 std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes,
                                                 StageOnArrival on_arrival);
 

@@ -131,8 +131,6 @@ class ReductionImpl : public Reduction {
     args.staged_bytes = plan.staged_bytes;
     args.header = header;
     args.tensors = std::move(tensors);
-    SPARSEAGG_RETURN_IF_ERROR(
-        AnnounceUpload(plan.payload_bytes + plan.staged_bytes, state_->admission(), args));
     args.total_bytes = plan.payload_bytes;
     args.stage = [state = state_, plan,
                   weight = header.weight](std::span<const EncodedHeader> headers) {
@@ -141,6 +139,7 @@ class ReductionImpl : public Reduction {
     args.commit = [state = state_](const UpdateHeader& h, const UpdateBody& body,
                                    Reservation& staging) { return state->Add(h, body, staging); };
     args.now = state_->options().steady_now;
+    SPARSEAGG_RETURN_IF_ERROR(AnnounceUpload(state_->admission(), args));
     SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, ChunkedUpload::Make(std::move(args)));
     return upload->NewWriter();
   }

@@ -30,6 +30,11 @@ absl::Status DamagedChunk(uint64_t offset, uint32_t found, uint32_t stated) {
                                 absl::Hex(stated, absl::kZeroPad8), "; send it again"));
 }
 
+// Memory that an update takes which is decoded as it comes.
+uint64_t StagedOnArrival(const UploadArgs& args) {
+  return args.staged_bytes + ArrivingUpdate::KeptBytes(args.tensors);
+}
+
 }  // namespace
 
 uint64_t HeaderBytes(std::span<const EncodedHeader> headers) {
@@ -41,9 +46,16 @@ uint64_t HeaderBytes(std::span<const EncodedHeader> headers) {
   return bytes;
 }
 
-absl::Status AnnounceUpload(uint64_t bytes, Admission& memory, UploadArgs& args) {
+absl::Status AnnounceUpload(Admission& memory, UploadArgs& args) {
   const uint64_t header_bytes = HeaderBytes(args.tensors);
-  SPARSEAGG_ASSIGN_OR_RETURN(args.memory, memory.Announce(bytes + header_bytes));
+  const uint64_t bytes = args.stored == nullptr ? args.total_bytes : 0;
+  auto claim = memory.Announce(header_bytes + bytes + args.staged_bytes);
+  const bool never = !claim.ok() && RetryAfterMs(claim.status()) == 0;
+  if (never && args.stored == nullptr && args.stage) {
+    claim = memory.Announce(header_bytes + StagedOnArrival(args));
+    args.stage_at_once = true;
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(args.memory, std::move(claim));
   return args.memory.Take(header_bytes);
 }
 
@@ -74,7 +86,8 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> ChunkedUpload::Make(UploadArgs ar
   if (kept.stored == nullptr) {
     StageOnArrival on_arrival;
     if (kept.stage) {
-      on_arrival.bytes = kept.staged_bytes + ArrivingUpdate::KeptBytes(kept.tensors);
+      on_arrival.bytes = StagedOnArrival(kept);
+      on_arrival.at_once = kept.stage_at_once;
       on_arrival.stage = [&kept] { return kept.stage(kept.tensors); };
     }
     upload->bytes_ = MakeMemoryPayload(kept.memory, kept.total_bytes, std::move(on_arrival));

@@ -42,12 +42,17 @@ struct UploadArgs {
   // Begins to decode it while it arrives; unset: it is kept as it came until it is complete.
   std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>(std::span<const EncodedHeader>)>
       stage;
+  // Set by AnnounceUpload(): it is decoded from its first byte on, or refused.
+  bool stage_at_once = false;
   CommitUpload commit;
   std::function<std::chrono::steady_clock::time_point()> now;
 };
 
-// Announces `bytes` for an upload, and takes the memory of its headers. Errors of the budget.
-absl::Status AnnounceUpload(uint64_t bytes, Admission& memory, UploadArgs& args);
+// Announces the memory of an upload: of its headers, which is taken, its entries and, unless the
+// store has them, its bytes. Both at once: uploads that are complete and wait for staging memory
+// would block each other. One that never has room for both is decoded as it comes, where that can
+// be, and needs room for its entries only. Errors of the budget.
+absl::Status AnnounceUpload(Admission& memory, UploadArgs& args);
 // Of `headers`, about.
 uint64_t HeaderBytes(std::span<const EncodedHeader> headers);
 

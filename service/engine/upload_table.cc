@@ -89,14 +89,10 @@ uint64_t UploadTable::NumberOfLocked(std::string_view tenant) const {
 }
 
 absl::Status UploadTable::Admit(UploadArgs& args, Admission& memory) {
-  uint64_t bytes = args.staged_bytes;
-  if (args.stored == nullptr) {
-    // Both at once: uploads that are complete and wait for staging memory would block each other.
-    bytes += args.total_bytes;
-  } else {
+  if (args.stored != nullptr) {
     SPARSEAGG_ASSIGN_OR_RETURN(args.disk, disk_.Announce(args.total_bytes));
   }
-  return AnnounceUpload(bytes, memory, args);
+  return AnnounceUpload(memory, args);
 }
 
 bool UploadTable::CloseIfIdle(ChunkedUpload& upload,

@@ -309,9 +309,12 @@ TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   TestUpdate large(round, "large");
   large.Add<float>(spec, rows, std::vector<float>(rows.size(), 1.0f));
-  EXPECT_THAT(engine->BeginUpload(large.header, large.headers()).status(),
+  TestUpdate too_large(round, "large");
+  const std::vector<int64_t> more_rows(engine.options.limits.staging_bytes_max / 12 + 1);
+  too_large.Add<float>(spec, more_rows, std::vector<float>(more_rows.size(), 1.0f));
+  EXPECT_THAT(engine->BeginUpload(too_large.header, too_large.headers()).status(),
               FailsWith(absl::StatusCode::kResourceExhausted, "UPDATE_TOO_LARGE"))
-      << "bytes and entries together are beyond the whole budget";
+      << "its entries are beyond the whole budget";
 
   // To begin costs the headers; then bytes do.
   std::vector<std::shared_ptr<Upload>> uploads;

@@ -439,6 +439,37 @@ TEST_F(LargeUploadTest, IsDecodedAsItArrivesOnceAnEighthIsThere) {
   EXPECT_EQ(engine_->Stats().staged_bytes, 0u);
 }
 
+TEST_F(LargeUploadTest, TakesMemoryForItsEntriesOnlyWhereThereIsNeverRoomForItsBytesToo) {
+  engine_.options.limits.staging_bytes_max = staged_bytes_ + 50'000;
+  const std::string round = engine_.Create({spec_}).name;
+  TestUpdate first = Update(round, "a"), second = Update(round, "b");
+  const std::string bytes = first.byte_string();
+  const auto early = Begin(first), late = Begin(second);
+  ASSERT_TRUE(early->Append(0, bytes.substr(0, 100), std::nullopt).ok());
+  EXPECT_TRUE(early->arrived()) << "from its first byte on";
+  const absl::Status full = late->Append(0, bytes.substr(0, 100), std::nullopt);
+  EXPECT_THAT(full, FailsWith(absl::StatusCode::kResourceExhausted, "STAGING_FULL"));
+  EXPECT_GT(RetryAfterMs(full), 0u);
+  EXPECT_LE(engine_->Stats().staged_bytes, staged_bytes_ + 2000);
+  ASSERT_TRUE(early->Append(100, bytes.substr(100), std::nullopt).ok());
+  ASSERT_TRUE(early->Finish().ok());
+  absl::Status appended;
+  do {  // until the first one is folded in
+    appended = late->Append(0, bytes, std::nullopt);
+  } while (RetryAfterMs(appended) > 0);
+  ASSERT_TRUE(appended.ok()) << appended;
+  ASSERT_TRUE(late->Finish().ok());
+  EXPECT_EQ(Values<float>(engine_.SealAndWait(round)->tensors[0]),
+            std::vector<float>(kEntries, 2.0f));
+}
+
+TEST_F(LargeUploadTest, OfMoreEntriesThanThereEverIsRoomForIsRefusedAtItsBeginning) {
+  engine_.options.limits.staging_bytes_max = staged_bytes_;
+  TestUpdate update = Update(engine_.Create({spec_}).name, "a");
+  EXPECT_THAT(engine_->BeginUpload(update.header, update.headers()).status(),
+              FailsWith(absl::StatusCode::kResourceExhausted, "UPDATE_TOO_LARGE"));
+}
+
 TEST_F(LargeUploadTest, IsKeptAsItCameWhileMemoryIsShort) {
   engine_.options.limits.staging_bytes_max = 3 * staged_bytes_ + 80'000;
   const std::string round = engine_.Create({spec_}).name;
