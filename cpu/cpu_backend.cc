@@ -49,6 +49,10 @@ std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels
   return std::make_unique<SparsePlan>(plan.spec, kernels, parallel);
 }
 
+// What every reduction takes, however few its entries are, and the cost model leaves out, since it
+// is the same for all plans: memory for its windows, and threads that wake up.
+constexpr double kReductionSeconds = 50e-6;
+
 class CpuAggregator : public Aggregator {
  public:
   CpuAggregator(const BackendInfo& info, const Plan& plan, const CpuKernels& kernels,
@@ -181,16 +185,20 @@ class CpuAggregator : public Aggregator {
   // no order, which find their cells far apart, may take longer than that.
   void KeepDenseWhereHalfCanBe() {
     if (forced_ || dense_) return;
-    const uint64_t cell_bytes =
-        uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
-    const uint64_t rows = plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes) + WaitingEntries();
-    if (!AreHalf(rows)) return;
+    if (!AreHalf(StateRows() + WaitingEntries())) return;
     const Workload waiting = Waiting();
     const auto seconds = [&](std::string_view plan) {
       return CpuCost(info_, plan, spec_, waiting).seconds;
     };
     if (waiting.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
     KeepDense("half of the rows, or more, may be held");
+  }
+
+  // Of a state that is a sorted run.
+  uint64_t StateRows() const {
+    const uint64_t cell_bytes =
+        uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
+    return plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
   }
 
   // Of all rows there are.
@@ -229,6 +237,16 @@ class CpuAggregator : public Aggregator {
     return workload;
   }
 
+  // The same together with the state, which is swept along like one more update.
+  Workload WithState(Workload workload) const {
+    const uint64_t state_rows = dense_ ? 0 : StateRows();
+    // Where there is neither, the model would take a round of a usual size: none has one entry.
+    const uint64_t entries = std::max<uint64_t>(WaitingEntries() + state_rows, 1);
+    if (state_rows > 0 || workload.contributors == 0) ++workload.contributors;
+    workload.nnz_per_update = std::max<uint64_t>(entries / workload.contributors, 1);
+    return workload;
+  }
+
   // Runs f(feed) on what waits; notes the plan, what it should take and what it takes.
   template <class F>
   absl::Status Timed(const F& f) {
@@ -238,11 +256,11 @@ class CpuAggregator : public Aggregator {
     const bool by_feed = report_.plan == "sweep" || report_.plan == "partition" ||
                          (adaptive_ && !dense_ && spec_.layout.row_width == 1);
     if (by_feed && forced_) feed = report_.plan == "sweep" ? Feed::kSweep : Feed::kPartition;
-    // Where nothing waits, the model would assume a usual round.
-    if (!waiting_.empty()) {
-      if (by_feed) report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
-      report_.predicted_seconds += CpuCost(info_, report_.plan, spec_, workload).seconds;
+    if (by_feed && !waiting_.empty()) {
+      report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
     }
+    report_.predicted_seconds +=
+        kReductionSeconds + CpuCost(info_, report_.plan, spec_, WithState(workload)).seconds;
     const absl::Status status = Guarded(spec_, [&] { f(feed); });
     report_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
