@@ -1,8 +1,6 @@
 #include "service/config.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <set>
 #include <span>
 #include <utility>
@@ -11,128 +9,20 @@
 #include "absl/strings/str_cat.h"
 #include "service/config_file.h"
 #include "service/listen_address.h"
+#include "service/setting_kinds.h"
 #include "sparse/cgroup_limits.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
 
-absl::Status Invalid(const std::string& message) {
-  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG", message);
-}
-
-struct UnitSuffix {
-  std::string_view unit;
-  std::string_view suffix;
-  uint64_t factor;
-};
-
-constexpr UnitSuffix kSuffixes[] = {
-    {"bytes", "KiB", uint64_t{1} << 10},
-    {"bytes", "MiB", uint64_t{1} << 20},
-    {"bytes", "GiB", uint64_t{1} << 30},
-    {"bytes", "TiB", uint64_t{1} << 40},
-    {"ms", "ms", 1},
-    {"ms", "s", 1000},
-};
-
-// A whole number, with a suffix of the unit if it has one ("16MiB", "30s").
-std::optional<uint64_t> ParseNumber(std::string_view text, std::string_view unit) {
-  uint64_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || rest == text.data()) return std::nullopt;
-  const std::string_view suffix = text.substr(rest - text.data());
-  if (suffix.empty()) return number;
-  for (const UnitSuffix& row : kSuffixes) {
-    const bool of_unit = row.unit == unit || absl::StrCat(std::string(row.unit), "/s") == unit;
-    if (!of_unit || row.suffix != suffix) continue;
-    if (number > std::numeric_limits<uint64_t>::max() / row.factor) return std::nullopt;
-    return number * row.factor;
-  }
-  return std::nullopt;
-}
-
-struct Range {
-  uint64_t min = 0;
-  uint64_t max = std::numeric_limits<uint64_t>::max();
-};
-
-// A setting that is a whole number; `field` finds it in the configuration.
-template <typename Number>
-Setting NumberSetting(std::string_view name, std::string_view unit, std::string_view help,
-                      Range range, Number& (*field)(ServerConfig&), bool is_limit = false) {
-  Setting setting{name, unit, help, is_limit, nullptr, nullptr};
-  setting.parse = [=](std::string_view value, ServerConfig& config) {
-    const std::optional<uint64_t> number = ParseNumber(value, unit);
-    if (!number || *number < range.min || *number > range.max) {
-      const char* suffixes = unit.starts_with("bytes") ? " (KiB, MiB, GiB, TiB may follow)"
-                             : unit == "ms"            ? " (or 30s)"
-                                                       : "";
-      return Invalid(absl::StrCat("must be a whole number",
-                                  unit == "count" ? "" : absl::StrCat(" of ", std::string(unit)),
-                                  " from ", range.min, " to ", range.max, suffixes));
-    }
-    field(config) = static_cast<Number>(*number);
-    return absl::OkStatus();
-  };
-  setting.print = [=](const ServerConfig& config) {
-    ServerConfig copy = config;
-    return absl::StrCat(field(copy));
-  };
-  return setting;
-}
-
 Setting LimitSetting(std::string_view name, std::string_view unit, std::string_view help,
                      Range range, uint64_t& (*field)(ServerConfig&)) {
   return NumberSetting<uint64_t>(name, unit, help, range, field, true);
 }
 
-Setting TextSetting(std::string_view name, std::string_view help,
-                    std::string& (*field)(ServerConfig&), bool may_be_empty) {
-  Setting setting{name, "", help, false, nullptr, nullptr};
-  setting.parse = [=](std::string_view value, ServerConfig& config) {
-    const bool clean =
-        std::none_of(value.begin(), value.end(), [](char c) { return c == '"' || c == '\n'; });
-    if (!clean) return Invalid("must not hold quotes or line ends");
-    if (value.empty() && !may_be_empty) return Invalid("must not be empty");
-    field(config) = std::string(value);
-    return absl::OkStatus();
-  };
-  setting.print = [=](const ServerConfig& config) {
-    ServerConfig copy = config;
-    return absl::StrCat("\"", field(copy), "\"");
-  };
-  return setting;
-}
-
-// A text setting with a form: `why_not` says what of it a value does not have, "" for nothing.
-Setting AddressSetting(Setting setting, std::string_view form,
-                       std::string (*why_not)(std::string_view value)) {
-  setting.parse = [=, parse = setting.parse](std::string_view value, ServerConfig& config) {
-    const std::string wrong = value.empty() ? "" : why_not(value);
-    if (wrong.empty()) return parse(value, config);
-    return Invalid(absl::StrCat("must be ", std::string(form), ": ", wrong));
-  };
-  return setting;
-}
-
 std::string WhyNoAdminAddress(std::string_view value) {
   return value == "none" ? "" : WhyNoHostAndPort(value);
-}
-
-// `--name` alone, without a value, means yes.
-Setting SwitchSetting(std::string_view name, std::string_view help, bool& (*field)(ServerConfig&)) {
-  Setting setting{name, "", help, false, nullptr, nullptr};
-  setting.parse = [=](std::string_view value, ServerConfig& config) {
-    if (value != "true" && value != "false") return Invalid("must be true or false");
-    field(config) = value == "true";
-    return absl::OkStatus();
-  };
-  setting.print = [=](const ServerConfig& config) {
-    ServerConfig copy = config;
-    return std::string(field(copy) ? "true" : "false");
-  };
-  return setting;
 }
 
 Setting LogLevelSetting() {
@@ -141,7 +31,7 @@ Setting LogLevelSetting() {
       false,       nullptr, nullptr};
   setting.parse = [](std::string_view value, ServerConfig& config) {
     const std::optional<LogLevel> level = ParseLogLevel(value);
-    if (!level) return Invalid("must be debug, info, warning or error");
+    if (!level) return InvalidSetting("must be debug, info, warning or error");
     config.log_level = *level;
     return absl::OkStatus();
   };
@@ -150,8 +40,6 @@ Setting LogLevelSetting() {
   };
   return setting;
 }
-
-#define SPARSEAGG_FIELD(type, field) +[](ServerConfig& c) -> type& { return c.field; }
 
 std::vector<Setting> SecuritySettings() {
   return {
@@ -234,6 +122,10 @@ std::vector<Setting> ServingSettings() {
                               "How often the server dials itself; unheard three times it ends with "
                               "code 71, for its supervisor to start it again; 0: never",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, self_probe_interval_ms)),
+      ShareSetting("verify-share",
+                   "Share of the durable rounds, 0 to 1, that are computed again with the "
+                   "reference back end before they are published; one that differs fails",
+                   SPARSEAGG_FIELD(double, verify_share)),
       TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
                   SPARSEAGG_FIELD(std::string, port_file), true),
       AddressSetting(
@@ -349,14 +241,14 @@ absl::Status Apply(std::string_view key, std::string_view value, const std::stri
   for (size_t i = 0; i < settings.size(); ++i) {
     if (settings[i].name != key) continue;
     if (const absl::Status status = settings[i].parse(value, loaded.config); !status.ok()) {
-      return Invalid(absl::StrCat(where, ": ", std::string(key), " is \"", std::string(value),
-                                  "\" and ", status.message()));
+      return InvalidSetting(absl::StrCat(where, ": ", std::string(key), " is \"",
+                                         std::string(value), "\" and ", status.message()));
     }
     loaded.sources[i] = where;
     return absl::OkStatus();
   }
-  return Invalid(absl::StrCat(where, ": unknown key \"", std::string(key),
-                              "\"; `sparseagg serve --help` lists them"));
+  return InvalidSetting(absl::StrCat(where, ": unknown key \"", std::string(key),
+                                     "\"; `sparseagg serve --help` lists them"));
 }
 
 // Kubernetes and Docker make such for a service that is called sparseagg.
@@ -372,7 +264,7 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
   for (const ConfigLine& line : lines) {
     const std::string where = absl::StrCat(path, ":", line.line);
     if (!seen.insert(line.key).second) {
-      return Invalid(
+      return InvalidSetting(
           absl::StrCat(where, ": ", line.key, " is set a second time; keep one of the lines"));
     }
     SPARSEAGG_RETURN_IF_ERROR(Apply(line.key, line.value, where, loaded));

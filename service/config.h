@@ -38,6 +38,7 @@ struct ServerConfig {
   uint64_t drain_delay_ms = 200;
   uint64_t drain_timeout_ms = 30'000;
   uint64_t self_probe_interval_ms = 10'000;  // 0: off
+  double verify_share = 0;
   std::string port_file;
   std::string admin_listen = "127.0.0.1:50062";  // or "none"
   std::string admin_port_file;

@@ -213,6 +213,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   engine_options.observer =
       std::make_shared<EngineObservers>(std::vector<std::shared_ptr<EngineObserver>>{
           telemetry.engine, server.protection->observer()});
+  engine_options.verify_share = config.verify_share;
   if (server.store->Supports(Durability::kDurable)) {
     engine_options.default_durability = Durability::kDurable;
   }

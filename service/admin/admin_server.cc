@@ -316,8 +316,13 @@ Json AdminServerImpl::Status(uint64_t history_after) const {
 
 void AdminServerImpl::AnswerReady(Response& response) const {
   const Phase phase = phase_;
-  if (phase != Phase::kServing) response.status = kNotReady;
-  response.set_content(absl::StrCat(std::string(PhaseName(phase)), "\n"), kText);
+  std::string text(PhaseName(phase));
+  const uint64_t mismatched = options_.metrics->verifications().mismatched;
+  if (mismatched > 0) {
+    absl::StrAppend(&text, "; the back end computed ", mismatched, " wrong results (verify-share)");
+  }
+  if (phase != Phase::kServing || mismatched > 0) response.status = kNotReady;
+  response.set_content(absl::StrCat(text, "\n"), kText);
 }
 
 void AdminServerImpl::AnswerRound(const Request& request, Response& response) const {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "service/engine/names.h"
+#include "service/engine/verify.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -58,6 +59,23 @@ void EventLog::OnSubmission(const SubmissionReport& report) {
   log_.Debug("update refused", {{"round", report.header.round},
                                 {"contributor", report.header.contributor},
                                 {"reason", ErrorReason(report.status)}});
+}
+
+void EventLog::OnVerification(const VerificationReport& report) {
+  const std::string round = QualifiedName(report.round.tenant, report.round.name);
+  const std::string ms = Milliseconds(report.seconds);
+  const std::string reason = ErrorReason(report.outcome);
+  if (report.outcome.ok()) {
+    log_.Info("round verified", {{"round", round}, {"ms", ms}});
+  } else if (reason == kResultMismatch) {
+    log_.Error("the back end computes wrong results; do not trust those that were not verified",
+               {{"round", round}, {"reason", reason}, {"ms", ms}});
+  } else {
+    log_.Warning("round not verified", {{"round", round},
+                                        {"code", absl::StatusCodeToString(report.outcome.code())},
+                                        {"reason", reason},
+                                        {"ms", ms}});
+  }
 }
 
 void EventLog::OnCallEnded(const CallMethod& method, const CallReport& report) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "service/engine/verify.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -103,6 +104,8 @@ Metrics::Metrics()
                                            "Time that the planner expected of them")),
       round_changes_(NewCounter(registry_, "sparseagg_round_changes_total",
                                 "Changes of rounds, by the state they led to")),
+      verifications_(NewCounter(registry_, "sparseagg_round_verifications_total",
+                                "Rounds that verify-share chose, by what came of it")),
       accepted_(updates_.Add({{"outcome", "accepted"}})),
       duplicates_(updates_.Add({{"outcome", "duplicate"}})),
       refused_(updates_.Add({{"outcome", "refused"}})),
@@ -111,6 +114,9 @@ Metrics::Metrics()
                          .Add({})),
       nnz_(NewCounter(registry_, "sparseagg_update_nnz_total", "Entries of accepted updates")
                .Add({})),
+      verified_(verifications_.Add({{"outcome", "verified"}})),
+      mismatched_(verifications_.Add({{"outcome", "mismatch"}})),
+      not_verified_(verifications_.Add({{"outcome", "not_verified"}})),
       submit_seconds_(NewHistogram(registry_, "sparseagg_submit_seconds",
                                    "Time to check, stage and store an update of a round")
                           .Add({}, SecondsBuckets())),
@@ -221,6 +227,11 @@ void Metrics::OnReduction(const ReductionReport& report) {
   reduce_predicted_seconds_.Add(labels).Increment(report.predicted_seconds);
 }
 
+void Metrics::OnVerification(const VerificationReport& report) {
+  const bool mismatch = ErrorReason(report.outcome) == kResultMismatch;
+  (report.outcome.ok() ? verified_ : mismatch ? mismatched_ : not_verified_).Increment();
+}
+
 void Metrics::OnCommit(size_t updates, double seconds) {
   commit_seconds_.Observe(seconds);
   commit_updates_.Observe(static_cast<double>(updates));
@@ -247,6 +258,12 @@ Totals Metrics::totals() const {
     }
   }
   return totals;
+}
+
+Metrics::Verifications Metrics::verifications() const {
+  return {.verified = Value(verified_),
+          .mismatched = Value(mismatched_),
+          .not_verified = Value(not_verified_)};
 }
 
 std::map<std::string, uint64_t> Metrics::refusals() const {

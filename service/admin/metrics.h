@@ -44,6 +44,7 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnRoundState(const RoundSnapshot& round) override;
   void OnSubmission(const SubmissionReport& report) override;
   void OnReduction(const ReductionReport& report) override;
+  void OnVerification(const VerificationReport& report) override;
   void OnMethod(const CallMethod& method) override;
   void OnCallStarted(const CallMethod& method) override;
   void OnMessage(const CallMethod& method, uint64_t bytes_in, uint64_t bytes_out) override;
@@ -53,6 +54,13 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnBackendLost();
 
   Totals totals() const;
+  // Rounds that were verified, and those of them whose result differed from the reference's.
+  struct Verifications {
+    uint64_t verified = 0;
+    uint64_t mismatched = 0;
+    uint64_t not_verified = 0;
+  };
+  Verifications verifications() const;
   // Refusals by reason, those that there were, and seconds of reductions by "back end/plan".
   std::map<std::string, uint64_t> refusals() const;
   struct PlanSeconds {
@@ -88,11 +96,15 @@ class Metrics : public EngineObserver, public CallObserver {
   prometheus::Family<prometheus::Counter>& reduce_seconds_;
   prometheus::Family<prometheus::Counter>& reduce_predicted_seconds_;
   prometheus::Family<prometheus::Counter>& round_changes_;
+  prometheus::Family<prometheus::Counter>& verifications_;
   prometheus::Counter& accepted_;
   prometheus::Counter& duplicates_;
   prometheus::Counter& refused_;
   prometheus::Counter& payload_bytes_;
   prometheus::Counter& nnz_;
+  prometheus::Counter& verified_;
+  prometheus::Counter& mismatched_;
+  prometheus::Counter& not_verified_;
   prometheus::Histogram& submit_seconds_;
   prometheus::Histogram& publish_seconds_;
   prometheus::Histogram& commit_seconds_;

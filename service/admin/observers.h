@@ -28,6 +28,9 @@ class EngineObservers : public EngineObserver {
   void OnReduction(const ReductionReport& report) override {
     for (const auto& each : all_) each->OnReduction(report);
   }
+  void OnVerification(const VerificationReport& report) override {
+    for (const auto& each : all_) each->OnVerification(report);
+  }
 
  private:
   const std::vector<std::shared_ptr<EngineObserver>> all_;

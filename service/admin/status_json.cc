@@ -71,6 +71,13 @@ Json RefusalsJson(const Metrics& metrics, const Refusals& refusals) {
   return {{"by_reason", metrics.refusals()}, {"recent", recent}};
 }
 
+Json VerificationsJson(const Metrics& metrics) {
+  const Metrics::Verifications rounds = metrics.verifications();
+  return {{"verified", rounds.verified},
+          {"mismatched", rounds.mismatched},
+          {"not_verified", rounds.not_verified}};
+}
+
 Json PlansJson(const Metrics& metrics) {
   Json plans = Json::array();
   for (const Metrics::PlanSeconds& row : metrics.plans()) {
@@ -202,6 +209,7 @@ Json StatusJson(const StatusInput& input) {
       {"totals", TotalsJson(input.metrics.totals())},
       {"refusals", RefusalsJson(input.metrics, input.refusals)},
       {"plans", PlansJson(input.metrics)},
+      {"verifications", VerificationsJson(input.metrics)},
       {"history", HistoryJson(input.history, input.history_after)},
   };
 }

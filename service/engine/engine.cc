@@ -119,13 +119,16 @@ class EngineImpl : public Engine {
 
  private:
   absl::Status CheckNotDraining() const;
+  RoundServices ServicesFor(TenantBooks& tenant) {
+    return {options_, store_,   executor_,          eraser_,
+            uploads_, tenants_, tenant.aggregation, draining_};
+  }
   std::string NewRoundId(std::string_view tenant);
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header, const UpdateBody& body,
                                    Reservation& staging);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
-  RoundServices Services() { return {options_, store_, executor_, eraser_, uploads_, tenants_}; }
   // Now and again: drops idle uploads.
   void LookForIdleLater();
   // Now and again, on the eraser: deletes the rounds whose retention is over and what is left on
@@ -172,8 +175,8 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
                              TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
                                                   options_.limits.result_nnz_max));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
-  round =
-      std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock, Services());
+  round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
+                                  ServicesFor(tenant));
   const auto open_books = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
@@ -408,7 +411,8 @@ absl::Status EngineImpl::Recover() {
     const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
-    const auto round = std::make_shared<Round>(record.name, std::move(restored.round), Services());
+    const auto round =
+        std::make_shared<Round>(record.name, std::move(restored.round), ServicesFor(tenant));
     const auto books_are_open = [] { return absl::OkStatus(); };
     const auto entered = rounds_.Insert(restored.args, round, books_are_open);
     if (!entered.ok()) return CannotTakeUp(record, entered.status());

@@ -272,6 +272,9 @@ struct EngineOptions {
   // Asked once for each tenant; unset: limits of Limits.
   std::function<TenantLimits(std::string_view tenant)> tenant_limits;
   Durability default_durability = Durability::kMemory;
+  // Of the durable rounds, 0 to 1: they are computed again with the reference back end, from the
+  // stored updates, before they are published. One whose result differs in a bit fails.
+  double verify_share = 0;
   uint32_t worker_threads = 2;  // fold and publish
   // Does so instead, and erases what rounds leave on a disk; must outlive the engine. Null: its
   // own, and a thread for erasing.

@@ -32,6 +32,15 @@ struct ReductionReport {
   double predicted_seconds = 0;
 };
 
+// One published result compared with what the reference back end makes of the same updates.
+struct VerificationReport {
+  const RoundSnapshot& round;
+  // OK: every bit is the same. RESULT_MISMATCH: the round failed. Another: it could not be computed
+  // again, and is published as it is.
+  const absl::Status& outcome;
+  double seconds = 0;
+};
+
 // Thread-safe. This one ignores everything.
 class EngineObserver {
  public:
@@ -43,6 +52,8 @@ class EngineObserver {
   virtual void OnRoundWaits(const RoundSnapshot& /*round*/, const absl::Status& /*why*/) {}
   virtual void OnSubmission(const SubmissionReport& /*report*/) {}
   virtual void OnReduction(const ReductionReport& /*report*/) {}
+  // Of rounds that EngineOptions::verify_share chooses.
+  virtual void OnVerification(const VerificationReport& /*report*/) {}
 };
 
 }  // namespace sparseagg

@@ -10,6 +10,7 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,8 @@ struct RoundServices {
   Executor& eraser;  // one thread, for what waits long for the disk and nobody waits for
   UploadTable& uploads;
   std::shared_ptr<const void> budgets;  // what a round's memory is reserved from
+  Admission& aggregation;               // of the round's tenant; one of them
+  const std::atomic<bool>& draining;    // the engine's
 };
 
 // An update that passed every check and waits to be counted.
@@ -170,6 +173,8 @@ class Round : public std::enable_shared_from_this<Round> {
   std::vector<UpdateToFold> TakeWaiting();
   absl::Status FoldAll(std::vector<UpdateToFold> updates);
   void Publish(std::vector<UpdateRecord> closed);
+  // Computes the result again if this is one of the rounds that are verified. RESULT_MISMATCH.
+  absl::Status SpotCheck(const PublishedResult& result);
   // Keeps the result and makes it readable; comes back later while the disk is full.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
   // On the eraser.
@@ -178,8 +183,8 @@ class Round : public std::enable_shared_from_this<Round> {
   // Runs `step` on the strand after a while, and tells the observer now and then.
   void TryLater(const absl::Status& refusal, Task step);
   void TellOfWait(const absl::Status& refusal);
-  // The round ends with an error. What a durable one has stored is erased, unless it is memory that
-  // was lacking.
+  // The round ends with an error. What a durable one has stored is erased, unless the updates are
+  // not to blame.
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.

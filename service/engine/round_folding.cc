@@ -8,6 +8,7 @@
 #include "service/engine/manifest.h"
 #include "service/engine/round.h"
 #include "service/engine/stored.h"
+#include "service/engine/verify.h"
 #include "sparse/status.h"
 
 namespace sparseagg {
@@ -130,7 +131,23 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
   published.publish_time = manifest.publish_time;
   published.manifest = manifest;
   result->manifest = std::move(manifest);
+  const absl::Status checked = SpotCheck(*result);
+  if (!checked.ok()) return Fail(checked);
   StoreResult(std::move(result), published);
+}
+
+absl::Status Round::SpotCheck(const PublishedResult& result) {
+  if (spec_.durability != Durability::kDurable ||
+      !IsChosen(services_.options.verify_share, name_, create_time())) {
+    return absl::OkStatus();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status outcome = VerifyUnpublished(
+      services_.store, name_, result, services_.aggregation,
+      [this] { return services_.draining.load() || state() != RoundState::kSealed; });
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  services_.options.observer->OnVerification({Snapshot(), outcome, taken.count()});
+  return ErrorReason(outcome) == kResultMismatch ? outcome : absl::OkStatus();
 }
 
 void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {

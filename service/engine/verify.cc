@@ -1,6 +1,8 @@
 #include "service/engine/verify.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <span>
@@ -15,6 +17,7 @@
 #include "service/engine/result_block.h"
 #include "service/engine/stored.h"
 #include "service/engine/tensor_reducers.h"
+#include "service/store/digest.h"
 #include "sparse/reference_backend.h"
 #include "sparse/status.h"
 
@@ -30,7 +33,7 @@ constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
 absl::Status Mismatch(std::string_view what, const std::string& found,
                       const std::string& published) {
-  return MakeError(absl::StatusCode::kDataLoss, "RESULT_MISMATCH",
+  return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
                    absl::StrCat(std::string(what), " has digest ", absl::BytesToHexString(found),
                                 ", the manifest says ", absl::BytesToHexString(published)));
 }
@@ -194,6 +197,36 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
   SPARSEAGG_ASSIGN_OR_RETURN(const auto reference, MakeReferenceBackend({}));
   rest.memory_bytes = std::max(rest.memory_bytes, kBlockBytesMin);
   return Verify(store, round, *published, *reference, aggregation, rest);
+}
+
+bool IsChosen(double share, std::string_view round,
+              std::chrono::system_clock::time_point create_time) {
+  if (share <= 0) return false;
+  if (share >= 1) return true;
+  const auto since_1970 = std::chrono::duration_cast<std::chrono::milliseconds>(
+      create_time.time_since_epoch());  // as it is stored
+  Sha256 digest;
+  digest.String(round).U64(static_cast<uint64_t>(since_1970.count()));
+  const std::string bytes = digest.Finish();
+  uint64_t number = 0;
+  std::memcpy(&number, bytes.data(), sizeof(number));
+  return static_cast<double>(number) < std::ldexp(share, 64);
+}
+
+absl::Status VerifyUnpublished(const UpdateStore& store, const std::string& round,
+                               const PublishedResult& result, Admission& aggregation,
+                               std::function<bool()> cancelled) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto reference, MakeReferenceBackend({}));
+  const VerifyOptions options = {
+      .memory_bytes = std::max(aggregation.bytes_free() / 2, kBlockBytesMin),
+      .cancelled = std::move(cancelled)};
+  const absl::Status compared =
+      CompareWithUpdates(store, round, result, *reference, aggregation, options).status();
+  if (ErrorReason(compared) != kResultMismatch) return compared;
+  return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
+                   absl::StrCat("RESULT_MISMATCH: the result is not what the reference back end "
+                                "makes of the same updates, and is not published: ",
+                                std::string(compared.message())));
 }
 
 absl::Status CheckResultDigest(const PublishedResult& published) {

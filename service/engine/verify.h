@@ -4,14 +4,18 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_VERIFY_H_
 #define SPARSEAGG_SERVICE_ENGINE_VERIFY_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "service/engine/admission.h"
 #include "service/engine/engine.h"
 
 namespace sparseagg {
+
+inline constexpr std::string_view kResultMismatch = "RESULT_MISMATCH";
 
 struct VerifyOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;               // that it may take
@@ -40,6 +44,18 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                                                 const PublishedResult& result, Backend& backend,
                                                 Admission& aggregation,
                                                 const VerifyOptions& options);
+
+// Whether a round is one of those, about `share` of all, that are computed again before they are
+// published: the same rounds after a restart, and others under the name of a deleted one.
+bool IsChosen(double share, std::string_view round,
+              std::chrono::system_clock::time_point create_time);
+
+// CompareWithUpdates() of a closed durable round before it is published, on the reference back end
+// and in half of the aggregation memory that is free, 64 MiB at least. DATA_LOSS (RESULT_MISMATCH)
+// says where the first difference is.
+absl::Status VerifyUnpublished(const UpdateStore& store, const std::string& round,
+                               const PublishedResult& result, Admission& aggregation,
+                               std::function<bool()> cancelled);
 
 }  // namespace sparseagg
 

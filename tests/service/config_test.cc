@@ -163,6 +163,22 @@ INSTANTIATE_TEST_SUITE_P(Values, BadNumberTest,
                                            " 1048576", "99999999999999999999",
                                            "17592186044416TiB"));
 
+TEST(ConfigTest, AShareIsANumberFromZeroToOne) {
+  ConfigSources sources = Sources({});
+  for (const char* share : {"0", "1", "0.25", "1e-3"}) {
+    sources.flags["verify-share"] = share;
+    const auto loaded = LoadConfig(sources);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(loaded->config.verify_share, std::stod(share));
+  }
+  for (const char* share : {"", "-0.1", "1.1", "50%", "nan", "inf", "0,5", " 1"}) {
+    sources.flags["verify-share"] = share;
+    const std::string error = ErrorOf(sources);
+    EXPECT_THAT(error, HasSubstr("verify-share")) << share;
+    EXPECT_THAT(error, HasSubstr("a number from 0 to 1")) << share;
+  }
+}
+
 TEST(ConfigTest, EveryLimitIsASetting) {
   // The limits are all of one type, so their number is the size of the struct.
   size_t limits = 0;
