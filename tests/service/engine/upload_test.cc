@@ -312,21 +312,6 @@ TEST_F(UploadTest, CountsOneOfManyStreamsThatRaceToFinish) {
   EXPECT_THAT(Values<float>(result->tensors[0]), ElementsAre(2, 4));
 }
 
-// What a stream is told of an update it has resumed holds, whatever the one before does.
-TEST_F(UploadTest, ARefusalOfTheStreamBeforeLosesNothingOfWhoHasResumedIt) {
-  for (int i = 0; i < 3000; ++i) {
-    TestUpdate update(round_, "c" + std::to_string(i));
-    update.Add<float>(bias_, {}, {5, 6}).Add<float>(emb_, {3, 4}, {1, 2});
-    const auto first = *Begin(update);
-    ASSERT_TRUE(first->Append(0, bytes_.substr(0, 10), std::nullopt).ok());
-    std::jthread refusing([&] { first->Refuse(absl::AbortedError("too slow")); });
-    const auto second = *Begin(update);
-    const uint64_t at = second->committed_offset();
-    const absl::Status appended = second->Append(at, bytes_.substr(at), std::nullopt);
-    ASSERT_TRUE(appended.ok()) << appended << " from " << at << ", try " << i;
-  }
-}
-
 // An update whose memory could not be had at once is the oldest that needs some, and goes on.
 TEST(MemoryPayloadTest, WhatCouldNotBeStagedKeepsItsPlaceAmongThoseThatNeedMemory) {
   Admission memory(100);
