@@ -75,14 +75,14 @@ void Simulation::CopyDisk() {
 
 void Simulation::WatchRound(const std::string& name) {
   const auto watch = std::make_shared<Watch>();
-  auto handle = engine_->Watch(name, WatchFor::kEveryChange,
-                               [watch](const std::optional<RoundSnapshot>& round) {
-                                 watch->deleted = !round.has_value();
-                                 if (!round.has_value() || round->revision <= watch->revision)
-                                   return;
-                                 watch->revision = round->revision;
-                                 watch->state = round->state;
-                               });
+  // Not as an owner: the watch owns the handle, which owns this.
+  const auto on_change = [seen = watch.get()](const std::optional<RoundSnapshot>& round) {
+    seen->deleted = !round.has_value();
+    if (!round.has_value() || round->revision <= seen->revision) return;
+    seen->revision = round->revision;
+    seen->state = round->state;
+  };
+  auto handle = engine_->Watch(name, WatchFor::kEveryChange, on_change);
   const auto round = engine_->GetRound(name);
   if (!handle.ok() || !round.ok()) return;
   watch->revision = round->revision;
