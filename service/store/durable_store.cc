@@ -163,7 +163,9 @@ absl::Status DurableStore::Open() {
   constexpr const char* kPinned[] = {"store.db", "store.db-wal", "payloads"};
   directory_->Pin(kPinned);
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kFoldersSynced));
-  return Load();
+  SPARSEAGG_RETURN_IF_ERROR(Load());
+  eraser_->Pace();  // nobody waited for the disk but the start
+  return absl::OkStatus();
 }
 
 absl::Status DurableStore::Load() {

@@ -9,11 +9,46 @@
 namespace sparseagg {
 namespace {
 
-// What is erased in one transaction: payloads, and rows without any.
+// What is erased in one transaction, which others wait for: payloads, of which so much is in the
+// database and is overwritten, and rows without any.
 constexpr size_t kErasedAtOnce = 256;
+constexpr uint64_t kInlineBytesAtOnce = uint64_t{2} << 20;
 constexpr int64_t kRowsAtOnce = 4096;
 
+constexpr int kRestFactor = 3;
+constexpr std::chrono::milliseconds kRestMax{100};
+
+// The first of `places`.
+std::span<const ContentPlace> ErasedAtOnce(std::span<const ContentPlace> places) {
+  size_t count = 0;
+  for (uint64_t bytes = 0;
+       count < std::min(places.size(), kErasedAtOnce) && bytes < kInlineBytesAtOnce; ++count) {
+    bytes += places[count].inline_bytes;
+  }
+  return places.first(count);
+}
+
 }  // namespace
+
+void Eraser::Stop() {
+  std::lock_guard lock(rest_mutex_);
+  stopped_ = true;
+  rest_ends_.notify_all();
+}
+
+void Eraser::Rest(std::chrono::steady_clock::time_point start) {
+  if (!paced_) return;
+  const auto worked = std::chrono::steady_clock::now() - start;
+  std::unique_lock lock(rest_mutex_);
+  rest_ends_.wait_for(lock, std::min<std::chrono::nanoseconds>(kRestFactor * worked, kRestMax),
+                      [this] { return stopped_.load(); });
+}
+
+void Eraser::DeleteFile(uint64_t number) {
+  const auto start = std::chrono::steady_clock::now();
+  files_.Delete(number);
+  Rest(start);
+}
 
 absl::Status Eraser::Erase(const std::function<std::optional<Leftover>()>& which) {
   std::lock_guard erasing(erasing_mutex_);
@@ -57,17 +92,19 @@ absl::Status Eraser::EraseContents(int64_t round) {
     std::lock_guard database_lock(database_mutex_);
     SPARSEAGG_ASSIGN_OR_RETURN(places, tables_.Contents(round));
   }
-  for (size_t begin = 0; begin < places.size(); begin += kErasedAtOnce) {
+  for (std::span<const ContentPlace> left = places; !left.empty();) {
     SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
-    const auto chunk =
-        std::span(places).subspan(begin, std::min(kErasedAtOnce, places.size() - begin));
+    const auto chunk = ErasedAtOnce(left);
+    left = left.subspan(chunk.size());
+    const auto start = std::chrono::steady_clock::now();
     {
       std::lock_guard database_lock(database_mutex_);
       log_has_copies_ = true;
       SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&] { return tables_.DeleteContents(chunk); }));
     }
+    Rest(start);
     for (const ContentPlace& place : chunk) {
-      if (place.file != 0) files_.Delete(place.file);
+      if (place.file != 0) DeleteFile(place.file);
     }
   }
   return EmptyLog();
@@ -77,11 +114,15 @@ absl::Status Eraser::EraseUpdates(int64_t round) {
   SPARSEAGG_RETURN_IF_ERROR(EraseContents(round));
   for (bool more = true; more;) {
     SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
-    std::lock_guard database_lock(database_mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&]() -> absl::Status {
-      SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.DeleteUpdates(round, kRowsAtOnce));
-      return absl::OkStatus();
-    }));
+    const auto start = std::chrono::steady_clock::now();
+    {
+      std::lock_guard database_lock(database_mutex_);
+      SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&]() -> absl::Status {
+        SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.DeleteUpdates(round, kRowsAtOnce));
+        return absl::OkStatus();
+      }));
+    }
+    Rest(start);
   }
   return absl::OkStatus();
 }
@@ -95,19 +136,24 @@ absl::Status Eraser::EraseRound(int64_t round) {
     log_has_copies_ = true;
     SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&] { return tables_.DeleteRound(round); }));
   }
-  if (file != 0) files_.Delete(file);
+  if (file != 0) DeleteFile(file);
   return EmptyLog();
 }
 
 absl::Status Eraser::EmptyLog() {
   for (bool more = true; more;) {
     SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
-    std::lock_guard database_lock(database_mutex_);
-    if (!log_has_copies_) return absl::OkStatus();
-    SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.Shrink());
-    if (more) continue;
-    SPARSEAGG_RETURN_IF_ERROR(tables_.Checkpoint());
-    log_has_copies_ = false;
+    const auto start = std::chrono::steady_clock::now();
+    {
+      std::lock_guard database_lock(database_mutex_);
+      if (!log_has_copies_) return absl::OkStatus();
+      SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.Shrink());
+      if (!more) {
+        SPARSEAGG_RETURN_IF_ERROR(tables_.Checkpoint());
+        log_has_copies_ = false;
+      }
+    }
+    Rest(start);
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,8 @@
 #define SPARSEAGG_SERVICE_STORE_ERASER_H_
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -39,12 +41,17 @@ class Eraser {
   void Leave(const Leftover& leftover);
   absl::Status EraseLeftovers();
 
+  // From now on others use the same disk: erasures rest three times as long as they work.
+  void Pace() { paced_ = true; }
   // Erasures end between two transactions, with CANCELLED.
-  void Stop() { stopped_ = true; }
+  void Stop();
 
  private:
   absl::Status EraseLocked(const Leftover& leftover);
   absl::Status CheckGoesOn() const;
+  void DeleteFile(uint64_t number);
+  // After work that began at `start`, without locks.
+  void Rest(std::chrono::steady_clock::time_point start);
   absl::Status EraseContents(int64_t round);
   absl::Status EraseUpdates(int64_t round);
   absl::Status EraseRound(int64_t round);
@@ -56,7 +63,10 @@ class Eraser {
   PayloadFiles& files_;
   bool log_has_copies_ = false;  // by database_mutex_
 
+  std::atomic<bool> paced_ = false;
   std::atomic<bool> stopped_ = false;
+  std::mutex rest_mutex_;
+  std::condition_variable rest_ends_;
   std::mutex erasing_mutex_;  // of one erasure at a time; before all others
   std::mutex leftovers_mutex_;
   std::vector<Leftover> leftovers_;

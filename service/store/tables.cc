@@ -301,12 +301,16 @@ absl::Status Tables::ReadUpdate(int64_t row, int64_t round, StoredUpdate& update
 absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {
   std::vector<ContentPlace> places;
   Query row(database_,
-            "SELECT c.id, c.file FROM updates u JOIN contents c ON c.id = u.id WHERE u.round = ?");
+            "SELECT c.id, c.file, c.bytes FROM updates u JOIN contents c ON c.id = u.id "
+            "WHERE u.round = ?");
   row.Integer(round);
   while (true) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
     if (!found) return places;
-    places.push_back({row.integer(0), static_cast<uint64_t>(row.integer(1))});
+    ContentPlace& place = places.emplace_back();
+    place.update = row.integer(0);
+    place.file = static_cast<uint64_t>(row.integer(1));
+    if (place.file == 0) place.inline_bytes = static_cast<uint64_t>(row.integer(2));
   }
 }
 

@@ -64,7 +64,8 @@ struct StoredUpdate {
 // Where the content of an update is.
 struct ContentPlace {
   int64_t update = 0;
-  uint64_t file = 0;
+  uint64_t file = 0;          // 0: in the database
+  uint64_t inline_bytes = 0;  // there
 };
 
 // Thread-compatible. Writes belong into a transaction of the caller's.
