@@ -27,7 +27,7 @@ struct PushFlags {
   std::string dtype;
   std::string encoding = "auto";
   std::string values = "auto";
-  double weight = 1;
+  std::string weight = "1";
 };
 
 // Text has no value types: a matrix of a .mtx file takes the one of its tensor in the round.
@@ -60,7 +60,7 @@ absl::Status Push(const PushFlags& flags) {
   client::Update update;
   update.contributor = flags.contributor;
   update.update_id = flags.update_id;
-  SPARSEAGG_ASSIGN_OR_RETURN(update.weight, SentWeight(flags.weight, round.tensors));
+  SPARSEAGG_ASSIGN_OR_RETURN(update.weight, ParseWeight(flags.weight, round.tensors));
   update.encoding = flags.encoding;
   update.values = flags.values;
   update.tensors = client::ViewsOf(tensors);
@@ -100,7 +100,9 @@ void AddPushCommand(CLI::App& app, const CliContext& context) {
       ->required();
   command.add_option("--update-id", flags->update_id,
                      "Name of the update over retries (default: a digest of its content)");
-  command.add_option("--weight", flags->weight, "Weight of the update")->capture_default_str();
+  command.add_option("--weight", flags->weight, "Weight of the update, a number")
+      ->check(IsWeight)
+      ->capture_default_str();
   command
       .add_option("--dtype", flags->dtype,
                   "Convert the values to this type (.mtx: the type of the round anyway)")

@@ -49,11 +49,7 @@ absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags,
         absl::StrCat("--weights has ", parts.size(), " numbers for ", weights.size(), " files"));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    double weight = 0;
-    if (!absl::SimpleAtod(parts[i], &weight)) {
-      return BadArgument(absl::StrCat("--weights: \"", parts[i], "\" is not a number"));
-    }
-    SPARSEAGG_ASSIGN_OR_RETURN(weights[i], SentWeight(weight, specs));
+    SPARSEAGG_ASSIGN_OR_RETURN(weights[i], ParseWeight(parts[i], specs));
   }
   return weights;
 }

@@ -6,11 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/io/decimal.h"
 #include "sparse/encoding.h"
 #include "sparse/status.h"
 
@@ -86,22 +87,36 @@ absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
 
 }  // namespace
 
-absl::StatusOr<float> SentWeight(double weight, const std::vector<TensorSpec>& specs) {
-  const auto sent = static_cast<float>(weight);
-  const auto refused = [weight](const char* why) {
-    return BadArgument(absl::StrCat("the weight ", absl::StrFormat("%.9g", weight), " is ", why));
+absl::StatusOr<float> ParseWeight(const std::string& text, const std::vector<TensorSpec>& specs) {
+  const std::string number(absl::StripAsciiWhitespace(text));
+  const std::optional<double> weight = client::ParseDecimal(number, kFormatF32);
+  if (!weight.has_value()) {
+    double other = 0;
+    if (absl::SimpleAtod(number, &other) && !std::isfinite(other)) {
+      return static_cast<float>(other);  // "nan" or "inf", which the server refuses
+    }
+    return BadArgument(absl::StrCat("the weight \"", text, "\" is not a number"));
+  }
+  const auto refused = [&number](const char* why) {
+    return BadArgument(absl::StrCat("the weight ", number, " is ", why));
   };
-  if (!std::isfinite(weight)) return sent;  // which the server refuses
-  if (sent == 0 && weight != 0) return refused("0 as f32, which weights are");
-  if (!std::isfinite(sent)) return refused("infinite as f32, which weights are");
+  const bool is_exact = std::isfinite(*weight) &&
+                        client::CompareDecimal(number, *weight) == std::strong_ordering::equal;
+  if (*weight == 0 && !is_exact) return refused("0 as f32, which weights are");
+  if (!std::isfinite(*weight)) return refused("infinite as f32, which weights are");
   const bool has_integers = std::any_of(specs.begin(), specs.end(), [](const TensorSpec& spec) {
     return !IsFloating(spec.value_type);
   });
-  if (has_integers && static_cast<double>(sent) != weight) {
+  if (has_integers && !is_exact) {
     return refused(
         "not a number of f32, which weights are; integers take whole weights up to 2^24");
   }
-  return sent;
+  return static_cast<float>(*weight);
+}
+
+std::string IsWeight(const std::string& text) {
+  const absl::StatusOr<float> weight = ParseWeight(text, {});
+  return weight.ok() ? std::string() : std::string(weight.status().message());
 }
 
 std::string NotNegative(const std::string& text) {

@@ -37,9 +37,12 @@ absl::StatusOr<IntegerOverflow> ParseOverflowArgument(std::string_view text);
 // "1000x64"
 std::string FormatShape(const std::vector<int64_t>& shape);
 
-// A weight as it is sent, rounded to f32. BAD_ARGUMENT where that is 0 or infinite and the weight
-// is not, and for tensors of integers where it is another number.
-absl::StatusOr<float> SentWeight(double weight, const std::vector<TensorSpec>& specs);
+// A weight as it is sent: the text's number rounded to f32, once. BAD_ARGUMENT where it is not a
+// number, where f32 makes it 0 or infinite, and for tensors of integers where f32 has not this
+// number.
+absl::StatusOr<float> ParseWeight(const std::string& text, const std::vector<TensorSpec>& specs);
+// A check of an option that is a weight, before the tensors are known.
+std::string IsWeight(const std::string& text);
 
 // A check of an option that is a count: CLI11 would take -1 for 2^64 - 1.
 std::string NotNegative(const std::string& text);

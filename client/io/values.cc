@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/io/decimal.h"
 #include "sparse/float_format.h"
 #include "sparse/status.h"
 #include "sparse/values.h"
@@ -39,7 +39,7 @@ bool StoreAs(Wide value, std::byte* to) {
   if constexpr (ValueTraits<V>::kFloating) {
     double rounded;
     if constexpr (kFromFloating) {
-      rounded = value == 0 ? value : RoundDouble(value, ValueTraits<V>::kFormat);  // keeps -0
+      rounded = std::copysign(RoundDouble(value, ValueTraits<V>::kFormat), value);
     } else {
       rounded = RoundScaled(value, 0, ValueTraits<V>::kFormat);
     }
@@ -56,26 +56,14 @@ bool StoreAs(Wide value, std::byte* to) {
   return true;
 }
 
-template <class T>
-std::optional<T> ParseNumber(std::string_view text) {
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  T value{};
+template <class V>
+std::optional<V> ParseInteger(std::string_view text) {
+  V value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end != text.data() + text.size()) return std::nullopt;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (error == std::errc::result_out_of_range) {
-      // Too large, or so small that it rounds to 0 or a subnormal number; the latter is fine.
-      const std::string copy(text);
-      value = std::is_same_v<T, float> ? static_cast<T>(std::strtof(copy.c_str(), nullptr))
-                                       : static_cast<T>(std::strtod(copy.c_str(), nullptr));
-    } else if (error != std::errc()) {
-      return std::nullopt;
-    }
-    if (!std::isfinite(value)) return std::nullopt;
-  } else if (error != std::errc()) {
-    return std::nullopt;
-  }
-  return value;
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  const std::optional<Int128> whole = ParseWholeDecimal(text);
+  if (!whole.has_value() || !FitsInteger<V>(*whole)) return std::nullopt;
+  return static_cast<V>(*whole);
 }
 
 template <class T>
@@ -120,13 +108,15 @@ absl::Status ConvertValues(ValueType type, Tensor& tensor) {
 bool ParseValue(std::string_view text, ValueType type, std::byte* out) {
   return WithValueType(type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    if constexpr (std::is_arithmetic_v<V>) {
-      const std::optional<V> value = ParseNumber<V>(text);
+    if constexpr (ValueTraits<V>::kFloating) {
+      const std::optional<double> value = ParseDecimal(text, ValueTraits<V>::kFormat);
+      const bool good = value.has_value() && std::isfinite(*value);
+      if (good) Store(ValueTraits<V>::Narrow(*value), out);
+      return good;
+    } else {
+      const std::optional<V> value = ParseInteger<V>(text);
       if (value.has_value()) Store(*value, out);
       return value.has_value();
-    } else {
-      const std::optional<double> value = ParseNumber<double>(text);
-      return value.has_value() && StoreAs<V>(*value, out);
     }
   });
 }

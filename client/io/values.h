@@ -19,8 +19,8 @@ namespace sparseagg::client {
 absl::Status ConvertValues(ValueType type, Tensor& tensor);
 
 // Reads one number of `type` from `text`, all of it, into `out` (SizeOf(type) bytes). Decimal text
-// is rounded once (f16 and bf16: to f64, then to the type). False when it is not a finite number of
-// the type.
+// (decimal.h) is rounded once, to nearest with ties to even; for an integer type it must stand for
+// a whole number ("3", "3.0", "3e2"). False when it is not a finite number of the type.
 bool ParseValue(std::string_view text, ValueType type, std::byte* out);
 
 // Appends the shortest text that ParseValue() reads back to the same bits.

@@ -38,26 +38,44 @@ TEST(FormatShapeTest, OfOneNumberIsSeen) {
   EXPECT_EQ(FormatShape({2, 3}), "2x3");
 }
 
-TEST(SentWeightTest, RoundsToF32ForFloats) {
+TEST(ParseWeightTest, RoundsToF32ForFloats) {
   const std::vector<TensorSpec> floats = {ParseTensorSpec("w:bf16:3").value()};
-  EXPECT_EQ(SentWeight(0.1, floats).value(), 0.1F);
-  EXPECT_EQ(SentWeight(16777217, floats).value(), 16777216.0F);
-  EXPECT_EQ(SentWeight(0, floats).value(), 0.0F);
+  EXPECT_EQ(ParseWeight("0.1", floats).value(), 0.1F);
+  EXPECT_EQ(ParseWeight(" +1e2 ", floats).value(), 100.0F);
+  EXPECT_EQ(ParseWeight("16777217", floats).value(), 16777216.0F);
+  EXPECT_EQ(ParseWeight("0", floats).value(), 0.0F);
 }
 
-TEST(SentWeightTest, RefusesOtherNumbersForIntegers) {
+TEST(ParseWeightTest, RoundsOnce) {
+  // Just above the middle of two numbers of f32, which is where a double has it.
+  EXPECT_EQ(ParseWeight("1.0000000596046447753906250000000001", {}).value(), 1 + 0x1p-23F);
+  EXPECT_EQ(ParseWeight("16777217.00000000000001", {}).value(), 16777218.0F);
+}
+
+TEST(ParseWeightTest, RefusesOtherNumbersForIntegers) {
   const std::vector<TensorSpec> mixed = {ParseTensorSpec("w:f32:3").value(),
                                          ParseTensorSpec("n:i64:3").value()};
-  EXPECT_EQ(SentWeight(16777216, mixed).value(), 16777216.0F);
-  EXPECT_TRUE(HasError(SentWeight(16777217, mixed).status(), "BAD_ARGUMENT",
+  EXPECT_EQ(ParseWeight("16777216", mixed).value(), 16777216.0F);
+  EXPECT_TRUE(HasError(ParseWeight("16777217", mixed).status(), "BAD_ARGUMENT",
                        "the weight 16777217 is not a number of f32"));
+  EXPECT_TRUE(HasError(ParseWeight("3.00000000000000000000001", mixed).status(), "BAD_ARGUMENT",
+                       "is not a number of f32"));
 }
 
-TEST(SentWeightTest, RefusesWhatF32MakesZeroOrInfinite) {
+TEST(ParseWeightTest, RefusesWhatF32MakesZeroOrInfinite) {
   EXPECT_TRUE(
-      HasError(SentWeight(1e-60, {}).status(), "BAD_ARGUMENT", "the weight 1e-60 is 0 as f32"));
-  EXPECT_TRUE(HasError(SentWeight(1e300, {}).status(), "BAD_ARGUMENT",
-                       "the weight 1e+300 is infinite as f32"));
+      HasError(ParseWeight("1e-60", {}).status(), "BAD_ARGUMENT", "the weight 1e-60 is 0 as f32"));
+  EXPECT_TRUE(HasError(ParseWeight("1e300", {}).status(), "BAD_ARGUMENT",
+                       "the weight 1e300 is infinite as f32"));
+}
+
+TEST(ParseWeightTest, RefusesWhatIsNotANumber) {
+  for (const char* text : {"", "x", "1,5", "1 2", "0x10"}) {
+    EXPECT_TRUE(HasError(ParseWeight(text, {}).status(), "BAD_ARGUMENT", "is not a number"))
+        << text;
+    EXPECT_NE(IsWeight(text), "") << text;
+  }
+  EXPECT_EQ(IsWeight("-2.5"), "") << "the server says what is wrong with it";
 }
 
 TEST(NotNegativeTest, SaysWhatIs) {

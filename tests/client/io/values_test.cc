@@ -43,6 +43,12 @@ TEST(ConvertValuesTest, KeepsHalfPrecisionBits) {
   EXPECT_EQ(ValuesOf<double>(tensor), (std::vector<double>{1, -2.5, 0x1p-24, 65504}));
 }
 
+TEST(ConvertValuesTest, KeepsTheSignOfWhatBecomesZero) {
+  Tensor tensor = MakeTensor<double>(Vector(ValueType::kF64, 2), {0, 1}, {-1e-300, -0.0});
+  ASSERT_TRUE(ConvertValues(ValueType::kF16, tensor).ok());
+  EXPECT_EQ(ValuesOf<uint16_t>(tensor), (std::vector<uint16_t>{0x8000, 0x8000}));
+}
+
 TEST(ConvertValuesTest, RefusesWhatAnIntegerCannotHold) {
   Tensor fraction = MakeTensor<float>(Vector(ValueType::kF32, 2), {0, 1}, {1, 0.5f});
   EXPECT_TRUE(HasError(ConvertValues(ValueType::kI32, fraction), "VALUE_NOT_REPRESENTABLE",
@@ -64,6 +70,20 @@ TEST(ParseValueTest, RoundsDecimalTextOnce) {
   EXPECT_EQ(Parse<int64_t>(ValueType::kI64, "-9223372036854775808"), INT64_MIN);
   EXPECT_EQ(Parse<uint64_t>(ValueType::kU64, "18446744073709551615"), UINT64_MAX);
   EXPECT_EQ(Parse<double>(ValueType::kF64, "+2.5"), 2.5);
+  EXPECT_EQ(Parse<uint16_t>(ValueType::kBF16, "1.00390625000000000000001"), 0x3F81);
+  EXPECT_EQ(Parse<uint16_t>(ValueType::kBF16, "-1.00390625"), 0xBF80);
+  EXPECT_EQ(Parse<uint16_t>(ValueType::kF16, "65519.99999999999999999"), 0x7BFF);
+  EXPECT_EQ(Parse<uint16_t>(ValueType::kF16, "2.98023223876953125000001e-8"), 0x0001);
+  EXPECT_EQ(Parse<uint16_t>(ValueType::kF16, "-1e-400"), 0x8000);
+}
+
+TEST(ParseValueTest, TakesWholeNumbersHoweverTheyAreWritten) {
+  EXPECT_EQ(Parse<int64_t>(ValueType::kI64, "1e+16"), 10'000'000'000'000'000);
+  EXPECT_EQ(Parse<int32_t>(ValueType::kI32, "-3.0"), -3);
+  EXPECT_EQ(Parse<uint32_t>(ValueType::kU32, "-0.0"), 0u);
+  EXPECT_EQ(Parse<uint64_t>(ValueType::kU64, "1.8446744073709551615e19"), UINT64_MAX);
+  EXPECT_FALSE(Parses(ValueType::kU64, "1.8446744073709551616e19"));
+  EXPECT_FALSE(Parses(ValueType::kI64, "9.2233720368547758075e18"));
 }
 
 TEST(ParseValueTest, RefusesWhatIsNotAFiniteNumberOfTheType) {
@@ -72,7 +92,9 @@ TEST(ParseValueTest, RefusesWhatIsNotAFiniteNumberOfTheType) {
   }
   EXPECT_FALSE(Parses(ValueType::kI32, "2147483648"));
   EXPECT_FALSE(Parses(ValueType::kU32, "-1"));
-  EXPECT_FALSE(Parses(ValueType::kI32, "1.0"));
+  EXPECT_FALSE(Parses(ValueType::kI32, "1.5"));
+  EXPECT_FALSE(Parses(ValueType::kF16, "65520"));
+  EXPECT_TRUE(Parses(ValueType::kF16, "65519.999"));
 }
 
 TEST(AppendValueTest, GivesTextThatReadsBackToTheSameBits) {
