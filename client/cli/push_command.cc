@@ -13,6 +13,7 @@
 #include "client/cli/progress_bar.h"
 #include "client/cli/tensor_files.h"
 #include "client/cli/tensor_spec.h"
+#include "client/io/tensor_file.h"
 #include "sparse/status.h"
 
 namespace sparseagg::cli {
@@ -33,7 +34,7 @@ struct PushFlags {
 // Text has no value types: a matrix of a .mtx file takes the one of its tensor in the round.
 std::optional<ValueType> TypeFor(const std::string& file, const std::vector<TensorSpec>& specs) {
   const FileArgument argument = ParseFileArgument(file);
-  if (!std::string_view(argument.path).ends_with(".mtx")) return std::nullopt;
+  if (!client::IsMatrixMarketPath(argument.path)) return std::nullopt;
   for (const TensorSpec& spec : specs) {
     if (spec.name == argument.tensor || specs.size() == 1) return spec.value_type;
   }

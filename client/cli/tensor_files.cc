@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/tensor_spec.h"
@@ -21,8 +22,6 @@ namespace {
 
 using client::MalformedFile;
 using client::Tensor;
-
-constexpr size_t kShownOfLine = 40;
 
 absl::Status Mismatch(const char* reason, const std::string& source, const TensorSpec& spec,
                       const std::string& has, const std::string& wants) {
@@ -109,8 +108,8 @@ absl::StatusOr<client::Selection> ReadTextSelection(const std::string& path,
     SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader.Next(line));
     if (!any) return builder.Take();
     if (!ParseIndexLine(line, index)) {
-      const std::string begin(line.substr(0, kShownOfLine));
-      return MalformedFile(path, reader.where(), absl::StrCat("\"", begin, "\" is not an index"));
+      return MalformedFile(path, reader.where(),
+                           absl::StrCat(client::Quoted(line), " is not an index"));
     }
     if (!index.empty()) SPARSEAGG_RETURN_IF_ERROR(builder.Add(index, reader.where()));
   }
@@ -207,7 +206,7 @@ absl::StatusOr<std::vector<Tensor>> MatchTensors(const std::vector<TensorSpec>& 
 }
 
 absl::StatusOr<client::Selection> ReadSelection(const std::string& path, const TensorSpec& spec) {
-  if (std::string_view(path).ends_with(".npy")) return ReadNpySelection(path, spec);
+  if (absl::EndsWithIgnoreCase(path, ".npy")) return ReadNpySelection(path, spec);
   return ReadTextSelection(path, spec);
 }
 

@@ -3,12 +3,22 @@
 #define SPARSEAGG_CLIENT_IO_FILE_ERROR_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "sparse/status.h"
 
 namespace sparseagg::client {
+
+// A piece of a file for a message: escaped where it is not printable, and cut off.
+inline std::string Shown(std::string_view text) {
+  constexpr size_t kShownBytes = 40;
+  return absl::StrCat(absl::Utf8SafeCHexEscape(std::string(text.substr(0, kShownBytes))),
+                      text.size() > kShownBytes ? "..." : "");
+}
+inline std::string Quoted(std::string_view text) { return absl::StrCat("\"", Shown(text), "\""); }
 
 // The content is not what the format allows. `where` is "" or a position: "line 3", "member x.npy".
 inline absl::Status MalformedFile(const std::string& path, const std::string& where,

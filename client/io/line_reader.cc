@@ -1,61 +1,79 @@
 #include "client/io/line_reader.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "client/io/file_error.h"
 
 namespace sparseagg::client {
+namespace {
 
-absl::StatusOr<LineReader> LineReader::Open(const std::string& path) {
-  LineReader reader;
-  reader.path_ = path;
-  reader.file_.reset(std::fopen(path.c_str(), "rb"));
-  struct stat info {};
-  if (reader.file_ == nullptr || fstat(fileno(reader.file_.get()), &info) != 0) {
-    return FileUnusable(path, absl::StrCat("cannot be read: ", std::strerror(errno)));
-  }
-  if (!S_ISREG(info.st_mode)) return FileUnusable(path, "is not a regular file");
-  reader.file_bytes_ = static_cast<uint64_t>(info.st_size);
+constexpr char kDosEndOfFile = '\x1A';
+
+// Position of the first `c` of text[begin, end); `end` where there is none.
+size_t Find(const std::vector<char>& text, size_t begin, size_t end, char c) {
+  if (begin == end) return end;
+  const void* found = std::memchr(text.data() + begin, c, end - begin);
+  return found == nullptr ? end
+                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+}  // namespace
+
+absl::StatusOr<LineReader> LineReader::Open(const std::string& path, uint64_t unpacked_bytes_max) {
+  SPARSEAGG_ASSIGN_OR_RETURN(TextFile file, TextFile::Open(path, unpacked_bytes_max));
+  LineReader reader(std::move(file));
   // A small file needs no large buffer; a line that may be read always fits, with its end.
   reader.buffer_.resize(
-      std::clamp<uint64_t>(reader.file_bytes_ + 1, kLineBytesMax + 2, uint64_t{1} << 20));
+      std::clamp<uint64_t>(reader.file_bytes() + 1, kLineBytesMax + 3, uint64_t{1} << 20));
   return reader;
 }
 
 absl::StatusOr<bool> LineReader::Next(std::string_view& line) {
   ++line_;
   for (;;) {
-    const char* from = buffer_.data() + begin_;
-    const size_t available = end_ - begin_;
-    const void* newline = available == 0 ? nullptr : std::memchr(from, '\n', available);
-    size_t length = newline == nullptr
-                        ? available
-                        : static_cast<size_t>(static_cast<const char*>(newline) - from);
-    if (length > kLineBytesMax) {
-      return MalformedFile(path_, where(),
+    if (newline_ < begin_) newline_ = Find(buffer_, begin_, end_, '\n');
+    const size_t limit = std::min(newline_, begin_ + kLineBytesMax + 1);
+    const size_t stop = Find(buffer_, begin_, limit, '\r');
+    if (stop - begin_ > kLineBytesMax) {
+      return MalformedFile(path(), where(),
                            absl::StrCat("is longer than ", kLineBytesMax, " bytes"));
     }
-    const bool at_end = newline == nullptr && std::feof(file_.get()) != 0;
-    if (newline != nullptr || at_end) {
-      begin_ += length + (newline != nullptr ? 1 : 0);
-      if (at_end && available == 0) return false;
-      if (length > 0 && from[length - 1] == '\r') --length;
-      line = std::string_view(from, length);
+    // Whether LF follows a CR decides what the next line is.
+    const bool known = stop == newline_ ? stop < end_ : stop + 1 < end_;
+    if (known) {
+      const bool has_both = stop < newline_ && buffer_[stop + 1] == '\n';
+      line = Take(stop - begin_, has_both ? 2 : 1);
       return true;
     }
-    std::memmove(buffer_.data(), from, available);
-    begin_ = 0;
-    end_ = available +
-           std::fread(buffer_.data() + available, 1, buffer_.size() - available, file_.get());
-    if (std::ferror(file_.get()) != 0) {
-      return FileUnusable(path_, absl::StrCat("cannot be read: ", std::strerror(errno)));
+    if (at_end_) {
+      size_t end = stop;
+      while (stop == end_ && end > begin_ && buffer_[end - 1] == kDosEndOfFile) --end;
+      if (end == begin_ && stop == end_) return false;
+      line = Take(end - begin_, end_ - end);
+      return true;
     }
+    SPARSEAGG_RETURN_IF_ERROR(Fill());
   }
+}
+
+std::string_view LineReader::Take(size_t length, size_t end_bytes) {
+  const std::string_view line(buffer_.data() + begin_, length);
+  begin_ += length + end_bytes;
+  return line;
+}
+
+absl::Status LineReader::Fill() {
+  const size_t available = end_ - begin_;
+  std::memmove(buffer_.data(), buffer_.data() + begin_, available);
+  const size_t room = buffer_.size() - available;
+  SPARSEAGG_ASSIGN_OR_RETURN(const size_t got, file_.Read(buffer_.data() + available, room));
+  at_end_ = got < room;
+  newline_ = newline_ < end_ ? newline_ - begin_ : Find(buffer_, available, available + got, '\n');
+  begin_ = 0;
+  end_ = available + got;
+  return absl::OkStatus();
 }
 
 std::string LineReader::where() const { return absl::StrCat("line ", line_); }

@@ -1,7 +1,6 @@
 #include "client/io/matrix_market.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "client/io/line_reader.h"
 #include "client/io/output_file.h"
 #include "client/io/values.h"
+#include "sparse/values.h"
 
 namespace sparseagg::client {
 namespace {
@@ -21,21 +21,20 @@ namespace {
 struct Banner {
   bool coordinate = false;
   bool pattern = false;
-  bool integer = false;
-  bool symmetric = false;
+  ValueType value_type = ValueType::kF64;  // unless another one is asked for
+  bool symmetric = false;                  // skew-symmetric, too
   bool skew = false;
 };
 
 struct Size {
   uint64_t rows = 0;
   uint64_t columns = 0;
-  uint64_t entries = 0;
+  uint64_t entries = 0;  // that the file lists
 };
 
 std::optional<uint64_t> ParseCount(std::string_view text) {
   uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (!ParseValue(text, ValueType::kU64, reinterpret_cast<std::byte*>(&value))) return std::nullopt;
   return value;
 }
 
@@ -43,49 +42,71 @@ absl::Status Malformed(const LineReader& reader, const std::string& what) {
   return MalformedFile(reader.path(), reader.where(), what);
 }
 
-absl::StatusOr<Banner> ReadBanner(LineReader& reader) {
+std::optional<ValueType> TypeOfField(std::string_view field) {
+  if (field == "real" || field == "double") return ValueType::kF64;
+  if (field == "integer" || field == "pattern") return ValueType::kI64;
+  if (field == "unsigned-integer") return ValueType::kU64;
+  return std::nullopt;
+}
+
+// Reads the first line as five words in lower case.
+absl::StatusOr<std::vector<std::string>> ReadBannerWords(LineReader& reader) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   std::string_view line;
   SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader.Next(line));
+  if (any && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   std::string_view words[6];
-  if (!any || SplitWords(line, words) != 5 || words[0] != "%%MatrixMarket") {
+  const size_t count = any ? SplitWords(line, words) : 0;
+  std::vector<std::string> lower;
+  for (size_t i = 0; i < count; ++i) {
+    lower.push_back(absl::AsciiStrToLower(std::string(words[i])));
+  }
+  // Some collections write one "%".
+  if (count != 5 || (lower[0] != "%%matrixmarket" && lower[0] != "%matrixmarket")) {
     return Malformed(reader, "is not \"%%MatrixMarket matrix FORMAT FIELD SYMMETRY\"");
   }
-  std::string lower[5];
-  for (int i = 1; i < 5; ++i) {
-    lower[i] = std::string(words[i]);
-    absl::AsciiStrToLower(&lower[i]);
-  }
+  return lower;
+}
+
+absl::StatusOr<Banner> ReadBanner(LineReader& reader) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string> words, ReadBannerWords(reader));
   Banner banner;
-  banner.coordinate = lower[2] == "coordinate";
-  banner.pattern = lower[3] == "pattern";
-  banner.integer = lower[3] == "integer" || banner.pattern;
-  banner.skew = lower[4] == "skew-symmetric";
-  banner.symmetric = lower[4] == "symmetric" || banner.skew;
-  if (lower[1] != "matrix" || (!banner.coordinate && lower[2] != "array")) {
-    return Malformed(reader, absl::StrCat("\"", lower[1], " ", lower[2],
-                                          "\" is neither matrix coordinate nor matrix array"));
+  banner.coordinate = words[2] == "coordinate";
+  banner.pattern = words[3] == "pattern";
+  banner.skew = words[4] == "skew-symmetric";
+  banner.symmetric = words[4] == "symmetric" || banner.skew;
+  if (words[1] != "matrix" || (!banner.coordinate && words[2] != "array")) {
+    return Malformed(reader, absl::StrCat(Quoted(words[1] + " " + words[2]),
+                                          " is neither matrix coordinate nor matrix array"));
   }
-  if (!banner.integer && lower[3] != "real" && lower[3] != "double") {
-    return Malformed(reader,
-                     absl::StrCat("field \"", lower[3], "\" is not real, integer or pattern"));
+  const std::optional<ValueType> type = TypeOfField(words[3]);
+  if (!type.has_value()) {
+    return Malformed(
+        reader,
+        absl::StrCat(
+            "field ", Quoted(words[3]), " is not real, integer, unsigned-integer or pattern",
+            words[3] == "complex" ? "; write .real and .imag into files of their own" : ""));
   }
-  if (!banner.symmetric && lower[4] != "general") {
-    return Malformed(reader, absl::StrCat("symmetry \"", lower[4],
-                                          "\" is not general, symmetric or skew-symmetric"));
+  banner.value_type = *type;
+  if (!banner.symmetric && words[4] != "general") {
+    return Malformed(reader, absl::StrCat("symmetry ", Quoted(words[4]),
+                                          " is not general, symmetric or skew-symmetric"));
   }
-  if (!banner.coordinate && (banner.pattern || banner.symmetric)) {
-    return Malformed(reader, "an array file that is not general real or integer is not supported");
+  if (banner.pattern && (!banner.coordinate || banner.skew)) {
+    return Malformed(reader, absl::StrCat("a pattern, which has no values, cannot be ",
+                                          banner.skew ? "skew-symmetric" : "an array"));
   }
   return banner;
 }
 
-// Reads the next line that is neither blank nor a comment; false at the end of the file.
+// Reads the next line that has more than blanks and a comment, without the comment; false at the
+// end of the file.
 absl::StatusOr<bool> NextContent(LineReader& reader, std::string_view& line) {
   for (;;) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader.Next(line));
     if (!any) return false;
-    const size_t start = line.find_first_not_of(" \t\r");
-    if (start != std::string_view::npos && line[start] != '%') return true;
+    line = line.substr(0, line.find('%'));
+    if (line.find_first_not_of(" \t") != std::string_view::npos) return true;
   }
 }
 
@@ -100,6 +121,15 @@ absl::Status ExpectEnd(LineReader& reader, const Size& size, const char* pieces)
   SPARSEAGG_ASSIGN_OR_RETURN(const bool any, NextContent(reader, line));
   if (!any) return absl::OkStatus();
   return Malformed(reader, absl::StrCat("follows the last of ", size.entries, " ", pieces));
+}
+
+// The values that an array file lists; 2^64 - 1 where they are more.
+uint64_t ArrayEntries(const Banner& banner, const Size& size) {
+  UInt128 entries = static_cast<UInt128>(size.rows) * size.columns;
+  if (banner.symmetric) {
+    entries = banner.skew ? (entries - size.rows) / 2 : (entries + size.rows) / 2;
+  }
+  return entries > UINT64_MAX ? UINT64_MAX : static_cast<uint64_t>(entries);
 }
 
 absl::StatusOr<Size> ReadSize(LineReader& reader, const Banner& banner) {
@@ -129,9 +159,7 @@ absl::StatusOr<Size> ReadSize(LineReader& reader, const Banner& banner) {
                                           numbers[1], " columns"));
   }
   Size size{numbers[0], numbers[1], numbers[2]};
-  if (!banner.coordinate) {
-    size.entries = size.rows > UINT64_MAX / size.columns ? UINT64_MAX : size.rows * size.columns;
-  }
+  if (!banner.coordinate) size.entries = ArrayEntries(banner, size);
   // The shortest entry is "1 1\n", the shortest value "1\n": what is stated must fit into the file.
   const uint64_t entry_bytes = banner.coordinate ? 4 : 2;
   if (size.entries > reader.file_bytes() / entry_bytes + 1) {
@@ -140,6 +168,24 @@ absl::StatusOr<Size> ReadSize(LineReader& reader, const Banner& banner) {
                                   reader.file_bytes(), " bytes"));
   }
   return size;
+}
+
+// The text of a number with the other sign.
+std::string Negated(std::string_view text) {
+  if (text.starts_with('-')) return std::string(text.substr(1));
+  if (text.starts_with('+')) text.remove_prefix(1);
+  return absl::StrCat("-", std::string(text));
+}
+
+absl::Status BadValue(const LineReader& reader, std::string_view text, ValueType type) {
+  std::byte ignored[sizeof(uint64_t)];
+  const bool fits_unsigned = type == ValueType::kI64 && ParseValue(text, ValueType::kU64, ignored);
+  return Malformed(
+      reader,
+      absl::StrCat("value ", Quoted(text), " is not a finite ", std::string(ValueTypeName(type)),
+                   fits_unsigned ? ", but one of u64: unsigned-integer in line 1, or "
+                                   "--dtype u64, reads it"
+                                 : ""));
 }
 
 class EntryReader {
@@ -171,45 +217,55 @@ class EntryReader {
     SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t column,
                                ParsePosition(words[1], "column", size_.columns));
     if (banner_.symmetric) SPARSEAGG_RETURN_IF_ERROR(CheckTriangle(row, column));
-    SPARSEAGG_RETURN_IF_ERROR(Append(row, column, banner_.pattern ? "1" : words[2]));
-    if (!banner_.symmetric || row == column) return absl::OkStatus();
-    if (!banner_.skew) return Append(column, row, banner_.pattern ? "1" : words[2]);
-    return Append(column, row, Negated(words[2]));
+    const std::string_view value = banner_.pattern ? "1" : words[2];
+    SPARSEAGG_RETURN_IF_ERROR(Append(row, column, value));
+    if (!banner_.symmetric) return absl::OkStatus();
+    if (row == column) return banner_.skew ? CheckZero(row) : absl::OkStatus();
+    return Append(column, row, banner_.skew ? Negated(value) : value);
   }
 
   absl::StatusOr<uint64_t> ParsePosition(std::string_view text, const char* what, uint64_t limit) {
     const std::optional<uint64_t> position = ParseCount(text);
     if (!position.has_value() || *position == 0 || *position > limit) {
       return Malformed(reader_,
-                       absl::StrCat(what, " ", std::string(text), " is not in [1, ", limit, "]"));
+                       absl::StrCat(what, " ", Shown(text), " is not in [1, ", limit, "]"));
     }
     return *position - 1;
   }
 
-  // An entry above the diagonal most often comes with its mirror image, and would count twice.
+  // Of two triangles, one would be added to the mirror image of the other.
   absl::Status CheckTriangle(uint64_t row, uint64_t column) {
-    if (row > column || (row == column && !banner_.skew)) return absl::OkStatus();
+    if (row == column) return absl::OkStatus();
+    const Triangle triangle = row > column ? Triangle::kLower : Triangle::kUpper;
+    if (triangle_ == Triangle::kUnknown) triangle_ = triangle;
+    if (triangle == triangle_) return absl::OkStatus();
+    const bool above = triangle == Triangle::kUpper;
     return Malformed(
-        reader_, absl::StrCat("row ", row + 1, " column ", column + 1, " is not below the diagonal",
-                              banner_.skew ? ", as all of a skew-symmetric file is"
-                                           : " or on it, as all of a symmetric file is"));
+        reader_,
+        absl::StrCat("row ", row + 1, " column ", column + 1, " is ", above ? "above" : "below",
+                     " the diagonal, entries before are ", above ? "below" : "above",
+                     "; a symmetric file lists one triangle, write the "
+                     "whole matrix as general"));
   }
 
-  std::string_view Negated(std::string_view text) {
-    if (text.starts_with('-')) return text.substr(1);
-    if (text.starts_with('+')) text.remove_prefix(1);
-    negated_ = absl::StrCat("-", std::string(text));
-    return negated_;
+  // Of the entry that was read last, on the diagonal of a skew-symmetric matrix.
+  absl::Status CheckZero(uint64_t row) {
+    const bool zero = WithValueType(out_.layout.value_type, [&](auto tag) {
+      typename decltype(tag)::type value;
+      std::memcpy(&value, out_.values.data() + out_.values.size() - sizeof(value), sizeof(value));
+      return ToWide(value) == 0;
+    });
+    if (zero) return absl::OkStatus();
+    return Malformed(reader_, absl::StrCat("row ", row + 1, " column ", row + 1,
+                                           " is on the diagonal and not 0, as it is in a "
+                                           "skew-symmetric matrix"));
   }
 
   absl::Status Append(uint64_t row, uint64_t column, std::string_view value) {
     const ValueType type = out_.layout.value_type;
     const size_t end = out_.values.size();
     out_.values.resize(end + SizeOf(type));
-    if (!ParseValue(value, type, out_.values.data() + end)) {
-      return Malformed(reader_, absl::StrCat("value \"", std::string(value), "\" is not a finite ",
-                                             std::string(ValueTypeName(type))));
-    }
+    if (!ParseValue(value, type, out_.values.data() + end)) return BadValue(reader_, value, type);
     out_.indices.push_back(row * size_.columns + column);
     return absl::OkStatus();
   }
@@ -218,27 +274,58 @@ class EntryReader {
   const Banner& banner_;
   const Size& size_;
   Tensor& out_;
-  std::string negated_;
+  enum class Triangle : uint8_t { kUnknown, kLower, kUpper };
+  Triangle triangle_ = Triangle::kUnknown;
 };
 
-// Column by column in the file, row by row in memory.
-absl::Status ReadArray(LineReader& reader, const Size& size, Tensor& out) {
-  const ValueType type = out.layout.value_type;
-  out.indices = {0};
-  out.values.resize(size.entries * SizeOf(type));
-  for (uint64_t i = 0; i < size.entries; ++i) {
-    std::string_view line;
-    SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader, "a value", line));
-    std::string_view words[2];
-    const uint64_t position = i % size.rows * size.columns + i / size.rows;
-    if (SplitWords(line, words) != 1 ||
-        !ParseValue(words[0], type, out.values.data() + position * SizeOf(type))) {
-      return Malformed(reader, absl::StrCat("\"", std::string(line), "\" is not a finite ",
-                                            std::string(ValueTypeName(type))));
+// Reads an array: column by column in the file, of a symmetric matrix from the diagonal on; row by
+// row in memory.
+class ArrayReader {
+ public:
+  ArrayReader(LineReader& reader, const Banner& banner, const Size& size, Tensor& out)
+      : reader_(reader), banner_(banner), size_(size), out_(out) {}
+
+  absl::Status ReadAll() {
+    out_.indices = {0};
+    out_.values.resize(size_.rows * size_.columns * SizeOf(out_.layout.value_type));
+    for (uint64_t column = 0; column < size_.columns; ++column) {
+      const uint64_t first = !banner_.symmetric ? 0 : banner_.skew ? column + 1 : column;
+      for (uint64_t row = first; row < size_.rows; ++row) {
+        SPARSEAGG_RETURN_IF_ERROR(ReadValue(row, column));
+      }
     }
+    return ExpectEnd(reader_, size_, "values");
   }
-  return ExpectEnd(reader, size, "values");
-}
+
+ private:
+  absl::Status ReadValue(uint64_t row, uint64_t column) {
+    std::string_view line;
+    SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader_, "a value", line));
+    std::string_view words[2];
+    if (SplitWords(line, words) != 1) {
+      return Malformed(reader_, absl::StrCat(Quoted(line),
+                                             " is not one value; an array has one "
+                                             "on each line, column by column"));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(Put(row, column, words[0]));
+    if (!banner_.symmetric || row == column) return absl::OkStatus();
+    return banner_.skew ? Put(column, row, Negated(words[0])) : Put(column, row, words[0]);
+  }
+
+  absl::Status Put(uint64_t row, uint64_t column, std::string_view text) {
+    const ValueType type = out_.layout.value_type;
+    const uint64_t position = row * size_.columns + column;
+    if (ParseValue(text, type, out_.values.data() + position * SizeOf(type))) {
+      return absl::OkStatus();
+    }
+    return BadValue(reader_, text, type);
+  }
+
+  LineReader& reader_;
+  const Banner& banner_;
+  const Size& size_;
+  Tensor& out_;
+};
 
 absl::Status WriteEntries(const TensorView& tensor, OutputFile& file) {
   const ValueType type = tensor.entries.layout.value_type;
@@ -281,19 +368,21 @@ absl::Status WriteArray(const TensorView& tensor, OutputFile& file) {
 }  // namespace
 
 absl::StatusOr<Tensor> ReadMatrixMarket(const std::string& path, const ReadOptions& options) {
-  SPARSEAGG_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  SPARSEAGG_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path, options.bytes_max));
   SPARSEAGG_ASSIGN_OR_RETURN(const Banner banner, ReadBanner(reader));
   SPARSEAGG_ASSIGN_OR_RETURN(const Size size, ReadSize(reader, banner));
   TensorSpec spec;
   spec.name = "matrix";  // for MakeLayout(); the file has no name to give
-  spec.value_type = options.value_type.value_or(banner.integer ? ValueType::kI64 : ValueType::kF64);
+  spec.value_type = options.value_type.value_or(banner.value_type);
   spec.dense_shape = {static_cast<int64_t>(size.rows), static_cast<int64_t>(size.columns)};
   spec.sparse_dim = banner.coordinate ? 2 : 0;
   absl::StatusOr<Tensor> tensor = MakeEmptyTensor(spec);
   if (!tensor.ok()) return Malformed(reader, std::string(tensor.status().message()));
   tensor->name.clear();
-  const uint64_t bytes = size.entries * (banner.symmetric ? 2 : 1) *
-                         (SizeOf(spec.value_type) + (banner.coordinate ? sizeof(uint64_t) : 0));
+  const uint64_t bytes = banner.coordinate ? size.entries * (banner.symmetric ? 2 : 1) *
+                                                 (SizeOf(spec.value_type) + sizeof(uint64_t))
+
+                                           : size.rows * size.columns * SizeOf(spec.value_type);
   if (bytes > options.bytes_max) {
     return FileTooLarge(path, reader.where(),
                         absl::StrCat(size.entries, " entries take ", bytes,
@@ -302,7 +391,7 @@ absl::StatusOr<Tensor> ReadMatrixMarket(const std::string& path, const ReadOptio
   if (banner.coordinate) {
     SPARSEAGG_RETURN_IF_ERROR(EntryReader(reader, banner, size, *tensor).ReadAll());
   } else {
-    SPARSEAGG_RETURN_IF_ERROR(ReadArray(reader, size, *tensor));
+    SPARSEAGG_RETURN_IF_ERROR(ArrayReader(reader, banner, size, *tensor).ReadAll());
   }
   return tensor;
 }

@@ -1,18 +1,21 @@
 // Matrix Market exchange files.
 //
-//   %%MatrixMarket matrix coordinate real|double|integer|pattern general|symmetric|skew-symmetric
+//   %%MatrixMarket matrix coordinate FIELD general|symmetric|skew-symmetric
 //   % comments
 //   rows columns entries
 //   row column [value]      one line an entry, numbered from 1; pattern has no value
 //
-//   %%MatrixMarket matrix array real|double|integer general
+//   %%MatrixMarket matrix array FIELD general|symmetric|skew-symmetric
 //   rows columns
 //   value                   one line a value, column by column
 //
-// Comments and blank lines may stand anywhere after the first line.
+//   FIELD := real | double | integer | unsigned-integer | pattern (coordinate only)
+//
+// Comments and blank lines may stand anywhere after the first line, and a comment behind an entry.
 // A coordinate file is a sparse tensor with sparse_dim 2, an array file a dense one (sparse_dim 0).
-// Symmetric files hold the lower triangle, skew-symmetric ones without the diagonal, and are read
-// as the whole matrix. A pattern entry has the value 1. Complex and hermitian files are refused.
+// Symmetric coordinate files list one of the two triangles, symmetric array files the lower one
+// (skew-symmetric ones without the diagonal); they are read as the whole matrix. A pattern entry
+// has the value 1. Complex and hermitian files are refused. The file may be packed by gzip.
 #ifndef SPARSEAGG_CLIENT_IO_MATRIX_MARKET_H_
 #define SPARSEAGG_CLIENT_IO_MATRIX_MARKET_H_
 

@@ -1,9 +1,11 @@
 #include "client/io/npy.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -17,9 +19,11 @@ namespace sparseagg::client {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kHeaderBytesMax = 64 << 10;
+constexpr size_t kHeaderBytesMax = kNpyHeadBytesMax - 12;
 // More than NumPy's own limit (32 before version 2, then 64).
 constexpr size_t kDimensionsMax = 64;
+constexpr size_t kTextLengthMax = 1024;
+constexpr size_t kUnicodeBytes = 4;  // of a character of kind U
 
 // Reads the Python dictionary of a header, from front to back.
 class HeaderParser {
@@ -96,6 +100,7 @@ class HeaderParser {
       const auto [next, error] = std::from_chars(text_.data() + at_, end, length);
       if (error != std::errc() || length < 0 || out.size() == kDimensionsMax) return false;
       at_ = static_cast<size_t>(next - text_.data());
+      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 on Windows
       out.push_back(length);
       if (!Eat(',') && (at_ == text_.size() || text_[at_] != ')')) return false;
     }
@@ -106,17 +111,48 @@ class HeaderParser {
   size_t at_ = 0;
 };
 
+struct Descr {
+  char kind = 'f';
+  size_t item_bytes = 4;
+  bool big_endian = false;
+};
+
 // "<f4" -> kind f, 4 bytes. Elements of one byte have no order: "|u1".
-bool ParseDescr(std::string_view descr, char& kind, size_t& item_bytes) {
-  if (descr.size() < 3 || (descr[0] != '<' && descr[0] != '|')) return false;
-  kind = descr[1];
+std::optional<Descr> ParseDescr(std::string_view descr) {
+  constexpr std::string_view kOrders = "<>=|";  // "=": that of the machine, which is "<" here
+  if (descr.size() < 3 || kOrders.find(descr[0]) == std::string_view::npos) return std::nullopt;
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), number);
-  if (error != std::errc() || end != descr.data() + descr.size() || number == 0) return false;
-  item_bytes = kind == 'U' ? size_t{4} * number : number;
-  const bool number_kind = kind == 'f' || kind == 'i' || kind == 'u' || kind == 'b';
-  if (number_kind) return item_bytes <= 8 && (descr[0] == '<' || item_bytes == 1);
-  return (kind == 'S' || kind == 'U') && item_bytes <= 4096;
+  if (error != std::errc() || end != descr.data() + descr.size() || number == 0)
+    return std::nullopt;
+  Descr parsed{descr[1], number, descr[0] == '>'};
+  switch (parsed.kind) {
+    case 'f':
+    case 'i':
+    case 'u':
+    case 'b':
+      if (number > 8 || (number > 1 && descr[0] == '|')) return std::nullopt;
+      return parsed;
+    case 'V':  // two bytes without a meaning to NumPy: bfloat16 of ml_dtypes
+      if (number != 2 || parsed.big_endian) return std::nullopt;
+      return parsed;
+    case 'S':
+    case 'U':
+      if (number > kTextLengthMax) return std::nullopt;
+      if (parsed.kind == 'U') parsed.item_bytes = kUnicodeBytes * number;
+      return parsed;
+    default:
+      return std::nullopt;
+  }
+}
+
+// What a caller can do about an element type that is not read.
+std::string_view DescrAdvice(std::string_view descr) {
+  const char kind = descr.size() < 2 ? '\0' : descr[1];
+  if (kind == 'O') return "an object, which would run code of the file; save numbers";
+  if (kind == 'c') return "complex; save .real and .imag as arrays of their own";
+  if (kind == 'M' || kind == 'm') return "a time; save it as numbers";
+  return "not a number of at most 64 bits or text; convert it with astype()";
 }
 
 // Product of the shape times the element's size; nullopt beyond 2^63.
@@ -130,6 +166,52 @@ std::optional<uint64_t> DataBytes(const NpyArray& array) {
     if (bytes >= (static_cast<unsigned __int128>(1) << 63)) return std::nullopt;
   }
   return static_cast<uint64_t>(bytes);
+}
+
+// What stands before the elements.
+struct Header {
+  NpyArray array;  // without `file`
+  bool big_endian = false;
+  bool fortran_order = false;
+};
+
+// Parses the header at the beginning of `head`, itself the beginning of a file of `file_bytes`
+// bytes. Returns "" when all is well, else what is wrong.
+std::string ParseHeader(std::string_view head, uint64_t file_bytes, Header& header) {
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(head[i])); };
+  if (head.size() < 10 || !head.starts_with(kMagic) || byte(6) < 1 || byte(6) > 3) {
+    return "is not a NumPy array (.npy version 1 to 3)";
+  }
+  const size_t prefix = byte(6) == 1 ? 10 : 12;
+  size_t header_bytes = byte(8) | byte(9) << 8;
+  if (head.size() < prefix) return "ends inside its header";
+  if (prefix == 12) header_bytes |= byte(10) << 16 | byte(11) << 24;
+  if (header_bytes > kHeaderBytesMax || header_bytes > file_bytes - prefix) {
+    return absl::StrCat("states a header of ", header_bytes, " bytes; at most ", kHeaderBytesMax,
+                        " and the member's length are possible");
+  }
+  if (header_bytes > head.size() - prefix) return "has a header that was not read to its end";
+  std::string descr;
+  std::string problem = HeaderParser(head.substr(prefix, header_bytes))
+                            .Parse(descr, header.fortran_order, header.array.shape);
+  if (!problem.empty()) return problem;
+  const std::optional<Descr> parsed = ParseDescr(descr);
+  if (!parsed.has_value()) {
+    return absl::StrCat("type ", Quoted(descr), " is ", std::string(DescrAdvice(descr)));
+  }
+  header.array.kind = parsed->kind;
+  header.array.item_bytes = parsed->item_bytes;
+  header.big_endian = parsed->big_endian;
+  header.array.data_begin = prefix + header_bytes;
+  return "";
+}
+
+// Big-endian elements as little-endian ones.
+void SwapBytes(NpyArray& array) {
+  const size_t unit = array.kind == 'U' ? kUnicodeBytes : array.kind == 'S' ? 1 : array.item_bytes;
+  char* const data = array.file.data() + array.data_begin;
+  const size_t bytes = array.data().size();
+  for (size_t at = 0; at < bytes; at += unit) std::reverse(data + at, data + at + unit);
 }
 
 // Elements whose first index runs fastest, as elements whose last index does.
@@ -163,61 +245,81 @@ template <class T>
 std::string Element(const NpyArray& array, size_t position, T value) {
   std::vector<int64_t> index(array.shape.size());
   UnflattenIndex(position, array.shape, index);
-  return absl::StrCat("has ", value, " at [", absl::StrJoin(index, ", "), "]");
+  return absl::StrCat("has ", +value, " at [", absl::StrJoin(index, ", "), "]");
 }
 
-// The first element that is negative or 2^63 or more; "" when there is none.
+// Integers as integers of four bytes.
+template <class From>
+std::vector<std::byte> WidenIntegers(const NpyArray& array) {
+  const size_t count = array.size();
+  const char* const from = array.data().data();
+  std::vector<std::byte> values(count * sizeof(int32_t));
+  for (size_t i = 0; i < count; ++i) {
+    From narrow;
+    std::memcpy(&narrow, from + i * sizeof(From), sizeof(From));
+    const int32_t wide = array.kind == 'b' ? narrow != 0 : narrow;
+    std::memcpy(values.data() + i * sizeof(wide), &wide, sizeof(wide));
+  }
+  return values;
+}
+
+// Appends elements until one is less than `min` or 2^63 or more, and returns that one; "" when
+// there is none.
 template <class T>
-std::string AppendIntegers(const NpyArray& array, std::vector<int64_t>& out) {
+std::string AppendIntegers(const NpyArray& array, int64_t min, std::vector<int64_t>& out) {
   const std::string_view data = array.data();
   out.resize(array.size());
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
     std::memcpy(&value, data.data() + i * sizeof(T), sizeof(T));
-    if (!std::in_range<int64_t>(value) || value < T{0}) return Element(array, i, value);
+    if (!std::in_range<int64_t>(value) || static_cast<int64_t>(value) < min) {
+      return Element(array, i, value);
+    }
     out[i] = static_cast<int64_t>(value);
   }
   return "";
 }
 
+absl::StatusOr<std::vector<int64_t>> ToIntegersFrom(int64_t min, const NpyArray& array,
+                                                    const std::string& path,
+                                                    const std::string& where) {
+  const std::string dtype = array.dtype();
+  std::vector<int64_t> out;
+  if (array.size() == 0 && array.kind != 'S' && array.kind != 'U') return out;
+  std::string bad;
+  const auto append = [&]<class T>(std::string_view of_dtype, T) {
+    if (dtype != of_dtype) return false;
+    bad = AppendIntegers<T>(array, min, out);
+    return true;
+  };
+  const bool is_integer = append("|i1", int8_t{}) || append("<i2", int16_t{}) ||
+                          append("<i4", int32_t{}) || append("<i8", int64_t{}) ||
+                          append("|u1", uint8_t{}) || append("<u2", uint16_t{}) ||
+                          append("<u4", uint32_t{}) || append("<u8", uint64_t{});
+  if (!is_integer) {
+    return MalformedFile(
+        path, where,
+        absl::StrCat("type '", dtype, "' is not one of i1 to u8; ", "convert it with astype()"));
+  }
+  if (bad.empty()) return out;
+  return MalformedFile(
+      path, where,
+      absl::StrCat(bad, ", which is ", min == 0 ? "negative, or " : "", "2^63 or more"));
+}
+
 }  // namespace
 
 std::string NpyArray::dtype() const {
-  return absl::StrCat(item_bytes == 1 ? "|" : "<", std::string(1, kind),
-                      kind == 'U' ? item_bytes / 4 : item_bytes);
+  return absl::StrCat(item_bytes == 1 || kind == 'V' ? "|" : "<", std::string(1, kind),
+                      kind == 'U' ? item_bytes / kUnicodeBytes : item_bytes);
 }
 
 absl::StatusOr<NpyArray> ParseNpy(std::string file, const std::string& path,
                                   const std::string& where) {
-  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(file[i])); };
-  if (file.size() < 10 || !std::string_view(file).starts_with(kMagic) || byte(6) < 1 ||
-      byte(6) > 3) {
-    return MalformedFile(path, where, "is not a NumPy array (.npy version 1 to 3)");
-  }
-  const size_t prefix = byte(6) == 1 ? 10 : 12;
-  size_t header_bytes = byte(8) | byte(9) << 8;
-  if (prefix == 12) {
-    if (file.size() < prefix) return MalformedFile(path, where, "ends inside its header");
-    header_bytes |= byte(10) << 16 | byte(11) << 24;
-  }
-  if (header_bytes > kHeaderBytesMax || header_bytes > file.size() - prefix) {
-    return MalformedFile(path, where,
-                         absl::StrCat("states a header of ", header_bytes, " bytes; at most ",
-                                      kHeaderBytesMax, " and the member's length are possible"));
-  }
-  NpyArray array;
-  std::string descr;
-  bool fortran_order = false;
-  const std::string problem = HeaderParser(std::string_view(file).substr(prefix, header_bytes))
-                                  .Parse(descr, fortran_order, array.shape);
+  Header header;
+  const std::string problem = ParseHeader(file, file.size(), header);
   if (!problem.empty()) return MalformedFile(path, where, problem);
-  if (!ParseDescr(descr, array.kind, array.item_bytes)) {
-    return MalformedFile(path, where,
-                         absl::StrCat("type '", descr,
-                                      "' is not a little-endian number or text; convert it "
-                                      "with astype()"));
-  }
-  array.data_begin = prefix + header_bytes;
+  NpyArray& array = header.array;
   const std::optional<uint64_t> bytes = DataBytes(array);
   if (!bytes.has_value() || *bytes != file.size() - array.data_begin) {
     return MalformedFile(
@@ -226,8 +328,15 @@ absl::StatusOr<NpyArray> ParseNpy(std::string file, const std::string& path,
                      " bytes, there are ", file.size() - array.data_begin));
   }
   array.file = std::move(file);
-  if (fortran_order) TurnRound(array);
-  return array;
+  if (header.big_endian) SwapBytes(array);
+  if (header.fortran_order) TurnRound(array);
+  return std::move(array);
+}
+
+std::optional<NpyArray> ParseNpyHead(std::string_view head, uint64_t file_bytes) {
+  Header header;
+  if (!ParseHeader(head, file_bytes, header).empty()) return std::nullopt;
+  return std::move(header.array);
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, uint64_t bytes_max) {
@@ -295,31 +404,36 @@ std::string_view NpyDescr(ValueType type) {
 
 std::optional<ValueType> NpyValueType(const NpyArray& array) {
   const std::string dtype = array.dtype();
+  if (dtype == "|i1" || dtype == "<i2") return ValueType::kI32;
+  if (dtype == "|b1" || dtype == "|u1" || dtype == "<u2") return ValueType::kU32;
+  if (dtype == "|V2") return ValueType::kBF16;
   for (const ValueType type : kAllValueTypes) {
     if (type != ValueType::kBF16 && NpyDescr(type) == dtype) return type;
   }
   return std::nullopt;
 }
 
+std::vector<std::byte> ToValues(const NpyArray& array, ValueType type) {
+  if (array.item_bytes != SizeOf(type)) {
+    const std::string dtype = array.dtype();
+    if (dtype == "|i1") return WidenIntegers<int8_t>(array);
+    if (dtype == "<i2") return WidenIntegers<int16_t>(array);
+    if (dtype == "<u2") return WidenIntegers<uint16_t>(array);
+    return WidenIntegers<uint8_t>(array);
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(array.data().data());
+  return {bytes, bytes + array.data().size()};
+}
+
 absl::StatusOr<std::vector<int64_t>> ToIntegers(const NpyArray& array, const std::string& path,
                                                 const std::string& where) {
-  const std::string dtype = array.dtype();
-  std::vector<int64_t> out;
-  std::string bad;
-  if (dtype == "<i4") {
-    bad = AppendIntegers<int32_t>(array, out);
-  } else if (dtype == "<i8") {
-    bad = AppendIntegers<int64_t>(array, out);
-  } else if (dtype == "<u4") {
-    bad = AppendIntegers<uint32_t>(array, out);
-  } else if (dtype == "<u8") {
-    bad = AppendIntegers<uint64_t>(array, out);
-  } else {
-    return MalformedFile(path, where,
-                         absl::StrCat("type '", dtype, "' is not one of <i4 <i8 <u4 <u8"));
-  }
-  if (bad.empty()) return out;
-  return MalformedFile(path, where, bad + ", which is negative, or 2^63 or more");
+  return ToIntegersFrom(0, array, path, where);
+}
+
+absl::StatusOr<std::vector<int64_t>> ToSignedIntegers(const NpyArray& array,
+                                                      const std::string& path,
+                                                      const std::string& where) {
+  return ToIntegersFrom(std::numeric_limits<int64_t>::min(), array, path, where);
 }
 
 std::optional<std::string> ToText(const NpyArray& array) {

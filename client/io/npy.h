@@ -6,6 +6,7 @@
 #ifndef SPARSEAGG_CLIENT_IO_NPY_H_
 #define SPARSEAGG_CLIENT_IO_NPY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,9 +19,10 @@
 
 namespace sparseagg::client {
 
-// Elements in row-major order; an array that was stored in Fortran order is turned round.
+// Little-endian elements in row-major order; an array that was stored in another way is turned
+// round.
 struct NpyArray {
-  char kind = 'f';        // NumPy's: f i u b S U
+  char kind = 'f';        // NumPy's: f i u b S U, and V for the bfloat16 of ml_dtypes
   size_t item_bytes = 4;  // of one element
   std::vector<int64_t> shape;
   std::string file;       // all bytes of the .npy
@@ -32,10 +34,16 @@ struct NpyArray {
   std::string dtype() const;
 };
 
-// Parses the bytes of a .npy. `path` and `where` are for errors: MALFORMED_FILE, also for
-// big-endian elements, objects and structures, and lengths that do not agree.
+// Parses the bytes of a .npy. `path` and `where` are for errors: MALFORMED_FILE, also for objects,
+// structures and complex numbers, and lengths that do not agree.
 absl::StatusOr<NpyArray> ParseNpy(std::string file, const std::string& path,
                                   const std::string& where);
+
+// The array of a .npy of `file_bytes` bytes that begins with `head`, without its elements: `file`
+// is empty. nullopt when the header is not all in `head`, or is one that ParseNpy() refuses.
+std::optional<NpyArray> ParseNpyHead(std::string_view head, uint64_t file_bytes);
+// No header is longer.
+inline constexpr size_t kNpyHeadBytesMax = 12 + (size_t{64} << 10);
 
 // The bytes of a file, at most `bytes_max`. FILE_UNUSABLE, FILE_TOO_LARGE.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
@@ -44,15 +52,24 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
 // The header of an array of this descr ("<f4") and shape; its elements follow it.
 std::string NpyHeader(std::string_view descr, std::span<const int64_t> shape);
 
-// The type of the values of an array, if it is one of ours (bf16 is not NumPy's: it is stored as
-// u16 and named beside the array).
+// The type that the values of an array have as a tensor: one of ours, i32 for smaller integers, u32
+// for smaller ones without a sign and for bool; nullopt for others. (bf16 is not NumPy's: ml_dtypes
+// has it as V2, and we store it as u16 and name it beside the array.)
 std::optional<ValueType> NpyValueType(const NpyArray& array);
 std::string_view NpyDescr(ValueType type);
 
-// The elements of an integer array. MALFORMED_FILE when the array has other elements, or a number
-// outside [0, 2^63).
+// The elements as values of `type`. REQUIRES: it is NpyValueType(array), or one of as many bytes.
+std::vector<std::byte> ToValues(const NpyArray& array, ValueType type);
+
+// The elements of an integer array. MALFORMED_FILE when the array has other elements (without any,
+// NumPy calls it one of f8), or a number outside [0, 2^63).
 absl::StatusOr<std::vector<int64_t>> ToIntegers(const NpyArray& array, const std::string& path,
                                                 const std::string& where);
+
+// The same for numbers of [-2^63, 2^63).
+absl::StatusOr<std::vector<int64_t>> ToSignedIntegers(const NpyArray& array,
+                                                      const std::string& path,
+                                                      const std::string& where);
 
 // The text of an array of one byte string or unicode string (ASCII); nullopt when it is not one.
 std::optional<std::string> ToText(const NpyArray& array);

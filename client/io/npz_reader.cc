@@ -11,7 +11,7 @@
 namespace sparseagg::client {
 namespace {
 
-constexpr std::string_view kSuffix = ".npy";
+constexpr const char* kSuffixes[] = {".npy", ".NPY"};
 constexpr std::string_view kParts[] = {"indices", "values", "dense_shape", "value_type"};
 
 // Where the arrays of one tensor are. A plain array is its own values.
@@ -21,31 +21,60 @@ struct Group {
   std::string name;    // of the tensor
 };
 
-Group GroupOf(const std::string& member) {
-  const size_t slash = member.rfind('/');
-  const size_t leaf = slash == std::string::npos ? 0 : slash + 1;
-  const std::string_view part = std::string_view(member).substr(leaf);
-  if (std::find(std::begin(kParts), std::end(kParts), part) == std::end(kParts)) {
-    return {member + "/", member, member};
-  }
-  const std::string prefix = member.substr(0, leaf);
-  return {prefix, prefix + "values", leaf == 0 ? "" : member.substr(0, slash)};
+bool IsPart(std::string_view name) {
+  return std::find(std::begin(kParts), std::end(kParts), name) != std::end(kParts);
 }
 
-absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip) {
+Group PlainArray(const std::string& name) { return {name + "/", name, name}; }
+
+Group GroupOf(const std::string& array) {
+  const size_t slash = array.rfind('/');
+  const size_t leaf = slash == std::string::npos ? 0 : slash + 1;
+  if (!IsPart(std::string_view(array).substr(leaf))) return PlainArray(array);
+  const std::string prefix = array.substr(0, leaf);
+  return {prefix, prefix + "values", leaf == 0 ? "" : array.substr(0, slash)};
+}
+
+// The names of all arrays, in the order of the archive.
+absl::StatusOr<std::vector<std::string>> ArrayNames(const ZipReader& zip) {
+  std::vector<std::string> names;
+  for (const ZipReader::Member& member : zip.members()) {
+    std::optional<std::string> name = ArrayName(member.name);
+    if (!name.has_value()) {
+      return MalformedFile(zip.path(), absl::StrCat("member ", Shown(member.name)),
+                           "is not a .npy array");
+    }
+    names.push_back(*std::move(name));
+  }
+  std::vector<std::string> sorted = names;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return names;
+  return MalformedFile(zip.path(), MemberName(*twice), "appears twice");
+}
+
+// Whether "values" is the name of a tensor, as of a parameter, and not a part of one without a
+// name: such a tensor stands alone.
+bool ValuesIsAName(const std::vector<std::string>& names) {
+  const auto others = std::count_if(names.begin(), names.end(), [](const std::string& name) {
+    return name != "values" && IsPart(name);
+  });
+  return names.size() > 1 && others == 0;
+}
+
+absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip,
+                                          const std::vector<std::string>& names) {
+  const bool values_is_a_name = ValuesIsAName(names);
   std::vector<Group> groups;
   std::map<std::string, std::string> values_by_name;
-  for (const ZipReader::Member& member : zip.members()) {
-    if (!std::string_view(member.name).ends_with(kSuffix)) {
-      return MalformedFile(zip.path(), absl::StrCat("member ", member.name), "is not a .npy array");
-    }
-    Group group = GroupOf(member.name.substr(0, member.name.size() - kSuffix.size()));
+  for (const std::string& name : names) {
+    Group group = name == "values" && values_is_a_name ? PlainArray(name) : GroupOf(name);
     const auto [known, is_new] = values_by_name.emplace(group.name, group.values);
     if (is_new) {
       groups.push_back(std::move(group));
     } else if (group.values != known->second) {
       // Whichever comes first: of "a" and "a/values", one would be taken for the other's.
-      return MalformedFile(zip.path(), absl::StrCat("member ", member.name),
+      return MalformedFile(zip.path(), MemberName(name),
                            absl::StrCat("and ", known->second, ".npy are one name"));
     }
   }
@@ -71,18 +100,18 @@ absl::StatusOr<ValueType> TypeOf(const ZipReader& zip, const Group& group, const
     SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray array, ReadMember(zip, member));
     const std::string stated = ToText(array).value_or("");
     const std::optional<ValueType> parsed = ParseValueType(stated);
-    if (!parsed.has_value() || NpyDescr(*parsed) != values.dtype()) {
+    const bool fits = parsed.has_value() && (parsed == type || NpyDescr(*parsed) == values.dtype());
+    if (!fits) {
       return MalformedFile(
           zip.path(), MemberName(member),
-          absl::StrCat("\"", stated, "\" does not fit values of type '", values.dtype(), "'"));
+          absl::StrCat(Quoted(stated), " does not fit values of type '", values.dtype(), "'"));
     }
     type = parsed;
   }
   if (type.has_value()) return *type;
   return MalformedFile(zip.path(), MemberName(group.values),
                        absl::StrCat("type '", values.dtype(),
-                                    "' is not one of f2 f4 f8 i4 i8 u4 u8 (or u2 with value_type "
-                                    "bf16); convert it with astype()"));
+                                    "' is not a number; save numbers, or take the member out"));
 }
 
 absl::StatusOr<Tensor> MakeTensor(const ZipReader& zip, const Group& group, TensorSpec spec) {
@@ -95,13 +124,8 @@ absl::StatusOr<Tensor> MakeTensor(const ZipReader& zip, const Group& group, Tens
   return tensor;
 }
 
-void TakeValues(const NpyArray& values, Tensor& tensor) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(values.data().data());
-  tensor.values.assign(bytes, bytes + values.data().size());
-}
-
 absl::StatusOr<Tensor> ReadDense(const ZipReader& zip, const Group& group, const NpyArray& values,
-                                 ValueType type) {
+                                 ValueType type, TensorBudget& budget) {
   std::vector<int64_t> shape = values.shape;
   if (HasMember(zip, group.prefix + "dense_shape")) {
     SPARSEAGG_ASSIGN_OR_RETURN(shape, ReadShape(zip, group.prefix + "dense_shape"));
@@ -112,8 +136,9 @@ absl::StatusOr<Tensor> ReadDense(const ZipReader& zip, const Group& group, const
   }
   if (shape.empty()) shape = {1};  // a number of NumPy; the Python client sends it so, too
   SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeTensor(zip, group, {group.name, type, shape, 0}));
+  SPARSEAGG_RETURN_IF_ERROR(budget.Take(MemberName(group.values), 1, tensor.layout));
   tensor.indices = {0};
-  TakeValues(values, tensor);
+  tensor.values = ToValues(values, type);
   return tensor;
 }
 
@@ -138,7 +163,7 @@ absl::Status TakeIndices(const ZipReader& zip, const std::string& member, const 
 }
 
 absl::StatusOr<Tensor> ReadSparse(const ZipReader& zip, const Group& group, const NpyArray& values,
-                                  ValueType type) {
+                                  ValueType type, TensorBudget& budget) {
   const std::string member = group.prefix + "indices";
   SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray indices, ReadMember(zip, member));
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> shape,
@@ -160,28 +185,34 @@ absl::StatusOr<Tensor> ReadSparse(const ZipReader& zip, const Group& group, cons
                          absl::StrCat("is not one row of ", tensor.layout.row_width,
                                       " values for each of the ", indices.shape[0], " indices"));
   }
+  SPARSEAGG_RETURN_IF_ERROR(budget.Take(MemberName(group.values),
+                                        static_cast<uint64_t>(indices.shape[0]), tensor.layout));
   SPARSEAGG_RETURN_IF_ERROR(TakeIndices(zip, member, indices, tensor));
-  TakeValues(values, tensor);
+  tensor.values = ToValues(values, type);
   return tensor;
 }
 
-absl::StatusOr<Tensor> ReadGroup(const ZipReader& zip, const Group& group) {
+absl::StatusOr<Tensor> ReadGroup(const ZipReader& zip, const Group& group, TensorBudget& budget) {
   SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray values, ReadMember(zip, group.values));
   SPARSEAGG_ASSIGN_OR_RETURN(const ValueType type, TypeOf(zip, group, values));
-  if (HasMember(zip, group.prefix + "indices")) return ReadSparse(zip, group, values, type);
-  return ReadDense(zip, group, values, type);
+  if (HasMember(zip, group.prefix + "indices")) {
+    return ReadSparse(zip, group, values, type, budget);
+  }
+  return ReadDense(zip, group, values, type, budget);
 }
 
-absl::StatusOr<std::vector<Tensor>> ReadAll(const ZipReader& zip) {
+absl::StatusOr<std::vector<Tensor>> ReadAll(const ZipReader& zip, TensorBudget& budget) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string> names, ArrayNames(zip));
   std::vector<Tensor> tensors;
-  if (HasMember(zip, "format") && HasMember(zip, "shape") && HasMember(zip, "data")) {
-    SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, ReadScipy(zip));
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool is_scipy, IsScipy(zip));
+  if (is_scipy) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, ReadScipy(zip, budget));
     tensors.push_back(std::move(tensor));
     return tensors;
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<Group> groups, Groups(zip));
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<Group> groups, Groups(zip, names));
   for (const Group& group : groups) {
-    SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, ReadGroup(zip, group));
+    SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, ReadGroup(zip, group, budget));
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -189,24 +220,48 @@ absl::StatusOr<std::vector<Tensor>> ReadAll(const ZipReader& zip) {
 
 }  // namespace
 
-bool HasMember(const ZipReader& zip, const std::string& name) {
-  const std::string member = absl::StrCat(name, std::string(kSuffix));
-  return std::any_of(zip.members().begin(), zip.members().end(),
-                     [&](const ZipReader::Member& m) { return m.name == member; });
+absl::Status TensorBudget::Take(const std::string& where, uint64_t entries,
+                                const TensorLayout& layout) {
+  const ValueType read_as = options_.value_type.value_or(layout.value_type);
+  const size_t value_bytes = std::max(SizeOf(layout.value_type), SizeOf(read_as));
+  const uint64_t entry_bytes = sizeof(uint64_t) + layout.row_width * uint64_t{value_bytes};
+  if (entries > left_ / entry_bytes) {
+    return FileTooLarge(
+        path_, where,
+        absl::StrCat(entries, " entries of ", entry_bytes,
+                     " bytes take more than is left of the limit of ", options_.bytes_max));
+  }
+  left_ -= entries * entry_bytes;
+  return absl::OkStatus();
 }
 
-std::string MemberName(const std::string& name) {
-  return absl::StrCat("member ", name, std::string(kSuffix));
+std::optional<std::string> ArrayName(const std::string& member) {
+  for (const std::string_view suffix : kSuffixes) {
+    if (std::string_view(member).ends_with(suffix)) {
+      return member.substr(0, member.size() - suffix.size());
+    }
+  }
+  return std::nullopt;
 }
+
+std::optional<size_t> FindArray(const ZipReader& zip, const std::string& name) {
+  for (const char* suffix : kSuffixes) {
+    if (const std::optional<size_t> index = zip.Find(name + suffix)) return index;
+  }
+  return std::nullopt;
+}
+
+bool HasMember(const ZipReader& zip, const std::string& name) {
+  return FindArray(zip, name).has_value();
+}
+
+std::string MemberName(const std::string& name) { return absl::StrCat("member ", name, ".npy"); }
 
 absl::StatusOr<NpyArray> ReadMember(const ZipReader& zip, const std::string& name) {
-  const std::string member = absl::StrCat(name, std::string(kSuffix));
-  for (size_t i = 0; i < zip.members().size(); ++i) {
-    if (zip.members()[i].name != member) continue;
-    SPARSEAGG_ASSIGN_OR_RETURN(std::string content, zip.Read(i));
-    return ParseNpy(std::move(content), zip.path(), MemberName(name));
-  }
-  return MalformedFile(zip.path(), MemberName(name), "is missing");
+  const std::optional<size_t> index = FindArray(zip, name);
+  if (!index.has_value()) return MalformedFile(zip.path(), MemberName(name), "is missing");
+  SPARSEAGG_ASSIGN_OR_RETURN(std::string content, zip.Read(*index));
+  return ParseNpy(std::move(content), zip.path(), MemberName(name));
 }
 
 absl::StatusOr<std::vector<Tensor>> ReadNpz(const std::string& path, const ReadOptions& options) {
@@ -222,7 +277,8 @@ absl::StatusOr<std::vector<Tensor>> ReadNpz(const std::string& path, const ReadO
     }
     bytes += member.bytes;
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<Tensor> tensors, ReadAll(zip));
+  TensorBudget budget(path, options);
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<Tensor> tensors, ReadAll(zip, budget));
   for (Tensor& tensor : tensors) {
     if (!options.value_type.has_value()) break;
     const absl::Status status = ConvertValues(*options.value_type, tensor);

@@ -1,9 +1,12 @@
 #include "client/io/tensor_file.h"
 
 #include <limits>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/io/file_error.h"
 #include "client/io/line_reader.h"
@@ -16,11 +19,15 @@ namespace {
 
 enum class Format { kMatrixMarket, kNpz };
 
+std::string LowerCase(const std::string& path) { return absl::AsciiStrToLower(path); }
+
 absl::StatusOr<Format> FormatOf(const std::string& path) {
-  if (std::string_view(path).ends_with(".mtx")) return Format::kMatrixMarket;
-  if (std::string_view(path).ends_with(".npz")) return Format::kNpz;
-  return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
-                   absl::StrCat(path, ": the name ends neither with .npz nor with .mtx"));
+  const std::string lower = LowerCase(path);
+  if (lower.ends_with(".mtx") || lower.ends_with(".mtx.gz")) return Format::kMatrixMarket;
+  if (lower.ends_with(".npz")) return Format::kNpz;
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
+      absl::StrCat(path, ": the name ends neither with .npz nor with .mtx or .mtx.gz"));
 }
 
 constexpr uint64_t kUint64Max = std::numeric_limits<uint64_t>::max();
@@ -57,20 +64,40 @@ absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::string& path,
 absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path) {
   SPARSEAGG_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   if (format == Format::kMatrixMarket) {
-    // "1 1\n" may be two entries (symmetric) of an index and a value, 8 bytes each.
+    // "1 1\n" may be two entries (symmetric) of an index and a value, 8 bytes each, and "1\n" two
+    // values of an array, which has its diagonal besides.
     SPARSEAGG_ASSIGN_OR_RETURN(const LineReader reader, LineReader::Open(path));
-    return SaturatingMultiply(reader.file_bytes(), 8);
+    return SaturatingMultiply(reader.file_bytes(), 9);
   }
-  // Indices grow from 4 bytes to 8, values from 2 to 8 at most.
   SPARSEAGG_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(path));
   uint64_t bytes = 0;
-  for (const ZipReader::Member& member : zip.members()) bytes = SaturatingAdd(bytes, member.bytes);
-  return SaturatingMultiply(bytes, 4);
+  for (size_t i = 0; i < zip.members().size(); ++i) {
+    // Any array may be values; each of them becomes 8 bytes at most, with an index of 8 bytes.
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string head, zip.ReadHead(i, kNpyHeadBytesMax));
+    const uint64_t file_bytes = zip.members()[i].bytes;
+    const std::optional<NpyArray> array = ParseNpyHead(head, file_bytes);
+    const uint64_t elements =
+        array.has_value() ? (file_bytes - array->data_begin) / array->item_bytes : file_bytes;
+    bytes = SaturatingAdd(bytes, SaturatingMultiply(elements, 16));
+  }
+  return bytes;
 }
 
-absl::Status CheckOutputPath(const std::string& path) { return FormatOf(path).status(); }
+absl::Status CheckOutputPath(const std::string& path) {
+  if (LowerCase(path).ends_with(".gz")) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
+                     absl::StrCat(path, ": .gz is read and not written; leave it out"));
+  }
+  return FormatOf(path).status();
+}
+
+bool IsMatrixMarketPath(const std::string& path) {
+  const absl::StatusOr<Format> format = FormatOf(path);
+  return format.ok() && *format == Format::kMatrixMarket;
+}
 
 absl::Status WriteTensors(const std::string& path, std::span<const TensorView> tensors) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckOutputPath(path));
   SPARSEAGG_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   SPARSEAGG_RETURN_IF_ERROR(CheckNames(path, tensors));
   if (format == Format::kNpz) return WriteNpz(path, tensors);

@@ -3,7 +3,7 @@
 #include <zip.h>
 
 #include <algorithm>
-#include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "client/io/file_error.h"
@@ -58,7 +58,6 @@ absl::StatusOr<ZipReader> ZipReader::Open(const std::string& path) {
     }
     return MalformedFile(path, "", absl::StrCat("is not a zip archive: ", ErrorText(code)));
   }
-  std::set<std::string> names;
   const zip_int64_t count = zip_get_num_entries(reader.archive_.get(), 0);
   for (zip_int64_t i = 0; i < count; ++i) {
     zip_stat_t stat;
@@ -67,18 +66,26 @@ absl::StatusOr<ZipReader> ZipReader::Open(const std::string& path) {
       return MalformedFile(path, "", zip_strerror(reader.archive_.get()));
     }
     SPARSEAGG_RETURN_IF_ERROR(CheckMember(path, stat));
-    if (!names.insert(stat.name).second) {
+    const bool is_folder = stat.size == 0 && std::string_view(stat.name).ends_with('/');
+    if (is_folder) continue;
+    if (!reader.by_name_.emplace(stat.name, reader.members_.size()).second) {
       return MalformedFile(path, Where(stat.name), "appears twice");
     }
-    reader.members_.push_back({stat.name, stat.size});
+    reader.members_.push_back({stat.name, stat.size, static_cast<uint64_t>(i)});
   }
   return reader;
+}
+
+std::optional<size_t> ZipReader::Find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return std::nullopt;
+  return found->second;
 }
 
 absl::StatusOr<std::string> ZipReader::Read(size_t index) const {
   const Member& member = members_[index];
   const std::unique_ptr<zip_file_t, FileCloser> file(
-      zip_fopen_index(archive_.get(), static_cast<zip_uint64_t>(index), 0));
+      zip_fopen_index(archive_.get(), members_[index].position, 0));
   if (file == nullptr) {
     return MalformedFile(path_, Where(member.name), zip_strerror(archive_.get()));
   }
@@ -105,6 +112,23 @@ absl::StatusOr<std::string> ZipReader::Read(size_t index) const {
   }
   content.resize(filled);
   return content;
+}
+
+absl::StatusOr<std::string> ZipReader::ReadHead(size_t index, size_t bytes) const {
+  const std::unique_ptr<zip_file_t, FileCloser> file(
+      zip_fopen_index(archive_.get(), members_[index].position, 0));
+  std::string head(bytes, '\0');
+  size_t filled = 0;
+  while (file != nullptr && filled < bytes) {
+    const zip_int64_t got = zip_fread(file.get(), head.data() + filled, bytes - filled);
+    if (got <= 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  if (file == nullptr) {
+    return MalformedFile(path_, Where(members_[index].name), zip_strerror(archive_.get()));
+  }
+  head.resize(filled);
+  return head;
 }
 
 absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& members) {

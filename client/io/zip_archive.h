@@ -4,7 +4,9 @@
 #define SPARSEAGG_CLIENT_IO_ZIP_ARCHIVE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,17 +23,23 @@ class ZipReader {
  public:
   struct Member {
     std::string name;
-    uint64_t bytes = 0;  // as the archive states it, uncompressed
+    uint64_t bytes = 0;     // as the archive states it, uncompressed
+    uint64_t position = 0;  // in the archive
   };
 
   // FILE_UNUSABLE or MALFORMED_FILE, also for two members of one name, an encrypted member, and a
   // compression other than stored and deflate.
   static absl::StatusOr<ZipReader> Open(const std::string& path);
 
+  // Without folders, which hold nothing.
   const std::vector<Member>& members() const { return members_; }
   const std::string& path() const { return path_; }
+  // The index in members() of the one of this name.
+  std::optional<size_t> Find(const std::string& name) const;
   // The content of members()[index], its length and checksum verified.
   absl::StatusOr<std::string> Read(size_t index) const;
+  // The first `bytes` bytes of members()[index], all of it where it has no more; not verified.
+  absl::StatusOr<std::string> ReadHead(size_t index, size_t bytes) const;
 
  private:
   struct Closer {
@@ -40,6 +48,7 @@ class ZipReader {
   std::string path_;
   std::unique_ptr<zip, Closer> archive_;
   std::vector<Member> members_;
+  std::map<std::string, size_t> by_name_;
 };
 
 // Members to be written, in order. `head` and `body` follow each other in the member; `body` must

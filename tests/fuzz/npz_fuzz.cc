@@ -12,10 +12,10 @@
 namespace sparseagg::fuzz {
 namespace {
 
-constexpr const char* kNames[] = {"format",        "shape",        "data",      "row",
-                                  "col",           "coords",       "indices",   "indptr",
-                                  "values",        "dense_shape",  "a/indices", "a/values",
-                                  "a/dense_shape", "a/value_type", "b",         "value_type"};
+constexpr const char* kNames[] = {
+    "format",        "shape",        "data",   "row",         "col",       "coords",
+    "indices",       "indptr",       "values", "dense_shape", "a/indices", "a/values",
+    "a/dense_shape", "a/value_type", "b",      "value_type",  "offsets"};
 
 // Read as they are, without a file.
 void ReadMembers(FuzzInput& input) {

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 
+#include "tests/client/io/gzip.h"
 #include "tests/client/support.h"
 
 namespace sparseagg::client {
 namespace {
 
+using sparseagg::testing::Gzip;
 using sparseagg::testing::HasError;
 using sparseagg::testing::MakeTensor;
 using sparseagg::testing::SameTensor;
@@ -77,6 +79,117 @@ TEST_F(MatrixMarketTest, ReadsValuesAsTheTypeAskedFor) {
   EXPECT_EQ(ValuesOf<float>(Read(text, options).value()), (std::vector<float>{0.1f}));
 }
 
+TEST_F(MatrixMarketTest, RoundsValuesOnceToTheTypeAskedFor) {
+  const auto value = [&](ValueType type, const std::string& text) {
+    ReadOptions options;
+    options.value_type = type;
+    const std::string head = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 ";
+    return ValuesOf<uint16_t>(Read(head + text + "\n", options).value()).at(0);
+  };
+  EXPECT_EQ(value(ValueType::kBF16, "1.00390625000000000000001"), 0x3F81);
+  EXPECT_EQ(value(ValueType::kF16, "65519.99999999999999999"), 0x7BFF);
+  EXPECT_EQ(value(ValueType::kF16, "2.980232238769531250001e-8"), 0x0001);
+}
+
+TEST_F(MatrixMarketTest, ReadsUnsignedIntegersAsSuch) {
+  const Tensor tensor = Read(
+                            "%%MatrixMarket matrix coordinate unsigned-integer general\n"
+                            "2 2 2\n1 1 18446744073709551615\n2 2 7\n")
+                            .value();
+  EXPECT_EQ(tensor.layout.value_type, ValueType::kU64);
+  EXPECT_EQ(ValuesOf<uint64_t>(tensor), (std::vector<uint64_t>{UINT64_MAX, 7}));
+}
+
+TEST_F(MatrixMarketTest, ReadsWholeNumbersThatAreWrittenAsFractions) {
+  const Tensor tensor = Read(
+                            "%%MatrixMarket matrix coordinate integer general\n"
+                            "1 1e+1 2\n1 1 1e+16\n1 10.0 3.0\n")
+                            .value();
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{0, 9}));
+  EXPECT_EQ(ValuesOf<int64_t>(tensor), (std::vector<int64_t>{10'000'000'000'000'000, 3}));
+}
+
+TEST_F(MatrixMarketTest, ReadsNumbersOfFortran) {
+  EXPECT_EQ(ValuesOf<double>(Read("%%MatrixMarket matrix array real general\n4 1\n"
+                                  "1.5D+02\n-2.5d-1\n1Q0\n0.5-100\n")
+                                 .value()),
+            (std::vector<double>{150, -0.25, 1, 0.5e-100}));
+}
+
+TEST_F(MatrixMarketTest, ReadsSymmetricArraysFromTheirLowerTriangle) {
+  const Tensor symmetric =
+      Read("%%MatrixMarket matrix array real symmetric\n3 3\n1\n2\n3\n4\n5\n6\n").value();
+  EXPECT_EQ(symmetric.sparse_dim, 0u);
+  EXPECT_EQ(ValuesOf<double>(symmetric), (std::vector<double>{1, 2, 3, 2, 4, 5, 3, 5, 6}));
+  const Tensor skew =
+      Read("%%MatrixMarket matrix array integer skew-symmetric\n3 3\n-2\n-5\n+7\n").value();
+  EXPECT_EQ(ValuesOf<int64_t>(skew), (std::vector<int64_t>{0, 2, 5, -2, 0, -7, -5, 7, 0}));
+  EXPECT_EQ(
+      ValuesOf<double>(Read("%%MatrixMarket matrix array real skew-symmetric\n1 1\n").value()),
+      (std::vector<double>{0}));
+}
+
+TEST_F(MatrixMarketTest, ReadsTheUpperTriangleOfASymmetricMatrix) {
+  const Tensor tensor =
+      Read("%%MatrixMarket matrix coordinate real symmetric\n3 3 3\n2 2 1\n1 2 5\n2 3 7\n").value();
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{4, 1, 3, 5, 7}));
+  EXPECT_EQ(ValuesOf<double>(tensor), (std::vector<double>{1, 5, 5, 7, 7}));
+  EXPECT_EQ(
+      ValuesOf<double>(
+          Read("%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n1 2 5\n").value()),
+      (std::vector<double>{5, -5}));
+}
+
+TEST_F(MatrixMarketTest, TakesZerosOnTheDiagonalOfASkewSymmetricMatrix) {
+  const Tensor tensor = Read(
+                            "%%MatrixMarket matrix coordinate real skew-symmetric\n"
+                            "2 2 3\n1 1 0\n2 1 5\n2 2 -0.0\n")
+                            .value();
+  EXPECT_EQ(tensor.indices, (std::vector<uint64_t>{0, 2, 1, 3}));
+  EXPECT_EQ(ValuesOf<double>(tensor), (std::vector<double>{0, 5, -5, 0}));
+}
+
+TEST_F(MatrixMarketTest, ReadsWhatOtherProgramsMakeOfTheFormat) {
+  const std::string body = "1 2 1\n1 2 1.5\n";
+  for (const char* banner : {"%%matrixmarket matrix coordinate real general",
+                             "%MatrixMarket matrix coordinate real general",
+                             "\xEF\xBB\xBF%%MatrixMarket matrix coordinate real general",
+                             "%%MatrixMarket\tMATRIX  Coordinate Double GENERAL \r"}) {
+    const Tensor tensor = Read(banner + ("\n" + body)).value();
+    EXPECT_EQ(tensor.indices, std::vector<uint64_t>{1}) << banner;
+    EXPECT_EQ(ValuesOf<double>(tensor), std::vector<double>{1.5}) << banner;
+  }
+  const std::string banner = "%%MatrixMarket matrix coordinate real general\n";
+  for (const char* text :
+       {"1 2 1 % size\n1 2 1.5 % first\n", "1 2 1\n1 2 1.5%first", "1 2 1\r1 2 1.5\r",
+        "1 2 1\n1 2 1.5\n\x1A", "1 2 1\n1 2 1.5\x1A\x1A\x1A"}) {
+    const Tensor tensor = Read(banner + text).value();
+    EXPECT_EQ(ValuesOf<double>(tensor), std::vector<double>{1.5}) << text;
+  }
+}
+
+TEST_F(MatrixMarketTest, UnpacksGzipWhateverTheName) {
+  const std::string text = "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 1.5\n";
+  for (const char* name : {"m.mtx.gz", "m.MTX.GZ", "m.mtx"}) {
+    const Tensor tensor = ReadTensors(WriteFile(name, Gzip(text))).value().at(0);
+    EXPECT_EQ(tensor.indices, std::vector<uint64_t>{2}) << name;
+  }
+  EXPECT_EQ(ReadTensors(WriteFile("browser.mtx.gz", text)).value().at(0).nnz(), 1u);
+}
+
+TEST_F(MatrixMarketTest, UnpacksNoMoreThanTheLimit) {
+  const std::string head = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n";
+  ReadOptions options;
+  options.bytes_max = 1'000;
+  const std::string bomb = Gzip(head + std::string(100'000, '\n'));
+  EXPECT_LT(bomb.size(), 1'000u);
+  EXPECT_TRUE(
+      HasError(Read(bomb, options).status(), "FILE_TOO_LARGE", "unpacks to more than 1000"));
+  EXPECT_TRUE(
+      HasError(Read(Gzip("%%MatrixMarket matrix array real general\n30000 30000\n1\n")).status(),
+               "MALFORMED_FILE", "900000000 entries are stated, but the file has only"));
+}
+
 TEST_F(MatrixMarketTest, WritesWhatItReads) {
   for (const uint32_t sparse_dim : {2u, 0u}) {
     Tensor tensor =
@@ -105,7 +218,9 @@ TEST_F(MatrixMarketTest, NamesTheLineThatIsWrong) {
   };
   const Case cases[] = {
       {"", "line 1: is not \"%%MatrixMarket"},
-      {"%%MatrixMarket matrix coordinate complex general\n1 1 0\n", "line 1: field \"complex\""},
+      {"3 3 1\n1 1 1\n", "line 1: is not \"%%MatrixMarket"},
+      {"%%MatrixMarket matrix coordinate complex general\n1 1 0\n",
+       "line 1: field \"complex\" is not real, integer, unsigned-integer or pattern; write .real"},
       {"%%MatrixMarket matrix coordinate real hermitian\n1 1 0\n",
        "line 1: symmetry \"hermitian\""},
       {"%%MatrixMarket vector coordinate real general\n1 1 0\n", "line 1: \"vector coordinate\""},
@@ -120,15 +235,30 @@ TEST_F(MatrixMarketTest, NamesTheLineThatIsWrong) {
       {head + "2 2 1\n1 1\n", "line 3: is not \"row column value\""},
       {head + "2 2 1\n1 1 1\n2 2 2\n", "line 4: follows the last of 1 entries"},
       {"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", "2 rows and 3 columns"},
-      {"%%MatrixMarket matrix array real symmetric\n2 2\n", "not supported"},
+      {"%%MatrixMarket matrix array pattern general\n2 2\n", "line 1: a pattern"},
+      {"%%MatrixMarket matrix coordinate pattern skew-symmetric\n2 2 0\n", "line 1: a pattern"},
+      {"%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n",
+       "line 5: the file ends where a value should be"},
+      {"%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n4\n",
+       "line 6: follows the last of 3 values"},
       {"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 5\n1 2 5\n",
-       "line 4: row 1 column 2 is not below the diagonal or on it"},
-      {"%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n1 2\n",
-       "line 3: row 1 column 2 is not below the diagonal or on it"},
-      {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n1 2 5\n",
-       "line 3: row 1 column 2 is not below the diagonal"},
+       "line 4: row 1 column 2 is above the diagonal, entries before are below"},
+      {"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n2 3\n1 1\n3 1\n",
+       "line 5: row 3 column 1 is below the diagonal, entries before are above"},
       {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 5\n",
-       "line 3: row 2 column 2 is not below the diagonal"},
+       "line 3: row 2 column 2 is on the diagonal and not 0"},
+      {head + "2 2 1\n1 1 1,5\n", "line 3: value \"1,5\" is not a finite f64"},
+      {head + "2 2 1\n1 1 1.5 2\n", "line 3: is not \"row column value\""},
+      {head + "2 2 1\n1 1.5 1\n", "line 3: column 1.5 is not in [1, 2]"},
+      {head + "2 2 1\n1 1 " + std::string(50, '7') + "x\n", "777...\" is not a finite f64"},
+      {head + "2 2 1\n1 1 1.5\n" + std::string(100, '\0'), "line 4: follows the last of 1"},
+      {"%%MatrixMarket matrix coordinate unsigned-integer general\n2 2 1\n1 1 -1\n",
+       "line 3: value \"-1\" is not a finite u64"},
+      {"%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 1 9223372036854775808\n",
+       "is not a finite i64, but one of u64: unsigned-integer in line 1, or --dtype u64"},
+      {"%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 1 1.5\n",
+       "line 3: value \"1.5\" is not a finite i64"},
+      {"%%MatrixMarket matrix array real general\n2 1\n1 2\n", "\"1 2\" is not one value"},
       {"%%MatrixMarket matrix array real general\n2 1\n1\n2\n% c\n3\n",
        "line 6: follows the last of 2 values"},
       {head + std::string(70'000, '1') + "\n", "line 2: is longer than 65536 bytes"},

@@ -72,8 +72,41 @@ TEST(NpyTest, RefusesHeadersThatLie) {
                        "states a header of 65535 bytes"));
 }
 
-TEST(NpyTest, RefusesElementsThatAreNotLittleEndianNumbersOrText) {
-  for (const char* descr : {">f4", "|O", "<c8", "<f16", "<M8", "", "<f", "<f0", "<f4x"}) {
+TEST(NpyTest, SwapsBigEndianElements) {
+  const std::string bytes("\x3F\xC0\x00\x00\xC0\x00\x00\x00", 8);
+  const NpyArray array = ParseNpy(Npy(Dictionary(">f4", false, "(2,)"), bytes), "f", "").value();
+  EXPECT_EQ(array.dtype(), "<f4");
+  EXPECT_EQ(array.data(), std::string("\x00\x00\xC0\x3F\x00\x00\x00\xC0", 8));
+  const NpyArray turned =
+      ParseNpy(Npy(Dictionary(">u2", true, "(1, 2)"), "\1\2\3\4"), "f", "").value();
+  EXPECT_EQ(turned.data(), "\2\1\4\3");
+  const std::string unicode("\0\0\0c\0\0\0s\0\0\0r", 12);
+  EXPECT_EQ(ToText(ParseNpy(Npy(Dictionary(">U3", false, "()"), unicode), "f", "").value()), "csr");
+}
+
+TEST(NpyTest, ReadsTheMachinesOwnOrderAndLengthsOfPython2) {
+  EXPECT_EQ(ParseNpy(Npy(Dictionary("=f4", false, "(1,)"), "1234"), "f", "").value().dtype(),
+            "<f4");
+  EXPECT_EQ(ParseNpy(Npy(Dictionary("<f4", false, "(1L, 1L)"), "1234"), "f", "").value().shape,
+            (std::vector<int64_t>{1, 1}));
+  EXPECT_FALSE(ErrorOf(Npy(Dictionary("<f4", false, "(np.int64(1),)"), "1234")).ok());
+}
+
+TEST(NpyTest, KnowsAnArrayFromItsBeginning) {
+  const int64_t shape[] = {2, 3};
+  const std::string header = NpyHeader(">f4", shape);
+  const std::optional<NpyArray> array = ParseNpyHead(header, header.size() + 24);
+  ASSERT_TRUE(array.has_value());
+  EXPECT_EQ(array->shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(array->item_bytes, 4u);
+  EXPECT_EQ(array->data_begin, header.size());
+  EXPECT_FALSE(ParseNpyHead(header.substr(0, header.size() - 1), header.size() + 24).has_value());
+  EXPECT_FALSE(ParseNpyHead("junk", 1000).has_value());
+}
+
+TEST(NpyTest, RefusesElementsThatAreNeitherNumbersNorText) {
+  for (const char* descr :
+       {"|O", "<c8", "<f16", "<M8", "", "<f", "<f0", "<f4x", "|f4", "|V3", ">V2"}) {
     EXPECT_TRUE(
         HasError(ErrorOf(Npy(Dictionary(descr, false, "()"), "")), "MALFORMED_FILE", "type"))
         << descr;
@@ -95,6 +128,53 @@ TEST(NpyTest, NeverCrashesOnATruncatedOrFlippedFile) {
       EXPECT_EQ(array->data_begin + array->size() * array->item_bytes, file.size());
     }
   }
+}
+
+TEST(ToValuesTest, WidensSmallIntegersAndBool) {
+  struct Case {
+    const char* descr;
+    std::string elements;
+    ValueType type;
+    std::vector<int32_t> values;
+  };
+  const Case cases[] = {
+      {"|b1", std::string("\0\1\2", 3), ValueType::kU32, {0, 1, 1}},
+      {"|i1", "\x80\x7F\xFF", ValueType::kI32, {-128, 127, -1}},
+      {"|u1", "\x80\x7F\xFF", ValueType::kU32, {128, 127, 255}},
+      {"<i2", std::string("\x00\x80\xFF\x7F\xFF\xFF", 6), ValueType::kI32, {-32768, 32767, -1}},
+      {">u2", std::string("\x80\x00\x7F\xFF\xFF\xFF", 6), ValueType::kU32, {32768, 32767, 65535}},
+  };
+  for (const Case& c : cases) {
+    const NpyArray array =
+        ParseNpy(Npy(Dictionary(c.descr, false, "(3,)"), c.elements), "f", "").value();
+    EXPECT_EQ(NpyValueType(array), c.type) << c.descr;
+    EXPECT_EQ(ToValues(array, c.type), sparseagg::testing::BytesOf(c.values)) << c.descr;
+  }
+}
+
+TEST(ToValuesTest, TakesTwoBytesWithoutATypeForTheBfloat16OfMlDtypes) {
+  for (const char* descr : {"<V2", "|V2"}) {
+    const NpyArray array =
+        ParseNpy(Npy(Dictionary(descr, false, "(1,)"), "\x80\x3F"), "f", "").value();
+    EXPECT_EQ(NpyValueType(array), ValueType::kBF16);
+    EXPECT_EQ(ToValues(array, ValueType::kBF16),
+              (std::vector<std::byte>{std::byte{0x80}, std::byte{0x3F}}));
+  }
+}
+
+TEST(ToIntegersTest, ReadsIntegersOfEverySize) {
+  const auto read = [](const std::string& descr, const std::string& element) {
+    const NpyArray array = ParseNpy(Npy(Dictionary(descr, false, "()"), element), "f", "").value();
+    return ToSignedIntegers(array, "f", "").value().at(0);
+  };
+  EXPECT_EQ(read("|i1", "\xFF"), -1);
+  EXPECT_EQ(read("|u1", "\xFF"), 255);
+  EXPECT_EQ(read("<i2", "\xFE\xFF"), -2);
+  EXPECT_EQ(read(">i2", "\xFF\xFE"), -2);
+  EXPECT_EQ(read("<u2", "\xFE\xFF"), 65534);
+  EXPECT_EQ(read("<i8", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), -1);
+  const NpyArray none = ParseNpy(Npy(Dictionary("<f8", false, "(0,)"), ""), "f", "").value();
+  EXPECT_TRUE(ToIntegers(none, "f", "").value().empty());
 }
 
 TEST(ToIntegersTest, RefusesOtherTypesAndNegativeNumbers) {
