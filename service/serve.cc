@@ -26,7 +26,6 @@
 #include "service/gpu_loss.h"
 #include "service/idle_memory.h"
 #include "service/rpc/grpc_server.h"
-#include "service/rpc/reading_threads.h"
 #include "service/rpc/self_probe.h"
 #include "service/rpc/ticker.h"
 #include "service/server_info.h"
@@ -363,7 +362,6 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   AnnounceServing(*server, config, log);
   const std::unique_ptr<Ticker> watch_store = WatchStore(config, *server->store);
   auto self_probe = StartSelfProbe(config, server->grpc->port(), log);
-  const ReadingThreads reading_threads;
 
   const int signal_number = WaitForStopSignal([&] { TakeOverLogLevel(reload(), log); });
   self_probe.reset();

@@ -10,10 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <utility>
-
-#include "service/rpc/reading_threads.h"
 
 namespace sparseagg {
 
@@ -23,18 +20,12 @@ class ReadAhead {
   static constexpr size_t kMessagesMax = 64;
   static constexpr uint64_t kBytesMax = uint64_t{256} << 10;
   static constexpr size_t kTakenMax = kMessagesMax / 4;
-  // From so many messages in a row on of which each is small, two threads are wanted for them.
-  static constexpr size_t kManyInARow = 8;
-  static constexpr uint64_t kSmallBytes = uint64_t{16} << 10;
 
   bool empty() const { return messages_.empty(); }
 
   // A message came; takes it from `message`.
   void Push(grpc::ByteBuffer& message) {
-    const uint64_t length = message.Length();
-    bytes_ += length;
-    in_a_row_ = length <= kSmallBytes ? in_a_row_ + 1 : 0;
-    if (in_a_row_ == kManyInARow && !all_threads_.has_value()) all_threads_.emplace();
+    bytes_ += message.Length();
     messages_.emplace_back().Swap(&message);
     full_ |= messages_.size() >= kMessagesMax || bytes_ >= kBytesMax;
   }
@@ -73,8 +64,6 @@ class ReadAhead {
   uint64_t bytes_ = 0;  // of messages_ and of those that are being handled
   uint64_t handled_bytes_ = 0;
   bool full_ = false;
-  size_t in_a_row_ = 0;  // small messages that came
-  std::optional<AllReadingThreads> all_threads_;
 };
 
 }  // namespace sparseagg
