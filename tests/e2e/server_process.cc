@@ -81,6 +81,8 @@ int ServerProcess::Wait() {
   int status = 0;
   EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
   reaped_ = true;
+  std::unique_lock lock(mutex_);
+  log_grew_.wait(lock, [this] { return log_ended_; });
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

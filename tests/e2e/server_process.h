@@ -28,7 +28,8 @@ class ServerProcess {
   void Signal(int number) const;
   // Waits for a line of the log that holds `text`; false when the log ended without one.
   bool WaitForLog(const std::string& text);
-  // Waits for the end. The exit code, or 128 + the number of the signal that killed it.
+  // Waits for the end, and for that of the log. The exit code, or 128 + the number of the signal
+  // that killed it.
   int Wait();
   std::string log();
 
