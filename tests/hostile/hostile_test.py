@@ -39,6 +39,11 @@ class HostileTest(unittest.TestCase):
         self.addCleanup(server.close)
         return server
 
+    def check_memory(self, grown: float, limit: float) -> None:
+        """A sanitizer keeps what is freed, and puts guards around what is not: its server has no such limits."""
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(grown, limit)
+
     def check_serves(self, server: Server, name: str) -> None:
         self.assertTrue(server.alive(), server.log())
         server.create_round(name, ROWS)
@@ -72,7 +77,7 @@ class ProbesTest(HostileTest):
         grown = server.memory_bytes("VmHWM") - before
         print(f"bomb of {len(bomb)} bytes for 256 MiB: memory grew {grown / MIB:.1f} MiB")
         self.assertTrue(answered)
-        self.assertLess(grown, 32 * MIB)
+        self.check_memory(grown, 32 * MIB)
         self.check_serves(server, "after")
 
     def test_fields_that_nobody_knows_take_no_memory(self) -> None:
@@ -89,7 +94,7 @@ class ProbesTest(HostileTest):
         grown = server.memory_bytes("VmHWM") - before
         connection.close()
         print(f"{calls} waiting calls of {len(request)} bytes: memory grew {grown / MIB:.1f} MiB")
-        self.assertLess(grown, 100 * MIB)
+        self.check_memory(grown, 100 * MIB)
         self.check_serves(server, "after")
 
     def test_rapid_resets_are_survived(self) -> None:
@@ -116,7 +121,7 @@ class ProbesTest(HostileTest):
             f"{number} resets: memory grew {grown / MIB:.1f} MiB, {server.cpu_seconds() - cpu:.1f} s of CPU"
         )
         # What the distribution's gRPC takes for a stream, and some for the process: see docs/security.md.
-        self.assertLess(grown, 64 * MIB + number * 24 * 1024)
+        self.check_memory(grown, 64 * MIB + number * 24 * 1024)
         self.check_serves(server, "after")
 
     def test_an_endless_header_is_survived(self) -> None:
@@ -138,7 +143,7 @@ class ProbesTest(HostileTest):
         print(
             f"a header of {mib} MiB: memory grew {grown / MIB:.1f} MiB, {server.cpu_seconds() - cpu:.1f} s of CPU"
         )
-        self.assertLess(grown, (64 + 4 * mib) * MIB)
+        self.check_memory(grown, (64 + 4 * mib) * MIB)
 
     def test_garbage_is_survived(self) -> None:
         server = self.start()
@@ -192,7 +197,7 @@ class SwarmTest(HostileTest):
         print(f"{number} idle uploads: {each / 1024:.1f} KiB each, staging {load.staging_bytes}")
         self.assertEqual(load.open_uploads, number)
         self.assertLess(load.staging_bytes, number * 1024, "no more than headers take")
-        self.assertLess(each, 64 * 1024)
+        self.check_memory(each, 64 * 1024)
         idle.close()
         self.assertTrue(wait_until(lambda: server.load().calls == 1))
         self.assertEqual(server.load().open_uploads, number, "they could be resumed")
@@ -302,7 +307,7 @@ class CutStreamsTest(HostileTest):
             self.assertTrue(wait_until(lambda: server.descriptors() <= files + 2))
             grown = server.memory_bytes() - memory
             print(f"{number} cut streams, durable {durable}: memory grew {grown / MIB:.1f} MiB")
-            self.assertLess(grown, 16 * MIB)
+            self.check_memory(grown, 16 * MIB)
             if durable:
                 self.assertEqual(os.listdir(os.path.join(folder, "payloads")), [])
             self.check_serves(server, "after")
