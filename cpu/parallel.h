@@ -21,12 +21,12 @@ class Parallel {
   uint32_t threads() const { return threads_; }
 
   // Calls f(i) for 0 <= i < n, each once, in any order and concurrently. Returns when all are done.
-  // Exceptions of f (no memory) come out of here.
+  // Exceptions of f (no memory) come out of here, the first of them, when no f runs any more.
   template <class F>
   void For(size_t n, const F& f) {
     SPARSEAGG_TSAN_RELEASE(&sync_);
+    const JoinedAtEnd joined;
     Run(n, &CallBody<F>, &f);
-    SPARSEAGG_TSAN_ACQUIRE(&sync_);
   }
 
  private:
@@ -36,14 +36,26 @@ class Parallel {
   template <class F>
   static void CallBody(const void* f, size_t i) {
     SPARSEAGG_TSAN_ACQUIRE(&sync_);
+    const DoneAtEnd done;
     (*static_cast<const F*>(f))(i);
-    SPARSEAGG_TSAN_RELEASE(&sync_);
   }
 
   void Run(size_t n, Body body, const void* f);
 
   // Where ThreadSanitizer is told of fork and join, which it cannot see inside oneTBB.
   static inline char sync_ = 0;
+
+  // The join is also there when f throws, so destructors tell of it. oneTBB (2021.8) keeps the
+  // first exception and cancels the group; the task that threw, and each that has not begun, is
+  // then finalized by its cancel(), which takes it off the tree of tasks as the end of execute()
+  // does (start_for, fold_tree). The caller waits until that tree is empty, an acquire load of what
+  // all have decremented, and only then throws (task_dispatcher::execute_and_wait).
+  struct DoneAtEnd {
+    ~DoneAtEnd() { SPARSEAGG_TSAN_RELEASE(&sync_); }
+  };
+  struct JoinedAtEnd {
+    ~JoinedAtEnd() { SPARSEAGG_TSAN_ACQUIRE(&sync_); }
+  };
 
   const uint32_t threads_;
   std::unique_ptr<Arena> arena_;

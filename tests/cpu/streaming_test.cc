@@ -15,6 +15,7 @@
 #include "sparse/reference_backend.h"
 #include "sparse/validate.h"
 #include "tests/support/crowd.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg::testing {
@@ -60,11 +61,11 @@ class StreamingTest : public ::testing::TestWithParam<std::tuple<Case, std::stri
  protected:
   StreamingTest() {
     const auto& [c, op] = GetParam();
-    spec_ = MakeSpec(std::string(op), c.type, c.num_rows, c.width);
+    spec_ = MakeSpec(std::string(op), c.type, FewerUnderTsan(c.num_rows), c.width);
     updates_ = MakeCrowd(spec_,
                          {.crowd = c.crowd,
                           .arrival = c.arrival,
-                          .entries = c.entries,
+                          .entries = FewerUnderTsan(c.entries),
                           .contributors = 4,
                           .values = c.values},
                          17);
