@@ -1,0 +1,223 @@
+"""Runs every suite that is too long for CI, at full size, and prints one table. `./dev check` calls it.
+
+A suite that fails does not end the run. Results are kept in build/check/ and belong to the state of the sources that they were
+made of: `--from` and `--only` complete the table of an earlier run while no source has changed.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from suites import SUITES, Suite
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "check"
+PROGRESS_SECONDS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    result: str
+    seconds: int
+
+    @property
+    def passed(self) -> bool:
+        return self.result.startswith("passed")
+
+
+def git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True).stdout
+
+
+def state_of_sources() -> str:
+    """The commit; with changes that are not committed, a digest of them as well."""
+    commit = git("rev-parse", "--short", "HEAD").decode().strip()
+    changes = git("diff", "HEAD")
+    untracked = git("ls-files", "-z", "--others", "--exclude-standard")
+    if not changes and not untracked:
+        return commit
+    digest = hashlib.sha256(changes)
+    for name in filter(None, untracked.split(b"\0")):
+        digest.update(name + b"\0" + (ROOT / os.fsdecode(name)).read_bytes())
+    return f"{commit}+{digest.hexdigest()[:8]}"
+
+
+def skips_in(log: str) -> int:
+    """Tests that a passing suite left out: as CTest, pytest and our own scripts report them."""
+    log = re.sub(r"^\$ .*", "", log, flags=re.MULTILINE)  # the commands
+    in_pytest = sum(int(number) for number in re.findall(r"\b(\d+) skipped\b", log))
+    return in_pytest + len(re.findall(r"\(Skipped\)$|\bSKIPPED,|: not tested, ", log, re.MULTILINE))
+
+
+class Progress:
+    """A live line on a terminal, a line every half minute in a log."""
+
+    def __init__(self, suite: Suite, log: pathlib.Path):
+        self._suite, self._log = suite, log
+        self._start = self._last = time.monotonic()
+
+    def seconds(self) -> int:
+        return round(time.monotonic() - self._start)
+
+    def show(self) -> None:
+        on_terminal = sys.stdout.isatty()
+        if not on_terminal and time.monotonic() - self._last < PROGRESS_SECONDS:
+            return
+        self._last = time.monotonic()
+        line = f"    {self._suite.name}, {self.seconds()} s: {last_line(self._log)}"
+        print(
+            f"\r\033[K{line[:110]}" if on_terminal else line[:160], end="" if on_terminal else "\n"
+        )
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        if sys.stdout.isatty():
+            print("\r\033[K", end="")
+
+
+def last_line(log: pathlib.Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 4096))
+        lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def run_command(
+    command: tuple[str, ...], suite: Suite, log: pathlib.Path, progress: Progress
+) -> int:
+    with log.open("ab") as output:
+        output.write(f"$ {' '.join(command)}\n".encode())
+        output.flush()
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **dict(suite.environment)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that an interrupt ends all that it started
+        )
+        try:
+            while True:
+                try:
+                    return process.wait(timeout=1)
+                except subprocess.TimeoutExpired:
+                    progress.show()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
+
+
+def run_suite(suite: Suite) -> Outcome:
+    log = OUT / f"{suite.name}.log"
+    log.write_bytes(b"")
+    progress = Progress(suite, log)
+    print(f"==> {suite.name}: {suite.size} (log: {log.relative_to(ROOT)})", flush=True)
+    if suite.needs_root and os.geteuid() != 0:
+        return Outcome("not run: needs root", 0)
+    for command in suite.commands:
+        status = run_command(command, suite, log, progress)
+        progress.end()
+        if status != 0:
+            print("\n".join(log.read_text(errors="replace").splitlines()[-30:]))
+            return Outcome(f"FAILED: {' '.join(command)} ended with {status}", progress.seconds())
+    skips = skips_in(log.read_text(errors="replace"))
+    return Outcome(f"passed, {skips} skipped" if skips else "passed", progress.seconds())
+
+
+def table(outcomes: dict[str, Outcome], state: str) -> str:
+    today = datetime.date.today().isoformat()
+    lines = [
+        f"`./dev check` at {state}, {today}:",
+        "",
+        "| suite | size | seconds | result |",
+        "|---|---|---|---|",
+    ]
+    for suite in SUITES:
+        outcome = outcomes.get(suite.name, Outcome("not run", 0))
+        lines.append(
+            f"| {suite.name} | {suite.size} | {outcome.seconds or ''} | {outcome.result} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+class Results:
+    """What is known of the sources as they are now, on the disk after every suite."""
+
+    def __init__(self) -> None:
+        self._file = OUT / "results.json"
+        self.state = state_of_sources()
+        self.outcomes: dict[str, Outcome] = {}
+        if self._file.is_file():
+            kept = json.loads(self._file.read_text())
+            if kept["state"] == self.state:
+                self.outcomes = {
+                    name: Outcome(**fields) for name, fields in kept["outcomes"].items()
+                }
+
+    def add(self, suite: Suite, outcome: Outcome) -> None:
+        self.outcomes[suite.name] = outcome
+        fields = {name: dataclasses.asdict(outcome) for name, outcome in self.outcomes.items()}
+        self._file.write_text(
+            json.dumps({"state": self.state, "outcomes": fields}, indent=1) + "\n"
+        )
+        (OUT / "table.md").write_text(table(self.outcomes, self.state))
+
+
+def chosen_suites(options: argparse.Namespace) -> list[Suite]:
+    names = [suite.name for suite in SUITES]
+    if options.only:
+        return [suite for suite in SUITES if suite.name in options.only]
+    return list(SUITES[names.index(options.start) if options.start else 0 :])
+
+
+def arguments() -> argparse.Namespace:
+    names = [suite.name for suite in SUITES]
+    parser = argparse.ArgumentParser(prog="./dev check", description=__doc__)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--from", dest="start", choices=names, metavar="SUITE", help="begin there")
+    which.add_argument("--only", nargs="+", choices=names, metavar="SUITE", help="these alone")
+    which.add_argument("--list", action="store_true", help="print the suites and end")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    if options.list:
+        for suite in SUITES:
+            print(f"{suite.name:12} {suite.size}")
+        return 0
+    OUT.mkdir(parents=True, exist_ok=True)
+    results = Results()
+    try:
+        for suite in chosen_suites(options):
+            outcome = run_suite(suite)
+            results.add(suite, outcome)
+            print(f"    {suite.name}: {outcome.result} after {outcome.seconds} s", flush=True)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; go on with ./dev check --from {suite.name}")
+        return 130
+    finally:
+        print("\n" + table(results.outcomes, results.state), flush=True)
+    missing = [
+        suite.name
+        for suite in SUITES
+        if not results.outcomes.get(suite.name, Outcome("not run", 0)).passed
+    ]
+    if missing:
+        print(f"not green: {', '.join(missing)}")
+    return 1 if any(suite.name in missing for suite in chosen_suites(options)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What `./dev check` promises of any list of suites: it goes on after a failure, and says so; an earlier table is completed only
+while the sources are the same."""
+
+import contextlib
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import run
+from suites import SUITES, Suite
+
+PASSES = Suite("passes", "small", (("true",),))
+FAILS = Suite("fails", "small", (("sh", "-c", "echo a reason; exit 3"), ("touch", "never")))
+SKIPS = Suite("skips", "small", (("echo", "5 passed, 2 skipped in 1 s"),))
+
+
+class CheckTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name) / "check"
+        self.state = "abc1234"
+
+    def check(self, suites: tuple[Suite, ...], *arguments: str) -> tuple[int, str]:
+        printed = io.StringIO()
+        with (
+            mock.patch.object(run, "ROOT", self.out.parent),
+            mock.patch.object(run, "OUT", self.out),
+            mock.patch.object(run, "SUITES", suites),
+            mock.patch.object(run, "state_of_sources", lambda: self.state),
+            mock.patch.object(sys, "argv", ["check", *arguments]),
+            contextlib.redirect_stdout(printed),
+        ):
+            return run.main(), printed.getvalue()
+
+    def test_goes_on_after_a_failure_and_ends_with_one(self) -> None:
+        status, printed = self.check((FAILS, PASSES))
+        self.assertEqual(status, 1)
+        self.assertIn("a reason", printed)
+        self.assertRegex(printed, r"\| fails \| small \| +\| FAILED: sh .* ended with 3 \|")
+        self.assertRegex(printed, r"\| passes \| small \| +\| passed \|")
+        self.assertFalse((self.out.parent / "never").exists())
+
+    def test_ends_with_zero_when_all_pass_and_counts_what_they_left_out(self) -> None:
+        status, printed = self.check((PASSES, SKIPS))
+        self.assertEqual(status, 0)
+        self.assertIn("passed, 2 skipped", printed)
+
+    def test_begins_at_a_suite_and_completes_the_table_of_the_same_sources(self) -> None:
+        self.check((PASSES, FAILS), "--only", "passes")
+        status, printed = self.check((PASSES, SKIPS), "--from", "skips")
+        self.assertEqual(status, 0)
+        self.assertRegex(printed, r"\| passes \| small \| +\| passed \|")
+
+    def test_forgets_the_results_of_other_sources(self) -> None:
+        self.check((PASSES, SKIPS), "--only", "passes")
+        self.state = "abc1234+changed"
+        _, printed = self.check((PASSES, SKIPS), "--from", "skips")
+        self.assertRegex(printed, r"\| passes \| small \| +\| not run \|")
+        self.assertIn("not green: passes", printed)
+
+    def test_a_suite_that_cannot_run_here_is_not_green(self) -> None:
+        needs_root = Suite("rooted", "small", (("true",),), needs_root=True)
+        with mock.patch("os.geteuid", lambda: 1000):
+            status, printed = self.check((needs_root,))
+        self.assertEqual(status, 1)
+        self.assertIn("not run: needs root", printed)
+
+    def test_results_are_on_the_disk_after_every_suite(self) -> None:
+        self.check((PASSES, FAILS))
+        kept = json.loads((self.out / "results.json").read_text())
+        self.assertEqual(set(kept["outcomes"]), {"passes", "fails"})
+
+    def test_every_suite_has_a_name_of_its_own(self) -> None:
+        self.assertEqual(len({suite.name for suite in SUITES}), len(SUITES))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+"""The suites of `./dev check`, in the order in which they run: what fails often and fast comes first."""
+
+import dataclasses
+
+STOPS = "200"
+BORDER_UPDATES = "1000000"
+FUZZ_SECONDS = "60"
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """`commands` run one after the other at the top of the checkout; the first that fails ends the suite."""
+
+    name: str
+    size: str
+    commands: tuple[tuple[str, ...], ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    needs_root: bool = False
+
+
+def dev(*arguments: str) -> tuple[str, ...]:
+    return ("./dev", *arguments)
+
+
+SUITES = (
+    Suite("lint", "every source: clang-format, clang-tidy, ruff", (dev("lint"),)),
+    Suite("test", "what CI runs", (dev("test"),)),
+    Suite("asan", "all C++ tests, AddressSanitizer and UBSan", (dev("test", "--asan"),)),
+    Suite("tsan", "all C++ tests, ThreadSanitizer", (dev("test", "--tsan"),)),
+    Suite(
+        "stops",
+        f"{STOPS} starts and stops under each sanitizer",
+        (dev("test", "--life-cycle", "asan"), dev("test", "--life-cycle", "tsan")),
+        environment=(("SPARSEAGG_STOPS", STOPS),),
+    ),
+    Suite(
+        "borders",
+        f"{int(BORDER_UPDATES):,} updates",
+        (
+            dev("build", "dev", "conformance_borders_test"),
+            ("build/dev/bin/conformance_borders_test",),
+        ),
+        environment=(("SPARSEAGG_BORDER_UPDATES", BORDER_UPDATES),),
+    ),
+    Suite("reliability", "10,000 disks, 1,300 kills, 10,000 simulations", (dev("reliability"),)),
+    Suite("mutations", "every bug of tests/mutations", (dev("mutations"),)),
+    Suite("fuzz", f"{FUZZ_SECONDS} s a target", (dev("fuzz", "--seconds", FUZZ_SECONDS),)),
+    Suite("arm64", "the core and the CPU back end in qemu", (dev("test-arm64"),)),
+    Suite("frameworks", "the packages of PyPI", (dev("test-frameworks"),)),
+    Suite(
+        "versions", "Python 3.9 to 3.13, protobuf 3.20 to 7", (dev("test-frameworks", "versions"),)
+    ),
+    Suite("ops", "Prometheus, restarts, manifests, package, page", (dev("test-ops"),)),
+    Suite(
+        "container",
+        "the CPU image, deployed and killed; compose",
+        (("docker/test",), ("docker/compose_test",)),
+        needs_root=True,
+    ),
+    Suite(
+        "fresh",
+        "./dev test and ./dev demo on a bare Debian 12",
+        (("tests/fresh_machine/run", "--copy-host-config", "build/check/fresh_machine"),),
+        needs_root=True,
+    ),
+)
