@@ -4,6 +4,7 @@ import dataclasses
 
 STOPS = "200"
 BORDER_UPDATES = "1000000"
+BORDER_SERVED_UPDATES = "20000"
 FUZZ_SECONDS = "60"
 
 
@@ -35,12 +36,16 @@ SUITES = (
     ),
     Suite(
         "borders",
-        f"{int(BORDER_UPDATES):,} updates",
+        f"{int(BORDER_UPDATES):,} updates, {int(BORDER_SERVED_UPDATES):,} through a server",
         (
-            dev("build", "dev", "conformance_borders_test"),
-            ("build/dev/bin/conformance_borders_test",),
+            dev("build", "dev", "borders_backends_test", "borders_service_test"),
+            ("build/dev/bin/borders_backends_test",),
+            ("build/dev/bin/borders_service_test",),
         ),
-        environment=(("SPARSEAGG_BORDER_UPDATES", BORDER_UPDATES),),
+        environment=(
+            ("SPARSEAGG_BORDER_UPDATES", BORDER_UPDATES),
+            ("SPARSEAGG_BORDER_SERVED_UPDATES", BORDER_SERVED_UPDATES),
+        ),
     ),
     Suite("reliability", "10,000 disks, 1,300 kills, 10,000 simulations", (dev("reliability"),)),
     Suite("mutations", "every bug of tests/mutations", (dev("mutations"),)),
