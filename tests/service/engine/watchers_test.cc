@@ -176,12 +176,15 @@ TEST(WatchTest, SeesEveryChangeUpToTheDeletion) {
       });
   ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1}, {1})).ok());
   ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1}, {1})).ok());
-  {
-    std::unique_lock lock(mutex);  // otherwise the seal might be told together with the update
-    changed.wait(lock, [&] { return !seen.empty(); });
-  }
+  // Otherwise a change might be told together with the next.
+  const auto wait_for = [&](size_t changes) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return seen.size() >= changes; });
+  };
+  wait_for(1);
   engine.clock.Stop();
   ASSERT_TRUE(engine->SealRound(round).ok());
+  wait_for(2);
   engine.clock.GoOn();
   engine->Drain();
   ASSERT_TRUE(engine->DeleteRound(round).ok());
