@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/address.h"
 #include "client/call.h"
 #include "client/client_impl.h"
 #include "client/credentials.h"
@@ -43,15 +44,17 @@ Client::~Client() = default;
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
                                                         ClientOptions options) {
-  if (target.empty() || options.chunk_bytes == 0) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_TARGET",
-                     "the address of the server (or the chunk size) is empty; give host:port");
+  if (options.chunk_bytes == 0) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_ARGUMENT",
+                     "chunk_bytes is 0; at least one byte goes into a chunk");
   }
+  SPARSEAGG_ASSIGN_OR_RETURN(const Address address, ParseAddress(target));
   auto impl = std::make_unique<Impl>();
-  impl->target = target;
+  impl->target = address.target;
   impl->options = std::move(options);
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(target, impl->options));
-  impl->connections.emplace([target, credentials] { return MakeChannel(target, credentials); },
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto credentials,
+                             MakeChannelCredentials(address, impl->options));
+  impl->connections.emplace([address, credentials] { return MakeChannel(address, credentials); },
                             impl->options.connections_max);
   impl->stub = &impl->connections->first();
   if (!impl->options.sleep) {

@@ -109,8 +109,8 @@ struct ReduceRequest {
 // Thread-safe. Round names are "rounds/{id}" or just "{id}".
 class Client {
  public:
-  // `target` is host:port or any gRPC target ("unix:/run/sparseagg.sock"). Does not connect yet:
-  // the first call does. INVALID_ARGUMENT: INVALID_TARGET for an empty one, TOKEN_NEEDS_TLS.
+  // `target` is HOST:PORT, or one of the other forms that client/address.h lists. Does not connect
+  // yet: the first call does. INVALID_ARGUMENT: INVALID_TARGET, TOKEN_NEEDS_TLS.
   // FAILED_PRECONDITION: FILE_UNREADABLE and TLS_FILE_INVALID, for a file of options.tls.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          ClientOptions options = {});
@@ -159,6 +159,7 @@ class Client {
 
   absl::StatusOr<ServerInfo> Info();
 
+  // The address as it is connected to, with its port.
   const std::string& target() const;
 
  private:

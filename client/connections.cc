@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string_view>
 #include <utility>
 
 namespace sparseagg::client {
@@ -15,33 +14,10 @@ namespace {
 // with long names well below this.
 constexpr int kReceiveBytesMax = 32 << 20;
 
-bool IsLoopbackHost(std::string_view host) {
-  if (host == "localhost") return true;
-  // An address, not a name that begins like one.
-  return host.starts_with("127.") &&
-         host.find_first_not_of("0123456789.") == std::string_view::npos;
-}
-
 }  // namespace
 
-bool IsThisMachine(std::string_view target) {
-  if (target.starts_with("unix:") || target.starts_with("unix-abstract:")) return true;
-  for (const std::string_view scheme : {"dns:///", "dns:", "ipv4:", "ipv6:"}) {
-    if (!target.starts_with(scheme)) continue;
-    target.remove_prefix(scheme.size());
-    break;
-  }
-  constexpr std::string_view kIpv6 = "[::1]";
-  if (target.starts_with(kIpv6)) {
-    target.remove_prefix(kIpv6.size());
-    return target.empty() || (target[0] == ':' &&
-                              target.find_first_not_of("0123456789", 1) == std::string_view::npos);
-  }
-  return IsLoopbackHost(target.substr(0, target.rfind(':')));
-}
-
 std::shared_ptr<grpc::Channel> MakeChannel(
-    const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    const Address& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
   arguments.SetMaxSendMessageSize(-1);  // the server's limit counts
@@ -54,9 +30,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Channels of one process to one target would share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  if (IsThisMachine(target)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (IsDirect(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetUserAgentPrefix("sparseagg-cpp");
-  return grpc::CreateCustomChannel(target, credentials, arguments);
+  return grpc::CreateCustomChannel(address.target, credentials, arguments);
 }
 
 void SleepWhileConnecting(grpc::Channel& channel, uint64_t ms) {

@@ -13,20 +13,16 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 
+#include "client/address.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::client {
 
-// Whether `target` is an address of this machine whatever the network looks like: a loopback
-// address, localhost or a Unix socket.
-bool IsThisMachine(std::string_view target);
-
 // A channel with a connection of its own. To this machine it is a direct one, also where the
 // environment (http_proxy) sends the others through a proxy, to which "here" is somewhere else.
 std::shared_ptr<grpc::Channel> MakeChannel(
-    const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+    const Address& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // A channel gets on with connecting only while something waits on it: a thread that merely slept
 // would find it as it left it.

@@ -12,7 +12,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/connections.h"
 #include "sparse/status.h"
 
 namespace sparseagg::client {
@@ -77,20 +76,26 @@ absl::Status CheckFiles(const TlsOptions& files, const grpc::SslCredentialsOptio
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
-    const std::string& target, const ClientOptions& options) {
-  if (!options.tls.has_value()) {
-    if (options.token && !IsThisMachine(target)) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument, "TOKEN_NEEDS_TLS",
-          absl::StrCat("whoever sees the traffic to ", target, " would have the token; use TLS"));
+    const Address& address, const ClientOptions& options) {
+  if (address.tls == false && options.tls.has_value()) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_TARGET",
+                     absl::StrCat("http:// asks ", address.target,
+                                  " for no TLS, and the options ask for it; write https://"));
+  }
+  if (!options.tls.has_value() && !address.tls.value_or(false)) {
+    if (options.token && !IsLocal(address)) {
+      return MakeError(absl::StatusCode::kInvalidArgument, "TOKEN_NEEDS_TLS",
+                       absl::StrCat("whoever sees the traffic to ", address.target,
+                                    " would have the token; use TLS"));
     }
     return grpc::InsecureChannelCredentials();
   }
   grpc::SslCredentialsOptions pem;
-  SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_root_certs, ReadText(options.tls->authority_file));
-  SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_cert_chain, ReadText(options.tls->certificate_file));
-  SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_private_key, ReadText(options.tls->key_file));
-  SPARSEAGG_RETURN_IF_ERROR(CheckFiles(*options.tls, pem));
+  const TlsOptions files = options.tls.value_or(TlsOptions());
+  SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_root_certs, ReadText(files.authority_file));
+  SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_cert_chain, ReadText(files.certificate_file));
+  SPARSEAGG_ASSIGN_OR_RETURN(pem.pem_private_key, ReadText(files.key_file));
+  SPARSEAGG_RETURN_IF_ERROR(CheckFiles(files, pem));
   return grpc::SslCredentials(pem);
 }
 

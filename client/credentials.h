@@ -8,15 +8,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/address.h"
 #include "client/client.h"
 
 namespace sparseagg::client {
 
-// TLS, or plaintext where `options` has none. FAILED_PRECONDITION (FILE_UNREADABLE,
-// TLS_FILE_INVALID); INVALID_ARGUMENT (TOKEN_NEEDS_TLS) where a token would travel in the clear to
-// another machine.
+// TLS where `options` or the address (https://) asks for it, or plaintext. FAILED_PRECONDITION
+// (FILE_UNREADABLE, TLS_FILE_INVALID); INVALID_ARGUMENT: TOKEN_NEEDS_TLS where a token would travel
+// in the clear to another machine, INVALID_TARGET for http:// beside options.tls.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
-    const std::string& target, const ClientOptions& options);
+    const Address& address, const ClientOptions& options);
 
 // The token in a file, without white space around it. FAILED_PRECONDITION (FILE_UNREADABLE).
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/address.h"
 #include "client/cli/tensor_spec.h"
 #include "sparse/status.h"
 
@@ -52,16 +54,34 @@ httplib::Client Connect(const std::string& address, int timeout_s) {
   return client;
 }
 
+absl::StatusOr<std::string> ParseAdminAddress(const std::string& text) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const client::Address address,
+                             client::ParseAddress(text, kDefaultAdminPort));
+  // Others begin with the name of a scheme.
+  const bool is_host_and_port = address.hosts.size() == 1 && !address.by_authority &&
+                                !absl::StartsWith(address.target, "dns:") &&
+                                !absl::StartsWith(address.target, "ipv4:") &&
+                                !absl::StartsWith(address.target, "ipv6:");
+  if (is_host_and_port && !address.tls.value_or(false)) return address.target;
+  return BadArgument(absl::StrCat("the admin port speaks HTTP without TLS, which \"", text,
+                                  "\" does not ask for; give HOST:PORT"));
+}
+
 }  // namespace
+
+std::string IsAdminAddress(const std::string& text) {
+  return std::string(ParseAdminAddress(text).status().message());
+}
 
 void AddAdminFlag(CLI::App& command, std::string& admin) {
   command.add_option("--admin", admin, "Admin port of the server, host:port")
-      ->check(IsAddress)
+      ->check(IsAdminAddress)
       ->envname("SPARSEAGG_ADMIN")
       ->capture_default_str();
 }
 
-AdminClient::AdminClient(std::string address) : address_(std::move(address)) {}
+AdminClient::AdminClient(const std::string& address)
+    : address_(ParseAdminAddress(address).value_or(address)) {}
 
 absl::StatusOr<std::string> AdminClient::Get(const std::string& path, int timeout_s) const {
   return Body(Connect(address_, timeout_s).Get(path), address_);

@@ -2,6 +2,7 @@
 #ifndef SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
 #define SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -10,18 +11,21 @@
 
 namespace sparseagg::cli {
 
+inline constexpr uint16_t kDefaultAdminPort = 50062;
 inline constexpr char kDefaultAdmin[] = "127.0.0.1:50062";
 
 // --admin.
 void AddAdminFlag(CLI::App& command, std::string& admin);
+// Says what is wrong with the address of an admin port.
+std::string IsAdminAddress(const std::string& text);
 
 // For one thread. UNAVAILABLE (CANNOT_REACH_ADMIN) when nobody listens, DEADLINE_EXCEEDED
 // (NO_ANSWER_IN_TIME) when who listens does not answer; the server's own words, as
 // FAILED_PRECONDITION, when it refuses.
 class AdminClient {
  public:
-  // `address` is HOST:PORT.
-  explicit AdminClient(std::string address);
+  // `address` is HOST:PORT, as IsAdminAddress() wants it; 50062 where it has no port.
+  explicit AdminClient(const std::string& address);
 
   // `timeout_s` bounds the time until the answer.
   absl::StatusOr<std::string> Get(const std::string& path, int timeout_s = 10) const;

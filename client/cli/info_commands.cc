@@ -63,7 +63,7 @@ void AddInfoCommands(CLI::App& app, const CliContext& context) {
   health
       .add_option("--admin", *admin,
                   "Ask the admin port at host:port instead: whether the server is ready")
-      ->check(IsAddress);
+      ->check(IsAdminAddress);
   SetBody(health, context, *health_flags, [health_flags, admin] {
     return admin->empty() ? HealthCheck(*health_flags) : CheckReady(*admin, *health_flags);
   });

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/address.h"
 #include "client/io/decimal.h"
 #include "sparse/encoding.h"
 #include "sparse/status.h"
@@ -135,7 +136,7 @@ CLI::Validator NumberIn(double min, double max) {
 }
 
 std::string IsAddress(const std::string& text) {
-  return text.empty() ? "is empty; give HOST:PORT" : std::string();
+  return std::string(client::ParseAddress(text).status().message());
 }
 
 CLI::Validator IsValueType() {

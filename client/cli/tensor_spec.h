@@ -50,7 +50,7 @@ std::string NotNegative(const std::string& text);
 // A check of an option that is a number of [min, max]: to CLI::Range, nan is in every range.
 CLI::Validator NumberIn(double min, double max);
 
-// Says what is wrong with an empty text.
+// Says what is wrong with the address of a server.
 std::string IsAddress(const std::string& text);
 
 // Checks of options that take a word of those the program knows.

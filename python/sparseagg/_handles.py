@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from sparseagg import _arguments, _requests
+from sparseagg import _address, _arguments, _requests
 from sparseagg._requests import Birth, why_not_found
 from sparseagg._transport import RetryPolicy
 from sparseagg.errors import (
@@ -43,9 +43,9 @@ class ClientBase:
         channel_options: Sequence[tuple[str, Any]] = (),
         connections: int = 4,
     ) -> None:
-        self.target = _arguments.text(
-            "target", target or os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET
-        )
+        text = os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET if target is None else target
+        address = _address.parse(_arguments.text("target", text))
+        self.target = address.target
         if not isinstance(retry, (RetryPolicy, type(None))):
             raise InvalidArgumentError(f"retry is {retry!r}, not a RetryPolicy")
         with _arguments.refusing("channel_options"):
@@ -53,10 +53,10 @@ class ClientBase:
             for key, value in options:
                 _check_option(key, value)
         access = Access(
-            self.target, tls=tls, token=token, credentials=credentials, metadata=metadata
+            address, tls=tls, token=token, credentials=credentials, metadata=metadata
         )
         self._transport = self._transport_type(
-            self.target,
+            address,
             access=access,
             options=options,
             timeout=math.inf if timeout is None else _arguments.seconds("timeout", timeout),

@@ -5,32 +5,30 @@ Methods are called by their path ("/sparseagg.v1.AggregationService/GetRound"), 
 
 from __future__ import annotations
 
-import math
 import os
-import random
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, TypeVar
 
 import grpc
 from google.protobuf import empty_pb2
 
-from sparseagg import _arguments
+from sparseagg import _arguments, _forks
+from sparseagg._address import Address, is_direct
 from sparseagg._connections import Connection, Connections
 from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._retry import STREAM_IDLE, Backoff, RetryPolicy, is_retryable
 from sparseagg.errors import (
     DeadlineExceededError,
-    InvalidArgumentError,
     NotFoundError,
     SparseAggError,
     UnavailableError,
     from_rpc_error,
 )
-from sparseagg.security import Access, is_local
+from sparseagg.security import Access
 
 _T = TypeVar("_T")
 Take = Callable[["deque[Any]"], Any]
@@ -63,6 +61,8 @@ CHANNEL_OPTIONS = (
     # The time that one attempt to connect may take: with TLS several round trips and some arithmetic.
     ("grpc.min_reconnect_backoff_ms", 5000),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # A name is looked up again after a failure: it may have moved to another address. gRPC would wait 30 s in between.
+    ("grpc.dns_min_time_between_resolutions_ms", 500),
     # A server or a router that vanished without a word is noticed after 80 s, as by the C++ client;
     # the server allows a ping every 10 s. gRPC itself would stop after two pings of a stream that
     # only waits (WatchRound).
@@ -79,77 +79,6 @@ CHANNEL_OPTIONS = (
 _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
-# Why a server ends a stream on which nothing is under way: another one may be opened at once.
-STREAM_IDLE = "STREAM_IDLE"
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """When a failed call is made again. Every call is safe to repeat: updates and new rounds carry an id.
-
-    attempts: calls at most while the server is unavailable; 1 never retries. A server that says when to
-        come back (RetryInfo) is asked again until the timeout is over.
-    initial_delay, max_delay: seconds before the second call, and at most; doubling, with jitter.
-    """
-
-    attempts: int = 6
-    initial_delay: float = 0.1
-    max_delay: float = 5.0
-
-    def __post_init__(self) -> None:
-        _arguments.whole("attempts", self.attempts, 1, 2**63 - 1)
-        for name in ("initial_delay", "max_delay"):
-            delay = getattr(self, name)
-            if not 0 <= _arguments.seconds(name, delay) < math.inf:
-                raise InvalidArgumentError(f"{name} is {delay}, not a number of seconds from 0 on")
-
-
-class Backoff:
-    """The pauses of one operation. `wait` and `pause` raise the error instead where another attempt makes no sense."""
-
-    def __init__(self, policy: RetryPolicy, timeout: float | None) -> None:
-        self._policy = policy
-        timeout = _arguments.finite(timeout)
-        self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._failures = 0
-
-    def remaining(self) -> float | None:
-        """Seconds left, None for no limit. Never negative."""
-        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-
-    def progress(self) -> None:
-        """Something went well: the next failure is a first one."""
-        self._failures = 0
-
-    def wait(self, error: SparseAggError) -> None:
-        """Sleeps before the next attempt, or raises `error`."""
-        time.sleep(self.pause(error))
-
-    def pause(self, error: SparseAggError) -> float:
-        """Seconds to sleep before the next attempt; raises `error` where there is none."""
-        self._failures += 1
-        if not is_retryable(error) or self._policy.attempts <= 1:
-            raise error
-        if isinstance(error, UnavailableError) and self._failures >= self._policy.attempts:
-            raise error
-        delay: float = min(
-            self._policy.max_delay, self._policy.initial_delay * 2 ** (self._failures - 1)
-        )
-        delay = max(delay * random.uniform(0.5, 1.0), error.retry_after or 0.0)
-        left = self.remaining()
-        if left is not None and delay >= left:
-            raise error
-        return delay
-
-
-def is_retryable(error: SparseAggError) -> bool:
-    """True for a server that is unavailable, that tells when to come back, or that ended a silent
-    stream."""
-    return (
-        error.retry_after is not None
-        or isinstance(error, UnavailableError)
-        or error.reason == STREAM_IDLE
-    )
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
@@ -164,7 +93,7 @@ class Channel:
 
     def __init__(
         self,
-        target: str,
+        address: Address,
         *,
         access: Access,
         options: Sequence[tuple[str, Any]],
@@ -172,12 +101,14 @@ class Channel:
         retry: RetryPolicy,
         connections: int,
     ) -> None:
-        local_options = _LOCAL_OPTIONS if is_local(target) else ()
+        local_options = _LOCAL_OPTIONS if is_direct(address) else ()
         # The caller's last: of equal keys gRPC itself would take the first.
         all_options = list(dict([*CHANNEL_OPTIONS, *local_options, *options]).items())
 
         def connect() -> Connection:
-            channel = access.open_channel(self._library, target, all_options)
+            _forks.check_process(self._made_in)
+            channel = access.open_channel(self._library, address.target, all_options)
+            _forks.keep(channel)
             methods = {
                 name: getattr(channel, kind)(
                     SERVICE + name,
@@ -188,16 +119,23 @@ class Channel:
             }
             return Connection(channel, methods)
 
+        _forks.check_new()
+        self._made_in = _forks.generation()
         self._closed = False
         self._connections = Connections(connect, connections)
-        self._target = target
+        self._target = address.target
         self._access = access
         self.timeout = timeout
         self.retry = retry
 
     def _check_open(self) -> None:
+        _forks.check_process(self._made_in)
         if self._closed:  # where gRPC has errors of its own
             raise _client_is_closed()
+
+    def new_backoff(self) -> Backoff:
+        """For an operation without a deadline: the client's timeout is how long it goes on without the server."""
+        return Backoff(self.retry, self.timeout, since_failure=True)
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
         """What a failed call raises."""
@@ -220,8 +158,10 @@ class Transport(Channel):
     """The channel of the client for threads. Thread-safe."""
 
     def close(self) -> None:
-        """Ends the channels and every call on them."""
+        """Ends the channels and every call on them; in a forked child nothing, they are the parent's."""
         self._closed = True
+        if self._made_in != _forks.generation():
+            return
         for channel in self._connections.channels():
             channel.close()
 
@@ -248,10 +188,6 @@ class Transport(Channel):
                 return empty_pb2.Empty()
             backoff.wait(error)
             repeated = True
-
-    def new_backoff(self) -> Backoff:
-        """For an operation without a deadline of its own."""
-        return Backoff(self.retry, None)
 
     def repeat(self, action: Callable[[], _T]) -> _T:
         """What `action` returns, done again until it works or `timeout` seconds after the first failure are over."""
@@ -326,11 +262,13 @@ class StreamCall:
         self._ended = False
         self._error: SparseAggError | None = None
         self._moves = 0
+        self._made_in = _forks.generation()
         self._call = start(self._requests())
         threading.Thread(target=self._read, name="sparseagg-stream", daemon=True).start()
 
     def send(self, message: Any) -> None:
         """Hands `message` over; blocks while the connection is busy. Raises when the stream has ended."""
+        _forks.check_process(self._made_in)
         with self._changed:
             self._wait(lambda: self._ended or self._has_room())
             if self._ended:
@@ -347,6 +285,7 @@ class StreamCall:
 
     def receive(self) -> Any:
         """The next answer, or None at the end of the stream. Blocks. Raises when the stream has failed."""
+        _forks.check_process(self._made_in)
         with self._changed:
             self._wait(lambda: self._ended or bool(self._answers))
             if self._answers:
@@ -363,6 +302,8 @@ class StreamCall:
 
     def cancel(self) -> None:
         """Ends the stream, wherever it is. May be called from any thread and more than once."""
+        if self._made_in != _forks.generation():
+            return  # it is the parent's
         with self._changed:
             self._ended = True
             self._changed.notify_all()

@@ -21,9 +21,10 @@ from sparseagg.tensors import TensorSpec
 class Client(ClientBase):
     """A connection to one server. Thread-safe; a context manager, which closes it.
 
-    target: "host:port", "unix:/path", or any gRPC target; when left out, what the environment variable SPARSEAGG_SERVER says,
+    target: "host:port" (50061 where there is no port), "https://host", "unix:/path"; when left out, what the environment variable SPARSEAGG_SERVER says,
         or this machine's default port.
-    timeout: seconds for one call with its retries; for streams, seconds without any progress; None for no limit.
+    timeout: seconds for one call with its retries; for streams, seconds without any progress; for `Round.wait` and
+        `Round.watch` without an end, how long they go on without a server; None for no limit.
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
     tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment
         (`sparseagg.security`), and is plain text where that says nothing.
@@ -34,7 +35,8 @@ class Client(ClientBase):
     channel_options: gRPC channel arguments on top of the package's.
     connections: streams of updates that run at the same time share up to so many.
 
-    Do not carry a Client over `os.fork()`; make one in each process.
+    A Client does not work in a forked child, nor does a new one there: both raise SparseAggError (CLIENT_FORKED). Start
+    processes with multiprocessing's "spawn" or "forkserver", and make a client in each.
 
         with Client("127.0.0.1:50061") as client:
             round = client.create_round([TensorSpec("emb", [50000, 64])])

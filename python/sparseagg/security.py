@@ -18,15 +18,11 @@ from typing import Any, Callable, Union
 import grpc
 
 from sparseagg import _arguments
+from sparseagg._address import Address, is_local
 from sparseagg.errors import CredentialFileError, InvalidArgumentError
 
 __all__ = ["Tls", "Token", "TokenFile"]
 
-# Addresses, not names that begin like one.
-_LOCAL = re.compile(
-    r"unix(-abstract)?:.+|(ipv4:|dns:(///)?)?127\.[0-9.]+(:\d+)?|(dns:(///)?)?localhost(:\d+)?"
-    r"|(ipv6:|dns:(///)?)?\[::1\](:\d+)?"
-)
 _METADATA_KEY = re.compile("[0-9a-z_.-]+")
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -87,18 +83,28 @@ class Access:
 
     def __init__(
         self,
-        target: str,
+        address: Address,
         *,
         tls: Tls | bool | None,
         token: Token | None,
         credentials: grpc.ChannelCredentials | None,
         metadata: Sequence[tuple[str, str]],
     ) -> None:
-        tls = _tls_from_environment() if tls is None and credentials is None else tls
+        if tls is None and credentials is None:
+            tls = _tls_from_environment() or address.tls
         if tls and credentials is not None:
             raise InvalidArgumentError("give tls or credentials, not both")
         if not isinstance(tls, (Tls, bool, type(None))):
             raise InvalidArgumentError(f"tls is {tls!r}, not a Tls, True, False or None")
+        wants_tls = bool(tls or credentials)
+        if address.tls is not None and address.tls != wants_tls:
+            raise InvalidArgumentError(
+                f"http:// asks {address.target} for no TLS, and the arguments or the environment "
+                "ask for it; write https://"
+                if wants_tls
+                else f"https:// asks {address.target} for TLS, and tls is False; write http://",
+                reason="INVALID_TARGET",
+            )
         if tls:
             credentials = (Tls() if tls is True else tls).credentials()
         self.credentials = credentials
@@ -109,9 +115,9 @@ class Access:
         has_token = self._token is not None or any(
             key == "authorization" for key, _ in self._metadata
         )
-        if has_token and credentials is None and not is_local(target):
+        if has_token and credentials is None and not is_local(address):
             raise InvalidArgumentError(
-                f"whoever sees the traffic to {target} would have the token; use tls"
+                f"whoever sees the traffic to {address.target} would have the token; use tls"
             )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -149,11 +155,6 @@ def _entry(entry: Any) -> tuple[str, str]:
                 f"{key!r} is no key of [0-9a-z_.-] with a value of printable ASCII characters"
             )
     return key, value
-
-
-def is_local(target: str) -> bool:
-    """True for a gRPC target on this machine: loopback addresses, localhost, unix sockets."""
-    return _LOCAL.fullmatch(target) is not None
 
 
 def _read(path: _Path) -> bytes:

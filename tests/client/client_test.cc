@@ -286,7 +286,7 @@ TEST(ClientWithoutServerTest, WaitsNoLongerThanItIsToldForAServerThatIsSilent) {
 }
 
 TEST(ClientWithoutServerTest, RefusesAnEmptyTarget) {
-  EXPECT_TRUE(HasError(Client::Connect("").status(), "INVALID_TARGET", "host:port"));
+  EXPECT_TRUE(HasError(Client::Connect("").status(), "INVALID_TARGET", "HOST:PORT"));
 }
 
 }  // namespace

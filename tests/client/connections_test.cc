@@ -80,26 +80,6 @@ TEST_F(ConnectionsTest, ThereIsAlwaysOne) {
   EXPECT_EQ(made_, 1);
 }
 
-TEST(IsThisMachineTest, KnowsLoopbackAddressesAndUnixSockets) {
-  for (const char* target :
-       {"127.0.0.1:50061", "127.0.0.1", "127.8.9.10:1", "localhost:50061", "localhost",
-        "[::1]:50061", "[::1]", "ipv4:127.0.0.1:50061", "ipv6:[::1]:50061", "dns:localhost:50061",
-        "dns:///localhost:50061", "dns:///127.0.0.1:1", "unix:/run/sparseagg.sock",
-        "unix:///run/sparseagg.sock", "unix-abstract:sparseagg"}) {
-    EXPECT_TRUE(IsThisMachine(target)) << target;
-  }
-}
-
-TEST(IsThisMachineTest, IsNotTakenInByNamesThatLookLikeThem) {
-  for (const char* target :
-       {"", ":50061", "10.0.0.1:50061", "128.0.0.1:1", "127.evil.example:50061",
-        "localhost.evil.example:50061", "evil.localhost:1", "dns:///fl.example:50061",
-        "dns://10.0.0.1/localhost:50061", "[::1].evil.example:50061", "[::2]:50061", "[::1]:1,x:1",
-        "ipv4:127.0.0.1:1,10.0.0.1:1", "ipv4:10.0.0.1:1,127.0.0.1:1", "unixx:/a"}) {
-    EXPECT_FALSE(IsThisMachine(target)) << target;
-  }
-}
-
 // A TCP socket of this machine, at which nobody listens until Listen().
 class Port {
  public:
@@ -180,7 +160,7 @@ TEST_F(ProxyTest, IsNotAskedForAServerOfThisMachine) {
   const std::string at = ":" + std::to_string(port);
   for (const std::string& target : {"127.0.0.1" + at, "localhost" + at, "ipv4:127.0.0.1" + at,
                                     "dns:///localhost" + at, unix_socket}) {
-    const auto channel = MakeChannel(target, grpc::InsecureChannelCredentials());
+    const auto channel = MakeChannel(*ParseAddress(target), grpc::InsecureChannelCredentials());
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     v1::ServerInfo info;
@@ -193,7 +173,8 @@ TEST_F(ProxyTest, IsNotAskedForAServerOfThisMachine) {
 
 TEST_F(ProxyTest, IsAskedForServersOfOtherMachines) {
   proxy_.Listen();
-  const auto channel = MakeChannel("sparseagg.invalid:50061", grpc::InsecureChannelCredentials());
+  const auto channel =
+      MakeChannel(*ParseAddress("sparseagg.invalid"), grpc::InsecureChannelCredentials());
   // A channel gets on with connecting only while something waits on it.
   std::jthread connecting([&channel](const std::stop_token& over) {
     while (!over.stop_requested()) SleepWhileConnecting(*channel, 20);

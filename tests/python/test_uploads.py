@@ -21,7 +21,7 @@ from sparseagg import (
     SparseTensor,
     TensorSpec,
     Update,
-    _transport,
+    _retry,
     as_tensor,
     sparse_sum,
 )
@@ -161,7 +161,7 @@ def test_an_overloaded_server_is_asked_again_when_it_says(own_server, monkeypatc
         refused.set()
         assert room.wait(60)
 
-    monkeypatch.setattr(_transport.time, "sleep", pause)
+    monkeypatch.setattr(_retry.time, "sleep", pause)
     with Client(server.target) as client:
         round = client.create_round(SPECS)
         with (
@@ -197,7 +197,7 @@ def test_a_large_update_that_gets_no_further_is_given_up(own_server, monkeypatch
     """The server takes its beginning each time, and has no room for the rest."""
     server = own_server("--staging-bytes-max", "80000000")
     clock = Clock()
-    monkeypatch.setattr(_transport, "time", clock)
+    monkeypatch.setattr(_retry, "time", clock)
     with Client(server.target, timeout=10) as client:
         round = client.create_round(SPECS)
         with half_sent_update(client, round), pytest.raises(ResourceExhaustedError) as refusal:

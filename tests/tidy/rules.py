@@ -59,7 +59,7 @@ LIBRARIES = [
     ("std/iostream", r"iostream|fstream"),
     (
         "posix",
-        r"(sys|arpa|netinet|linux)/.*|(dlfcn|unistd|fcntl|signal|poll|dirent|termios|netdb|pthread|sched|pwd|spawn|malloc)\.h",
+        r"(sys|arpa|netinet|linux)/.*|(dlfcn|unistd|fcntl|signal|poll|dirent|termios|netdb|ifaddrs|pthread|sched|pwd|spawn|malloc)\.h",
     ),
     ("intrinsics", r"(x86intrin|immintrin|emmintrin|nmmintrin|cpuid|arm_neon)\.h"),
     ("std", r"c?[a-z_0-9]+|(stdint|stddef|math|string|stdlib|stdio|errno|limits|time|float)\.h"),

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
-from sparseagg import _arguments
+from sparseagg import _arguments, _forks
 from sparseagg._transport import METHODS, UPLOADS, Backoff, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError
 
@@ -36,8 +36,10 @@ class Transport(Channel):
             )
 
     async def close(self) -> None:
-        """Ends the channels and every call on them."""
+        """Ends the channels and every call on them; in a forked child nothing, they are the parent's."""
         self._closed = True
+        if self._made_in != _forks.generation():
+            return
         for channel in self._connections.channels():
             await channel.close()
 

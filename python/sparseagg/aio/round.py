@@ -14,7 +14,6 @@ from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
-from sparseagg._transport import Backoff
 from sparseagg._uploads import Outcome
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio import _many
@@ -185,7 +184,7 @@ class Round(RoundBase):
     async def watch(self, min_interval: float | None = None) -> AsyncIterator[RoundInfo]:
         """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
         request = _requests.watch_round(self.name, min_interval)
-        backoff = Backoff(self._transport.retry, None)
+        backoff = self._transport.new_backoff()
         while True:
             try:
                 async for message in self._transport.stream(

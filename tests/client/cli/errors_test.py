@@ -188,9 +188,35 @@ class ErrorsTest(ProgramTest):
                 f"sparseagg: {word} is unknown here; `sparseagg{usage} --help` shows the usage\n",
             )
 
-    def test_an_empty_address_is_wrong_usage(self) -> None:
-        self.assertIn("--server: is empty", self.error("info", "--server", "", code=2))
-        self.assertIn("--admin: is empty", self.error("top", "--admin", "", code=2))
+    def test_addresses_that_are_none_are_wrong_usage(self) -> None:
+        for address, words in (
+            ("", "the address of the server is empty; give HOST:PORT"),
+            ("127.0.0.1:115597", 'has the port "115597", which is not a number from 1 to 65535'),
+            ("127.0.0.1:0", 'has the port "0", which is not'),
+            ("http://127.0.0.1/x", "goes on after the port; give HOST:PORT alone"),
+            ("grpc://127.0.0.1", "begins with an unknown scheme; give HOST:PORT"),
+        ):
+            self.assertIn(words, self.error("info", "--server", address, code=2))
+            self.assertIn(words, self.error("top", "--once", "--admin", address, code=2))
+            self.assertIn(words, self.error("healthcheck", "--admin", address, code=2))
+        for address in ("https://127.0.0.1", "unix:/run/socket", "dns:///localhost"):
+            line = self.error("top", "--once", "--admin", address, code=2)
+            self.assertIn("the admin port speaks HTTP without TLS", line)
+
+    def test_an_address_without_a_port_goes_to_the_default_port(self) -> None:
+        # Nobody listens at these addresses of loopback, whoever else runs a server here.
+        for address in ("127.66.77.88", "http://127.66.77.88", "http://127.66.77.88/"):
+            line = self.error("healthcheck", server=address, code=3)
+            self.assertIn("cannot reach 127.66.77.88:50061: connection refused", line)
+        line = self.error("healthcheck", "--admin", "127.66.77.88", code=3)
+        self.assertIn("no answer from the admin port 127.66.77.88:50062", line)
+
+    def test_a_url_is_an_address(self) -> None:
+        self.assertIn("version", self.run_cli("info", server=f"http://{self.address}/").stdout)
+        line = self.error("healthcheck", server=f"https://{self.address}", code=3)
+        self.assertIn("it does not speak TLS", line)
+        line = self.error("info", "--tls", server=f"http://{self.address}", code=1)
+        self.assertIn("write https://", line)
 
     def test_values_that_the_asked_type_does_not_have(self) -> None:
         self.rows("half.npz", [1, 1.5])
@@ -308,7 +334,7 @@ class OtherServerTest(ProgramTest):
         self.assertIn("still finishes calls after 0 s", line)
 
     def test_the_admin_port_of_a_healthcheck_is_not_empty(self) -> None:
-        self.assertIn("--admin: is empty", self.error("healthcheck", "--admin", "", code=2))
+        self.assertIn("is empty", self.error("healthcheck", "--admin", "", code=2))
 
 
 class LimitsTest(ProgramTest):

@@ -1,0 +1,116 @@
+"""When a failed call is made again, and how long to wait before."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from dataclasses import dataclass
+
+from sparseagg import _arguments
+from sparseagg.errors import InvalidArgumentError, SparseAggError, UnavailableError
+
+_LOG = logging.getLogger("sparseagg")
+# A server that restarts is back before a warning says that it is gone.
+_SILENT_SECONDS = 2.0
+_DOUBLINGS_MAX = 60  # of a delay, which is a float
+# Why a server ends a stream on which nothing is under way: another one may be opened at once.
+STREAM_IDLE = "STREAM_IDLE"
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """When a failed call is made again. Every call is safe to repeat: updates and new rounds carry an id.
+
+    attempts: calls at most while the server is unavailable; None: as many as the timeout allows; 1 never retries. A server
+        that says when to come back (RetryInfo) is asked again until the timeout is over.
+    initial_delay, max_delay: seconds before the second call, and at most; doubling, with jitter.
+    """
+
+    attempts: int | None = None
+    initial_delay: float = 0.1
+    max_delay: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None:
+            _arguments.whole("attempts", self.attempts, 1, 2**63 - 1)
+        for name in ("initial_delay", "max_delay"):
+            delay = getattr(self, name)
+            if not 0 <= _arguments.seconds(name, delay) < math.inf:
+                raise InvalidArgumentError(f"{name} is {delay}, not a number of seconds from 0 on")
+
+
+class Backoff:
+    """The pauses of one operation. `wait` and `pause` raise the error instead where another attempt makes no sense.
+
+    timeout: seconds that the operation may take; from its first failure since the last progress on with `since_failure`.
+    """
+
+    def __init__(
+        self, policy: RetryPolicy, timeout: float | None, *, since_failure: bool = False
+    ) -> None:
+        self._policy = policy
+        self._timeout = _arguments.finite(timeout)
+        self._since_failure = since_failure
+        self._deadline = None if since_failure else self._deadline_from_now()
+        self._failures = 0
+        self._first_failure = 0.0
+        self._was_told = False
+
+    def _deadline_from_now(self) -> float | None:
+        return None if self._timeout is None else time.monotonic() + self._timeout
+
+    def remaining(self) -> float | None:
+        """Seconds left, None for no limit. Never negative."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def progress(self) -> None:
+        """Something went well: the next failure is a first one."""
+        self._failures = 0
+
+    def wait(self, error: SparseAggError) -> None:
+        """Sleeps before the next attempt, or raises `error`."""
+        time.sleep(self.pause(error))
+
+    def pause(self, error: SparseAggError) -> float:
+        """Seconds to sleep before the next attempt; raises `error` where there is none."""
+        self._failures += 1
+        if self._failures == 1:
+            self._first_failure = time.monotonic()
+            self._was_told = False
+            if self._since_failure:
+                self._deadline = self._deadline_from_now()
+        attempts = self._policy.attempts
+        if not is_retryable(error) or attempts == 1:
+            raise error
+        unavailable = isinstance(error, UnavailableError)
+        if unavailable and attempts is not None and self._failures >= attempts:
+            raise error
+        doublings = min(self._failures - 1, _DOUBLINGS_MAX)
+        delay: float = min(self._policy.max_delay, self._policy.initial_delay * 2**doublings)
+        delay = max(delay * random.uniform(0.5, 1.0), error.retry_after or 0.0)
+        left = self.remaining()
+        if left is not None and delay >= left:
+            raise error
+        if unavailable:
+            self._tell(error, left)
+        return delay
+
+    def _tell(self, error: SparseAggError, left: float | None) -> None:
+        """Once for each time without a server, where a caller may begin to wonder."""
+        if self._was_told or time.monotonic() - self._first_failure < _SILENT_SECONDS:
+            return
+        self._was_told = True
+        limit = "until it is there" if left is None else f"for {left:.0f} s more"
+        _LOG.warning("%s; trying again %s", error.message, limit)
+
+
+def is_retryable(error: SparseAggError) -> bool:
+    """True for a server that is unavailable, that tells when to come back, or that ended a silent
+    stream."""
+    return (
+        error.retry_after is not None
+        or isinstance(error, UnavailableError)
+        or error.reason == STREAM_IDLE
+    )
