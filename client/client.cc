@@ -45,8 +45,7 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
                                                         ClientOptions options) {
   if (options.chunk_bytes == 0) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_ARGUMENT",
-                     "chunk_bytes is 0; at least one byte goes into a chunk");
+    return absl::InvalidArgumentError("chunk_bytes is 0; at least one byte goes into a chunk");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Address address, ParseAddress(target));
   auto impl = std::make_unique<Impl>();
