@@ -52,9 +52,7 @@ class ClientBase:
             options = list(dict(channel_options).items())
             for key, value in options:
                 _check_option(key, value)
-        access = Access(
-            address, tls=tls, token=token, credentials=credentials, metadata=metadata
-        )
+        access = Access(address, tls=tls, token=token, credentials=credentials, metadata=metadata)
         self._transport = self._transport_type(
             address,
             access=access,

@@ -20,7 +20,7 @@ from sparseagg import _arguments, _forks
 from sparseagg._address import Address, is_direct
 from sparseagg._connections import Connection, Connections
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._retry import STREAM_IDLE, Backoff, RetryPolicy, is_retryable
+from sparseagg._retry import Backoff, RetryPolicy
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,

@@ -70,8 +70,9 @@ def test_a_watch_goes_on_as_long_as_the_client_waits_for_a_server(own_server, tm
 
 def test_a_number_of_attempts_that_is_asked_for_ends_a_call():
     retry = RetryPolicy(attempts=2, initial_delay=0.01)
-    with Client("127.0.0.1:1", timeout=None, retry=retry) as client, pytest.raises(
-        UnavailableError
+    with (
+        Client("127.0.0.1:1", timeout=None, retry=retry) as client,
+        pytest.raises(UnavailableError),
     ):
         client.info()
 

@@ -296,7 +296,18 @@ DEPENDENCIES = [
     ),
     (
         r"tests/borders/.*",
-        [*_LOW, "sparse", "sparse/", "proto", "proto/", "grpc", "highway", "posix", "tests", "gtest"],
+        [
+            *_LOW,
+            "sparse",
+            "sparse/",
+            "proto",
+            "proto/",
+            "grpc",
+            "highway",
+            "posix",
+            "tests",
+            "gtest",
+        ],
     ),
     (
         r"tests/.*",

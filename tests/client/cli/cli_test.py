@@ -54,7 +54,21 @@ class CliTest(ProgramTest):
 
     def test_every_format_and_type_that_scipy_saves(self) -> None:
         ones = np.array([[1, 0, 2, 0], [0, 3, 0, 0], [5, 0, 6, 0], [0, 7, 0, 0]])
-        for dtype in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", ">i2", ">f8"):
+        for dtype in (
+            "?",
+            "i1",
+            "u1",
+            "i2",
+            "u2",
+            "i4",
+            "u4",
+            "i8",
+            "u8",
+            "f4",
+            "f8",
+            ">i2",
+            ">f8",
+        ):
             matrix = sp.coo_matrix(ones.astype(np.dtype(dtype).newbyteorder("=")))
             for name in ("coo", "csr", "csc", "bsr", "dia"):
                 saved = matrix.asformat(name)
