@@ -18,7 +18,7 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
 
 from sparseagg._handles import DEFAULT_TARGET
 from sparseagg._requests import Update
-from sparseagg._transport import RetryPolicy
+from sparseagg._retry import RetryPolicy
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import (

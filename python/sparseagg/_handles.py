@@ -11,7 +11,7 @@ import grpc
 
 from sparseagg import _address, _arguments, _requests
 from sparseagg._requests import Birth, why_not_found
-from sparseagg._transport import RetryPolicy
+from sparseagg._retry import RetryPolicy
 from sparseagg.errors import (
     InvalidArgumentError,
     InvalidUpdateError,

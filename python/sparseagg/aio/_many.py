@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple
 
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
-from sparseagg._transport import is_retryable
+from sparseagg._retry import is_retryable
 from sparseagg._uploads import BATCH_BYTES_MAX, BATCH_UPDATES_MAX, Outcome, outcome_of
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport

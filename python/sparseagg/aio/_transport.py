@@ -11,7 +11,8 @@ import grpc.aio
 from google.protobuf import empty_pb2
 
 from sparseagg import _arguments, _forks
-from sparseagg._transport import METHODS, UPLOADS, Backoff, Channel, was_done_before
+from sparseagg._retry import Backoff
+from sparseagg._transport import METHODS, UPLOADS, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError
 
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2
-from sparseagg._transport import Backoff
+from sparseagg._retry import Backoff
 from sparseagg._uploads import chunk_size
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport
