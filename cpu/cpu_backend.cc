@@ -12,6 +12,7 @@
 #include "cpu/cell_run.h"
 #include "cpu/cost_model.h"
 #include "cpu/dense_plan.h"
+#include "cpu/entry_tally.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
 #include "cpu/sparse_plan.h"
@@ -32,13 +33,23 @@ absl::Status OutOfMemory(const ReduceSpec& spec) {
                    absl::StrCat("tensor \"", spec.name, "\": no memory left to reduce it"));
 }
 
-// Runs f, with the lack of memory as a status.
+// Books that do not agree: a fault of this program, and no result.
+absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
+  return MakeError(
+      absl::StatusCode::kInternal, "NOT_EXACT",
+      absl::StrCat("tensor \"", spec.name, "\": ", std::string(what),
+                   "; a fault of the server, so there is no result: please report it"));
+}
+
+// Runs f, with the lack of memory, and books that do not agree, as a status.
 template <class F>
 absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   try {
     f();
   } catch (const std::bad_alloc&) {
     return OutOfMemory(spec);
+  } catch (const BrokenInvariant& broken) {
+    return NotExact(spec, broken.what());
   }
   return absl::OkStatus();
 }
@@ -125,6 +136,7 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); }));
     contributors_ += partial.contributors;
     addends_ += partial.addends;
+    folded_ += partial.addends;
     total_weight_.Add(partial.total_weight);
     return absl::OkStatus();
   }
@@ -154,6 +166,7 @@ class CpuAggregator : public Aggregator {
     plan_ = nullptr;
     waiting_bytes_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(sums.status());
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ExpectAdded(folded_, addends_); }));
     Aggregate result;
     result.tensor = {ResultLayout(spec_), std::move(sums->rows), std::move(sums->values)};
     result.infinite_values = sums->infinite_values;
@@ -261,7 +274,9 @@ class CpuAggregator : public Aggregator {
     }
     report_.predicted_seconds +=
         kReductionSeconds + CpuCost(info_, report_.plan, spec_, WithState(workload)).seconds;
+    const uint64_t entries = WaitingEntries();
     const absl::Status status = Guarded(spec_, [&] { f(feed); });
+    folded_ += entries;
     report_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return status;
@@ -280,6 +295,7 @@ class CpuAggregator : public Aggregator {
   std::atomic<bool> dense_;  // what plan_ is; Stage() asks for it
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
+  uint64_t folded_ = 0;  // of them: entries that a plan has been given
   WideInteger total_weight_;
   std::vector<PendingUpdate> waiting_;
   uint64_t waiting_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cpu/cell_run.h"
+#include "cpu/entry_tally.h"
 #include "cpu/partition.h"
 #include "cpu/tuning.h"
 
@@ -136,6 +137,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
         if (k + 1 < cursors.size()) FetchValues(cursors[k + 1], piece);
         Cursor cursor = cursors[k];
         kernels_.scatter_rows(cursor, kNoLimit, width_, piece, nullptr, All(), side);
+        ExpectAdded(cursors[k].size() - cursor.size(), cursors[k].size());
         c = piece.end;
       }
     }
@@ -145,7 +147,9 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
 // All rows as one slice, on this thread.
 void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
   std::vector<size_t> slices;
+  uint64_t entries = 0;
   for (const Cursor& cursor : cursors) {
+    entries += cursor.size();
     for (const uint64_t* row = cursor.row; row < cursor.end; ++row) {
       if (slices.empty() || slices.back() != SliceOf(*row)) slices.push_back(SliceOf(*row));
     }
@@ -159,6 +163,9 @@ void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
       kernels_.scatter_rows(cursor, kNoLimit, width_, {0, width_}, nullptr, All(), side);
     }
   }
+  uint64_t left = 0;
+  for (const Cursor& cursor : cursors) left += cursor.size();
+  ExpectAdded(entries - left, entries);
   std::vector<std::vector<SideEntry>> sides;
   sides.push_back(side.Take());
   TakeSide(std::move(sides));
@@ -187,6 +194,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   if (slices_.size() > 1 && visits > kVisitsPerEntry * entries) return FoldUnsorted(cursors);
   const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * width_;
   std::vector<std::vector<SideEntry>> sides(slices_.size());
+  EntryTally tally(cursors.size());
   parallel_.For(group_ends_.size(), [&](size_t g) {
     std::vector<Cursor> own(cursors.begin(), cursors.end());
     const uint64_t begin = RowsOfGroup(g).begin;
@@ -196,6 +204,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       cursor.value += static_cast<size_t>(at - cursor.row) * entry_bytes;
       cursor.row = at;
     }
+    const std::vector<Cursor> entered = own;
     const auto visit = [&](uint64_t row, uint64_t limit, bool first, SideTable& side) {
       const auto next = ValueCells(limit, std::min(RowsOfGroup(g).end, limit + visit_rows));
       if (first) Clear(row, limit);
@@ -220,13 +229,16 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
         }
       });
     }
+    for (size_t k = 0; k < own.size(); ++k) tally.Add(k, entered[k].size() - own[k].size());
   });
+  for (size_t k = 0; k < cursors.size(); ++k) tally.Expect(k, cursors[k].size());
   TakeSide(std::move(sides));
 }
 
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), slices_, parallel_);
   partition.Distribute(cursors, [](size_t) { return std::span<std::byte>(); });
+  EntryTally tally(1);
   ForEachSlice([&](size_t s, SideTable& side) {
     if (partition.EntriesOf(s) == 0) return;
     if (Enter(s)) Clear(slices_[s].begin, slices_[s].end);
@@ -234,13 +246,22 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
     if (width_ == 1) {
       std::vector<EntryChunk> chunks;
       partition.Read(s, chunks);
-      for (const auto& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, window, side);
+      for (const auto& chunk : chunks) {
+        Scatter(kernels_, chunk, spec_.layout, window, side);
+        tally.Add(0, chunk.size);
+      }
     } else {
       std::vector<RefChunk> chunks;
       partition.Read(s, chunks);
-      for (const auto& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, window, side);
+      for (const auto& chunk : chunks) {
+        ScatterRefs(kernels_, chunk, spec_.layout, window, side);
+        tally.Add(0, chunk.size);
+      }
     }
   });
+  uint64_t entries = 0;
+  for (const Cursor& cursor : cursors) entries += cursor.size();
+  tally.Expect(0, entries);
 }
 
 // What `work` pushes, but for what the slice's error cells take.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu/dense_plan.h"
+#include "cpu/entry_tally.h"
 #include "sparse/narrow_rows.h"
 
 namespace sparseagg {
@@ -43,16 +44,19 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   }
   if (narrow.empty()) return;
   const uint64_t visit_rows = RowsPerVisit(entries, narrow.size(), kNarrowVisitCells);
+  EntryTally tally(narrow.size());
   ForEachSlice([&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
     const bool first = Enter(s);
     std::vector<NarrowCursor> cursors(narrow.size());
+    std::vector<uint64_t> sizes(narrow.size());
     for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;
       const CellWindow window = From(segment << NarrowRows::kSegmentBits);
       const uint64_t segment_end = std::min(rows.end, window.begin + NarrowRows::kSegmentRows);
       for (size_t k = 0; k < cursors.size(); ++k) {
         cursors[k] = CursorIn(*narrow[k], segment, row - window.begin);
+        sizes[k] = cursors[k].size();
       }
       while (row < segment_end) {
         const uint64_t begin = std::exchange(row, std::min(segment_end, row + visit_rows));
@@ -60,8 +64,10 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
         const auto next = ValueCells(row, std::min(rows.end, row + visit_rows));
         kernels_.scatter_narrow(cursors, row, {.cells = next}, window, side);
       }
+      for (size_t k = 0; k < cursors.size(); ++k) tally.Add(k, sizes[k] - cursors[k].size());
     }
   });
+  for (size_t k = 0; k < narrow.size(); ++k) tally.Expect(k, narrow[k]->staged.entries.nnz);
 }
 
 }  // namespace sparseagg

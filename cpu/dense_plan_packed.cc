@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cpu/dense_plan.h"
+#include "cpu/entry_tally.h"
 #include "cpu/joined_bits.h"
 #include "cpu/tuning.h"
 #include "sparse/packed_rows.h"
@@ -33,6 +34,7 @@ struct DensePlan::PackedSlice {
   RowWindow rows;
   uint64_t uncleared;  // its rows from here on have no empty cells yet; rows.end: all have
   SideTable& side;
+  uint64_t added = 0;  // entries
 };
 
 // Those of the updates whose rows are packed, block by block; as many of each at a time as keep to
@@ -46,6 +48,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
     entries += update.staged.entries.nnz;
   }
   if (packed.empty()) return;
+  EntryTally tally(packed.size());
   const auto fold = [&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
     PackedSlice slice{rows, Enter(s) ? rows.begin : rows.end, side};
@@ -60,10 +63,12 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
       for (size_t u = 0; u < packed.size(); ++u) {
         FetchPart(next_cells, u, packed.size());
         AddBlocks(*packed[u], limit, next[u], slice);
+        tally.Add(u, std::exchange(slice.added, 0));
       }
     }
   };
   ForEachSlice(fold, entries > kSmallEntries);
+  for (size_t u = 0; u < packed.size(); ++u) tally.Expect(u, packed[u]->staged.entries.nnz);
 }
 
 // The update's blocks from `next` on that begin below `limit`.
@@ -118,8 +123,10 @@ void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bit
                         PackedSlice& slice) {
   Visit(slice, bits.last + 1);
   // Whole tiles of cells are added to, also beyond the last row: only of those that are there.
-  kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight, From(slice.rows.begin),
-                        slice.uncleared, slice.side);
+  const uint64_t added = kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight,
+                                               From(slice.rows.begin), slice.uncleared, slice.side);
+  ExpectAdded(added, bits.count);
+  slice.added += added;
 }
 
 // What a block has in the slice.
@@ -142,6 +149,7 @@ void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& b
                 .canonical = update.staged.order == EntryOrder::kCanonical};
   Visit(slice, std::min(range.end, end[-1] + 1));
   kernels_.scatter({&cursor, 1}, range.end, {}, From(range.begin), slice.side);
+  slice.added += static_cast<uint64_t>(cursor.row - begin);
 }
 
 // Rows of the slice below `end` are added to: their cells are empty at least.

@@ -55,9 +55,10 @@ struct CpuKernels {
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                        const Cursor* next, const CellWindow& window, SideTable& side);
   // The entries whose rows are those of a bitmap, all of them in the window and below `limit`,
-  // where it ends (row_width 1). kValuesSlackBytes can be read after the values.
-  void (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,
-                       const CellWindow& window, uint64_t limit, SideTable& side);
+  // where it ends (row_width 1). kValuesSlackBytes can be read after the values. Returns how many
+  // entries were added: rows.count, unless that is not the number of bits.
+  uint64_t (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,
+                           const CellWindow& window, uint64_t limit, SideTable& side);
   // The same as `scatter` and `scatter_rows` (all columns), on trial: nobody looks at rounding
   // errors. False when the RoundingFlag was set; cells and cursors are good for nothing then. Null
   // where that cannot be told: cells that are no sums, values of 64 bits.

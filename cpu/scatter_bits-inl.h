@@ -75,8 +75,8 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     }
   };
 
-  static void ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,
-                          const CellWindow& window, uint64_t limit, SideTable& side) {
+  static uint64_t ScatterBits(const PackedRows::Bits& rows, const std::byte* values, float weight,
+                              const CellWindow& window, uint64_t limit, SideTable& side) {
     BitsCursor cursor{&rows, reinterpret_cast<const V*>(values)};
     uint64_t row = rows.first;
     if constexpr (C::kInexactValues && !C::kHasRow) {
@@ -90,6 +90,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
       }
     }
     for (; row <= rows.last; row += kTileRows) AddSlowly(cursor, row, weight, window, side);
+    return static_cast<uint64_t>(cursor.value - reinterpret_cast<const V*>(values));
   }
 
   // Tiles from `row` on that are within the window and have rows; on trial if that is worth it.

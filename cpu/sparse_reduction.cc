@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "cpu/entry_tally.h"
 #include "cpu/partition.h"
 #include "cpu/tuning.h"
 #include "cpu/window_plan.h"
@@ -33,7 +34,12 @@ class Reduction {
     } else {
       RunSweep();
     }
-    return output_.Close(run_.side);
+    absl::StatusOr<SparseSums> sums = output_.Close(run_.side);
+    if (sums.ok()) {  // otherwise ranges ended early
+      added_.Expect(kEntries, entries_);
+      added_.Expect(kRunRows, run_.rows.size());
+    }
+    return sums;
   }
 
  private:
@@ -57,6 +63,12 @@ class Reduction {
     cursors_.push_back(cursor);
     owners_.push_back(update);
     entries_ += cursor.size();
+  }
+
+  static uint64_t SizeOfAll(std::span<const Cursor> cursors) {
+    uint64_t entries = 0;
+    for (const Cursor& cursor : cursors) entries += cursor.size();
+    return entries;
   }
 
   RunCursor WholeRun() const {
@@ -196,9 +208,13 @@ class Reduction {
         if (cursor.row < cursor.end) cursors.push_back(cursor);
       }
       RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
+      const uint64_t entries = SizeOfAll(cursors);
+      const uint64_t run_rows = run.size();
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
         reducer.Sweep(plan_.windows[w], cursors, run, ahead);
       }
+      added_.Add(kEntries, entries - SizeOfAll(cursors));
+      added_.Add(kRunRows, run_rows - run.size());
     });
   }
 
@@ -234,17 +250,21 @@ class Reduction {
     });
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
+      const uint64_t run_rows = run.size();
       std::vector<EntryChunk> chunks;
       std::vector<RefChunk> refs;
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
         if (wide) {
           partition.Read(w, refs);
           reducer.GatherRefs(plan_.windows[w], refs, run);
+          for (const RefChunk& chunk : refs) added_.Add(kEntries, chunk.size);
         } else {
           partition.Read(w, chunks);
           reducer.Gather(plan_.windows[w], chunks, run);
+          for (const EntryChunk& chunk : chunks) added_.Add(kEntries, chunk.size);
         }
       }
+      added_.Add(kRunRows, run_rows - run.size());
     });
   }
 
@@ -258,6 +278,9 @@ class Reduction {
   std::vector<Cursor> cursors_;     // of all
   std::vector<size_t> owners_;      // update of each cursor
   uint64_t entries_ = 0;
+  // How many of both have been added.
+  enum Tallied : size_t { kEntries, kRunRows };
+  EntryTally added_{2};
   WindowPlan plan_;
   RangedOutput output_;
 };

@@ -172,6 +172,7 @@ class Round : public std::enable_shared_from_this<Round> {
   void FoldWaiting();
   std::vector<UpdateToFold> TakeWaiting();
   absl::Status FoldAll(std::vector<UpdateToFold> updates);
+  std::vector<uint64_t> EntriesReceived() const;  // of each tensor
   void Publish(std::vector<UpdateRecord> closed);
   // Computes the result again if this is one of the rounds that are verified. RESULT_MISMATCH.
   absl::Status SpotCheck(const PublishedResult& result);

@@ -101,11 +101,20 @@ absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
   return absl::OkStatus();
 }
 
+std::vector<uint64_t> Round::EntriesReceived() const {
+  std::lock_guard lock(mutex_);
+  std::vector<uint64_t> entries;
+  for (const TensorStatus& tensor : books_.tensors) entries.push_back(tensor.nnz_received);
+  return entries;
+}
+
 void Round::Publish(std::vector<UpdateRecord> closed) {
   const absl::Status folded = FoldAll(TakeWaiting());  // their turn may be posted behind this one
   if (!folded.ok()) return Fail(folded);
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return;
+  const absl::Status complete = reducers->CheckFolded(closed.size(), EntriesReceived());
+  if (!complete.ok()) return Fail(complete);
   absl::StatusOr<PublishedResult> report = reducers->Report();
   if (!report.ok()) return Fail(report.status());
   std::vector<PlanReport> reports = reducers->PlanReports();

@@ -112,10 +112,25 @@ absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const Encode
 absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
   uint64_t bytes = ++updates_ * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
+    reducers_[i].entries += update[i].entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Accumulate(std::move(update[i]), weight));
     bytes += reducers_[i].aggregator->memory_bytes();
   }
   memory_.SetBytes(bytes);
+  return absl::OkStatus();
+}
+
+absl::Status TensorReducers::CheckFolded(uint64_t updates,
+                                         std::span<const uint64_t> entries) const {
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    if (updates_ == updates && reducers_[i].entries == entries[i]) continue;
+    return MakeError(absl::StatusCode::kInternal, "NOT_EXACT",
+                     absl::StrCat("tensor ", Quoted(reducers_[i].spec.name), ": ", updates,
+                                  " updates with ", entries[i], " entries were accepted, ",
+                                  updates_, " with ", reducers_[i].entries,
+                                  " were folded in; a fault of the server, so there is no result: "
+                                  "please report it"));
+  }
   return absl::OkStatus();
 }
 

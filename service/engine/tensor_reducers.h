@@ -64,6 +64,9 @@ class TensorReducers {
   // may have it.
   absl::Status Accumulate(StagedTensors update, float weight);
 
+  // INTERNAL (NOT_EXACT) unless exactly `updates` were folded in, with entries[i] in tensor i.
+  absl::Status CheckFolded(uint64_t updates, std::span<const uint64_t> entries) const;
+
   // The results, with manifest.infinite_values set and the rest of the manifest empty. Ends the
   // reducers.
   absl::StatusOr<PublishedResult> Report();
@@ -76,6 +79,7 @@ class TensorReducers {
     ReduceSpec spec;
     Plan plan;
     std::unique_ptr<Aggregator> aggregator;
+    uint64_t entries = 0;  // that were folded in
   };
 
   TensorReducers(RoundSpec spec, std::string backend, Admission& aggregation,

@@ -152,6 +152,32 @@ INSTANTIATE_TEST_SUITE_P(All, SharedBorderTest,
                          ::testing::Combine(::testing::Values(0, 2, 3, 7, 32, 100),
                                             ::testing::Values(1, 2, 3, 100)));
 
+// Rows that are not as many as the values, by whatever fault: no result, and never a wrong one.
+TEST(PackedUpdatesOfOtherKindsTest, AnUpdateWhoseBitsAreNotItsValuesHasNoResult) {
+  for (const ValueType type : {ValueType::kF32, ValueType::kF64, ValueType::kI32}) {
+    const ReduceSpec spec = MakeSpec("sum", type, 8192, 1);
+    std::mt19937_64 random(3);
+    Update update;
+    for (uint64_t row = 0; row < 8192; ++row) {
+      if (random() % 5 < 3) update.rows.push_back(row);
+    }
+    update.values = MakeValues(spec, update.rows.size(), Values::kSmall, random);
+    const auto cpu = *MakeCpuBackend({.threads = 2});
+    const auto aggregator = NewAggregator(*cpu, spec, "dense");
+    StagedUpdate staged = StagePackedCopy(*aggregator, update);
+    ASSERT_NE(staged.entries.packed_rows, nullptr);
+    ASSERT_EQ(PackedRows(staged.entries.view()).block(3).form, kBitmapForm);
+    const PackedRows::Block block = PackedRows(staged.entries.view()).block(3);
+    char* const rows = staged.entries.packed_rows;
+    rows[block.words - rows + 4] &= '\x0F';
+    staged.order = EntryOrder::kCanonical;
+    ASSERT_TRUE(aggregator->Accumulate(std::move(staged), 1).ok());
+    const absl::Status status = std::move(*aggregator).Report().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_NE(status.message().find("tensor \"t\": "), std::string::npos) << status;
+  }
+}
+
 TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
   const auto cpu = *MakeCpuBackend({.threads = 2});
   for (const ReduceSpec& spec :

@@ -4,25 +4,8 @@ A bug is one or more edits; each text stands exactly once in its file, which a t
 that lets its bug live is worth nothing: `./dev mutations` puts every bug in and runs its checker.
 """
 
-import dataclasses
-
-
-@dataclasses.dataclass(frozen=True)
-class Checker:
-    """A program of the build, and how it is run."""
-
-    target: str
-    arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutation:
-    """A bug: `edits` are (file, text, replacement)."""
-
-    name: str
-    edits: tuple[tuple[str, str, str], ...]
-    checker: Checker
+from border_mutations import BORDER_MUTATIONS
+from mutation import Checker, Mutation
 
 
 def fuzz(target: str) -> Checker:
@@ -522,4 +505,5 @@ MUTATIONS = (
         (("cpu/cpu_backend.cc", "std::fabs(weight)", "weight"),),
         CONFORMANCE,
     ),
+    *BORDER_MUTATIONS,
 )

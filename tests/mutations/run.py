@@ -16,7 +16,8 @@ import subprocess
 import sys
 import time
 
-from mutations import MUTATIONS, Checker, Mutation
+from mutation import Checker, Mutation
+from mutations import MUTATIONS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "mutations"
