@@ -128,9 +128,9 @@ TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
     return empty->plan_report().predicted_seconds;
   };
   EXPECT_GT(predicted_for_none(spec, "sweep"), 0);
-  EXPECT_GT(predicted_for_none(Scalars(10'000'000), "dense"),
+  EXPECT_LT(predicted_for_none(Scalars(100'000'000), "dense"),
             5 * predicted_for_none(Scalars(1'000'000), "dense"))
-      << "every row is looked at";
+      << "no slice is looked at that holds no row";
   // All of it folded before the report.
   const Workload load = Load(5, 40'000, EntryOrder::kUnsorted);
   const auto folded = *backend->NewAggregator(*MakePlan(spec, load, backend->info()));
