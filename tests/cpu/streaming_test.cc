@@ -61,7 +61,7 @@ class StreamingTest : public ::testing::TestWithParam<std::tuple<Case, std::stri
  protected:
   StreamingTest() {
     const auto& [c, op] = GetParam();
-    spec_ = MakeSpec(std::string(op), c.type, FewerUnderTsan(c.num_rows), c.width);
+    spec_ = MakeSpec(std::string(op), c.type, FewerUnderTsan(c.num_rows), FewerUnderTsan(c.width));
     updates_ = MakeCrowd(spec_,
                          {.crowd = c.crowd,
                           .arrival = c.arrival,
@@ -114,6 +114,7 @@ TEST_P(StreamingTest, AStateThatHoldsHalfOfTheRowsIsKeptDense) {
     const auto state = aggregator->Snapshot();
     ASSERT_TRUE(state.ok());
     const bool half = state->rows.size() >= spec_.layout.num_rows / 2 + spec_.layout.num_rows % 2;
+    if (kThreadSanitizer) continue;  // its index spaces and rows are too small for either
     EXPECT_EQ(aggregator->plan_report().plan == "dense", (half && !far) || plan.name == "dense");
   }
   EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "");
@@ -165,11 +166,12 @@ INSTANTIATE_TEST_SUITE_P(Workloads, StreamingTest,
                                                std::string(std::get<1>(info.param)));
                          });
 
-// 190 MB of entries of five hundred rows.
+// 190 MB of entries of five hundred rows; half of it, which is more than a batch, under
+// ThreadSanitizer.
 class BatchesTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kUpdateEntries = 60'000;
-  static constexpr int kUpdates = 12;
+  static constexpr int kUpdates = kThreadSanitizer ? 6 : 12;
   static constexpr uint64_t kUpdateBytes = kUpdateEntries * (sizeof(uint64_t) + 64 * sizeof(float));
 
   BatchesTest() : spec_(MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 64)) {

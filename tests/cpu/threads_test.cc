@@ -97,12 +97,13 @@ class ThreadsTest : public ::testing::TestWithParam<std::tuple<Case, std::string
 
 TEST_P(ThreadsTest, GiveTheBytesOfTheReference) {
   const auto& [c, op] = GetParam();
-  const ReduceSpec spec = MakeSpec(std::string(op), c.type, FewerUnderTsan(c.num_rows), c.width);
+  const ReduceSpec spec =
+      MakeSpec(std::string(op), c.type, FewerUnderTsan(c.num_rows), FewerUnderTsan(c.width));
   const auto updates = MakeCrowd(spec,
                                  {.crowd = c.crowd,
                                   .arrival = c.arrival,
                                   .entries = FewerUnderTsan(c.entries),
-                                  .contributors = c.contributors,
+                                  .contributors = FewerUnderTsan(c.contributors),
                                   .values = c.values},
                                  1);
   ASSERT_GE(EntriesOf(updates), FewerUnderTsan(c.entries_min));
