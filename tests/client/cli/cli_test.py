@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import unittest
+from pathlib import Path
 
 from program import BINARY, ProgramTest, np, scipy, sp
 
@@ -450,6 +451,13 @@ class CliTest(ProgramTest):
         self.assertIn("exact", table)
         self.assertIn("--rows", self.error("bench", "--rows", 5, "--nnz", 50, code=2))
 
+    @staticmethod
+    def wait_until_stopped(pid: int) -> None:
+        """A stop reaches a process when one of its threads runs again: on a busy machine, later."""
+        threads = Path(f"/proc/{pid}/task")
+        while any("\nState:\tT" not in (t / "status").read_text() for t in threads.iterdir()):
+            pass
+
     def begin_bench(self) -> tuple[subprocess.Popen, str]:
         """One that goes on for minutes, and the name of its round."""
         load = ("--updates", 1000, "--warm-up", 0, "--rate", 5, "--concurrency", 1, "--nnz", 5)
@@ -478,6 +486,7 @@ class CliTest(ProgramTest):
     def test_an_interrupted_bench_does_not_wait_for_a_server_that_is_silent(self) -> None:
         (patient, first), (impatient, second) = self.begin_bench(), self.begin_bench()
         self.server.send_signal(signal.SIGSTOP)
+        self.wait_until_stopped(self.server.pid)
         try:
             patient.send_signal(signal.SIGINT)
             _, error = patient.communicate(timeout=60)
