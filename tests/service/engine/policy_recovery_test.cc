@@ -48,6 +48,7 @@ class PolicyRecoveryTest : public ::testing::Test {
   RoundSnapshot End() { return engine_.WaitUntilFinal(kRound); }
 
   testing::TemporaryFolder folder_;
+  testing::TemporaryFolder copies_;  // of it: they go when no store is open any more
   TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(folder_.path()); }};
 };
 
@@ -129,16 +130,15 @@ TEST_F(PolicyRecoveryTest, CrashBetweenTheGoalAndTheSeal_SealedAtTheStart) {
   engine_.clock.Stop();  // sealing asks for the time
   Submit("a");
   Submit("b");
-  std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+  std::filesystem::copy(folder_.path(), copies_.path() + "/copy",
                         std::filesystem::copy_options::recursive);
   EXPECT_EQ(Round().state, RoundState::kOpen);
   engine_.clock.GoOn();
-  TestEngine other(testing::MakeBackend("cpu"), [&] { return Open(folder_.path() + "-copy"); });
+  TestEngine other(testing::MakeBackend("cpu"), [&] { return Open(copies_.path() + "/copy"); });
   ASSERT_TRUE(other->Recover().ok());
   const RoundSnapshot round = other.WaitUntilFinal(kRound);
   EXPECT_EQ(round.seal_reason, SealReason::kGoal);
   EXPECT_EQ(round.manifest->contributors, 2u);
-  std::filesystem::remove_all(folder_.path() + "-copy");
 }
 
 TEST_F(PolicyRecoveryTest, TheGraceGoesOnOverARestart) {

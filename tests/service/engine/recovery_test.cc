@@ -48,6 +48,7 @@ class RecoveryTest : public ::testing::Test {
   RoundSnapshot Round(const std::string& name = "rounds/r") { return *engine_->GetRound(name); }
 
   testing::TemporaryFolder folder_;
+  testing::TemporaryFolder copies_;  // of it: they go when no store is open any more
   TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(); }};
 };
 
@@ -108,11 +109,11 @@ TEST_F(RecoveryTest, ASealedRoundIsPublishedAfterTheRestart) {
     // As if the process had ended between the seal and the publication.
     engine_.clock.Stop();
     ASSERT_TRUE(engine_->SealRound("rounds/r").ok());
-    std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+    std::filesystem::copy(folder_.path(), copies_.path() + "/copy",
                           std::filesystem::copy_options::recursive);
     engine_.clock.GoOn();
   }
-  auto copied = OpenDurableStore({.directory = folder_.path() + "-copy", .free_bytes_min = 0});
+  auto copied = OpenDurableStore({.directory = copies_.path() + "/copy", .free_bytes_min = 0});
   ASSERT_TRUE(copied.ok()) << copied.status();
   TestEngine other(testing::MakeBackend("cpu"), [&] { return *std::move(copied); });
   ASSERT_TRUE(other->Recover().ok());
@@ -120,7 +121,6 @@ TEST_F(RecoveryTest, ASealedRoundIsPublishedAfterTheRestart) {
   EXPECT_EQ(round.state, RoundState::kPublished) << round.failure;
   EXPECT_EQ(Values<float>(other->Result("rounds/r").value()->tensors[0]),
             (std::vector<float>{2, 4}));
-  std::filesystem::remove_all(folder_.path() + "-copy");
 }
 
 TEST_F(RecoveryTest, APublishedResultStays) {
@@ -231,16 +231,16 @@ TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path() + "/payloads")) {
     std::filesystem::resize_file(entry.path(), 10);
   }
-  std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+  std::filesystem::copy(folder_.path(), copies_.path() + "/copy",
                         std::filesystem::copy_options::recursive);
   {
-    auto database = Database::Open(folder_.path() + "-copy/store.db");
+    auto database = Database::Open(copies_.path() + "/copy/store.db");
     ASSERT_TRUE(database.ok());
     ASSERT_TRUE((*database)->Run("UPDATE rounds SET crc32c = 0 WHERE name = 'rounds/row'").ok());
   }
   testing::ManualExecutor executor;
   TestEngine other(testing::MakeBackend("cpu"), [this] {
-    return *OpenDurableStore({.directory = folder_.path() + "-copy", .free_bytes_min = 0});
+    return *OpenDurableStore({.directory = copies_.path() + "/copy", .free_bytes_min = 0});
   });
   const auto look_for_what_is_over = [&] {
     executor.Advance(other.options.look_interval);
@@ -264,7 +264,6 @@ TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
   look_for_what_is_over();
   EXPECT_TRUE(other->ListRounds("", 10).empty());
   executor.DropAll();
-  std::filesystem::remove_all(folder_.path() + "-copy");
 }
 
 // One tenant, within its limits, could keep the server from starting.
@@ -300,14 +299,13 @@ TEST_F(RecoveryTest, APlanThatTheBackEndDoesNotHaveIsLeftOut) {
   ASSERT_TRUE(Submit("a", {1, 2}).ok());
   engine_->Drain();
   TestEngine other(testing::MakeBackend("reference"), [this] {
-    std::filesystem::copy(folder_.path(), folder_.path() + "-copy",
+    std::filesystem::copy(folder_.path(), copies_.path() + "/copy",
                           std::filesystem::copy_options::recursive);
-    return *OpenDurableStore({.directory = folder_.path() + "-copy", .free_bytes_min = 0});
+    return *OpenDurableStore({.directory = copies_.path() + "/copy", .free_bytes_min = 0});
   });
   const absl::Status recovered = other->Recover();
   ASSERT_TRUE(recovered.ok()) << recovered;
   EXPECT_EQ(Values<float>(other.SealAndWait("rounds/r")->tensors[0]), (std::vector<float>{2, 4}));
-  std::filesystem::remove_all(folder_.path() + "-copy");
 }
 
 // Client and server lose each other in the middle of a large update, and the server restarts.
