@@ -1,13 +1,13 @@
 """Runs every suite that is too long for CI, at full size, and prints one table. `./dev check` calls it.
 
-A suite that fails does not end the run. Results are kept in build/check/ and belong to the state of the sources that they were
-made of: `--from` and `--only` complete the table of an earlier run while no source has changed.
+A suite that fails does not end the run. Results are kept in build/check/ and belong to the sources that they were made of:
+`--from` and `--only` complete the table of an earlier run while no source has changed. Text (*.md) is no source here: the table
+itself goes into docs/testing.md.
 """
 
 import argparse
 import dataclasses
 import datetime
-import hashlib
 import json
 import os
 import pathlib
@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from suites import SUITES, Suite
@@ -28,27 +29,31 @@ PROGRESS_SECONDS = 30
 class Outcome:
     result: str
     seconds: int
+    commit: str = ""
+    date: str = ""
 
     @property
     def passed(self) -> bool:
         return self.result.startswith("passed")
 
 
-def git(*arguments: str) -> bytes:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True).stdout
+def git(*arguments: str, index: str | None = None) -> str:
+    environment = {**os.environ, "GIT_INDEX_FILE": index} if index else None
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True, env=environment
+    ).stdout.strip()
 
 
 def state_of_sources() -> str:
-    """The commit; with changes that are not committed, a digest of them as well."""
-    commit = git("rev-parse", "--short", "HEAD").decode().strip()
-    changes = git("diff", "HEAD")
-    untracked = git("ls-files", "-z", "--others", "--exclude-standard")
-    if not changes and not untracked:
-        return commit
-    digest = hashlib.sha256(changes)
-    for name in filter(None, untracked.split(b"\0")):
-        digest.update(name + b"\0" + (ROOT / os.fsdecode(name)).read_bytes())
-    return f"{commit}+{digest.hexdigest()[:8]}"
+    """The name that git gives to the working tree without its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        index = str(pathlib.Path(folder) / "index")
+        git("add", "--all", "--", ".", ":(exclude)*.md", index=index)
+        return git("write-tree", index=index)
+
+
+def commit() -> str:
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--short") else "")
 
 
 def skips_in(log: str) -> int:
@@ -135,18 +140,13 @@ def run_suite(suite: Suite) -> Outcome:
     return Outcome(f"passed, {skips} skipped" if skips else "passed", progress.seconds())
 
 
-def table(outcomes: dict[str, Outcome], state: str) -> str:
-    today = datetime.date.today().isoformat()
-    lines = [
-        f"`./dev check` at {state}, {today}:",
-        "",
-        "| suite | size | seconds | result |",
-        "|---|---|---|---|",
-    ]
+def table(outcomes: dict[str, Outcome]) -> str:
+    lines = ["| suite | size | seconds | result | commit | date |", "|---|---|---|---|---|---|"]
     for suite in SUITES:
         outcome = outcomes.get(suite.name, Outcome("not run", 0))
         lines.append(
-            f"| {suite.name} | {suite.size} | {outcome.seconds or ''} | {outcome.result} |"
+            f"| {suite.name} | {suite.size} | {outcome.seconds or ''} | {outcome.result} "
+            f"| {outcome.commit} | {outcome.date} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -171,7 +171,7 @@ class Results:
         self._file.write_text(
             json.dumps({"state": self.state, "outcomes": fields}, indent=1) + "\n"
         )
-        (OUT / "table.md").write_text(table(self.outcomes, self.state))
+        (OUT / "table.md").write_text(table(self.outcomes))
 
 
 def chosen_suites(options: argparse.Namespace) -> list[Suite]:
@@ -201,14 +201,17 @@ def main() -> int:
     results = Results()
     try:
         for suite in chosen_suites(options):
-            outcome = run_suite(suite)
+            named = commit()
+            outcome = dataclasses.replace(
+                run_suite(suite), commit=named, date=datetime.date.today().isoformat()
+            )
             results.add(suite, outcome)
             print(f"    {suite.name}: {outcome.result} after {outcome.seconds} s", flush=True)
     except KeyboardInterrupt:
         print(f"\ninterrupted; go on with ./dev check --from {suite.name}")
         return 130
     finally:
-        print("\n" + table(results.outcomes, results.state), flush=True)
+        print("\n" + table(results.outcomes), flush=True)
     missing = [
         suite.name
         for suite in SUITES

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -32,6 +33,7 @@ class CheckTest(unittest.TestCase):
             mock.patch.object(run, "OUT", self.out),
             mock.patch.object(run, "SUITES", suites),
             mock.patch.object(run, "state_of_sources", lambda: self.state),
+            mock.patch.object(run, "commit", lambda: "0123abc"),
             mock.patch.object(sys, "argv", ["check", *arguments]),
             contextlib.redirect_stdout(printed),
         ):
@@ -74,6 +76,22 @@ class CheckTest(unittest.TestCase):
         self.check((PASSES, FAILS))
         kept = json.loads((self.out / "results.json").read_text())
         self.assertEqual(set(kept["outcomes"]), {"passes", "fails"})
+
+    def test_sources_are_what_is_written_and_not_text(self) -> None:
+        root = self.out.parent
+        git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
+        with mock.patch.object(run, "ROOT", root):
+            subprocess.run([*git, "init", "-q"], check=True)
+            (root / "source.cc").write_text("int x;")
+            (root / "page.md").write_text("A page.")
+            before = run.state_of_sources()
+            subprocess.run([*git, "add", "."], check=True)
+            subprocess.run([*git, "commit", "-qm", "All."], check=True)
+            (root / "page.md").write_text("A page with a table.")
+            self.assertEqual(run.state_of_sources(), before)
+            self.assertRegex(run.commit(), r"^[0-9a-f]{7,}\+changes$")
+            (root / "new.cc").write_text("int y;")
+            self.assertNotEqual(run.state_of_sources(), before)
 
     def test_every_suite_has_a_name_of_its_own(self) -> None:
         self.assertEqual(len({suite.name for suite in SUITES}), len(SUITES))
