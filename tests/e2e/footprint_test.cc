@@ -1,5 +1,5 @@
-// README's first promise, blind: what a server takes grows with the entries that were sent, not
-// with the index space, whatever the shape of the table and with nothing told in advance.
+// README's first promise, blind: what a server takes and sends grows with the entries that were
+// sent, not with the index space, whatever the shape of the table and with nothing told in advance.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -81,6 +81,8 @@ double SumThrough(testing::TestClient& client, const Shape& shape) {
   const auto answer = client.Aggregate(round->name());
   EXPECT_TRUE(answer.ok()) << answer.status();
   if (!answer.ok()) return 0;
+  // What the rows take, and less than 10 KB around them.
+  EXPECT_LE(answer->bytes.size(), BytesOf(shape) + 10'000);
   double sum = 0;
   for (const float value : testing::ArrayOf<float>(answer->values())) sum += value;
   return sum;
