@@ -5,6 +5,7 @@ import dataclasses
 STOPS = "200"
 BORDER_UPDATES = "1000000"
 BORDER_SERVED_UPDATES = "20000"
+OPEN_ROUNDS = "10000"
 FUZZ_SECONDS = "60"
 
 
@@ -46,6 +47,12 @@ SUITES = (
             ("SPARSEAGG_BORDER_UPDATES", BORDER_UPDATES),
             ("SPARSEAGG_BORDER_SERVED_UPDATES", BORDER_SERVED_UPDATES),
         ),
+    ),
+    Suite(
+        "footprint",
+        f"{int(OPEN_ROUNDS):,} open rounds",
+        (dev("build", "dev", "e2e_footprint_test"), ("build/dev/bin/e2e_footprint_test",)),
+        environment=(("SPARSEAGG_OPEN_ROUNDS", OPEN_ROUNDS),),
     ),
     Suite("reliability", "10,000 disks, 1,300 kills, 10,000 simulations", (dev("reliability"),)),
     Suite("mutations", "every bug of tests/mutations", (dev("mutations"),)),
