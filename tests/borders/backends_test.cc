@@ -19,6 +19,7 @@
 #include "tests/borders/rounds.h"
 #include "tests/cpu/only_target.h"
 #include "tests/support/effort.h"
+#include "tests/support/sanitizer.h"
 
 namespace sparseagg::testing {
 namespace {
@@ -194,7 +195,8 @@ TEST_F(BordersTest, EveryPlanGivesTheExactResultHoweverUpdatesArrive) {
     Check(static_cast<uint64_t>(only));
     return;
   }
-  const auto wanted = static_cast<uint64_t>(Effort("SPARSEAGG_BORDER_UPDATES", 30'000));
+  const auto wanted =
+      static_cast<uint64_t>(Effort("SPARSEAGG_BORDER_UPDATES", FewerUnderTsan(30'000)));
   int wrong = 0;
   uint64_t seed = 0;
   while (updates_ < wanted && wrong < 3) wrong += Check(seed++) ? 0 : 1;

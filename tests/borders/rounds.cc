@@ -411,7 +411,7 @@ std::string Describe(const BorderRound& round) {
 
 absl::StatusOr<Aggregate> ExactResult(const BorderRound& round) {
   if (!round.whole_numbers) {
-    static Backend& reference = **new std::unique_ptr<Backend>(*MakeReferenceBackend({}));
+    static Backend& reference = *MakeReferenceBackend({})->release();
     return Reduce(reference, round.spec, round.updates);
   }
   return WithValueType(round.spec.layout.value_type, [&](auto tag) {
