@@ -37,6 +37,11 @@ class Address(NamedTuple):
     is_socket: bool = False
     by_authority: bool = False
 
+    def places(self) -> list[tuple[str, int]]:
+        """Each host with its port; none for a Unix socket."""
+        ports = [int(part.rpartition(":")[2]) for part in self.target.split(",") if self.hosts]
+        return list(zip(self.hosts, ports))
+
 
 def parse(text: str) -> Address:
     """The address that `text` means. InvalidArgumentError (INVALID_TARGET) says what is wrong with it."""

@@ -20,7 +20,10 @@ from sparseagg import _arguments, _forks
 from sparseagg._address import Address, is_direct
 from sparseagg._connections import Connection, Connections
 from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._proxy import proxy_of
 from sparseagg._retry import Backoff, RetryPolicy
+from sparseagg._tls_probe import TlsProbe
+from sparseagg._transport_errors import Peer
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -103,7 +106,8 @@ class Channel:
     ) -> None:
         local_options = _LOCAL_OPTIONS if is_direct(address) else ()
         # The caller's last: of equal keys gRPC itself would take the first.
-        all_options = list(dict([*CHANNEL_OPTIONS, *local_options, *options]).items())
+        by_name = dict([*CHANNEL_OPTIONS, *local_options, *options])
+        all_options = list(by_name.items())
 
         def connect() -> Connection:
             _forks.check_process(self._made_in)
@@ -123,7 +127,14 @@ class Channel:
         self._made_in = _forks.generation()
         self._closed = False
         self._connections = Connections(connect, connections)
-        self._target = address.target
+        self._peer = Peer(
+            address.target,
+            ",".join(address.hosts),
+            proxy_of(address, by_name),
+            tls=access.credentials is not None,
+        )
+        self._tls_probe = TlsProbe(address, self._peer)
+        self._answered = False
         self._access = access
         self.timeout = timeout
         self.retry = retry
@@ -133,25 +144,34 @@ class Channel:
         if self._closed:  # where gRPC has errors of its own
             raise _client_is_closed()
 
-    def new_backoff(self) -> Backoff:
-        """For an operation without a deadline: the client's timeout is how long it goes on without the server."""
-        return Backoff(self.retry, self.timeout, since_failure=True)
+    def new_backoff(self, timeout: float | None = None, *, since_failure: bool = False) -> Backoff:
+        """Of one operation of `timeout` seconds (default: the client's)."""
+        return Backoff(
+            self.retry,
+            self.timeout if timeout is None else timeout,
+            since_failure=since_failure,
+            was_connected=lambda: self._answered,
+        )
+
+    def has_answered(self) -> None:
+        """Notes that the server is there: from now on a failure is one that it may come back from."""
+        self._answered = True
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
         """What a failed call raises."""
         error = from_rpc_error(failure, for_update=for_update)
-        # gRPC's word for calls that come while the server stops, and for those that close() ends; of one cancelled here
-        # nobody hears.
-        if error.code is grpc.StatusCode.CANCELLED and not error.reason:
-            error = _client_is_closed() if self._closed else UnavailableError(error.message)
-        # The server gives its errors a reason; one without comes from the connection, and should say to whom.
-        if isinstance(error, UnavailableError) and not error.reason:
-            return UnavailableError(
-                f"no answer from {self._target} ({error.message}); is the server running there?"
-            )
-        if isinstance(error, DeadlineExceededError) and not error.reason:
-            return DeadlineExceededError(f"no answer from {self._target} in time ({error.message})")
-        return error
+        # The server gives its errors a reason; most without one come from the connection.
+        if error.reason:
+            self.has_answered()
+            return error
+        # gRPC's word for calls that come while the server stops, too; of one cancelled here nobody hears.
+        if error.code is grpc.StatusCode.CANCELLED and self._closed:
+            return _client_is_closed()
+        return self._peer.explain(error.code, error.message) or error
+
+    def _should_try_tls(self, error: SparseAggError) -> bool:
+        """True where a server with TLS, called without, is a likely cause."""
+        return error.reason == "CONNECTION_CLOSED" and not self._answered
 
 
 class Transport(Channel):
@@ -174,20 +194,28 @@ class Transport(Channel):
         for_update: bool = False,
     ) -> Any:
         """Calls `method` until it answers, refuses, or `timeout` seconds (default: the client's) are over."""
-        backoff = Backoff(self.retry, self.timeout if timeout is None else timeout)
+        backoff = self.new_backoff(timeout)
         repeated = False
         while True:
             self._check_open()
             try:
-                return self._connections.first.methods[method](
+                answer = self._connections.first.methods[method](
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
+                self.has_answered()
+                return answer
             except grpc.RpcError as failure:
                 error = self._error_of(failure, for_update=for_update)
             if repeated and was_done_before(method, error):
                 return empty_pb2.Empty()
             backoff.wait(error)
             repeated = True
+
+    def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
+        error = super()._error_of(failure, for_update=for_update)
+        if self._should_try_tls(error) and self._tls_probe.speaks_tls():
+            return self._peer.with_tls()
+        return error
 
     def repeat(self, action: Callable[[], _T]) -> _T:
         """What `action` returns, done again until it works or `timeout` seconds after the first failure are over."""
@@ -196,7 +224,7 @@ class Transport(Channel):
             try:
                 return action()
             except SparseAggError as failure:
-                backoff = backoff or Backoff(self.retry, self.timeout)
+                backoff = backoff or self.new_backoff()
                 backoff.wait(failure)
 
     def stream(
@@ -224,7 +252,7 @@ class Transport(Channel):
                 self._connections.give_back(connection)
 
         error_of = partial(self._error_of, for_update=for_update)
-        return StreamCall(start, end, error_of, idle_timeout, answers_max, take)
+        return StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
 
 
 class StreamCall:
@@ -245,6 +273,7 @@ class StreamCall:
         start: Callable[[Iterator[Any]], Any],
         end: Callable[[], None],
         error_of: Callable[[grpc.RpcError], SparseAggError],
+        on_answer: Callable[[], None],
         idle_timeout: float | None,
         answers_max: int | None,
         take: Take | None,
@@ -252,6 +281,7 @@ class StreamCall:
         self._idle_timeout = _arguments.finite(idle_timeout)
         self._answers_max = answers_max
         self._error_of = error_of
+        self._on_answer = on_answer
         self._end = end
         self._changed = threading.Condition()
         self._unsent: deque[Any] = deque()
@@ -348,6 +378,7 @@ class StreamCall:
         error: SparseAggError | None = None
         try:
             for answer in self._call:
+                self._on_answer()
                 with self._changed:
                     while not self._ended and self._is_full():
                         self._changed.wait()

@@ -256,7 +256,7 @@ class UpdateStream:
     def _pause(self, error: SparseAggError) -> None:
         """Sleeps before the next attempt, or raises `error` when there was no progress for too long."""
         if self._backoff is None:
-            self._backoff = Backoff(self._transport.retry, self._timeout)
+            self._backoff = self._transport.new_backoff(self._timeout)
         # The caller had nothing to send for a while, or a busy machine was late to send it: no failure of the server. Time
         # alone ends it.
         if error.reason == STREAM_IDLE and self._backoff.remaining() != 0:

@@ -21,10 +21,11 @@ from sparseagg.tensors import TensorSpec
 class Client(ClientBase):
     """A connection to one server. Thread-safe; a context manager, which closes it.
 
-    target: "host:port" (50061 where there is no port), "https://host", "unix:/path"; when left out, what the environment variable SPARSEAGG_SERVER says,
-        or this machine's default port.
+    target: "host:port" (50061 where there is no port), "https://host", "unix:/path"; when left out, what the environment
+        variable SPARSEAGG_SERVER says, or this machine's default port.
     timeout: seconds for one call with its retries; for streams, seconds without any progress; for `Round.wait` and
-        `Round.watch` without an end, how long they go on without a server; None for no limit.
+        `Round.watch` without an end, how long they go on without a server; None for no limit. Until the server has
+        answered once, a call ends after 10 s where nobody is at the address (`RetryPolicy.connect_timeout`).
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
     tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment
         (`sparseagg.security`), and is plain text where that says nothing.

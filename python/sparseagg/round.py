@@ -217,7 +217,7 @@ class Round(RoundBase):
         Ends after a final state. A broken connection is taken up again.
         """
         request = _requests.watch_round(self.name, min_interval)
-        backoff = self._transport.new_backoff()
+        backoff = self._transport.new_backoff(since_failure=True)
         while True:
             try:
                 with self._transport.stream("WatchRound", request, idle_timeout=None) as stream:

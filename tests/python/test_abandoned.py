@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -58,7 +59,7 @@ def test_the_round_of_a_process_that_died_is_erased_by_the_next_one(client, hold
 def test_a_process_that_nobody_has_waited_for_is_dead(client, holder):
     process, name = holder
     process.kill()
-    process.stdout.read()  # ends with the process, which is a zombie from then on
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie from now on
     erase_abandoned(client, "test")
     with pytest.raises(NotFoundError):
         client.round(name).info()

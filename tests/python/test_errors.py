@@ -191,7 +191,7 @@ def test_a_server_that_is_not_there():
     retry = RetryPolicy(attempts=2, initial_delay=0.001)
     with (
         Client("127.0.0.1:1", retry=retry) as nowhere,
-        pytest.raises(UnavailableError, match="127.0.0.1:1 .*running") as caught,
+        pytest.raises(UnavailableError, match="127.0.0.1:1: .*running") as caught,
     ):
         nowhere.info()
     assert isinstance(caught.value, ConnectionError)

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from certificates import issue, make_authority
 from conftest import BINARY
 from sparseagg import (
     Client,
@@ -37,26 +38,11 @@ ROWS = [
 ]
 
 
-def openssl(folder, *arguments):
-    """Runs `openssl` in a folder."""
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
-def issue(folder, name, names):
-    """A certificate of the folder's authority: name.pem and name.key."""
-    openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
-    (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n")
-    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-            "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
     """A folder with an authority, a server's and a client's certificate."""
     folder = tmp_path_factory.mktemp("pki")
-    openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=authority")  # fmt: skip
+    make_authority(folder)
     issue(folder, "server", "DNS:localhost,IP:127.0.0.1")
     issue(folder, "phone-7", "URI:spiffe://acme/phones/phone-7")
     return folder

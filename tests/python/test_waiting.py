@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from conftest import Server
 from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError
+from sparseagg._retry import Backoff
 
 QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02)
 # An attempt to connect to a stopped server ends after this time, and not after 5 s.
@@ -87,3 +88,98 @@ def test_a_call_ends_with_its_timeout(caplog, monkeypatch):
     told = [record.message for record in caplog.records if record.name == "sparseagg"]
     assert len(told) == 1
     assert "127.0.0.1:1" in told[0] and "trying again" in told[0]
+
+
+class Clock:
+    """The time of what makes calls again: a pause takes none."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Is over at once."""
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("sparseagg._retry.time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "agg.invalid", "unix:/nowhere/socket"])
+def test_a_client_that_was_never_connected_gives_up_soon(clock, target):
+    with Client(target) as client, pytest.raises(UnavailableError, match="cannot reach"):
+        client.info()
+    assert 8 < clock.now <= 10
+
+
+def test_a_shorter_timeout_ends_it_before(clock):
+    with Client("127.0.0.1:1", timeout=3) as client, pytest.raises(UnavailableError):
+        client.info()
+    assert clock.now <= 3
+
+
+def test_how_long_a_first_connection_may_take_can_be_said(clock):
+    retry = RetryPolicy(connect_timeout=40)
+    with Client("127.0.0.1:1", retry=retry) as client, pytest.raises(UnavailableError):
+        client.info()
+    assert 38 < clock.now <= 40
+
+
+def nobody_there():
+    return UnavailableError("nobody", reason="CANNOT_CONNECT")
+
+
+def test_without_a_timeout_a_server_that_comes_later_is_waited_for(clock):
+    backoff = Backoff(RetryPolicy(), None, was_connected=lambda: False)
+    while clock.now < 3600:
+        backoff.wait(nobody_there())
+
+
+@pytest.mark.parametrize("since_failure", [False, True])
+def test_a_client_that_was_connected_goes_on_as_long_as_its_timeout(clock, since_failure):
+    backoff = Backoff(RetryPolicy(), 60, since_failure=since_failure, was_connected=lambda: True)
+    with pytest.raises(UnavailableError):
+        while True:
+            backoff.wait(nobody_there())
+    assert 50 < clock.now <= 60
+
+
+def test_silence_is_no_wrong_address(clock):
+    """As of a server that is stopped, or too busy to take a connection."""
+    backoff = Backoff(RetryPolicy(), 60, was_connected=lambda: False)
+    with pytest.raises(UnavailableError):
+        while True:
+            backoff.wait(UnavailableError("nothing", reason="NO_ANSWER_IN_TIME"))
+    assert 50 < clock.now <= 60
+
+
+def unary(client, _):
+    return client.info()
+
+
+def watch(client, name):
+    return next(client.round(name).watch())
+
+
+@pytest.mark.parametrize("first", [unary, watch])
+def test_one_answer_is_enough_to_wait_for_a_restart(own_server, tmp_path, first):
+    """Nobody who was not connected goes on here at all."""
+    server = own_server(f"--data-dir={tmp_path / 'data'}")
+    with Client(server.target) as other:
+        name = other.create_round([TensorSpec("n", [10])], durability="durable").name
+    retry = RetryPolicy(initial_delay=0.01, max_delay=0.05, connect_timeout=0)
+    with Client(server.target, retry=retry) as client, ThreadPoolExecutor(1) as threads:
+        first(client, name)
+        server.kill()
+        call = threads.submit(client.info)
+        with Client(server.target, retry=retry) as stranger, pytest.raises(UnavailableError):
+            stranger.info()
+        server.start()
+        assert call.result(60).version

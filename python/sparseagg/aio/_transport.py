@@ -13,7 +13,7 @@ from google.protobuf import empty_pb2
 from sparseagg import _arguments, _forks
 from sparseagg._retry import Backoff
 from sparseagg._transport import METHODS, UPLOADS, Channel, was_done_before
-from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError
+from sparseagg.errors import DeadlineExceededError, SparseAggError
 
 _T = TypeVar("_T")
 _CANNOT_WRITE = "Internal error from Core"  # set_internal_error() of grpc.aio
@@ -53,16 +53,18 @@ class Transport(Channel):
         for_update: bool = False,
     ) -> Any:
         """Calls `method` until it answers, refuses, or `timeout` seconds (default: the client's) are over."""
-        backoff = Backoff(self.retry, self.timeout if timeout is None else timeout)
+        backoff = self.new_backoff(timeout)
         repeated = False
         while True:
             self._check_open()
             try:
-                return await self._connections.first.methods[method](
+                answer = await self._connections.first.methods[method](
                     request, timeout=backoff.remaining(), metadata=self._access.metadata()
                 )
+                self.has_answered()
+                return answer
             except grpc.RpcError as failure:
-                error = self._error_of(failure, for_update=for_update)
+                error = await self._checked(self._error_of(failure, for_update=for_update))
             except asyncio.CancelledError:
                 if not _is_task_cancelled():  # by grpc.aio, of whose calls close() is the end
                     self._check_open()
@@ -72,6 +74,12 @@ class Transport(Channel):
             await asyncio.sleep(backoff.pause(error))
             repeated = True
 
+    async def _checked(self, error: SparseAggError) -> SparseAggError:
+        """`error`, or what is found to be behind it."""
+        if self._should_try_tls(error) and await asyncio.to_thread(self._tls_probe.speaks_tls):
+            return self._peer.with_tls()
+        return error
+
     async def repeat(self, action: Callable[[], Awaitable[_T]]) -> _T:
         """What `action` gives, done again until it works or `timeout` seconds after the first failure are over."""
         backoff: Backoff | None = None
@@ -79,7 +87,7 @@ class Transport(Channel):
             try:
                 return await action()
             except SparseAggError as failure:
-                backoff = backoff or Backoff(self.retry, self.timeout)
+                backoff = backoff or self.new_backoff()
                 await asyncio.sleep(backoff.pause(failure))
 
     async def stream(
@@ -120,16 +128,17 @@ class Transport(Channel):
                     seen = moves
                 if reading.cancelled():  # by grpc.aio, as below; it never hears of a cancelled task
                     self._check_open()
-                    raise UnavailableError("the connection broke during the call")
+                    raise self._peer.connection_lost("grpc.aio could not write to it")
                 answer = reading.result()
                 if answer is grpc.aio.EOF:
                     return
+                self.has_answered()
                 yield answer
         except grpc.RpcError as failure:
             # grpc.aio itself ends a call that is being read when it cannot write to a broken connection, with one of these.
             if failure.details() == _CANNOT_WRITE:
-                raise UnavailableError("the connection broke during the call") from None
-            raise self._error_of(failure, for_update=for_update) from None
+                raise self._peer.connection_lost("grpc.aio could not write to it") from None
+            raise await self._checked(self._error_of(failure, for_update=for_update)) from None
         finally:
             if method == UPLOADS:
                 self._connections.give_back(connection)

@@ -42,7 +42,7 @@ class ChunkedUpload:
                 return await self._attempt()
             except SparseAggError as failure:
                 if backoff is None or self._committed > committed:
-                    backoff = Backoff(self._transport.retry, self._timeout)
+                    backoff = self._transport.new_backoff(self._timeout)
                 await asyncio.sleep(backoff.pause(failure))
 
     async def _attempt(self) -> Receipt:

@@ -184,7 +184,7 @@ class Round(RoundBase):
     async def watch(self, min_interval: float | None = None) -> AsyncIterator[RoundInfo]:
         """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
         request = _requests.watch_round(self.name, min_interval)
-        backoff = self._transport.new_backoff()
+        backoff = self._transport.new_backoff(since_failure=True)
         while True:
             try:
                 async for message in self._transport.stream(
