@@ -161,6 +161,18 @@ def weight(value: Any) -> float:
     return number
 
 
+def weight_of_integers(value: Any) -> None:
+    """Refuses a weight of which f32, as which weights travel, would make another number: the server, which refuses weights
+    of integers that are not whole or above 2^24, could not tell."""
+    exact = value if isinstance(value, int) else weight(value)
+    if abs(exact) < _INFINITE_AS_F32 and float(np.float32(exact)) != exact:
+        raise InvalidUpdateError(
+            f"the weight {exact} is not a number of f32, as which weights travel; "
+            "integers take whole weights of at most 2^24",
+            reason="INVALID_WEIGHT",
+        )
+
+
 def names(what: str, given: Iterable[Any], known: Collection[str]) -> None:
     """Refuses names of tensors that are not `known`: an option for a name with a typo would be without effect."""
     for name in given:

@@ -37,6 +37,8 @@ WAIT_SLICE_SECONDS = 30.0
 _WAIT_MARGIN_SECONDS = 5.0
 _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
 _NO_MORE: Any = object()
+# Weights play no part in their results; the server takes any that is finite and not negative.
+_OPS_WITHOUT_WEIGHTS = frozenset({"count", "max", "min"})
 # What no waiting for the publication changes.
 REFUSED_FOR_EVER = (PermissionDeniedError, UnauthenticatedError)
 
@@ -159,6 +161,7 @@ def encode_update(
     for name, spec in specs.items():
         if name not in tensors:
             tensors[name] = empty_tensor(spec)
+    _check_weight(update.weight, specs.values())
     return EncodedUpdate(
         tensors,
         round_name=round_name,
@@ -167,6 +170,14 @@ def encode_update(
         weight=update.weight,
         options=options,
     )
+
+
+def _check_weight(weight: float | None, specs: Iterable[TensorSpec]) -> None:
+    """Of an update of these tensors; where the operator does not use it, as with max, any weight will do."""
+    if weight is not None and any(
+        spec.value_type[0] in "iu" and spec.op not in _OPS_WITHOUT_WEIGHTS for spec in specs
+    ):
+        _arguments.weight_of_integers(weight)
 
 
 def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRoundRequest:
@@ -311,6 +322,7 @@ def encode_for_reduce(
                     f"{position} weights for the updates, of which there are more"
                 )
         with _arguments.refusing(f"update {position}", InvalidUpdateError):
+            _check_weight(weight, by_name.values())
             one = EncodedUpdate(
                 read_tensors(update, by_name),
                 contributor=str(position),

@@ -113,10 +113,7 @@ class EncodedUpdate:
             ),
         )
         if weight is not None:
-            number = _arguments.weight(weight)
-            if any(tensor.value_type[0] in "iu" for tensor in tensors.values()):
-                _check_weight_of_integers(weight if isinstance(weight, int) else number)
-            self.header.weight = number
+            self.header.weight = _arguments.weight(weight)
         self._tensors = []
         for name, tensor in tensors.items():
             seed = rounding_seed(round_name, contributor, name)
@@ -195,17 +192,6 @@ def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
             op=_arguments.text("op", spec.op),
             integer_overflow=types_pb2.IntegerOverflow.Value(overflow),
             plan=_arguments.text("plan", spec.plan),
-        )
-
-
-def _check_weight_of_integers(weight: float) -> None:
-    """Raises InvalidUpdateError where f32, as which weights travel, would make another number of it: the server, which
-    refuses weights of integers that are not whole or above 2^24, could not tell."""
-    if abs(weight) <= float(np.finfo(np.float32).max) and float(np.float32(weight)) != weight:
-        raise InvalidUpdateError(
-            f"the weight {weight} is not a number of f32, as which weights travel; "
-            "integers take whole weights of at most 2^24",
-            reason="INVALID_WEIGHT",
         )
 
 

@@ -78,7 +78,7 @@ class Round(RoundBase):
             are bfloat16 bits where the round says so.
         contributor: 1 to 128 characters of [A-Za-z0-9._:@|/-]. Each is counted once.
         weight: finite and not negative; 1 when left out. Rounded to f32, as which it travels; one that is 0 or infinite
-            there is refused. For integer tensors a whole number up to 2^24.
+            there is refused. For integer tensors a whole number up to 2^24, unless the operator is count, min or max.
         update_id: 1 to 64 characters of [A-Za-z0-9._-]; made up when left out. Give your own, and keep it, to make
             submitting safe over a restart of the contributor: the same id with the same bytes is counted once, and an
             interrupted large update is resumed.

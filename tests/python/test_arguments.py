@@ -21,12 +21,14 @@ from sparseagg import (
     Tls,
     TokenFile,
     Update,
+    _requests,
     aio,
     as_tensor,
     sparse_sum,
     specs_of,
     unflatten,
 )
+from sparseagg._encodings import EncodeOptions
 from sparseagg._wire import EncodedUpdate
 from sparseagg.sparsify import ChangedRows, TopK, above, top_k
 
@@ -398,10 +400,17 @@ def test_weights_end_where_f32_does(weight, is_taken):
 
 
 def test_weights_of_integers_are_not_rounded():
-    floats, integers = (as_tensor(np.ones(3, dtype)) for dtype in (np.float32, np.int64))
-    assert EncodedUpdate({"w": floats}, weight=2**24 + 1).header.weight == 2**24
+    floats = TensorSpec("w", [3], sparse_dim=0)
+    integers = TensorSpec("n", [3], "i64", sparse_dim=0)
+    update = Update({"w": np.ones(3, np.float32)}, "a", 2**24 + 1)
+
+    def encode(*specs):
+        named = {spec.name: spec for spec in specs}
+        return _requests.encode_update("rounds/r", named, update, EncodeOptions())
+
+    assert encode(floats).header.weight == 2**24
     with pytest.raises(InvalidUpdateError, match="not a number of f32"):
-        EncodedUpdate({"w": floats, "n": integers}, weight=2**24 + 1)
+        encode(floats, integers)
 
 
 def test_weights_of_every_kind_of_number(client):

@@ -383,6 +383,45 @@ def test_a_weight_that_would_be_rounded_is_refused(client):
     assert round.info().contributors == 0
 
 
+INTEGERS = [np.array([5, 0, 3], np.int32), np.array([2, 7, 0], np.int32)]
+
+
+@pytest.mark.parametrize(
+    ("op", "total"), [("count", [2]), ("max", [5, 7, 3]), ("min", [2, 0, 0])]
+)
+def test_any_weight_will_do_where_weights_play_no_part(client, op, total):
+    specs = [TensorSpec("n", [3], "i32", sparse_dim=0, op=op)]
+    weights = [0.1, 16_777_217]
+    round = client.create_round(specs)
+    round.submit({"n": INTEGERS[0]}, contributor="a", weight=weights[0])
+    round.submit_many([Update({"n": INTEGERS[1]}, "b", weights[1])])
+    round.seal()
+    assert round.result()["n"].tolist() == total
+    updates = [{"n": array} for array in INTEGERS]
+    assert client.reduce(specs, updates, weights=weights)["n"].tolist() == total
+    round.delete()
+
+
+@pytest.mark.parametrize("op", ["sum", "weighted_mean", "mean_of_contributors"])
+@pytest.mark.parametrize("weight", [0.1, 0.5, 16_777_217, 1e9 + 0.5])
+def test_a_weight_of_integers_that_is_not_whole_is_refused(client, op, weight):
+    """By the client or by the server, whoever can tell."""
+    specs = [TensorSpec("n", [3], "i32", sparse_dim=0, op=op)]
+    round = client.create_round(specs)
+    update = {"n": INTEGERS[0]}
+    for submit in (
+        lambda: round.submit(update, contributor="a", weight=weight),
+        lambda: round.submit_many([Update(update, "a", weight)]),
+        lambda: client.reduce(specs, [update], weights=[weight]),
+    ):
+        with pytest.raises(InvalidUpdateError) as caught:
+            submit()
+        assert caught.value.reason == "INVALID_WEIGHT"
+    assert round.info().contributors == 0
+    round.abort()
+    round.delete()
+
+
 def test_bfloat16_bits_in_a_dictionary(client):
     round = client.create_round([TensorSpec("emb", [10, 2], "bf16")])
     bits = np.array([[0x3F80, 0x4000]], np.uint16)  # 1 and 2
