@@ -170,6 +170,7 @@ class CpuAggregator : public Aggregator {
     Aggregate result;
     result.tensor = {ResultLayout(spec_), std::move(sums->rows), std::move(sums->values)};
     result.infinite_values = sums->infinite_values;
+    result.addends = folded_;
     return result;
   }
 

@@ -61,6 +61,7 @@ void Reduction::Fold(Batch& batch) {
   AppendRowSide(rule_, batch.updates(), side);
   TakeSide(view, list, side);
   AddSide(std::move(side));
+  addends_ += view.nnz;
   batch.Take();
 }
 
@@ -157,6 +158,7 @@ Reduction::HostRun Reduction::Fetch(const Run& run) {
 
 void Reduction::Join(Partial partial) {
   if (plan_ == nullptr) MakePlan(rule_.has_side() ? ChooseLsbOf(partial) : 0);
+  addends_ += partial.addends;
   if (rule_.has_side()) {
     Rebase(partial, rule_.lsb);
     AddSide(std::move(partial.side));
@@ -259,6 +261,7 @@ Partial Reduction::State() {
 absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
   Aggregate result;
   result.tensor.layout = ResultLayout(spec_);
+  result.addends = addends_;
   absl::Status status;
   ForEachPiece([&](const Run& run) {
     if (!status.ok()) return;

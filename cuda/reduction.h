@@ -82,6 +82,7 @@ class Reduction {
   std::unique_ptr<DevicePlan> plan_;  // made when the first batch has decided the window
   std::vector<SideEntry> side_;       // sorted
   std::vector<HostRun> spilled_;
+  uint64_t addends_ = 0;  // entries that the state has
 };
 
 }  // namespace sparseagg::gpu

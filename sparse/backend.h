@@ -46,6 +46,9 @@ absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nn
 struct Aggregate {
   SparseTensor tensor;           // layout ResultLayout(spec), canonical
   uint64_t infinite_values = 0;  // values whose exact result is beyond the range of the value type
+  // Entries of the updates in it, duplicates included, counted where they were added and not where
+  // they were accepted: the caller compares the two.
+  uint64_t addends = 0;
 };
 
 // How a tensor has been reduced so far. Predicted and measured times stand side by side, so that a

@@ -46,12 +46,12 @@ class ReferenceAggregator : public Aggregator {
     const CooView entries = update.entries.view();
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, entries.nnz));
     ++contributors_;
-    addends_ += entries.nnz;
     total_weight_.Add(weight);
     for (uint64_t e = 0; e < entries.nnz; ++e) rows_.try_emplace(entries.indices[e], MakeRow());
     AddHolders(entries, weight);
     if constexpr (Op::kValues == ValueSlots::kExactSum) AddSums(entries, weight);
     if constexpr (kPerUpdate<Op>) AddExtremes(entries);
+    if constexpr (Op::kValues == ValueSlots::kNone) addends_ += entries.nnz;
     return absl::OkStatus();
   }
 
@@ -98,6 +98,7 @@ class ReferenceAggregator : public Aggregator {
   absl::StatusOr<Aggregate> Report() && override {
     using R = ResultValue<Op, V>;
     Aggregate result;
+    result.addends = addends_;
     SparseTensor& tensor = result.tensor;
     tensor.layout = ResultLayout(spec_);
     const double total_weight = total_weight_.ToDouble();
@@ -154,6 +155,7 @@ class ReferenceAggregator : public Aggregator {
       Row& row = rows_.at(entries.indices[e]);
       for (uint32_t c = 0; c < width; ++c)
         AddValue<V>(row.sums[c], Lift(values[e * width + c], weight));
+      ++addends_;
     }
   }
 
@@ -165,6 +167,7 @@ class ReferenceAggregator : public Aggregator {
     for (uint64_t e = 0; e < entries.nnz; ++e) {
       auto& sums = own.try_emplace(entries.indices[e], width).first->second;
       for (uint32_t c = 0; c < width; ++c) AddValue<V>(sums[c], ToWide(values[e * width + c]));
+      ++addends_;
     }
     for (const auto& [index, sums] : own) {
       Row& row = rows_.at(index);

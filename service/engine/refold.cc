@@ -25,7 +25,7 @@ absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_tex
   SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, round.reducers->Stage(kept.payload.tensors(),
                                                                          kept.plan, record.weight));
   for (size_t i = 0; i < staged.size(); ++i) {
-    round.tensors[i].nnz_received += staged[i].entries.nnz;
+    round.tensors[i].nnz_received += kept.headers[kept.plan.order[i]].nnz;
   }
   round.updates.push_back(record);
   round.bytes_received += payload.size();

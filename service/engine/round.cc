@@ -166,9 +166,6 @@ absl::Status Round::NotOpenLocked(std::string_view what) const {
 // --- Counting ---
 
 absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& staging) {
-  std::vector<uint64_t> nnz;
-  for (const StagedUpdate& tensor : update.staged) nnz.push_back(tensor.entries.nnz);
-
   std::shared_lock gate(gate_);
   {
     std::lock_guard lock(mutex_);
@@ -187,7 +184,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
     std::lock_guard lock(mutex_);
     fold = WaitToBeFoldedLocked({std::move(update.staged), put.record.weight, std::move(staging),
                                  std::move(update.growth)});
-    CountAcceptedLocked(update, nnz);
+    CountAcceptedLocked(update);
     EnterGoalLocked();
     look = books_.contributors == spec_.policy.goal_contributors ||
            books_.contributors == spec_.policy.max_contributors;
@@ -208,10 +205,12 @@ absl::Status Round::WhyNotPut(const absl::Status& refusal) const {
   return refusal;
 }
 
-void Round::CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz) {
+void Round::CountAcceptedLocked(const PreparedUpdate& update) {
   ++books_.contributors;
   books_.bytes_received += update.payload_bytes;
-  for (size_t i = 0; i < nnz.size(); ++i) books_.tensors[i].nnz_received += nnz[i];
+  for (size_t i = 0; i < update.nnz.size(); ++i) {
+    books_.tensors[i].nnz_received += update.nnz[i];
+  }
   ++books_.revision;
 }
 

@@ -49,6 +49,7 @@ struct PreparedUpdate {
   std::vector<std::string_view> payload;
   PartialPayload* stored = nullptr;
   uint64_t payload_bytes = 0;
+  std::vector<uint64_t> nnz;  // of each tensor, as its header says
   StagedTensors staged;
   Reservation growth;  // of the round's memory, until the update is folded in
 };
@@ -146,7 +147,7 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::Status WhyNotPut(const absl::Status& refusal) const;
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(UpdateRecord record, bool duplicate) const;
-  void CountAcceptedLocked(const PreparedUpdate& update, std::span<const uint64_t> nnz);
+  void CountAcceptedLocked(const PreparedUpdate& update);
   // No change of its own: the revision stays, watchers see it with the next one. Returns what is
   // new since the last time.
   std::vector<ReductionReport> EnterPlansLocked(std::vector<PlanReport> reports);

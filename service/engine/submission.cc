@@ -31,6 +31,9 @@ PreparedUpdate Identify(const Round& round, const UpdateHeader& header, const Up
   update.record.weight = header.weight;
   update.record.digest = DigestOf(round, header.weight, body, plan);
   update.payload_bytes = plan.payload_bytes;
+  for (const size_t position : plan.order) {
+    update.nnz.push_back(body.tensors[position].header.nnz);
+  }
   if (round.spec().durability != Durability::kDurable) return update;
   update.stored = body.stored;
   std::vector<EncodedHeader> headers;

@@ -1,5 +1,7 @@
 #include "service/engine/tensor_reducers.h"
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,16 @@
 #include "sparse/validate.h"
 
 namespace sparseagg {
+namespace {
+
+absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
+  return MakeError(absl::StatusCode::kInternal, "NOT_EXACT",
+                   absl::StrCat("tensor ", Quoted(spec.name), ": ", std::string(what),
+                                "; a fault of the server, so there is no result: please report "
+                                "it"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
                                                                      Backend& backend,
@@ -124,12 +136,9 @@ absl::Status TensorReducers::CheckFolded(uint64_t updates,
                                          std::span<const uint64_t> entries) const {
   for (size_t i = 0; i < reducers_.size(); ++i) {
     if (updates_ == updates && reducers_[i].entries == entries[i]) continue;
-    return MakeError(absl::StatusCode::kInternal, "NOT_EXACT",
-                     absl::StrCat("tensor ", Quoted(reducers_[i].spec.name), ": ", updates,
-                                  " updates with ", entries[i], " entries were accepted, ",
-                                  updates_, " with ", reducers_[i].entries,
-                                  " were folded in; a fault of the server, so there is no result: "
-                                  "please report it"));
+    return NotExact(reducers_[i].spec,
+                    absl::StrCat(updates, " updates with ", entries[i], " entries were accepted, ",
+                                 updates_, " with ", reducers_[i].entries, " were folded in"));
   }
   return absl::OkStatus();
 }
@@ -140,6 +149,11 @@ absl::StatusOr<PublishedResult> TensorReducers::Report() {
   uint64_t bytes = updates_ * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
+    if (aggregate.addends != reducers_[i].entries) {
+      return NotExact(reducers_[i].spec,
+                      absl::StrCat(aggregate.addends, " of ", reducers_[i].entries,
+                                   " entries are in the result"));
+    }
     SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], aggregate.tensor.nnz()));
     result.manifest.infinite_values += aggregate.infinite_values;
     bytes += aggregate.tensor.indices.MemoryBytes() + aggregate.tensor.values.size();

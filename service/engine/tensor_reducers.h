@@ -68,7 +68,8 @@ class TensorReducers {
   absl::Status CheckFolded(uint64_t updates, std::span<const uint64_t> entries) const;
 
   // The results, with manifest.infinite_values set and the rest of the manifest empty. Ends the
-  // reducers.
+  // reducers. INTERNAL (NOT_EXACT) where a back end has added fewer entries than it was given, or
+  // more.
   absl::StatusOr<PublishedResult> Report();
 
   // The reservation for what the results hold, and the books of the updates. After Report().

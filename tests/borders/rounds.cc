@@ -274,9 +274,11 @@ Aggregate SumWholeNumbers(const BorderRound& round) {
   const uint64_t width = layout.row_width;
   std::vector<int64_t> sums(layout.num_rows * width);
   std::vector<char> held(layout.num_rows);
+  uint64_t addends = 0;
   for (const Update& update : round.updates) {
     const auto* values = reinterpret_cast<const V*>(update.values.data());
     const auto weight = static_cast<int64_t>(update.weight);
+    addends += update.rows.size();
     for (size_t e = 0; e < update.rows.size(); ++e) {
       const uint64_t row = update.rows[e];
       held[row] = 1;
@@ -286,6 +288,7 @@ Aggregate SumWholeNumbers(const BorderRound& round) {
     }
   }
   Aggregate result;
+  result.addends = addends;
   HostVector<uint64_t> rows;
   HostVector<std::byte>& bytes = result.tensor.values;
   for (uint64_t row = 0; row < layout.num_rows; ++row) {

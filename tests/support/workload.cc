@@ -282,7 +282,7 @@ std::string Describe(const absl::StatusOr<Aggregate>& result) {
   const SparseTensor& tensor = result->tensor;
   return absl::StrCat(tensor.nnz(), " x ", tensor.layout.row_width, " ",
                       std::string(ValueTypeName(tensor.layout.value_type)), ", ",
-                      result->infinite_values, " infinite");
+                      result->infinite_values, " infinite, of ", result->addends, " entries");
 }
 
 std::string Difference(const absl::StatusOr<Aggregate>& expected,
