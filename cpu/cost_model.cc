@@ -138,22 +138,49 @@ double CellsOfSlices(const Load& load) {
   return cells * TouchedBy(slices, load.entries) / slices;
 }
 
-double Dense(const Load& load) {
+double DenseEntries(const Load& load) {
   const double cells = load.rows * load.width;
   double each = IsFull(load) ? kCost.full_dense : kCost.dense_scatter;
-  double clear = CellsOfSlices(load) * (cells > kCost.far_cells ? kCost.far_clear : kCost.clear);
   if (load.width > 1) {
     each = (load.sorted ? kCost.wide_entry : kCost.wide_far) + load.width * kCost.wide_value;
-    clear = load.touched * load.width * kCost.wide_emit;
-    // Rows beyond the cache are summed some columns at a time.
-    if (load.width <= kCost.far_width) clear += CellsOfSlices(load) * kCost.wide_clear;
   }
   const double visits = cells / static_cast<double>(kPartitionCells) + 1;
   return Order(load, false) + load.entries * each +
          (load.sorted ? Visits(load, visits * load.updates, kCost.visit)
-                      : Distribute(load) + load.updates * kCost.partition_update) +
-         clear + load.touched * kCost.emit;
+                      : Distribute(load) + load.updates * kCost.partition_update);
 }
+
+// To empty the cells and to look through them for the result.
+double DenseCells(const Load& load) {
+  if (load.width == 1) {
+    return CellsOfSlices(load) * (load.rows > kCost.far_cells ? kCost.far_clear : kCost.clear);
+  }
+  // Rows beyond the cache are summed some columns at a time.
+  return load.width <= kCost.far_width ? CellsOfSlices(load) * kCost.wide_clear : 0.0;
+}
+
+double DenseEmit(const Load& load) {
+  return load.width == 1 ? load.touched * kCost.emit : WideEmit(load);
+}
+
+double Dense(const Load& load) { return DenseEntries(load) + DenseCells(load) + DenseEmit(load); }
+
+// The load of so many entries that were added to a dense state, in whatever batches.
+Load Added(Load load, uint64_t entries) {
+  load.entries = static_cast<double>(entries);
+  load.touched = TouchedBy(load.rows, load.entries);
+  return load;
+}
+
+// The work can be cut into `tasks`.
+double Seconds(const BackendInfo& backend, const Load& load, double ns, double tasks) {
+  const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));
+  if (load.entries > static_cast<double>(kSmallEntries)) ns += kCost.start;
+  ns += load.updates * kCost.update;
+  return ns * 1e-9 / (1 + (threads - 1) * kCost.thread_share);
+}
+
+double DenseTasks(const Load& load) { return load.rows * load.width / 4096; }
 
 // The state is swept along by each batch but the first, and by what waits at the end. In sparse
 // windows its rows are sorted with the entries.
@@ -200,7 +227,7 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
     cost.fixed_bytes = Saturated(load.rows * row_cells);
     cost.entry_bytes = waiting;
     ns = Dense(load);
-    tasks = load.rows * load.width / 4096;
+    tasks = DenseTasks(load);
   } else {
     // An entry waits as it came, and may become a row of cells, twice while a batch is folded in.
     cost.entry_bytes = waiting + 2 * (sizeof(uint64_t) + Saturated(row_cells));
@@ -211,11 +238,22 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
     ns += Merges(load, row_cells);
     tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
   }
-  const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));
-  if (load.entries > static_cast<double>(kSmallEntries)) ns += kCost.start;
-  ns += load.updates * kCost.update;
-  cost.seconds = ns * 1e-9 / (1 + (threads - 1) * kCost.thread_share);
+  cost.seconds = Seconds(backend, load, ns, tasks);
   return cost;
+}
+
+double DenseStepSeconds(const BackendInfo& backend, const ReduceSpec& spec,
+                        const Workload& workload, uint64_t entries_before, DenseStep step) {
+  Load load = LoadOf(spec, workload);
+  const bool any = workload.contributors > 0;
+  if (!any) load.updates = load.entries = 0;
+  const Load before = Added(load, entries_before);
+  const Load after = Added(load, entries_before + static_cast<uint64_t>(load.entries));
+  // About half of what a cell takes is to empty it.
+  double ns = (DenseCells(after) - DenseCells(before)) / 2;
+  if (any) ns += DenseEntries(load);
+  if (step == DenseStep::kReport) ns += DenseCells(after) / 2 + DenseEmit(after);
+  return Seconds(backend, load, ns, DenseTasks(load));
 }
 
 }  // namespace sparseagg

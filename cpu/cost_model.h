@@ -73,6 +73,15 @@ Feed FeedFor(const ReduceSpec& spec, const Workload& workload);
 PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const ReduceSpec& spec,
                  const Workload& workload);
 
+// What a step of a dense reduction takes. Emptying a slice's cells is a part of the fold that first
+// has rows there; the report looks through the cells of all slices that have some. The steps of a
+// round add up to CpuCost() of "dense".
+enum class DenseStep : uint8_t { kFold, kReport };
+// `workload`: what waits and is added in this step; 0 contributors: nothing is. The state has
+// `entries_before` already.
+double DenseStepSeconds(const BackendInfo& backend, const ReduceSpec& spec,
+                        const Workload& workload, uint64_t entries_before, DenseStep step);
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_CPU_COST_MODEL_H_

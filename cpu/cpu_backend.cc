@@ -160,7 +160,7 @@ class CpuAggregator : public Aggregator {
   absl::StatusOr<Aggregate> Report() && override {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ChooseForAllThatCame(); }));
     absl::StatusOr<SparseSums> sums = SparseSums{};
-    SPARSEAGG_RETURN_IF_ERROR(Timed([&](Feed feed) {
+    SPARSEAGG_RETURN_IF_ERROR(Timed(DenseStep::kReport, [&](Feed feed) {
       sums = plan_->Finish(std::exchange(waiting_, {}), feed, total_weight_.ToDouble());
     }));
     plan_ = nullptr;
@@ -180,8 +180,8 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { KeepDenseWhereHalfCanBe(); }));
     waiting_bytes_ = 0;
     sorted_waiting_ = 0;
-    SPARSEAGG_RETURN_IF_ERROR(
-        Timed([&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); }));
+    SPARSEAGG_RETURN_IF_ERROR(Timed(
+        DenseStep::kFold, [&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); }));
     staging_.Trim();
     return absl::OkStatus();
   }
@@ -251,9 +251,9 @@ class CpuAggregator : public Aggregator {
     return workload;
   }
 
-  // The same together with the state, which is swept along like one more update.
+  // The same together with a sorted state, which is swept along like one more update.
   Workload WithState(Workload workload) const {
-    const uint64_t state_rows = dense_ ? 0 : StateRows();
+    const uint64_t state_rows = StateRows();
     // Where there is neither, the model would take a round of a usual size: none has one entry.
     const uint64_t entries = std::max<uint64_t>(WaitingEntries() + state_rows, 1);
     if (state_rows > 0 || workload.contributors == 0) ++workload.contributors;
@@ -261,9 +261,14 @@ class CpuAggregator : public Aggregator {
     return workload;
   }
 
+  double Predicted(const Workload& waiting, DenseStep step) const {
+    if (dense_) return DenseStepSeconds(info_, spec_, waiting, folded_, step);
+    return CpuCost(info_, report_.plan, spec_, WithState(waiting)).seconds;
+  }
+
   // Runs f(feed) on what waits; notes the plan, what it should take and what it takes.
   template <class F>
-  absl::Status Timed(const F& f) {
+  absl::Status Timed(DenseStep step, const F& f) {
     const auto start = std::chrono::steady_clock::now();
     const Workload workload = Waiting();
     Feed feed = FeedFor(spec_, workload);
@@ -273,8 +278,7 @@ class CpuAggregator : public Aggregator {
     if (by_feed && !waiting_.empty()) {
       report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
     }
-    report_.predicted_seconds +=
-        kReductionSeconds + CpuCost(info_, report_.plan, spec_, WithState(workload)).seconds;
+    report_.predicted_seconds += kReductionSeconds + Predicted(workload, step);
     const uint64_t entries = WaitingEntries();
     const absl::Status status = Guarded(spec_, [&] { f(feed); });
     folded_ += entries;

@@ -151,5 +151,40 @@ TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
   EXPECT_GT(after.seconds, before.seconds);
 }
 
+// The same of a dense state: every slice that holds rows is looked through.
+TEST(CpuCost, TheReportOfADenseStateIsPredicted) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  const ReduceSpec spec = Scalars(10'000'000);
+  const auto folded = *backend->NewAggregator(*MakePlan(spec, {}, backend->info(), "dense"));
+  testing::Update update;
+  for (uint64_t row = 0; row < spec.layout.num_rows; row += 4096) update.rows.push_back(row);
+  update.values.resize(update.rows.size() * sizeof(float));
+  ASSERT_TRUE(folded->Accumulate(testing::StageCopy(*folded, update), 1).ok());
+  ASSERT_TRUE(folded->Snapshot().ok());
+  const double fold = folded->plan_report().predicted_seconds;
+  ASSERT_TRUE(std::move(*folded).Report().ok());
+  const double report = folded->plan_report().predicted_seconds - fold;
+  // Few entries: it is the cells that take time, to empty them and to look through them.
+  EXPECT_NEAR(report / fold, 1, 0.2);
+}
+
+TEST(CpuCost, TheStepsOfADenseRoundAddUpToTheWhole) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  for (const uint32_t width : {1, 64}) {
+    const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 1'000'000, width);
+    const double whole =
+        CpuCost(backend->info(), "dense", spec, Load(10, 5000, EntryOrder::kCanonical)).seconds;
+    const Workload half = Load(5, 5000, EntryOrder::kCanonical);
+    const auto step = [&](const Workload& workload, uint64_t before, DenseStep what) {
+      return DenseStepSeconds(backend->info(), spec, workload, before, what);
+    };
+    const double first = step(half, 0, DenseStep::kFold);
+    const double second = step(half, 25'000, DenseStep::kFold);
+    EXPECT_LT(second, first) << "the slices are empty already";
+    EXPECT_NEAR(first + second + step({}, 50'000, DenseStep::kReport), whole, 0.05 * whole);
+    EXPECT_NEAR(first + step(half, 25'000, DenseStep::kReport), whole, 0.05 * whole);
+  }
+}
+
 }  // namespace
 }  // namespace sparseagg
