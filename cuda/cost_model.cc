@@ -61,6 +61,10 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   return load;
 }
 
+uint64_t Saturated(double bytes) {
+  return bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
+}
+
 double WriteRun(const DeviceRates& rates, const Load& load) {
   return load.held * (8 + load.slot_bytes) / rates.copy_bytes;
 }
@@ -194,8 +198,8 @@ PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceS
   PlanCost cost;
   double reduce = PlanSeconds(rates, plan, load);
   if (IsDense(plan)) {
-    const double bytes = DenseBytes(load) + DenseListBytes(plan, spec, load);
-    cost.fixed_bytes = bytes < 0x1p63 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 63;
+    cost.fixed_bytes = Saturated(DenseBytes(load));
+    cost.listing_bytes = Saturated(DenseListBytes(plan, spec, load));
     cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
   } else {
     // The state is merged with about as many entries as it has.

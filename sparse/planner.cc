@@ -33,9 +33,9 @@ std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidat
   for (const Candidate& other : candidates) {
     if (other.name == chosen.name) continue;
     const std::string name(other.name);
-    others.push_back(other.fits
-                         ? absl::StrCat(name, " ", Seconds(other.cost.seconds))
-                         : absl::StrCat(name, " needs ", other.cost.fixed_bytes >> 20, " MiB"));
+    others.push_back(
+        other.fits ? absl::StrCat(name, " ", Seconds(other.cost.seconds))
+                   : absl::StrCat(name, " needs ", other.cost.index_space_bytes() >> 20, " MiB"));
   }
   return absl::StrCat(Seconds(chosen.cost.seconds),
                       workload_known ? " expected" : " for a usual round",
@@ -45,9 +45,11 @@ std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidat
 }  // namespace
 
 bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries) {
-  return cost.fixed_bytes <= kFixedBytesFree ||
-         static_cast<double>(cost.fixed_bytes) <=
-             static_cast<double>(general.entry_bytes) * entries;
+  if (cost.index_space_bytes() <= kFixedBytesFree) return true;
+  const double waiting = static_cast<double>(cost.entry_bytes) * entries;
+  const double listing = std::max(0.0, static_cast<double>(cost.listing_bytes) - waiting);
+  return static_cast<double>(cost.fixed_bytes) + listing <=
+         static_cast<double>(general.entry_bytes) * entries;
 }
 
 absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
@@ -55,7 +57,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
   std::vector<Candidate> candidates;
   for (const std::string& name : backend.plans) {
     const PlanCost cost = backend.cost(backend, name, spec, workload);
-    candidates.push_back({name, cost, cost.fixed_bytes <= backend.memory_bytes});
+    candidates.push_back({name, cost, cost.index_space_bytes() <= backend.memory_bytes});
   }
   Plan plan{.spec = spec, .workload = workload};
   if (!forced.empty()) {
@@ -71,7 +73,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
       return MakeError(
           absl::StatusCode::kResourceExhausted, "PLAN_TOO_LARGE",
           absl::StrCat("tensor \"", spec.name, "\": the plan ", std::string(forced), " needs ",
-                       found->cost.fixed_bytes >> 20, " MiB, the back end may use ",
+                       found->cost.index_space_bytes() >> 20, " MiB, the back end may use ",
                        backend.memory_bytes >> 20, " MiB"));
     }
     plan.name = std::string(forced);

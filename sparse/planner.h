@@ -31,6 +31,14 @@ struct PlanCost {
   double seconds = 0.0;      // from the first batch to the result
   uint64_t fixed_bytes = 0;  // memory for the whole index space, taken when the plan begins
   uint64_t entry_bytes = 0;  // at most this for each entry that it accumulates, until Report()
+  // Beside the fixed bytes, to list the result: when no entries wait any more.
+  uint64_t listing_bytes = 0;
+
+  // All that does not depend on the number of entries; at most 2^64 - 1.
+  uint64_t index_space_bytes() const {
+    const uint64_t sum = fixed_bytes + listing_bytes;
+    return sum < fixed_bytes ? ~uint64_t{0} : sum;
+  }
 };
 
 // Pure. Where the workload is not known, the model assumes a usual one; MakePlan() never compares
@@ -65,7 +73,8 @@ struct Plan {
 inline constexpr uint64_t kFixedBytesFree = uint64_t{256} << 10;
 
 // Whether a plan may take its fixed bytes for a workload of `entries`: no more than the general
-// plan would take for the entries themselves. A state for the whole index space is thus only begun
+// plan would take for the entries themselves, beside them as they came. The result is listed in
+// what these leave, and takes from the rest what it needs more. A state for the whole index space is thus only begun
 // when entries have paid for it (docs/decisions/0014-adaptive-plans.md), and fits in what admission
 // has reserved for them. `general` is the cost of the back end's last plan.
 bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries);

@@ -38,7 +38,7 @@ std::string Predict(const BatchCase& c, const BackendInfo& info) {
   const Workload workload = WorkloadOf(c);
   std::vector<std::string> plans;
   for (const std::string& plan : info.plans) {
-    if (info.cost(info, plan, spec, workload).fixed_bytes > kMemoryBytes) continue;
+    if (info.cost(info, plan, spec, workload).index_space_bytes() > kMemoryBytes) continue;
     plans.push_back(
         absl::StrCat("\"", plan, "\":", Milliseconds(ReduceSeconds({}, plan, spec, workload))));
   }

@@ -43,7 +43,8 @@ absl::Status CutTensor(size_t tensor, const ReduceSpec& spec, const SparseTensor
     for (uint32_t column = 0; column < width; column += block.columns) {
       block.first_column = column;
       block.columns = std::min(width - column, columns_at_once);
-      block.bytes = plan.cost.fixed_bytes + (end - first) * (row_bytes / width) * block.columns;
+      block.bytes =
+          plan.cost.index_space_bytes() + (end - first) * (row_bytes / width) * block.columns;
       blocks.push_back(block);
     }
   }

@@ -30,19 +30,19 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const Round
                                                                      Budget budget) {
   std::unique_ptr<TensorReducers> reducers(
       new TensorReducers(spec, backend.info().name, aggregation, result_nnz_max));
-  uint64_t fixed_bytes = 0;
+  uint64_t bytes = 0;
   for (const TensorSpec& tensor : spec.tensors) {
     Reducer reducer;
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.spec, MakeReduceSpec(tensor));
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.plan,
                                MakePlan(reducer.spec, Workload{}, backend.info(), tensor.plan));
-    fixed_bytes += reducer.plan.cost.fixed_bytes;
+    bytes += reducer.plan.cost.index_space_bytes();
     reducers->reducers_.push_back(std::move(reducer));
   }
   if (budget == Budget::kTold) {
-    reducers->memory_ = aggregation.ReserveAnyway(fixed_bytes);
+    reducers->memory_ = aggregation.ReserveAnyway(bytes);
   } else {
-    SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(fixed_bytes, "the round"));
+    SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(bytes, "the round"));
   }
   for (Reducer& reducer : reducers->reducers_) {
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.aggregator, backend.NewAggregator(reducer.plan));

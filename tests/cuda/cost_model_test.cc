@@ -47,6 +47,13 @@ TEST(CudaCost, UnsortedOnesInASmallIndexSpaceAreScattered) {
             "dense_accumulate");
 }
 
+TEST(CudaCost, OneEntryForEachRowPaysForADenseState) {
+  for (const EntryOrder order : {EntryOrder::kCanonical, EntryOrder::kUnsorted}) {
+    EXPECT_EQ(Choose(Scalars(1'000'000), Load(8, 125'000, order)), "dense_accumulate");
+    EXPECT_NE(Choose(Scalars(1'000'000), Load(8, 50'000, order)), "dense_accumulate");
+  }
+}
+
 TEST(CudaCost, WideRowsHaveTheirOwnPlan) {
   EXPECT_EQ(Choose(MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 64),
                    Load(100, 100'000, EntryOrder::kUnsorted)),

@@ -161,7 +161,7 @@ TEST_F(CountsTest, ADenseStateIsListedAndRoundedInTheMemoryThatItsPlanCounts) {
     const auto updates = MakeUpdates(spec, {.nnz = 20'000, .contributors = 1}, 7);
     for (const char* plan : {"dense_accumulate", "cusparse_dense"}) {
       // What is of no size that grows with the rows: places of a block, a matrix' last row.
-      const uint64_t memory = CudaCost({}, plan, spec, {}).fixed_bytes + 4096;
+      const uint64_t memory = CudaCost({}, plan, spec, {}).index_space_bytes() + 4096;
       MemoryPool pool(0, uint64_t{1} << 30);
       Context context(pool, uint64_t{64} << 20);
       Reduction reduction(spec, plan, context);

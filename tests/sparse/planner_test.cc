@@ -51,6 +51,37 @@ TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
   EXPECT_THAT(plan.reason, HasSubstr("small needs 101 MiB"));
 }
 
+// For 100 entries: what waits takes 1,000,000 bytes, the general plan may take twice as much
+// beside.
+TEST(IsAffordable, TheListingTakesWhatEntriesLeave) {
+  const PlanCost general{.entry_bytes = 20'000};
+  const auto affordable = [&](uint64_t fixed, uint64_t listing) {
+    return IsAffordable({.fixed_bytes = fixed, .entry_bytes = 10'000, .listing_bytes = listing},
+                        general, 100);
+  };
+  EXPECT_TRUE(affordable(2'000'000, 0));
+  EXPECT_FALSE(affordable(2'000'001, 0));
+  EXPECT_TRUE(affordable(2'000'000, 1'000'000));
+  EXPECT_FALSE(affordable(2'000'000, 1'000'001));
+  EXPECT_TRUE(affordable(1'500'000, 1'500'000));
+}
+
+TEST(MakePlan, TheListingHasToFitInMemoryBesideTheState) {
+  BackendInfo info = MadeUp();
+  info.cost = [](const BackendInfo&, std::string_view plan, const ReduceSpec&, const Workload&) {
+    if (plan == "any") return PlanCost{.seconds = 2, .entry_bytes = 24};
+    return PlanCost{.seconds = 1,
+                    .fixed_bytes = uint64_t{60} << 20,
+                    .entry_bytes = 12,
+                    .listing_bytes = uint64_t{41} << 20};
+  };
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 100, 1);
+  EXPECT_THAT(MakePlan(spec, kKnown, info)->reason, HasSubstr("small needs 101 MiB"));
+  EXPECT_EQ(ErrorReason(MakePlan(spec, kKnown, info, "small").status()), "PLAN_TOO_LARGE");
+  info.memory_bytes = uint64_t{101} << 20;
+  EXPECT_EQ(MakePlan(spec, kKnown, info)->name, "small");
+}
+
 TEST(MakePlan, AssumesNothingOfAnUnknownWorkload) {
   for (const Workload& unknown : {Workload{}, Workload{.contributors = 10}}) {
     const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), unknown, MadeUp()).value();
