@@ -14,6 +14,7 @@
 #include "client/address.h"
 #include "client/io/decimal.h"
 #include "sparse/encoding.h"
+#include "sparse/ops/all.h"
 #include "sparse/status.h"
 
 namespace sparseagg::cli {
@@ -86,6 +87,12 @@ absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
   return spec;
 }
 
+bool UsesWeights(const std::string& op) {
+  bool uses = true;  // one that is unknown here
+  AllOps::With(op, [&](auto known) { uses = kUsesWeights<decltype(known)>; });
+  return uses;
+}
+
 }  // namespace
 
 absl::StatusOr<float> ParseWeight(const std::string& text, const std::vector<TensorSpec>& specs) {
@@ -105,10 +112,10 @@ absl::StatusOr<float> ParseWeight(const std::string& text, const std::vector<Ten
                         client::CompareDecimal(number, *weight) == std::strong_ordering::equal;
   if (*weight == 0 && !is_exact) return refused("0 as f32, which weights are");
   if (!std::isfinite(*weight)) return refused("infinite as f32, which weights are");
-  const bool has_integers = std::any_of(specs.begin(), specs.end(), [](const TensorSpec& spec) {
-    return !IsFloating(spec.value_type);
-  });
-  if (has_integers && !is_exact) {
+  const bool has_weighted_integers = std::any_of(
+      specs.begin(), specs.end(),
+      [](const TensorSpec& spec) { return !IsFloating(spec.value_type) && UsesWeights(spec.op); });
+  if (has_weighted_integers && !is_exact) {
     return refused(
         "not a number of f32, which weights are; integers take whole weights up to 2^24");
   }

@@ -38,8 +38,8 @@ absl::StatusOr<IntegerOverflow> ParseOverflowArgument(std::string_view text);
 std::string FormatShape(const std::vector<int64_t>& shape);
 
 // A weight as it is sent: the text's number rounded to f32, once. BAD_ARGUMENT where it is not a
-// number, where f32 makes it 0 or infinite, and for tensors of integers where f32 has not this
-// number.
+// number, where f32 makes it 0 or infinite, and where f32 has not this number, for tensors of
+// integers whose operator uses weights.
 absl::StatusOr<float> ParseWeight(const std::string& text, const std::vector<TensorSpec>& specs);
 // A check of an option that is a weight, before the tensors are known.
 std::string IsWeight(const std::string& text);

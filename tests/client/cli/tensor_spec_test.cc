@@ -62,6 +62,17 @@ TEST(ParseWeightTest, RefusesOtherNumbersForIntegers) {
                        "is not a number of f32"));
 }
 
+TEST(ParseWeightTest, IsAnyNumberWhereTheOperatorUsesNone) {
+  for (const char* op : {"count", "min", "max"}) {
+    const std::vector<TensorSpec> spec = {ParseTensorSpec(std::string("n:i64:3:op=") + op).value()};
+    EXPECT_EQ(ParseWeight("0.1", spec).value(), 0.1F) << op;
+  }
+  for (const char* op : {"sum", "weighted_mean", "mean_of_contributors"}) {
+    const std::vector<TensorSpec> spec = {ParseTensorSpec(std::string("n:i64:3:op=") + op).value()};
+    EXPECT_FALSE(ParseWeight("0.1", spec).ok()) << op;
+  }
+}
+
 TEST(ParseWeightTest, RefusesWhatF32MakesZeroOrInfinite) {
   EXPECT_TRUE(
       HasError(ParseWeight("1e-60", {}).status(), "BAD_ARGUMENT", "the weight 1e-60 is 0 as f32"));
