@@ -4,23 +4,36 @@
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "client/client.h"
+#include "client/route.h"
 
 namespace sparseagg::client {
 
-// Sets the deadline, 0 means none, and the token. Errors are those of options.token, and
-// INVALID_ARGUMENT (TOKEN_INVALID) for one that is not printable ASCII.
-absl::Status Prepare(grpc::ClientContext& context, const ClientOptions& options,
-                     uint64_t timeout_ms);
+// Who calls, and whom: what every attempt of a client needs.
+struct Caller {
+  Route route;
+  ClientOptions options;
+  pid_t process = getpid();  // that made the client
+};
 
-// The outcome of a call to `target`. Errors that the server did not make get a reason and a message
-// that names the target (client.h).
-absl::Status ToStatus(const grpc::Status& status, const std::string& target);
+// FAILED_PRECONDITION (CLIENT_FORKED) where `process`, which used gRPC, is another one: gRPC would
+// wait for threads that a forked child does not have.
+absl::Status CheckProcess(pid_t process);
+
+// Sets the deadline, 0 means none, and the token. Errors are those of CheckProcess() and
+// options.token, and INVALID_ARGUMENT (TOKEN_INVALID) for one that is not printable ASCII.
+absl::Status Prepare(grpc::ClientContext& context, const Caller& caller, uint64_t timeout_ms);
+
+// The outcome of a call. Errors that the server did not make get a reason and a message that says
+// who answered (client.h).
+absl::Status ToStatus(const grpc::Status& status, const Route& route);
 
 // "rounds/{id}" of a name with or without "rounds/".
 std::string RoundName(const std::string& name);

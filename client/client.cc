@@ -2,7 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
-#include <chrono>
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <utility>
@@ -25,8 +25,10 @@ namespace sparseagg::client {
 namespace {
 
 constexpr int kListPageSize = 1000;
-// WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier.
-constexpr uint64_t kWaitMs = 30'000;
+// WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier. So
+// long as a call of the client may take, within these limits.
+constexpr uint64_t kWaitMsMin = 1000;
+constexpr uint64_t kWaitMsMax = 30'000;
 // How long an answer may be under way beyond the time that Wait() was given.
 constexpr uint64_t kLateMs = 1000;
 
@@ -40,7 +42,11 @@ std::string RandomId() {
 }  // namespace
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Client::~Client() = default;
+Client::~Client() {
+  // Its end would wait for gRPC's threads, which a forked child does not have, and its sockets are
+  // the parent's.
+  if (!CheckProcess(impl_->caller.process).ok()) static_cast<void>(impl_.release());
+}
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
                                                         ClientOptions options) {
@@ -48,23 +54,25 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
     return absl::InvalidArgumentError("chunk_bytes is 0; at least one byte goes into a chunk");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Address address, ParseAddress(target));
+  static const pid_t first_process = getpid();
+  SPARSEAGG_RETURN_IF_ERROR(CheckProcess(first_process));
   auto impl = std::make_unique<Impl>();
-  impl->target = address.target;
-  impl->options = std::move(options);
+  impl->caller = {.route = RouteTo(address), .options = std::move(options)};
   SPARSEAGG_ASSIGN_OR_RETURN(const auto credentials,
                              MakeChannelCredentials(address, impl->options));
-  impl->connections.emplace([address, credentials] { return MakeChannel(address, credentials); },
-                            impl->options.connections_max);
+  impl->connections.emplace(
+      [route = impl->caller.route, credentials] { return MakeChannel(route, credentials); },
+      impl->options.connections_max);
   impl->stub = &impl->connections->first();
   if (!impl->options.sleep) {
-    impl->options.sleep = [&channel = impl->connections->first_channel()](uint64_t ms) {
+    impl->caller.options.sleep = [&channel = impl->connections->first_channel()](uint64_t ms) {
       SleepWhileConnecting(channel, ms);
     };
   }
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-const std::string& Client::target() const { return impl_->target; }
+const std::string& Client::target() const { return impl_->caller.route.target; }
 
 absl::StatusOr<RoundInfo> Client::CreateRound(const NewRound& round) {
   v1::CreateRoundRequest request;
@@ -94,10 +102,10 @@ absl::StatusOr<RoundInfo> Client::Abort(const std::string& round) {
 absl::Status Client::Delete(const std::string& round) {
   v1::DeleteRoundRequest request;
   request.set_name(RoundName(round));
-  RetryLoop retry(impl_->options);
+  RetryLoop retry(impl_->options, impl_->short_call());
   const absl::Status status = impl_
                                   ->Unary<google::protobuf::Empty>(
-                                      impl_->options.call_timeout_ms, retry,
+                                      retry,
                                       [&](auto* context, auto* response) {
                                         return impl_->stub->DeleteRound(context, request, response);
                                       })
@@ -111,12 +119,11 @@ absl::StatusOr<std::vector<RoundInfo>> Client::ListRounds() {
   v1::ListRoundsRequest request;
   request.set_page_size(kListPageSize);
   do {
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        const v1::ListRoundsResponse page,
-        impl_->Unary<v1::ListRoundsResponse>(
-            impl_->options.call_timeout_ms, [&](auto* context, auto* response) {
-              return impl_->stub->ListRounds(context, request, response);
-            }));
+    SPARSEAGG_ASSIGN_OR_RETURN(const v1::ListRoundsResponse page,
+                               impl_->Unary<v1::ListRoundsResponse>(
+                                   impl_->short_call(), [&](auto* context, auto* response) {
+                                     return impl_->stub->ListRounds(context, request, response);
+                                   }));
     for (const v1::Round& round : page.rounds()) {
       SPARSEAGG_ASSIGN_OR_RETURN(RoundInfo info, FromProto(round));
       rounds.push_back(std::move(info));
@@ -132,7 +139,7 @@ absl::StatusOr<bool> Client::Impl::WatchOnce(
   v1::WatchRoundRequest request;
   request.set_name(RoundName(round));
   grpc::ClientContext context;
-  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, 0));
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, 0));
   const auto stream = stub->WatchRound(&context, request);
   v1::Round message;
   absl::StatusOr<bool> outcome = false;
@@ -150,7 +157,7 @@ absl::StatusOr<bool> Client::Impl::WatchOnce(
     stream->Finish();
     return outcome;
   }
-  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), caller.route));
   return true;
 }
 
@@ -164,36 +171,42 @@ absl::Status Client::Watch(const std::string& round,
   }
 }
 
+absl::StatusOr<v1::Round> Client::Impl::WaitOnce(v1::WaitRoundRequest& request, uint64_t left_ms) {
+  uint64_t wait_ms = std::clamp(options.call_timeout_ms, kWaitMsMin, kWaitMsMax);
+  if (options.call_timeout_ms == 0) wait_ms = kWaitMsMax;
+  uint64_t attempt_ms = options.call_timeout_ms == 0 ? 0 : wait_ms + options.call_timeout_ms;
+  if (left_ms > 0) {
+    wait_ms = std::min(wait_ms, left_ms);
+    // A server that is silent keeps nobody longer than one that answers.
+    const uint64_t latest_ms = left_ms + kLateMs;
+    attempt_ms = attempt_ms == 0 ? latest_ms : std::min(attempt_ms, latest_ms);
+  }
+  request.mutable_timeout()->set_seconds(static_cast<int64_t>(wait_ms / 1000));
+  request.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000 * 1'000'000));
+  return Attempt<v1::Round>(attempt_ms, [&](auto* context, auto* response) {
+    return stub->WaitRound(context, request, response);
+  });
+}
+
 absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeout_ms) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
   v1::WaitRoundRequest request;
   request.set_name(RoundName(round));
-  RetryLoop retry(impl_->options);
+  const absl::Status late = MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+                                      absl::StrCat(request.name(), " was not published within ",
+                                                   timeout_ms, " ms; seal it, or wait longer"));
+  RetryLoop retry(impl_->options, {timeout_ms, 0});
   for (;;) {
-    uint64_t wait_ms = kWaitMs;
-    uint64_t late_ms = impl_->options.call_timeout_ms;
-    if (timeout_ms > 0) {
-      const auto passed_ms =
-          static_cast<uint64_t>((Clock::now() - start) / std::chrono::milliseconds(1));
-      if (passed_ms >= timeout_ms) {
-        return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
-                         absl::StrCat(request.name(), " was not published within ", timeout_ms,
-                                      " ms; seal it, or wait longer"));
-      }
-      wait_ms = std::min(wait_ms, timeout_ms - passed_ms);
-      // A server that is silent keeps nobody longer than one that answers.
-      late_ms = std::min(late_ms, timeout_ms - passed_ms - wait_ms + kLateMs);
-    }
-    request.mutable_timeout()->set_seconds(static_cast<int64_t>(wait_ms / 1000));
-    request.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000 * 1'000'000));
-    const auto answer =
-        impl_->Attempt<v1::Round>(wait_ms + late_ms, [&](auto* context, auto* response) {
-          return impl_->stub->WaitRound(context, request, response);
-        });
+    const uint64_t left_ms = retry.attempt_ms();
+    const auto answer = impl_->WaitOnce(request, left_ms);
     if (!answer.ok()) {
-      const bool silent = absl::IsDeadlineExceeded(answer.status()) && wait_ms < kWaitMs;
-      if (silent || retry.Again(answer.status())) continue;
+      const bool silent = absl::IsDeadlineExceeded(answer.status());
+      // To whoever has time a silent server is one that is not there.
+      const absl::Status why =
+          silent ? MakeError(absl::StatusCode::kUnavailable, ErrorReason(answer.status()),
+                             std::string(answer.status().message()))
+                 : answer.status();
+      if (retry.Again(why)) continue;
+      if (silent && timeout_ms > 0) return late;
       return impl_->Explain(answer.status(), round);
     }
     retry.MadeProgress();
@@ -204,13 +217,14 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
                                     info.failure.empty() ? "by request" : info.failure));
     }
     if (IsFinal(info.state)) return info;
+    if (left_ms == 1) return late;
   }
 }
 
 absl::StatusOr<Result> Client::Impl::PullOnce(const v1::GetAggregateRequest& request,
-                                              const Progress& progress) {
+                                              uint64_t timeout_ms, const Progress& progress) {
   grpc::ClientContext context;
-  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, timeout_ms));
   const auto stream = stub->GetAggregate(&context, request);
   ResultReader reader(options.result_bytes_max, progress);
   v1::GetAggregateResponse message;
@@ -223,7 +237,7 @@ absl::StatusOr<Result> Client::Impl::PullOnce(const v1::GetAggregateRequest& req
     stream->Finish();
     return read;
   }
-  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), caller.route));
   return std::move(reader).Finish();
 }
 
@@ -241,9 +255,9 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundInfo info, GetRound(round));
     SPARSEAGG_RETURN_IF_ERROR(AddSelections(info, options.selections, request));
   }
-  RetryLoop retry(impl_->options);
+  RetryLoop retry(impl_->options, impl_->transfer());
   for (;;) {
-    absl::StatusOr<Result> result = impl_->PullOnce(request, options.progress);
+    absl::StatusOr<Result> result = impl_->PullOnce(request, retry.attempt_ms(), options.progress);
     if (result.ok()) return result;
     if (!retry.Again(result.status())) return impl_->Explain(result.status(), round);
   }
@@ -251,10 +265,10 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
 
 absl::StatusOr<Result> Client::Reduce(const ReduceRequest& request) {
   SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
-  RetryLoop retry(impl_->options);
+  RetryLoop retry(impl_->options, impl_->transfer());
   for (;;) {
     absl::StatusOr<Result> result =
-        ReduceOnce(*impl_->stub, impl_->target, request, impl_->options, unpacks);
+        ReduceOnce(*impl_->stub, impl_->caller, request, retry.attempt_ms(), unpacks);
     if (result.ok() || !retry.Again(result.status())) return result;
   }
 }
@@ -272,8 +286,8 @@ absl::StatusOr<Result> Client::Reduce(const std::vector<TensorSpec>& tensors,
 absl::StatusOr<Verification> Client::Verify(const std::string& round) {
   v1::VerifyRoundRequest request;
   request.set_name(RoundName(round));
-  const auto verified = impl_->Unary<v1::VerifyRoundResponse>(
-      impl_->options.transfer_timeout_ms, [&](auto* context, auto* response) {
+  const auto verified =
+      impl_->Unary<v1::VerifyRoundResponse>(impl_->transfer(), [&](auto* context, auto* response) {
         return impl_->stub->VerifyRound(context, request, response);
       });
   if (!verified.ok()) return impl_->Explain(verified.status(), round);

@@ -8,13 +8,24 @@
 //   auto result = (*client)->Pull(round->name);
 //
 // Errors are absl::Status: ErrorReason() (sparse/status.h) gives the stable reason that docs/api.md
-// lists, RetryAfterMs() a hint of the server. The library itself adds CANNOT_CONNECT,
-// CONNECTION_LOST, CONNECTION_CLOSED (before anything was said: as plaintext with TLS, or TLS
-// without the certificate that the server asks for), SERVER_NOT_TRUSTED, SERVER_HAS_OTHER_NAME and
-// SERVER_WITHOUT_TLS (all UNAVAILABLE), NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED) and ROUND_LOST
-// (NOT_FOUND: a round that this client used went with the server's memory, or its data). Calls that
-// failed for lack of a connection, or with a hint to try again, are repeated by RetryPolicy. Every
-// call is safe to repeat: creation by request_id, submission by update_id.
+// lists, RetryAfterMs() a hint of the server. The library itself adds, where no server answered
+// (UNAVAILABLE; the message says who did, and what to do):
+//
+//   CANNOT_CONNECT, CONNECTION_LOST  nobody is there, or not any more
+//   CONNECTION_CLOSED         before anything was said: as plaintext with TLS, or TLS without the
+//                             certificate that the server asks for
+//   PROXY_UNAVAILABLE, PROXY_REFUSED  the HTTP proxy of the environment (http_proxy)
+//   INTERMEDIARY_UNAVAILABLE, INTERMEDIARY_REFUSED  a reverse proxy, with a status of its own
+//   NOT_GRPC                  something that speaks HTTP/1, or TLS without HTTP/2
+//   SERVER_NOT_TRUSTED, SERVER_HAS_OTHER_NAME, SERVER_WITHOUT_TLS
+//
+// and NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED), ROUND_LOST (NOT_FOUND: a round that this client used
+// went with the server's memory, or its data) and CLIENT_FORKED (FAILED_PRECONDITION: a client, or
+// a new one, in a child that was forked from a process with a client; fork before, or start a
+// program). Calls that failed for lack of a connection, or with a hint to try again, are repeated
+// by RetryPolicy; PROXY_REFUSED, INTERMEDIARY_REFUSED, NOT_GRPC and SERVER_... do not pass by
+// themselves, and are not. Every call is safe to repeat: creation by request_id, submission by
+// update_id.
 #ifndef SPARSEAGG_CLIENT_CLIENT_H_
 #define SPARSEAGG_CLIENT_CLIENT_H_
 
@@ -33,15 +44,15 @@
 namespace sparseagg::client {
 
 // Waits first_delay_ms, then twice as long each time up to delay_ms_max, a random half of it taken
-// off; never shorter than the server's hint. An upload that got further since the last failure
-// starts anew, with count and time.
+// off; never shorter than the server's hint, and not beyond the time that the call has.
 struct RetryPolicy {
-  // Of a call that finds no server (UNAVAILABLE), the first included; 1 repeats nothing at all.
-  uint32_t attempts_max = 5;
+  // Of a call that finds no server (UNAVAILABLE), the first included, without progress in between;
+  // 0: as many as the time of the call allows; 1 repeats nothing at all.
+  uint32_t attempts_max = 0;
   uint64_t first_delay_ms = 100;
   uint64_t delay_ms_max = 5000;
   // How long a call goes on, however often, while the server answers that it is busy and when to
-  // come back (RetryInfo): as long as the Python client by default.
+  // come back (RetryInfo), if it has that time.
   uint64_t busy_ms_max = 60'000;
 };
 
@@ -59,8 +70,10 @@ struct ClientOptions {
   // plaintext only to this machine. One that is not printable ASCII is INVALID_ARGUMENT
   // (TOKEN_INVALID).
   std::function<absl::StatusOr<std::string>()> token;
-  uint64_t call_timeout_ms = 30'000;         // each attempt of a short call
-  uint64_t transfer_timeout_ms = 3'600'000;  // each attempt of Submit, Pull and Reduce
+  // Of a call, with all its attempts; 0: without an end. Submit, Pull, Reduce and Verify go on
+  // without a server for so long since they last got further, and end after the second one.
+  uint64_t call_timeout_ms = 30'000;
+  uint64_t transfer_timeout_ms = 3'600'000;
   RetryPolicy retry;
   // An update of more payload bytes travels in chunks and resumes where a connection broke. Below
   // the 16 MiB that a server takes in one message by default.
@@ -126,12 +139,14 @@ class Client {
   absl::Status Delete(const std::string& round);
 
   // Calls `on_change` now and after every change until the round is in a final state (OK) or
-  // `on_change` returns false (OK). Goes on after a lost connection.
+  // `on_change` returns false (OK). Goes on without a server, however long, unless
+  // RetryPolicy::attempts_max says how often.
   absl::Status Watch(const std::string& round,
                      const std::function<bool(const RoundInfo&)>& on_change);
 
   // Waits until the round is published. ABORTED (ROUND_ABORTED) when it was given up or failed,
-  // DEADLINE_EXCEEDED (NO_ANSWER_IN_TIME) after `timeout_ms`; 0 waits without an end.
+  // DEADLINE_EXCEEDED (NO_ANSWER_IN_TIME) after `timeout_ms`; 0 waits without an end, and without
+  // a server as Watch() does.
   absl::StatusOr<RoundInfo> Wait(const std::string& round, uint64_t timeout_ms = 0);
 
   // Sends one update, whole or in chunks by its size. An OK answer is a receipt: counted exactly

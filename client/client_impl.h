@@ -31,26 +31,30 @@ inline constexpr char kAuto[] = "auto";
 inline constexpr char kPacked[] = "coo.packed";
 
 struct Client::Impl {
-  std::string target;
-  ClientOptions options;
+  Caller caller;
+  const ClientOptions& options = caller.options;
   std::optional<Connections> connections;
   Stub* stub;  // of the first of them
   std::mutex mutex;
   std::optional<bool> unpacks;
   Births births;
 
+  // Of a call that takes no time in itself, and of one that moves data.
+  TimeLimits short_call() const { return {options.call_timeout_ms, 0}; }
+  TimeLimits transfer() const { return {options.transfer_timeout_ms, options.call_timeout_ms}; }
+
   // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
   // repeated.
   template <class Response, class Call>
-  absl::StatusOr<Response> Unary(uint64_t timeout_ms, Call call) {
-    RetryLoop retry(options);
-    return Unary<Response>(timeout_ms, retry, call);
+  absl::StatusOr<Response> Unary(TimeLimits limits, Call call) {
+    RetryLoop retry(options, limits);
+    return Unary<Response>(retry, call);
   }
 
   template <class Response, class Call>
-  absl::StatusOr<Response> Unary(uint64_t timeout_ms, RetryLoop& retry, Call call) {
+  absl::StatusOr<Response> Unary(RetryLoop& retry, Call call) {
     for (;;) {
-      absl::StatusOr<Response> response = Attempt<Response>(timeout_ms, call);
+      absl::StatusOr<Response> response = Attempt<Response>(retry.attempt_ms(), call);
       if (response.ok() || !retry.Again(response.status())) return response;
     }
   }
@@ -58,16 +62,16 @@ struct Client::Impl {
   template <class Response, class Call>
   absl::StatusOr<Response> Attempt(uint64_t timeout_ms, Call call) {
     grpc::ClientContext context;
-    SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, timeout_ms));
+    SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, timeout_ms));
     Response response;
-    SPARSEAGG_RETURN_IF_ERROR(ToStatus(call(&context, &response), target));
+    SPARSEAGG_RETURN_IF_ERROR(ToStatus(call(&context, &response), caller.route));
     return response;
   }
 
   absl::StatusOr<ServerInfo> Info() {
     SPARSEAGG_ASSIGN_OR_RETURN(
         const v1::ServerInfo info,
-        Unary<v1::ServerInfo>(options.call_timeout_ms, [&](auto* context, auto* response) {
+        Unary<v1::ServerInfo>(short_call(), [&](auto* context, auto* response) {
           return stub->GetServerInfo(context, v1::GetServerInfoRequest(), response);
         }));
     ServerInfo known = FromProto(info);
@@ -90,11 +94,10 @@ struct Client::Impl {
   absl::StatusOr<RoundInfo> RoundCall(const Request& request,
                                       grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                    const Request&, v1::Round*)) {
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        const v1::Round round,
-        Unary<v1::Round>(options.call_timeout_ms, [&](auto* context, auto* response) {
-          return (stub->*method)(context, request, response);
-        }));
+    SPARSEAGG_ASSIGN_OR_RETURN(const v1::Round round,
+                               Unary<v1::Round>(short_call(), [&](auto* context, auto* response) {
+                                 return (stub->*method)(context, request, response);
+                               }));
     absl::StatusOr<RoundInfo> info = FromProto(round);
     if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
     return info;
@@ -118,7 +121,10 @@ struct Client::Impl {
 
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
-  absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, const Progress& progress);
+  absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, uint64_t timeout_ms,
+                                  const Progress& progress);
+  // One call of WaitRound. `left_ms`: what is left of the caller's time, 0: it has no end.
+  absl::StatusOr<v1::Round> WaitOnce(v1::WaitRoundRequest& request, uint64_t left_ms);
   // One stream of WatchRound. True: `on_change` wants no more, or the round is in a final state.
   absl::StatusOr<bool> WatchOnce(const std::string& round, RetryLoop& retry,
                                  const std::function<bool(const RoundInfo&)>& on_change);

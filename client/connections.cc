@@ -17,22 +17,29 @@ constexpr int kReceiveBytesMax = 32 << 20;
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(
-    const Address& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    const Route& route, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
   arguments.SetMaxSendMessageSize(-1);  // the server's limit counts
   // gRPC would wait up to two minutes before it tries a lost server again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // The time that one attempt to connect may take: with TLS several round trips and some
+  // arithmetic. An address that is gone says nothing at all.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
+  // A name is looked up again after a failure: it may have moved to another address. gRPC would
+  // wait 30 s in between.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
+  // A server that says nothing any more is noticed after 40 s. It allows a ping every 10 s.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   // Else gRPC stops after two pings of a call that only waits (WatchRound).
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Channels of one process to one target would share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  if (IsDirect(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (route.proxy.empty()) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetUserAgentPrefix("sparseagg-cpp");
-  return grpc::CreateCustomChannel(address.target, credentials, arguments);
+  return grpc::CreateCustomChannel(route.target, credentials, arguments);
 }
 
 void SleepWhileConnecting(grpc::Channel& channel, uint64_t ms) {

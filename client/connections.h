@@ -14,15 +14,15 @@
 #include <mutex>
 #include <string>
 
-#include "client/address.h"
+#include "client/route.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::client {
 
-// A channel with a connection of its own. To this machine it is a direct one, also where the
-// environment (http_proxy) sends the others through a proxy, to which "here" is somewhere else.
+// A channel with a connection of its own, through a proxy only where the route has one: to a proxy
+// "here" is somewhere else.
 std::shared_ptr<grpc::Channel> MakeChannel(
-    const Address& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+    const Route& route, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // A channel gets on with connecting only while something waits on it: a thread that merely slept
 // would find it as it left it.

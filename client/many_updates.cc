@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/call.h"
 #include "client/encoded_update.h"
 #include "client/from_proto.h"
 #include "client/retry.h"
@@ -28,9 +27,9 @@ ManyUpdates::ManyUpdates(std::string round, std::span<const Update> updates, boo
       settled_(updates.size()) {}
 
 absl::Status ManyUpdates::SendOnce(v1::AggregationService::StubInterface& stub,
-                                   const std::string& target, const ClientOptions& options) {
+                                   const Caller& caller, uint64_t timeout_ms) {
   grpc::ClientContext context;
-  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, timeout_ms));
   refused_ = absl::OkStatus();
   unanswered_ = 0;
   ended_ = false;
@@ -50,14 +49,14 @@ absl::Status ManyUpdates::SendOnce(v1::AggregationService::StubInterface& stub,
   SendAll(*stream);
   stream->WritesDone();
   reader.join();
-  const absl::Status status = ToStatus(stream->Finish(), target);
+  const absl::Status status = ToStatus(stream->Finish(), caller.route);
   if (!status.ok() && answered_ == answered_before) {
     if (std::exchange(one_by_one_, true)) batch_bytes_ /= 2;
   }
   SPARSEAGG_RETURN_IF_ERROR(status);
   if (!refused_.ok() || !under_way()) return refused_;
   return MakeError(absl::StatusCode::kInternal, "PROTOCOL_ERROR",
-                   absl::StrCat(target,
+                   absl::StrCat(caller.route.target,
                                 " ended the stream without an answer to every update; is "
                                 "it a sparseagg server of this version?"));
 }

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/call.h"
 #include "client/client.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
@@ -35,8 +36,8 @@ class ManyUpdates {
 
   // One call, which sends those that are under way. OK: it ended well. Otherwise why there are some
   // still: the connection broke, or the server asks to come again.
-  absl::Status SendOnce(v1::AggregationService::StubInterface& stub, const std::string& target,
-                        const ClientOptions& options);
+  absl::Status SendOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
+                        uint64_t timeout_ms);
   // `why` is the outcome of all that are under way.
   void GiveUp(const absl::Status& why);
 

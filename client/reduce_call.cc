@@ -66,14 +66,14 @@ absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientO
 
 }  // namespace
 
-absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
-                                  const std::string& target, const ReduceRequest& request,
-                                  const ClientOptions& options, bool server_unpacks) {
+absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
+                                  const ReduceRequest& request, uint64_t timeout_ms,
+                                  bool server_unpacks) {
   grpc::ClientContext context;
-  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, options, options.transfer_timeout_ms));
+  SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, timeout_ms));
   const std::unique_ptr<Stream> stream = stub.Reduce(&context);
-  ResultReader reader(options.result_bytes_max, request.progress);
-  absl::Status status = SendAll(*stream, request, options, server_unpacks);
+  ResultReader reader(caller.options.result_bytes_max, request.progress);
+  absl::Status status = SendAll(*stream, request, caller.options, server_unpacks);
   v1::ReduceResponse message;
   while (status.ok() && stream->Read(&message)) {
     status = message.has_header() ? reader.Start(message.header()) : reader.Append(message.chunk());
@@ -83,7 +83,7 @@ absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
     stream->Finish();
     return status;
   }
-  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), target));
+  SPARSEAGG_RETURN_IF_ERROR(ToStatus(stream->Finish(), caller.route));
   return std::move(reader).Finish();
 }
 

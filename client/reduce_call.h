@@ -2,18 +2,19 @@
 #ifndef SPARSEAGG_CLIENT_REDUCE_CALL_H_
 #define SPARSEAGG_CLIENT_REDUCE_CALL_H_
 
-#include <string>
+#include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "client/call.h"
 #include "client/client.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::client {
 
 // `server_unpacks`: it knows coo.packed.
-absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub,
-                                  const std::string& target, const ReduceRequest& request,
-                                  const ClientOptions& options, bool server_unpacks);
+absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
+                                  const ReduceRequest& request, uint64_t timeout_ms,
+                                  bool server_unpacks);
 
 }  // namespace sparseagg::client
 

@@ -12,6 +12,7 @@
 namespace sparseagg::client {
 
 absl::StatusOr<bool> Client::Impl::Unpacks() {
+  SPARSEAGG_RETURN_IF_ERROR(CheckProcess(caller.process));  // which may have held the lock
   {
     const std::lock_guard lock(mutex);
     if (unpacks.has_value()) return *unpacks;
@@ -28,23 +29,23 @@ absl::StatusOr<bool> Client::Impl::Unpacks() {
 absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Progress& progress) {
   const uint64_t total = update.total_bytes();
   const v1::SubmitUpdateRequest request = ToRequest(std::move(update));
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      const v1::Receipt receipt,
-      Unary<v1::Receipt>(options.transfer_timeout_ms, [&](auto* context, auto* response) {
-        return stub->SubmitUpdate(context, request, response);
-      }));
+  SPARSEAGG_ASSIGN_OR_RETURN(const v1::Receipt receipt,
+                             Unary<v1::Receipt>(transfer(), [&](auto* context, auto* response) {
+                               return stub->SubmitUpdate(context, request, response);
+                             }));
   if (progress) progress(total, total);
   return FromProto(receipt);
 }
 
 absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update,
                                                      const Progress& progress) {
-  RetryLoop retry(options);
+  SPARSEAGG_RETURN_IF_ERROR(CheckProcess(caller.process));  // which may have held the lock
+  RetryLoop retry(options, transfer());
   const Connections::Lease connection = connections->ForUpload();
   Stub* via = connection.get();
   uint64_t offset = 0;
   for (;;) {
-    UploadAttempt attempt = UploadOnce(*via, target, update, options, progress);
+    UploadAttempt attempt = UploadOnce(*via, caller, update, retry.attempt_ms(), progress);
     if (attempt.receipt.ok()) return std::move(attempt.receipt);
     if (attempt.resumed_at > offset) retry.MadeProgress();
     offset = std::max(offset, attempt.resumed_at);
@@ -79,10 +80,10 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
   if (!unpacks.ok()) return {updates.size(), unpacks.status()};
 
   ManyUpdates many(RoundName(round), updates, *unpacks, impl_->options.unary_bytes_max);
-  RetryLoop retry(impl_->options);
+  RetryLoop retry(impl_->options, impl_->transfer());
   while (many.under_way()) {
     const size_t before = many.answered();
-    const absl::Status status = many.SendOnce(*impl_->stub, impl_->target, impl_->options);
+    const absl::Status status = many.SendOnce(*impl_->stub, impl_->caller, retry.attempt_ms());
     if (many.answered() > before) retry.MadeProgress();
     if (!status.ok() && !retry.Again(status)) many.GiveUp(status);
   }

@@ -81,12 +81,11 @@ void SendChunks(Stream& stream, const EncodedUpdate& update, uint64_t offset,
 
 }  // namespace
 
-UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const std::string& target,
-                         const EncodedUpdate& update, const ClientOptions& options,
+UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
+                         const EncodedUpdate& update, uint64_t timeout_ms,
                          const Progress& progress) {
   grpc::ClientContext context;
-  if (const absl::Status status = Prepare(context, options, options.transfer_timeout_ms);
-      !status.ok()) {
+  if (const absl::Status status = Prepare(context, caller, timeout_ms); !status.ok()) {
     return {status};
   }
   const std::unique_ptr<Stream> stream = stub.StreamUpdates(&context);
@@ -102,12 +101,12 @@ UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const std:
     attempt.resumed_at = response.progress().committed_offset();
     if (!answer.has_value() && !response.has_progress()) {
       broken_protocol =
-          ProtocolError(target, "answered the begin of an update with something else");
+          ProtocolError(caller.route.target, "answered the begin of an update with something else");
     } else if (attempt.resumed_at > update.total_bytes()) {
-      broken_protocol = ProtocolError(target, "states more bytes than the update has");
+      broken_protocol = ProtocolError(caller.route.target, "states more bytes than the update has");
     } else if (!answer.has_value()) {
       AnswerReader reader(*stream, update.update_id);
-      SendChunks(*stream, update, attempt.resumed_at, options, reader, progress);
+      SendChunks(*stream, update, attempt.resumed_at, caller.options, reader, progress);
       stream->WritesDone();
       answer = reader.Join();
     }
@@ -116,14 +115,15 @@ UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const std:
     // What follows cannot change the outcome.
     context.TryCancel();
   }
-  const absl::Status status = ToStatus(stream->Finish(), target);
+  const absl::Status status = ToStatus(stream->Finish(), caller.route);
   if (answer.has_value()) {
     attempt.receipt = *std::move(answer);
   } else if (broken_protocol.has_value()) {
     attempt.receipt = *broken_protocol;
   } else {
-    attempt.receipt =
-        status.ok() ? ProtocolError(target, "ended the stream without a receipt") : status;
+    attempt.receipt = status.ok()
+                          ? ProtocolError(caller.route.target, "ended the stream without a receipt")
+                          : status;
   }
   return attempt;
 }

@@ -9,9 +9,9 @@
 #define SPARSEAGG_CLIENT_UPLOAD_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "client/call.h"
 #include "client/client.h"
 #include "client/encoded_update.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
@@ -25,8 +25,8 @@ struct UploadAttempt {
 
 // One attempt. Synchronous; reads the server's answers on a thread of its own, so that a refusal
 // stops the upload early.
-UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const std::string& target,
-                         const EncodedUpdate& update, const ClientOptions& options,
+UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
+                         const EncodedUpdate& update, uint64_t timeout_ms,
                          const Progress& progress);
 
 }  // namespace sparseagg::client

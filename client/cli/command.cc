@@ -113,15 +113,14 @@ std::vector<const CLI::Option*> AddCommonFlags(CLI::App& command, CommonFlags& f
       ->capture_default_str();
   command
       .add_option("--timeout", flags.timeout_s,
-                  "Seconds that one attempt of a call may take (0: 30, and 3600 for data)")
+                  "Seconds that a call may take with all its attempts (0: 30, and 3600 for data)")
       ->check(NumberIn(0, 1e6));
   command
       .add_option(
           "--attempts", flags.attempts,
-          "How often a call is tried before it fails for lack of a connection; 1: no call is "
-          "repeated")
-      ->check(CLI::Range(1u, 1000u))
-      ->capture_default_str();
+          "How often a call is tried before it fails for lack of a connection (default: 5, or as "
+          "often as --timeout allows); 1: no call is repeated")
+      ->check(CLI::Range(1u, 1000u));
   AddCredentialFlags(command, flags);
   const std::vector<CLI::Option*> options = command.get_options();
   return {options.begin() + before, options.end()};
@@ -148,10 +147,10 @@ void AddWaitFlags(CLI::App& command, WaitFlags& flags) {
       ->needs(wait);
 }
 
-absl::StatusOr<std::unique_ptr<client::Client>> Connect(
-    const CommonFlags& flags, std::function<void(const absl::Status& why)> on_retry) {
+namespace {
+
+client::ClientOptions OptionsOf(const CommonFlags& flags) {
   client::ClientOptions options;
-  options.on_retry = std::move(on_retry);
   const client::TlsOptions& files = flags.tls_files;
   if (flags.tls || !files.authority_file.empty() || !files.certificate_file.empty() ||
       !files.key_file.empty()) {
@@ -165,9 +164,41 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(
   if (flags.timeout_s > 0) {
     options.call_timeout_ms = static_cast<uint64_t>(std::ceil(flags.timeout_s * 1000));
     options.transfer_timeout_ms = options.call_timeout_ms;
+    options.retry.busy_ms_max = options.call_timeout_ms;
   }
-  options.retry.attempts_max = flags.attempts;
+  options.retry.attempts_max = flags.attempts.value_or(flags.timeout_s > 0 ? 0 : kAttempts);
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<client::Client>> Connect(
+    const CommonFlags& flags, std::function<void(const absl::Status& why)> on_retry) {
+  client::ClientOptions options = OptionsOf(flags);
+  options.on_retry = std::move(on_retry);
   return client::Client::Connect(flags.server, std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectToWait(const CommonFlags& flags,
+                                                              const std::string& round) {
+  client::ClientOptions options = OptionsOf(flags);
+  options.retry.attempts_max = flags.attempts.value_or(0);
+  options.on_retry = [json = flags.json, told = std::string()](const absl::Status& why) mutable {
+    const std::string line = OneLine(std::string(why.message()));
+    if (json || !absl::IsUnavailable(why) || std::exchange(told, line) == line) return;
+    std::fprintf(stderr, "sparseagg: %s; trying again\n", line.c_str());
+  };
+  SPARSEAGG_ASSIGN_OR_RETURN(auto client,
+                             client::Client::Connect(flags.server, std::move(options)));
+  // So that it knows of what store the round is, and hears of a loss.
+  SPARSEAGG_RETURN_IF_ERROR(client->GetRound(round).status());
+  return client;
+}
+
+absl::StatusOr<client::RoundInfo> WaitFor(const std::string& round, const WaitFlags& wait,
+                                          const CommonFlags& flags) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, ConnectToWait(flags, round));
+  return client->Wait(round, wait.timeout_ms());
 }
 
 void SetBody(CLI::App& command, const CliContext& context, const CommonFlags& flags,

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,13 @@ namespace sparseagg::cli {
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:50061";
 
+// Of a command whose caller says neither how often nor how long: a mistyped address is soon told.
+inline constexpr uint32_t kAttempts = 5;
+
 struct CommonFlags {
   std::string server = kDefaultServer;
-  double timeout_s = 0;  // 0: the defaults of client::ClientOptions
-  uint32_t attempts = client::RetryPolicy().attempts_max;
+  double timeout_s = 0;              // 0: the defaults of client::ClientOptions
+  std::optional<uint32_t> attempts;  // not given: as many as --timeout allows, or kAttempts
   bool json = false;
   // Who the server is, and who calls.
   bool tls = false;
@@ -58,6 +62,14 @@ void AddWaitFlags(CLI::App& command, WaitFlags& flags);
 // `on_retry` as in client::ClientOptions.
 absl::StatusOr<std::unique_ptr<client::Client>> Connect(
     const CommonFlags& flags, std::function<void(const absl::Status& why)> on_retry = {});
+
+// For waiting on `round` of a server that has answered before: goes on without it, and says so on
+// stderr, unless --attempts says how often.
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectToWait(const CommonFlags& flags,
+                                                              const std::string& round);
+// Until it is published.
+absl::StatusOr<client::RoundInfo> WaitFor(const std::string& round, const WaitFlags& wait,
+                                          const CommonFlags& flags);
 
 // Makes `body` what `command` does: an error goes to stderr and into the exit code. `flags` must
 // outlive the command; `body` keeps what it needs.

@@ -77,7 +77,7 @@ absl::Status Pull(const PullFlags& flags) {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<TensorSpec> specs, PulledSpecs(flags, round));
   SPARSEAGG_ASSIGN_OR_RETURN(options.selections, ReadSelections(flags, specs));
   if (flags.wait.wait) {
-    SPARSEAGG_ASSIGN_OR_RETURN(round, client->Wait(round.name, flags.wait.timeout_ms()));
+    SPARSEAGG_ASSIGN_OR_RETURN(round, WaitFor(round.name, flags.wait, flags.common));
   }
   client::Result result;
   {

@@ -113,7 +113,7 @@ absl::Status Seal(const RoundFlags& flags) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
   SPARSEAGG_ASSIGN_OR_RETURN(client::RoundInfo round, client->Seal(flags.round));
   if (flags.wait.wait) {
-    SPARSEAGG_ASSIGN_OR_RETURN(round, client->Wait(flags.round, flags.wait.timeout_ms()));
+    SPARSEAGG_ASSIGN_OR_RETURN(round, WaitFor(flags.round, flags.wait, flags.common));
   }
   PrintRound(round, flags.common);
   return absl::OkStatus();
@@ -149,7 +149,12 @@ absl::Status Verify(const RoundFlags& flags) {
 
 // One line for every change; ends with the round.
 absl::Status Watch(const RoundFlags& flags) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
+  {
+    // A server that was never there is told soon; one that was is waited for.
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto once, Connect(flags.common));
+    SPARSEAGG_RETURN_IF_ERROR(once->GetRound(flags.round).status());
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto client, ConnectToWait(flags.common, flags.round));
   bool aborted = false;
   std::string failure;
   SPARSEAGG_RETURN_IF_ERROR(client->Watch(flags.round, [&](const client::RoundInfo& round) {

@@ -13,13 +13,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
+#include "tests/client/proxy_environment.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg::client {
@@ -118,31 +116,10 @@ class Port {
   sockaddr_in address_{};
 };
 
-// The environment of a machine that reaches others through the proxy at `proxy_`.
 class ProxyTest : public ::testing::Test {
  protected:
-  ProxyTest() {
-    // Others that gRPC prefers, or that would make exceptions.
-    for (const char* name : {"grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"}) Set(name);
-    Set("http_proxy", proxy_.url().c_str());
-  }
-  ~ProxyTest() override {
-    for (const auto& [name, value] : before_) Put(name, value ? value->c_str() : nullptr);
-  }
-
   const Port proxy_;
-
- private:
-  static void Put(const std::string& name, const char* value) {
-    value == nullptr ? unsetenv(name.c_str()) : setenv(name.c_str(), value, 1);
-  }
-  void Set(const std::string& name, const char* value = nullptr) {
-    const char* before = std::getenv(name.c_str());
-    before_[name] = before == nullptr ? std::nullopt : std::optional<std::string>(before);
-    Put(name, value);
-  }
-
-  std::map<std::string, std::optional<std::string>> before_;
+  const testing::ProxyEnvironment environment_{proxy_.url()};
 };
 
 TEST_F(ProxyTest, IsNotAskedForAServerOfThisMachine) {
@@ -160,7 +137,8 @@ TEST_F(ProxyTest, IsNotAskedForAServerOfThisMachine) {
   const std::string at = ":" + std::to_string(port);
   for (const std::string& target : {"127.0.0.1" + at, "localhost" + at, "ipv4:127.0.0.1" + at,
                                     "dns:///localhost" + at, unix_socket}) {
-    const auto channel = MakeChannel(*ParseAddress(target), grpc::InsecureChannelCredentials());
+    const auto channel =
+        MakeChannel(RouteTo(*ParseAddress(target)), grpc::InsecureChannelCredentials());
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     v1::ServerInfo info;
@@ -174,7 +152,7 @@ TEST_F(ProxyTest, IsNotAskedForAServerOfThisMachine) {
 TEST_F(ProxyTest, IsAskedForServersOfOtherMachines) {
   proxy_.Listen();
   const auto channel =
-      MakeChannel(*ParseAddress("sparseagg.invalid"), grpc::InsecureChannelCredentials());
+      MakeChannel(RouteTo(*ParseAddress("sparseagg.invalid")), grpc::InsecureChannelCredentials());
   // A channel gets on with connecting only while something waits on it.
   std::jthread connecting([&channel](const std::stop_token& over) {
     while (!over.stop_requested()) SleepWhileConnecting(*channel, 20);

@@ -46,7 +46,7 @@ class BusyServerTest : public ::testing::Test {
 
   ClientOptions options_;
   RetryLoop::Time now_;
-  RetryLoop retry_{options_, [this] { return now_; }};
+  RetryLoop retry_{options_, TimeLimits(), [this] { return now_; }};
 };
 
 TEST(RetryDelayTest, DoublesUpToTheLimitAndTakesAtMostHalfOff) {
@@ -169,6 +169,46 @@ TEST_F(BusyServerTest, OneThatStopsIsCountedEvenWithAHint) {
 TEST_F(BusyServerTest, NobodyWaitsLongerThanTheTimeForOneThatIsGone) {
   EXPECT_TRUE(retry_.Again(WithRetryAfter(kUnavailable, 60'000)));
   EXPECT_FALSE(retry_.Again(WithRetryAfter(kUnavailable, 3'600'000)));
+}
+
+TEST_F(BusyServerTest, WithoutANumberOfAttemptsTheTimeOfTheCallDecides) {
+  options_.retry = {0, 100, 5000};
+  RetryLoop call(options_, {60'000, 0}, [this] { return now_; });
+  int repeated = 0;
+  while (repeated < 10'000 && call.Again(kUnavailable)) ++repeated;
+  EXPECT_GT(PassedMs(), 59'500u) << "a caller with a minute has a minute";
+  EXPECT_LT(PassedMs(), 60'000u);
+  EXPECT_GT(repeated, 10);
+  EXPECT_LE(call.attempt_ms(), 500u);
+  Pass(60'000);
+  EXPECT_EQ(call.attempt_ms(), 1u) << "0 would be without an end";
+}
+
+TEST_F(BusyServerTest, WithoutALimitNothingEndsIt) {
+  options_.retry = {0, 100, 5000};
+  int repeated = 0;
+  while (repeated < 1000 && retry_.Again(kUnavailable)) ++repeated;
+  EXPECT_EQ(repeated, 1000);
+  EXPECT_EQ(retry_.attempt_ms(), 0u);
+}
+
+TEST_F(BusyServerTest, ATransferHasItsTimeWithoutAServerFromTheFirstFailureOn) {
+  options_.retry = {0, 100, 5000};
+  RetryLoop transfer(options_, {3'600'000, 30'000}, [this] { return now_; });
+  Pass(600'000);
+  EXPECT_TRUE(transfer.Again(kUnavailable));
+  Pass(25'000);
+  transfer.MadeProgress();
+  EXPECT_TRUE(transfer.Again(kUnavailable));
+  Pass(30'000);
+  EXPECT_FALSE(transfer.Again(kUnavailable));
+}
+
+TEST_F(BusyServerTest, AHintBeyondTheTimeOfTheCallIsNotWaitedFor) {
+  RetryLoop call(options_, {10'000, 0}, [this] { return now_; });
+  EXPECT_TRUE(call.Again(Busy(4000)));
+  EXPECT_FALSE(call.Again(Busy(7000)));
+  EXPECT_EQ(PassedMs(), 4000u);
 }
 
 // A restart of minutes is not time in which the server was busy.
