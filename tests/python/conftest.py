@@ -19,7 +19,8 @@ _START_SECONDS_MAX = 30
 class Server:
     """A server process; `start` and `kill` may be called in turns, on the same port."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._port_file = folder / "port"
         self._log = folder / "server.log"
         self._flags = flags
@@ -29,7 +30,7 @@ class Server:
     @property
     def target(self) -> str:
         """Where a client finds it."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     def start(self) -> None:
         """Starts it and waits until it serves."""

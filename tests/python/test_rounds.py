@@ -386,9 +386,7 @@ def test_a_weight_that_would_be_rounded_is_refused(client):
 INTEGERS = [np.array([5, 0, 3], np.int32), np.array([2, 7, 0], np.int32)]
 
 
-@pytest.mark.parametrize(
-    ("op", "total"), [("count", [2]), ("max", [5, 7, 3]), ("min", [2, 0, 0])]
-)
+@pytest.mark.parametrize(("op", "total"), [("count", [2]), ("max", [5, 7, 3]), ("min", [2, 0, 0])])
 def test_any_weight_will_do_where_weights_play_no_part(client, op, total):
     specs = [TensorSpec("n", [3], "i32", sparse_dim=0, op=op)]
     weights = [0.1, 16_777_217]

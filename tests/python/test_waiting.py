@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sparseagg.aio
 from conftest import Server
+from name_server import NameServer
 from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError
 from sparseagg._retry import Backoff
 
@@ -132,6 +136,69 @@ def test_how_long_a_first_connection_may_take_can_be_said(clock):
     assert 38 < clock.now <= 40
 
 
+@pytest.fixture
+def moving(tmp_path):
+    """A name server and a server; and a function that ends the server and starts one at the name's next address."""
+    names = NameServer("127.0.0.2")
+    servers = [Server(tmp_path, f"--data-dir={tmp_path / 'data'}", host=names.address)]
+    servers[0].start()
+
+    def move():
+        """The store moves along, as a volume does."""
+        servers[-1].kill()
+        names.address = "127.0.0.3"
+        servers.append(Server(tmp_path, f"--data-dir={tmp_path / 'data'}", host=names.address))
+        servers[-1].port = servers[0].port
+        servers[-1].start()
+
+    yield f"dns://{names.place}/agg.example:{servers[0].port}", move
+    for server in servers:
+        server.kill()
+    names.close()
+
+
+A_FEW_SECONDS = 10  # of the 60 that calls have
+
+
+def test_a_name_that_moves_to_another_address_is_followed(moving):
+    target, move = moving
+    with ThreadPoolExecutor(2) as threads, Client(target, timeout=60) as client:
+        round = client.create_round([TensorSpec("n", [10])], durability="durable")
+        seen = threading.Event()
+
+        def watch():
+            states = []
+            for info in round.watch():
+                states.append(info.state.value)
+                seen.set()
+            return states[-1]
+
+        watching, waiting = threads.submit(watch), threads.submit(round.wait, 60)
+        assert seen.wait(60)
+        move()
+        since = time.monotonic()
+        round.submit({}, contributor="a")
+        assert time.monotonic() - since < A_FEW_SECONDS
+        round.seal()
+        assert watching.result(60) == "PUBLISHED"
+        assert waiting.result(60).contributors == 1
+        assert time.monotonic() - since < 2 * A_FEW_SECONDS
+
+
+def test_a_name_that_moves_is_followed_by_the_asyncio_client(moving):
+    target, move = moving
+
+    async def scenario():
+        async with sparseagg.aio.Client(target, timeout=60) as client:
+            before = (await client.info()).epoch
+            await asyncio.to_thread(move)
+            since = time.monotonic()
+            assert (await client.info()).epoch != before
+            return time.monotonic() - since
+
+    assert asyncio.run(scenario()) < A_FEW_SECONDS
+
+
 def nobody_there():
     return UnavailableError("nobody", reason="CANNOT_CONNECT")
 
@@ -175,7 +242,7 @@ def test_one_answer_is_enough_to_wait_for_a_restart(own_server, tmp_path, first)
     with Client(server.target) as other:
         name = other.create_round([TensorSpec("n", [10])], durability="durable").name
     retry = RetryPolicy(initial_delay=0.01, max_delay=0.05, connect_timeout=0)
-    with Client(server.target, retry=retry) as client, ThreadPoolExecutor(1) as threads:
+    with ThreadPoolExecutor(1) as threads, Client(server.target, retry=retry) as client:
         first(client, name)
         server.kill()
         call = threads.submit(client.info)
