@@ -66,10 +66,10 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2000),
     # A name is looked up again after a failure: it may have moved to another address. gRPC would wait 30 s in between.
     ("grpc.dns_min_time_between_resolutions_ms", 500),
-    # A server or a router that vanished without a word is noticed after 80 s, as by the C++ client;
+    # A server or a router that vanished without a word is noticed after 40 s, as by the C++ client;
     # the server allows a ping every 10 s. gRPC itself would stop after two pings of a stream that
     # only waits (WatchRound).
-    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     # Newer versions of gRPC wait for the answer of a ping by this one, a minute by default.
     ("grpc.http2.ping_timeout_ms", 20_000),
