@@ -27,6 +27,12 @@ def test_the_pages_agree():
     assert first_steps("docs/python.md") == first_steps("README.md")
 
 
+def has_index(folder):
+    """Whether pip finds a package that everybody has; where it does, one that is not found is a fault of ours."""
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+    return subprocess.run([*download, "setuptools"], capture_output=True).returncode == 0
+
+
 def test_five_lines_lead_from_pip_install_to_an_aggregate_within_a_minute(tmp_path):
     (tmp_path / "build/dev/bin").mkdir(parents=True)
     (tmp_path / "build/dev/bin/sparseagg").symlink_to(BINARY)
@@ -49,7 +55,7 @@ def test_five_lines_lead_from_pip_install_to_an_aggregate_within_a_minute(tmp_pa
         timeout=300,
     )
     seconds = time.monotonic() - begin
-    if "No matching distribution found" in done.stderr:
+    if "No matching distribution found" in done.stderr and not has_index(tmp_path):
         pytest.skip("pip reaches no package index here")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "[1. 0. 0. 0. 0. 2. 0. 0. 0. 1.]"
