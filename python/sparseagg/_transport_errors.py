@@ -39,6 +39,7 @@ _OTHER_NAME = re.compile("is not in peer certificate|Hostname Verification Check
 _NO_TLS = re.compile("(?i)wrong.version.number")
 _CLOSED = re.compile("Socket closed|Connection reset by peer")
 _SILENT = re.compile(r"(?i)timed out|timeout|FD Shutdown|Endpoint closing|Handshake read failed$")
+_UNKNOWN_NAME = re.compile("(?i)domain name|name or service")
 _BROKEN = re.compile("Stream removed|Received RST_STREAM")
 _OF_INTERMEDIARY = {
     401: "it asks for credentials of its own; let it pass calls on without them",
@@ -169,7 +170,10 @@ class Peer:
                 f"cannot reach the HTTP proxy {self.proxy} between here and {self.target}: {why}; "
                 f"start it, {self._no_proxy()}",
             )
-        return self._unreachable("CANNOT_CONNECT", f"{why}; is the server running there?")
+        question = (
+            "is its name right" if _UNKNOWN_NAME.search(why) else "is the server running there"
+        )
+        return self._unreachable("CANNOT_CONNECT", f"{why}; {question}?")
 
     def _refused_by_proxy(self, status: int) -> UnavailableError:
         name = f"the HTTP proxy {self.proxy}" if self.proxy else "an HTTP proxy"
