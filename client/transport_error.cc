@@ -142,17 +142,26 @@ constexpr Failure kFailures[] = {
      "its certificate is for another name"},
     {"wrong version number", kServerWithoutTls, "it does not speak TLS"},
 };
-// Why a connection ended before anything was said.
+// Why a connection ended before anything was said; the first that is found counts.
 constexpr const char* kClosed[] = {"socket closed", "connection reset by peer"};
-constexpr const char* kSilent[] = {"timed out", "timeout", "fd shutdown"};
+constexpr const char* kSilent[] = {"timed out", "timeout", "fd shutdown", "endpoint closing",
+                                   "handshake read failed"};
 // Why it does not come about as long as somebody else listens.
+constexpr const char* kSpeaksHttp1 =
+    " speaks HTTP/1 and not gRPC; give the port of the server, not of its admin page, write "
+    "https:// where it has TLS, or turn HTTP/2 on in a reverse proxy before it";
+constexpr const char* kLacksHttp2 =
+    " speaks TLS without HTTP/2, which gRPC needs; give the port of the server, or turn HTTP/2 on "
+    "in a reverse proxy before it";
 constexpr Failure kOthers[] = {
-    {"http1.x server", kNotGrpc,
-     " speaks HTTP/1 and not gRPC; give the port of the server, not of its admin page, write "
-     "https:// where it has TLS, or turn HTTP/2 on in a reverse proxy before it"},
-    {"no application protocol", kNotGrpc,
-     " speaks TLS without HTTP/2, which gRPC needs; give the port of the server, or turn HTTP/2 on "
-     "in a reverse proxy before it"},
+    {"http1.x server", kNotGrpc, kSpeaksHttp1},
+    // "HTTP/1.1 200 OK" as a frame of HTTP/2 has the type 'P'; gRPC 1.51 takes the status for its
+    // own.
+    {"got frame type 80", kNotGrpc, kSpeaksHttp1},
+    {"last error: ok", kNotGrpc, kSpeaksHttp1},
+    {"no application protocol", kNotGrpc, kLacksHttp2},
+    {"missing selected alpn", kNotGrpc, kLacksHttp2},
+    {"failed parsing http/2", kNotGrpc, " does not speak gRPC; give the port of the server"},
 };
 
 absl::Status CannotConnect(const std::string& message, const Route& route) {
@@ -170,13 +179,13 @@ absl::Status CannotConnect(const std::string& message, const Route& route) {
     }
   }
   const auto has = [&text](const char* clue) { return absl::StrContains(text, clue); };
-  if (std::ranges::any_of(kSilent, has)) {
-    return Unavailable(kNoAnswerInTime, WithDetour(NoAnswer(route), route));
-  }
   if (std::ranges::any_of(kClosed, has)) {
     const std::string words =
         absl::StrCat("cannot reach ", At(route), ": it closes the connection");
     return Unavailable("CONNECTION_CLOSED", WithDetour(words, route));
+  }
+  if (std::ranges::any_of(kSilent, has)) {
+    return Unavailable(kNoAnswerInTime, WithDetour(NoAnswer(route), route));
   }
   if (route.proxy.empty()) {
     return Unavailable(kCannotConnect,

@@ -38,24 +38,6 @@ def test_vectors_mean_the_same_as_in_cpp(vector):
     assert is_retryable(error) == vector["retried"]
 
 
-# Words of gRPC that the C++ client's version does not have, or that nobody but a client of Python meets.
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ("Handshake read failed", "NO_ANSWER_IN_TIME"),
-        ("Handshake read failed (Endpoint closing)", "NO_ANSWER_IN_TIME"),
-        ("connection attempt timed out before receiving SETTINGS frame", "NO_ANSWER_IN_TIME"),
-        ("recvmsg:Connection reset by peer (104)", "CONNECTION_CLOSED"),
-        ("Cannot check peer: missing selected ALPN property.", "NOT_GRPC"),
-        ("Failed parsing HTTP/2 (Expected SETTINGS frame as the first frame, got frame type 45)", "NOT_GRPC"),
-        ("Failed parsing HTTP/2 (Expected SETTINGS frame as the first frame, got frame type 80)", "NOT_GRPC"),
-    ],
-)  # fmt: skip
-def test_other_words_of_grpc(message, reason):
-    text = f"failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: {message}"
-    assert Peer("a:1").explain(grpc.StatusCode.UNAVAILABLE, text).reason == reason
-
-
 @pytest.fixture
 def no_second_attempt(monkeypatch):
     """Fails the test where a call is about to be made again."""
