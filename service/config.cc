@@ -195,6 +195,9 @@ std::vector<Setting> LimitSettings() {
                    "Chunked updates of one tenant under way; 0: no other limit than "
                    "open-uploads-max",
                    {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_uploads_max)),
+      LimitSetting("tenant-waits-max", "count",
+                   "WaitRound and WatchRound calls of one tenant under way; 0: any number",
+                   {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_waits_max)),
       LimitSetting("result-nnz-max", "count",
                    "Entries of one tensor of one result; a round that gets more is aborted",
                    {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.result_nnz_max)),

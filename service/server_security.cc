@@ -141,6 +141,7 @@ TenantLimits Protection::LimitsOf(std::string_view tenant) {
   take("tenant-bytes-max", limits.bytes_max);
   take("tenant-streams-max", limits.streams_max);
   take("tenant-uploads-max", limits.uploads_max);
+  take("tenant-waits-max", limits.waits_max);
   return limits;
 }
 

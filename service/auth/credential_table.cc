@@ -17,8 +17,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kNameKinds = {"dns:", "uri:", "email:", "ip:", "cn:"};
-constexpr std::array<std::string_view, 4> kTenantLimits = {
-    "tenant-rounds-max", "tenant-bytes-max", "tenant-streams-max", "tenant-uploads-max"};
+constexpr std::array<std::string_view, 5> kTenantLimits = {
+    "tenant-rounds-max", "tenant-bytes-max", "tenant-streams-max", "tenant-uploads-max",
+    "tenant-waits-max"};
 
 template <typename... Words>
 absl::Status Invalid(const Words&... words) {
@@ -188,7 +189,7 @@ class CredentialTable::Parser {
       if (!known || !value.is_number_unsigned()) {
         return Invalid(where, ": \"", name,
                        "\"; it can have whole numbers for tenant-rounds-max, tenant-bytes-max, "
-                       "tenant-streams-max and tenant-uploads-max");
+                       "tenant-streams-max, tenant-uploads-max and tenant-waits-max");
       }
       table_.tenants_[tenant][name] = value.get<uint64_t>();
     }

@@ -35,10 +35,11 @@ struct Limits {
   // the abort. 0: until it is deleted.
   uint64_t result_retention_ms = 0;
   // Of one tenant; 0: no other limit than those of the whole server.
-  uint64_t tenant_rounds_max = 0;   // rounds that exist at a time
-  uint64_t tenant_bytes_max = 0;    // staging and aggregation together
-  uint64_t tenant_streams_max = 0;  // StreamUpdates calls under way
-  uint64_t tenant_uploads_max = 0;  // chunked updates of rounds under way
+  uint64_t tenant_rounds_max = 0;       // rounds that exist at a time
+  uint64_t tenant_bytes_max = 0;        // staging and aggregation together
+  uint64_t tenant_streams_max = 0;      // StreamUpdates calls under way
+  uint64_t tenant_uploads_max = 0;      // chunked updates of rounds under way
+  uint64_t tenant_waits_max = 100'000;  // WaitRound and WatchRound calls under way
   // How long a round may be open. 0: until it is sealed.
   uint64_t round_open_ms_max = 0;
   // How long the name of a deleted round is remembered, so that late retries of its updates are
@@ -65,10 +66,11 @@ struct TenantLimits {
   uint64_t bytes_max = 0;
   uint64_t streams_max = 0;
   uint64_t uploads_max = 0;
+  uint64_t waits_max = 0;
 };
 inline TenantLimits LimitsOfATenant(const Limits& limits) {
   return {limits.tenant_rounds_max, limits.tenant_bytes_max, limits.tenant_streams_max,
-          limits.tenant_uploads_max};
+          limits.tenant_uploads_max, limits.tenant_waits_max};
 }
 
 }  // namespace sparseagg

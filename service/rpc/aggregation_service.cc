@@ -261,21 +261,21 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
-  const auto call = gate_.Admit(*context, "WatchRound");
+  auto call = gate_.AdmitWait(*context, "WatchRound");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   const auto watch = ReadSmall<v1::WatchRoundRequest>(*request);
   if (!watch.ok()) return Refuse<Reactor>(calls_, watch.status());
-  return StartWatchRound(*context, *call->engine, drain_list_, calls_, *watch);
+  return StartWatchRound(*context, *std::move(call), drain_list_, calls_, *watch);
 }
 
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
                                                         grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "WaitRound");
+  auto call = gate_.AdmitWait(*context, "WaitRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto wait = ReadSmall<v1::WaitRoundRequest>(*request);
   if (!wait.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, wait.status());
-  return StartWaitRound(*call->engine, drain_list_, calls_, *wait, response);
+  return StartWaitRound(*std::move(call), drain_list_, calls_, *wait, response);
 }
 
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,

@@ -80,25 +80,38 @@ absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& cont
 
 absl::StatusOr<AdmittedCall> Gate::AdmitStream(const grpc::CallbackServerContext& context,
                                                std::string_view rpc) {
-  constexpr uint64_t kRetryAfterMs = 1000;  // another stream of the tenant has to end
   SPARSEAGG_ASSIGN_OR_RETURN(AdmittedCall call, Admit(context, rpc));
+  SPARSEAGG_RETURN_IF_ERROR(TakePlace(streams_, call));
+  return call;
+}
+
+absl::StatusOr<AdmittedCall> Gate::AdmitWait(const grpc::CallbackServerContext& context,
+                                             std::string_view rpc) {
+  SPARSEAGG_ASSIGN_OR_RETURN(AdmittedCall call, Admit(context, rpc));
+  SPARSEAGG_RETURN_IF_ERROR(TakePlace(waits_, call));
+  return call;
+}
+
+absl::Status Gate::TakePlace(Places& places, AdmittedCall& call) {
+  constexpr uint64_t kRetryAfterMs = 1000;  // another call of the tenant has to end
   const std::string& tenant = call.caller.tenant;
-  const uint64_t streams_max = security_.limits_of(tenant).streams_max;
+  const uint64_t most = security_.limits_of(tenant).*places.most;
   const std::lock_guard lock(mutex_);
-  uint64_t& streams = streams_[tenant];
-  if (streams_max > 0 && streams >= streams_max) {
+  uint64_t& taken = places.taken[tenant];
+  if (most > 0 && taken >= most) {
     return WithRetryAfter(
-        MakeError(absl::StatusCode::kResourceExhausted, "TENANT_STREAMS_FULL",
-                  absl::StrCat("tenant-streams-max = ", streams_max, " streams of tenant \"",
-                               tenant, "\" are under way; try again")),
+        MakeError(
+            absl::StatusCode::kResourceExhausted, std::string(places.reason),
+            absl::StrCat(std::string(places.setting), " = ", most, " ", std::string(places.what),
+                         " of tenant \"", tenant, "\" are under way; try again")),
         kRetryAfterMs);
   }
-  ++streams;
-  call.place = std::shared_ptr<void>(this, [this, tenant](void*) {
+  ++taken;
+  call.place = std::shared_ptr<void>(this, [this, &taken](void*) {
     const std::lock_guard lock(mutex_);
-    --streams_[tenant];
+    --taken;
   });
-  return call;
+  return absl::OkStatus();
 }
 
 }  // namespace sparseagg

@@ -25,7 +25,7 @@ namespace sparseagg {
 struct AdmittedCall {
   Caller caller;
   Engine* engine = nullptr;     // of the caller's tenant
-  std::shared_ptr<void> place;  // of a stream among those of its tenant, until it is gone
+  std::shared_ptr<void> place;  // of a call that lasts among those of its tenant, until it is gone
   std::function<void(const absl::Status& why)> on_refused;
 
   // Whether the caller may send an update as `contributor`: PERMISSION_DENIED
@@ -44,9 +44,12 @@ class Gate {
   absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
                                      std::string_view rpc);
 
-  // The same for a call that lasts: RESOURCE_EXHAUSTED (TENANT_STREAMS_FULL), with a time to wait.
+  // The same for calls that last: RESOURCE_EXHAUSTED (TENANT_STREAMS_FULL), with a time to wait.
   absl::StatusOr<AdmittedCall> AdmitStream(const grpc::CallbackServerContext& context,
                                            std::string_view rpc);
+  // And TENANT_WAITS_FULL.
+  absl::StatusOr<AdmittedCall> AdmitWait(const grpc::CallbackServerContext& context,
+                                         std::string_view rpc);
 
   // ServerSecurity::acting_for: to be held, on the thread that does the work, while a round is
   // created, sealed, aborted or deleted for the caller.
@@ -55,12 +58,26 @@ class Gate {
   }
 
  private:
+  // Calls of one kind that are under way.
+  struct Places {
+    std::string_view reason;   // of a refusal
+    std::string_view setting;  // of the limit
+    std::string_view what;     // are under way
+    uint64_t TenantLimits::*most;
+    std::map<std::string, uint64_t> taken = {};  // by tenant; guarded by mutex_
+  };
+
   absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context) const;
+  // Takes a place, for as long as the call's lives.
+  absl::Status TakePlace(Places& places, AdmittedCall& call);
 
   const ServerSecurity security_;
   TenantEngines engines_;
   std::mutex mutex_;
-  std::map<std::string, uint64_t> streams_;  // under way, by tenant; guarded by mutex_
+  Places streams_{"TENANT_STREAMS_FULL", "tenant-streams-max", "streams",
+                  &TenantLimits::streams_max};
+  Places waits_{"TENANT_WAITS_FULL", "tenant-waits-max", "waiting calls (WaitRound, WatchRound)",
+                &TenantLimits::waits_max};
 };
 
 }  // namespace sparseagg

@@ -18,6 +18,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
+#include "service/rpc/gate.h"
 #include "service/rpc/status_table.h"
 #include "sparse/status.h"
 
@@ -31,8 +32,12 @@ class SubscribedCall : public Reactor,
                        public std::enable_shared_from_this<SubscribedCall<Reactor>> {
  public:
   // `engine` must outlive the call.
-  SubscribedCall(Engine& engine, std::string round, WatchFor what, CallCounter& calls)
-      : engine_(engine), round_(std::move(round)), what_(what), call_entry_(calls) {}
+  SubscribedCall(AdmittedCall call, std::string round, WatchFor what, CallCounter& calls)
+      : engine_(*call.engine),
+        place_(std::move(call.place)),
+        round_(std::move(round)),
+        what_(what),
+        call_entry_(calls) {}
 
   // Hands the state of the round to OnRound(), then the newer ones that `what` names. The call ends
   // at once when `request`, the verdict on the caller's arguments, is an error, or there is no such
@@ -63,6 +68,7 @@ class SubscribedCall : public Reactor,
       alarm_.reset();  // cancels it
     }
     subscription.reset();  // outside the lock: may wait for OnChange() to return
+    place_.reset();
     call_entry_.reset();
     const auto last = std::move(self_);
   }
@@ -133,6 +139,7 @@ class SubscribedCall : public Reactor,
   }
 
   Engine& engine_;
+  std::shared_ptr<void> place_;  // until OnDone
   const std::string round_;
   const WatchFor what_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone

@@ -19,10 +19,10 @@ constexpr milliseconds kTimeoutMax{300'000};
 
 class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
  public:
-  WaitRoundCall(Engine& engine, const v1::WaitRoundRequest& request, grpc::ByteBuffer* response,
+  WaitRoundCall(AdmittedCall call, const v1::WaitRoundRequest& request, grpc::ByteBuffer* response,
                 CallCounter& calls)
       // Who waits for the end is told of nothing else: thousands may, while others submit.
-      : SubscribedCall(engine, request.name(),
+      : SubscribedCall(std::move(call), request.name(),
                        request.after_revision() > 0 ? WatchFor::kEveryChange : WatchFor::kEnd,
                        calls),
         after_revision_(request.after_revision()),
@@ -63,12 +63,12 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
-                                         const v1::WaitRoundRequest& request,
+grpc::ServerUnaryReactor* StartWaitRound(AdmittedCall call, DrainList& drain_list,
+                                         CallCounter& calls, const v1::WaitRoundRequest& request,
                                          grpc::ByteBuffer* response) {
-  const auto call = std::make_shared<WaitRoundCall>(engine, request, response, calls);
-  call->Start(drain_list, request);
-  return call.get();
+  const auto wait = std::make_shared<WaitRoundCall>(std::move(call), request, response, calls);
+  wait->Start(drain_list, request);
+  return wait.get();
 }
 
 }  // namespace sparseagg

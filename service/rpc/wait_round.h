@@ -6,17 +6,17 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include "service/engine/engine.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
+#include "service/rpc/gate.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
-// The reactor frees itself. `engine` must outlive the call; `response` is the call's. Timeouts
+// The reactor frees itself. The engine must outlive the call; `response` is the call's. Timeouts
 // above 300 s are 300 s.
-grpc::ServerUnaryReactor* StartWaitRound(Engine& engine, DrainList& drain_list, CallCounter& calls,
-                                         const v1::WaitRoundRequest& request,
+grpc::ServerUnaryReactor* StartWaitRound(AdmittedCall call, DrainList& drain_list,
+                                         CallCounter& calls, const v1::WaitRoundRequest& request,
                                          grpc::ByteBuffer* response);
 
 }  // namespace sparseagg

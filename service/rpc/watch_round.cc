@@ -26,10 +26,10 @@ constexpr milliseconds kMinIntervalMax{3'600'000};
 // inside a Start call.
 class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
-  WatchRoundCall(grpc::CallbackServerContext& context, Engine& engine, std::string round,
+  WatchRoundCall(grpc::CallbackServerContext& context, AdmittedCall call, std::string round,
                  CallCounter& calls)
-      : SubscribedCall(engine, std::move(round), WatchFor::kEveryChange, calls),
-        unread_(context, engine.limits()) {}
+      : SubscribedCall(call, std::move(round), WatchFor::kEveryChange, calls),
+        unread_(context, call.engine->limits()) {}
 
   void Start(DrainList& drain_list, const v1::WatchRoundRequest& request) {
     const absl::StatusOr<milliseconds> min_interval =
@@ -109,12 +109,14 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
-                                                            Engine& engine, DrainList& drain_list,
+                                                            AdmittedCall call,
+                                                            DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request) {
-  const auto call = std::make_shared<WatchRoundCall>(context, engine, request.name(), calls);
-  call->Start(drain_list, request);
-  return call.get();
+  const auto watch =
+      std::make_shared<WatchRoundCall>(context, std::move(call), request.name(), calls);
+  watch->Start(drain_list, request);
+  return watch.get();
 }
 
 }  // namespace sparseagg

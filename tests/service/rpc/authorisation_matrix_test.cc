@@ -5,9 +5,11 @@
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -219,8 +221,9 @@ class AuthorisationMatrixTest : public ::testing::Test {
     std::ofstream(path) << "{\"credentials\": [" << rows << "]}";
     authenticator_ = Authenticator::Open({.credentials_file = path}).value();
     ServerSecurity security{.authenticator = authenticator_.get()};
-    security.limits_of = [](std::string_view tenant) {
-      return TenantLimits{.streams_max = tenant == "umbrella" ? 1u : 0u};
+    security.limits_of = [this](std::string_view tenant) {
+      if (tenant != "umbrella") return TenantLimits{};
+      return TenantLimits{.streams_max = 1, .waits_max = umbrella_waits_max_.load()};
     };
     security.on_refused = [this](std::string_view rpc, const std::string&,
                                  const absl::Status& why) {
@@ -258,6 +261,7 @@ class AuthorisationMatrixTest : public ::testing::Test {
   std::mutex mutex_;
   std::vector<std::string> refused_calls_;  // RPC and reason
   TemporaryFolder folder_;
+  std::atomic<uint64_t> umbrella_waits_max_ = 0;
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<TestServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -386,6 +390,42 @@ TEST_F(AuthorisationMatrixTest, ATenantsStreamsAreLimitedAndCountedApart) {
     again = CallStreamUpdates(*stub_, "umbrellaowner", theirs);
   }
   EXPECT_TRUE(again.ok()) << again;
+}
+
+TEST_F(AuthorisationMatrixTest, ATenantsWaitsAreLimitedAndCountedApart) {
+  umbrella_waits_max_ = 2;
+  const Target theirs{Round("umbrella"), "c"};
+  v1::WatchRoundRequest request;
+  request.set_name(theirs.round);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::Round>>> watches;
+  for (int i = 0; i < 2; ++i) {
+    contexts.push_back(ContextWith("umbrellareader"));
+    watches.push_back(stub_->WatchRound(contexts.back().get(), request));
+    v1::Round round;
+    ASSERT_TRUE(watches.back()->Read(&round)) << "it is under way";
+  }
+  for (const auto& call : {CallWatchRound, CallWaitRound}) {
+    const absl::Status full = call(*stub_, "umbrellareader", theirs);
+    EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ErrorReason(full), "TENANT_WAITS_FULL");
+    EXPECT_THAT(full.message(), ::testing::HasSubstr("tenant-waits-max = 2"));
+    EXPECT_GT(RetryAfterMs(full), 0u);
+  }
+  EXPECT_TRUE(CallWaitRound(*stub_, "acmereader", {Round("acme"), "c"}).ok());
+  contexts.front()->TryCancel();
+  v1::Round round;
+  while (watches.front()->Read(&round)) {
+  }
+  watches.front()->Finish();
+  // The place is free a moment after the end.
+  absl::Status again = absl::UnknownError("");
+  for (int i = 0; i < 10'000 && !again.ok(); ++i) {
+    again = CallWaitRound(*stub_, "umbrellareader", theirs);
+  }
+  EXPECT_TRUE(again.ok()) << again;
+  contexts.back()->TryCancel();
+  watches.back()->Finish();
 }
 
 TEST_F(AuthorisationMatrixTest, ContributorsSendInTheirOwnNameAndOwnersForEverybody) {
