@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iostream>
 #include <limits>
 #include <numeric>
 
@@ -18,6 +19,7 @@
 #include "sparse/reference_backend.h"
 #include "sparse/validate.h"
 #include "sparse/values.h"
+#include "tests/support/effort.h"
 
 namespace sparseagg::testing {
 namespace {
@@ -401,6 +403,21 @@ BorderRound MakeBorderRound(uint64_t seed, Scale scale) {
     }
   }
   return round;
+}
+
+void ForEachSeed(uint64_t wanted, const uint64_t& updates,
+                 const std::function<bool(uint64_t seed)>& check) {
+  const int only = Effort("SPARSEAGG_BORDER_SEED", -1);
+  if (only >= 0) {
+    check(static_cast<uint64_t>(only));
+    return;
+  }
+  int wrong = 0;
+  uint64_t seed = 0;
+  while (updates < wanted && wrong < 3 && !::testing::Test::HasFatalFailure()) {
+    wrong += check(seed++) ? 0 : 1;
+  }
+  std::cout << updates << " updates in " << seed << " rounds\n";
 }
 
 std::string Describe(const BorderRound& round) {

@@ -6,6 +6,7 @@
 #define SPARSEAGG_TESTS_BORDERS_ROUNDS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -39,6 +40,12 @@ struct BorderRound {
 enum class Scale { kCore, kService };
 
 BorderRound MakeBorderRound(uint64_t seed, Scale scale);
+
+// check(seed) for each round: of SPARSEAGG_BORDER_SEED alone, where that is set, and otherwise of
+// 0, 1, ... until they had `wanted` updates together or three were wrong. `check` returns whether
+// the round was right and adds its updates to `updates`.
+void ForEachSeed(uint64_t wanted, const uint64_t& updates,
+                 const std::function<bool(uint64_t seed)>& check);
 
 // What a failure is described with: the seed, and what the round is about.
 std::string Describe(const BorderRound& round);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <iostream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -407,18 +406,10 @@ class ServedBordersTest : public ::testing::Test {
 };
 
 TEST_F(ServedBordersTest, EveryTransportAndEveryAnswerGiveTheExactResult) {
-  const int only = Effort("SPARSEAGG_BORDER_SEED", -1);
-  if (only >= 0) {
-    Check(static_cast<uint64_t>(only));
-    FinishDurable();
-    return;
-  }
-  const auto wanted = static_cast<uint64_t>(Effort("SPARSEAGG_BORDER_SERVED_UPDATES", 400));
-  int wrong = 0;
-  uint64_t seed = 0;
-  while (updates_ < wanted && wrong < 3 && !HasFatalFailure()) wrong += Check(seed++) ? 0 : 1;
+  const int wanted = Effort("SPARSEAGG_BORDER_SERVED_UPDATES", 400);
+  ForEachSeed(static_cast<uint64_t>(wanted), updates_,
+              [this](uint64_t seed) { return Check(seed); });
   FinishDurable();
-  std::cout << updates_ << " updates in " << seed << " rounds\n";
 }
 
 }  // namespace
