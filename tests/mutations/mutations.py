@@ -22,10 +22,15 @@ SIMULATION = Checker("sim_sim_test", environment=(("SPARSEAGG_SIM_SEEDS", "2000"
 STORE = Checker("service_store_store_test")
 DURABLE_STORE = Checker("service_store_durable_store_test")
 UPLOAD = Checker("service_engine_upload_test")
+DATA_DIRECTORY = Checker("service_store_data_directory_test")
+NOT_EXACT = Checker("service_engine_not_exact_test")
+TAKEOVER = Checker("service_engine_upload_takeover_test")
 SUBMIT = Checker("service_engine_submit_test")
 CONFORMANCE = Checker("conformance_conformance_test")
 
 DURABLE = "service/store/durable_store.cc"
+DIRECTORY = "service/store/data_directory.cc"
+REDUCERS = "service/engine/tensor_reducers.cc"
 TABLES = "service/store/tables.cc"
 PUT_GROUP = "service/store/put_group.cc"
 SCHEMA = "service/store/schema.cc"
@@ -236,6 +241,45 @@ MUTATIONS = (
         ((ENGINE, "round->NotifyDeleted();", ""),),
         SIMULATION,
     ),
+    # --- A data directory that is deleted or swapped ---
+    Mutation(
+        "a group is committed although the store's files are no longer those of the directory",
+        ((TABLES, "check_in_place_();", ""),),
+        DATA_DIRECTORY,
+    ),
+    Mutation(
+        "a duplicate is answered although the store's files are no longer those of the directory",
+        (
+            (
+                DURABLE,
+                "directory_->CheckInPlace();\n    return *std::move(known);",
+                "return *std::move(known);",
+            ),
+        ),
+        DATA_DIRECTORY,
+    ),
+    Mutation(
+        "a file that another one has replaced counts as the same",
+        ((DIRECTORY, " || found.st_ino != pinned.inode", ""),),
+        DATA_DIRECTORY,
+    ),
+    Mutation(
+        "a file that is gone counts as the same",
+        (
+            (
+                DIRECTORY,
+                "for (const Pinned& pinned : pinned_) {\n    struct stat found = {};",
+                "for (const Pinned& pinned : pinned_) {\n    struct stat found = {};\n"
+                "    if (stat(pinned.path.c_str(), &found) != 0) continue;",
+            ),
+        ),
+        DATA_DIRECTORY,
+    ),
+    Mutation(
+        "the log and the payloads are not looked at, only the database",
+        ((DURABLE, '{"store.db", "store.db-wal", "payloads"}', '{"store.db"}'),),
+        DATA_DIRECTORY,
+    ),
     # --- When a round ends ---
     Mutation(
         "a round below its minimum is published when its time is over",
@@ -432,6 +476,20 @@ MUTATIONS = (
         (("cpu/key_sort.cc", "    if (keys[i - 1] <= keys[i]) continue;", "    continue;"),),
         Checker("cpu_key_sort_test"),
     ),
+    Mutation(
+        "a stream that refuses its upload looks whether it is still its own, and then closes it",
+        (
+            (
+                "service/engine/upload.cc",
+                "  std::lock_guard lock(mutex_);  // over both: a stream that resumes it keeps what it is promised\n"
+                "  if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);",
+                "  {\n    std::lock_guard lock(mutex_);\n"
+                "    if (phase_ != Phase::kReceiving || !CheckWriterLocked(writer).ok()) return;\n  }\n"
+                "  Close(why);",
+            ),
+        ),
+        TAKEOVER,
+    ),
     # --- What comes from outside ---
     Mutation(
         "a chunk may leave a gap of one byte",
@@ -500,6 +558,16 @@ MUTATIONS = (
         fuzz("npy"),
     ),
     # --- Sums ---
+    Mutation(
+        "what the back end has added is not compared with what it was given",
+        ((REDUCERS, "if (aggregate.addends != reducers_[i].entries) {", "if (false) {"),),
+        NOT_EXACT,
+    ),
+    Mutation(
+        "what was folded in is not compared with what was accepted",
+        ((REDUCERS, "reducers_[i].entries == entries[i]", "true"),),
+        NOT_EXACT,
+    ),
     Mutation(
         "a weight of negative zero counts as the rest of a row",
         (("cpu/cpu_backend.cc", "std::fabs(weight)", "weight"),),
