@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/tls_probe.h"
 #include "client/transport_error.h"
 #include "proto/error_details.h"
 #include "sparse/status.h"
@@ -43,7 +44,11 @@ absl::Status ToStatus(const grpc::Status& status, const Route& route) {
   absl::Status error =
       FromRpcError(status.error_code(), status.error_message(), status.error_details());
   if (!ErrorReason(error).empty()) return error;
-  return TransportError(status, route).value_or(error);
+  error = TransportError(status, route).value_or(error);
+  const bool asks = ErrorReason(error) == "CONNECTION_CLOSED" && !route.place.empty();
+  if (!asks || !SpeaksTls(route.place)) return error;
+  return MakeError(absl::StatusCode::kUnavailable, "SERVER_WITH_TLS",
+                   absl::StrCat("cannot reach ", route.target, ": it speaks TLS; write https://"));
 }
 
 std::string RoundName(const std::string& name) {

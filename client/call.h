@@ -32,7 +32,7 @@ absl::Status CheckProcess(pid_t process);
 absl::Status Prepare(grpc::ClientContext& context, const Caller& caller, uint64_t timeout_ms);
 
 // The outcome of a call. Errors that the server did not make get a reason and a message that says
-// who answered (client.h).
+// who answered (client.h). Asks a server that closes the connection whether it speaks TLS.
 absl::Status ToStatus(const grpc::Status& status, const Route& route);
 
 // "rounds/{id}" of a name with or without "rounds/".

@@ -57,7 +57,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
   static const pid_t first_process = getpid();
   SPARSEAGG_RETURN_IF_ERROR(CheckProcess(first_process));
   auto impl = std::make_unique<Impl>();
-  impl->caller = {.route = RouteTo(address), .options = std::move(options)};
+  const bool by_tls = options.tls.has_value() || address.tls.value_or(false);
+  impl->caller = {.route = RouteTo(address, by_tls), .options = std::move(options)};
   SPARSEAGG_ASSIGN_OR_RETURN(const auto credentials,
                              MakeChannelCredentials(address, impl->options));
   impl->connections.emplace(

@@ -12,12 +12,12 @@
 // (UNAVAILABLE; the message says who did, and what to do):
 //
 //   CANNOT_CONNECT, CONNECTION_LOST  nobody is there, or not any more
-//   CONNECTION_CLOSED         before anything was said: as plaintext with TLS, or TLS without the
-//                             certificate that the server asks for
+//   CONNECTION_CLOSED         before anything was said: as TLS without the certificate that the
+//                             server asks for
 //   PROXY_UNAVAILABLE, PROXY_REFUSED  the HTTP proxy of the environment (http_proxy)
 //   INTERMEDIARY_UNAVAILABLE, INTERMEDIARY_REFUSED  a reverse proxy, with a status of its own
 //   NOT_GRPC                  something that speaks HTTP/1, or TLS without HTTP/2
-//   SERVER_NOT_TRUSTED, SERVER_HAS_OTHER_NAME, SERVER_WITHOUT_TLS
+//   SERVER_NOT_TRUSTED, SERVER_HAS_OTHER_NAME, SERVER_WITHOUT_TLS, SERVER_WITH_TLS
 //
 // and NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED), ROUND_LOST (NOT_FOUND: a round that this client used
 // went with the server's memory, or its data) and CLIENT_FORKED (FAILED_PRECONDITION: a client, or

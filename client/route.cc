@@ -38,18 +38,31 @@ bool IsExcepted(const std::string& host, const std::string& exceptions) {
   });
 }
 
-}  // namespace
-
-Route RouteTo(const Address& address) {
-  Route route{.target = address.target, .host = absl::StrJoin(address.hosts, ","), .proxy = {}};
-  if (IsDirect(address)) return route;
+std::string ProxyTo(const Address& address) {
+  if (IsDirect(address)) return {};
   const std::string exceptions = ValueOf({"no_grpc_proxy", "no_proxy"});
   if (std::ranges::all_of(address.hosts, [&exceptions](const std::string& host) {
         return IsExcepted(host, exceptions);
       })) {
-    return route;
+    return {};
   }
-  route.proxy = ProxyOf(ValueOf({"grpc_proxy", "https_proxy", "http_proxy"}));
+  return ProxyOf(ValueOf({"grpc_proxy", "https_proxy", "http_proxy"}));
+}
+
+}  // namespace
+
+Route RouteTo(const Address& address, bool by_tls) {
+  Route route{.target = address.target,
+              .host = absl::StrJoin(address.hosts, ","),
+              .proxy = ProxyTo(address),
+              .place = {}};
+  const bool has_place = address.hosts.size() == 1 && !address.by_authority;
+  if (!by_tls && has_place && route.proxy.empty()) {
+    // Behind what the address may begin with, as dns:///.
+    const size_t host = route.target.rfind(address.hosts[0]);
+    const bool in_brackets = host > 0 && route.target[host - 1] == '[';
+    route.place = route.target.substr(in_brackets ? host - 1 : host);
+  }
   return route;
 }
 

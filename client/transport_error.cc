@@ -237,8 +237,8 @@ std::optional<absl::Status> TransportError(const grpc::Status& status, const Rou
 
 bool IsLasting(const absl::Status& error) {
   constexpr std::string_view kLasting[] = {
-      kProxyRefused,     kIntermediaryRefused, kNotGrpc,
-      kServerNotTrusted, kServerHasOtherName,  kServerWithoutTls,
+      kProxyRefused,       kIntermediaryRefused, kNotGrpc,          kServerNotTrusted,
+      kServerHasOtherName, kServerWithoutTls,    "SERVER_WITH_TLS",
   };
   return std::ranges::find(kLasting, ErrorReason(error)) != std::end(kLasting);
 }

@@ -1,5 +1,6 @@
 // The client while its server is not there: for how long it goes on, and where it looks.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "tests/client/name_server.h"
 #include "tests/client/proxy_environment.h"
 #include "tests/client/support.h"
+#include "tests/e2e/server_process.h"
 #include "tests/service/rpc/test_server.h"
 
 namespace sparseagg::client {
@@ -66,6 +68,23 @@ TEST_F(AbsentServerTest, CallsGoOnAsLongAsTheirTimeoutSays) {
 TEST_F(AbsentServerTest, AWaitWithoutALimitGoesOn) {
   EXPECT_TRUE(HasError(ComingBack()->Wait("rounds/r").status(), "ROUND_NOT_FOUND", "rounds/r"));
   EXPECT_GE(failures_, 2 * kFormerAttemptsMax);
+}
+
+TEST_F(AbsentServerTest, AWaitWithoutALimitOutlivesTheSilenceOfAServer) {
+  testing::ServerProcess server;
+  const auto other = Client::Connect(server.address()).value();
+  ClientOptions options = Eager([&](int failures) {
+    if (failures != 2) return;
+    server.Signal(SIGCONT);
+    EXPECT_TRUE(other->Seal("rounds/r").ok());
+  });
+  options.call_timeout_ms = 200;
+  const auto client = Client::Connect(server.address(), options).value();
+  ASSERT_TRUE(other->CreateRound({.id = "r", .tensors = {kEmb}}).ok());
+  server.Signal(SIGSTOP);
+  const auto round = client->Wait("rounds/r");
+  EXPECT_TRUE(round.ok()) << round.status();
+  EXPECT_GE(failures_, 2);
 }
 
 TEST_F(AbsentServerTest, AWatchGoesOn) {

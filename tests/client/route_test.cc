@@ -19,6 +19,20 @@ TEST(RouteTest, NamesTheServerAndItsHost) {
   EXPECT_EQ(route.proxy, "");
 }
 
+TEST(RouteTest, KnowsWhereToAskForTls) {
+  const ProxyEnvironment none;
+  const auto place = [](const std::string& address) {
+    return RouteTo(*ParseAddress(address)).place;
+  };
+  EXPECT_EQ(place("agg.example"), "agg.example:50061");
+  EXPECT_EQ(place("dns:///agg.example:9"), "agg.example:9");
+  EXPECT_EQ(place("ipv6:[::1]:9"), "[::1]:9");
+  EXPECT_EQ(place("unix:/run/socket"), "");
+  EXPECT_EQ(place("dns://10.0.0.1/agg.example"), "");
+  EXPECT_EQ(place("ipv4:10.0.0.1:1,10.0.0.2:1"), "");
+  EXPECT_EQ(RouteTo(*ParseAddress("agg.example"), true).place, "") << "by TLS already";
+}
+
 TEST(RouteTest, GoesThroughTheProxyOfTheFirstVariableThatIsSet) {
   const ProxyEnvironment environment("http://third:1");
   EXPECT_EQ(ProxyTo("agg.example"), "third:1");

@@ -122,6 +122,15 @@ TEST_F(ClientSecurityTest, AServerOfAnotherAuthorityIsNotBelieved) {
   EXPECT_EQ(Connect(options)->ListRounds().status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(ClientSecurityTest, AServerWithTlsThatIsCalledWithoutIsKnownAtOnce) {
+  ClientOptions options;
+  int retries = 0;
+  options.on_retry = [&retries](const absl::Status&) { ++retries; };
+  EXPECT_TRUE(HasError(Connect(options)->ListRounds().status(), "SERVER_WITH_TLS",
+                       "cannot reach " + server_->address() + ": it speaks TLS; write https://"));
+  EXPECT_EQ(retries, 0);
+}
+
 TEST_F(ClientSecurityTest, AMissingFileIsNamedAtOnce) {
   ClientOptions options = Options();
   options.tls->authority_file = Path("nowhere");
