@@ -74,7 +74,11 @@ class Peer:
         if is_broken and any(words in message for words in _CONNECTING):
             return self._cannot_connect(message)
         if is_broken or _BROKEN.match(message):
-            return self.connection_lost(_last_clause(message))
+            # gRPC 1.54 to 1.60 say no more of a page of a reverse proxy.
+            perhaps = (
+                "; perhaps a reverse proxy answers there" if message.startswith("Stream") else ""
+            )
+            return self.connection_lost(_last_clause(message) + perhaps)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceededError(
                 f"no answer from {self._place()} in time{self._detour()}",

@@ -9,6 +9,8 @@ import struct
 import threading
 from typing import Callable
 
+import grpc
+
 Handler = Callable[[socket.socket], None]
 
 
@@ -99,7 +101,9 @@ def http1(status: int) -> Handler:
 
 def http2(status: int, calls: list[int] | None = None) -> Handler:
     """A reverse proxy of HTTP/2 that answers each call with `status` and a page, and notes its stream in `calls`."""
-    head = _literal(b":status", b"%d" % status) + _literal(b"content-type", b"text/html")
+    head = _literal(b":status", b"%d" % status)
+    if not _FORGETS_STATUS:
+        head += _literal(b"content-type", b"text/html")
 
     def answer(connection: socket.socket) -> None:
         _exactly(connection, 24)  # the preface
@@ -118,6 +122,8 @@ def http2(status: int, calls: list[int] | None = None) -> Handler:
     return answer
 
 
+# gRPC of these versions says "Stream removed" of a page, whatever its status; it keeps that of an answer without a type.
+_FORGETS_STATUS = (1, 52) <= tuple(int(part) for part in grpc.__version__.split(".")[:2]) < (1, 62)
 _DATA, _HEADERS, _SETTINGS, _PING = 0, 1, 4, 6
 _ACK = _END_STREAM = 1
 _END_HEADERS = 4
