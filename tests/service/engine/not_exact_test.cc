@@ -5,12 +5,15 @@
 #include <string>
 #include <utility>
 
+#include "service/store/durable_store.h"
 #include "sparse/reference_backend.h"
 #include "tests/service/engine/testing.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
 namespace {
 
+using ::testing::AllOf;
 using testing::FailsWith;
 using ::testing::HasSubstr;
 using testing::MakeBackend;
@@ -21,7 +24,7 @@ using testing::Values;
 
 constexpr char kRound[] = "rounds/r";
 
-enum class Fault { kStagesOneLess, kLosesTheLast, kAddsTheLastTwice, kForgetsTheUpdate };
+enum class Fault { kNone, kStagesOneLess, kLosesTheLast, kAddsTheLastTwice, kForgetsTheUpdate };
 
 // Wrong for the tensor "broken".
 class WrongAggregator : public Aggregator {
@@ -38,7 +41,7 @@ class WrongAggregator : public Aggregator {
     return update;
   }
   absl::Status Accumulate(StagedUpdate update, float weight) override {
-    if (!wrong_ || fault_ == Fault::kStagesOneLess) {
+    if (!wrong_ || fault_ == Fault::kNone || fault_ == Fault::kStagesOneLess) {
       return inner_->Accumulate(std::move(update), weight);
     }
     if (fault_ == Fault::kForgetsTheUpdate) return absl::OkStatus();
@@ -70,28 +73,30 @@ class WrongAggregator : public Aggregator {
 class WrongBackend : public Backend {
  public:
   WrongBackend(std::unique_ptr<Backend> inner, Fault fault)
-      : inner_(std::move(inner)), fault_(fault) {}
+      : fault(fault), inner_(std::move(inner)) {}
+
+  Fault fault;  // of the aggregators that are made from now on
 
   const BackendInfo& info() const override { return inner_->info(); }
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     SPARSEAGG_ASSIGN_OR_RETURN(auto aggregator, inner_->NewAggregator(plan));
-    return std::make_unique<WrongAggregator>(std::move(aggregator), plan.spec, fault_);
+    return std::make_unique<WrongAggregator>(std::move(aggregator), plan.spec, fault);
   }
 
  private:
   const std::unique_ptr<Backend> inner_;
-  const Fault fault_;
 };
 
 class NotExactTest : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Backend> MakeWrong(Fault fault) const {
+  std::unique_ptr<WrongBackend> MakeWrong(Fault fault) const {
     auto inner = GetParam() == "reference" ? *MakeReferenceBackend({}) : MakeBackend(GetParam());
     return std::make_unique<WrongBackend>(std::move(inner), fault);
   }
   // What a round of 2 updates with 3 entries each ends with.
-  static std::string FailureOf(TestEngine& engine, const TensorSpec& tensor) {
-    engine.Create(RoundSpec{.tensors = {tensor}});
+  static std::string FailureOf(TestEngine& engine, const TensorSpec& tensor,
+                               Durability durability = Durability::kMemory) {
+    engine.Create(RoundSpec{.tensors = {tensor}, .durability = durability});
     for (const char* contributor : {"a", "b"}) {
       EXPECT_TRUE(
           engine
@@ -143,6 +148,22 @@ TEST_P(NotExactTest, OtherRoundsGoOn) {
       engine.Submit(TestUpdate("rounds/other", "b").Add<int32_t>(good, {1, 4}, {1, 2})).ok());
   const auto result = engine.SealAndWait("rounds/other");
   EXPECT_EQ(Values<int32_t>(result->tensors[0]), (std::vector<int32_t>{11, 32}));
+}
+
+TEST_P(NotExactTest, ADurableRoundKeepsWhatItAcknowledged) {
+  const testing::TemporaryFolder folder;
+  auto backend = MakeWrong(Fault::kLosesTheLast);
+  Fault& fault = backend->fault;
+  TestEngine engine(std::move(backend), [&folder] {
+    return *OpenDurableStore({.directory = folder.path(), .free_bytes_min = 0});
+  });
+  const TensorSpec tensor = Sparse("broken", 100, "sum", ValueType::kI32);
+  EXPECT_THAT(FailureOf(engine, tensor, Durability::kDurable),
+              AllOf(HasSubstr("4 of 6 entries"), HasSubstr("its updates are kept")));
+  fault = Fault::kNone;
+  ASSERT_TRUE(engine.Restart().ok());
+  ASSERT_EQ(engine.WaitUntilFinal(kRound).state, RoundState::kPublished);
+  EXPECT_EQ(Values<int32_t>((*engine->Result(kRound))->tensors[0]), (std::vector<int32_t>{60, 60}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, NotExactTest, ::testing::Values("reference", "cpu"));
