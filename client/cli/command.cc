@@ -30,7 +30,7 @@ constexpr Hint kHints[] = {
      "--tls-key"},
     {"SERVER_NOT_TRUSTED", "--tls-ca names the file of its authority"},
     {"SERVER_HAS_OTHER_NAME", "give --server a name that its certificate has"},
-    {"SERVER_WITH_TLS", "or give --tls or --tls-ca"},
+    {"SERVER_WITH_TLS", "--tls-ca names the file of its authority"},
     {"SERVER_WITHOUT_TLS", "leave out --tls, --tls-ca and SPARSEAGG_SERVER_CA"},
     {"CREDENTIALS_MISSING", "--token-file names the file of a token"},
 };

@@ -81,6 +81,7 @@ TEST_F(AbsentServerTest, AWaitWithoutALimitOutlivesTheSilenceOfAServer) {
   options.call_timeout_ms = 200;
   const auto client = Client::Connect(server.address(), options).value();
   ASSERT_TRUE(other->CreateRound({.id = "r", .tensors = {kEmb}}).ok());
+  ASSERT_TRUE(client->Watch("rounds/r", [](const RoundInfo&) { return false; }).ok());  // connected
   server.Signal(SIGSTOP);
   const auto round = client->Wait("rounds/r");
   EXPECT_TRUE(round.ok()) << round.status();
