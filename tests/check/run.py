@@ -1,8 +1,8 @@
 """Runs every suite that is too long for CI, at full size, and prints one table. `./dev check` calls it.
 
 A suite that fails does not end the run. Results are kept in build/check/ and belong to the sources that they were made of:
-`--from` and `--only` complete the table of an earlier run while no source has changed. Text (*.md) is no source here: the table
-itself goes into docs/testing.md.
+`--from` and `--only` complete the table of an earlier run while no source has changed. What is written of a run, pages (*.md)
+and bench/results, is no source.
 """
 
 import argparse
@@ -45,10 +45,10 @@ def git(*arguments: str, index: str | None = None) -> str:
 
 
 def state_of_sources() -> str:
-    """The name that git gives to the working tree without its text."""
+    """The name that git gives to the working tree without pages and results."""
     with tempfile.TemporaryDirectory() as folder:
         index = str(pathlib.Path(folder) / "index")
-        git("add", "--all", "--", ".", ":(exclude)*.md", index=index)
+        git("add", "--all", "--", ".", ":(exclude)*.md", ":(exclude)bench/results", index=index)
         return git("write-tree", index=index)
 
 
