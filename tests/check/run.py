@@ -199,6 +199,9 @@ def main() -> int:
         return 0
     OUT.mkdir(parents=True, exist_ok=True)
     results = Results()
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # as an interrupt: nothing is left behind
     try:
         for suite in chosen_suites(options):
             named = commit()

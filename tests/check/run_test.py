@@ -4,10 +4,13 @@ while the sources are the same."""
 import contextlib
 import io
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -76,6 +79,24 @@ class CheckTest(unittest.TestCase):
         self.check((PASSES, FAILS))
         kept = json.loads((self.out / "results.json").read_text())
         self.assertEqual(set(kept["outcomes"]), {"passes", "fails"})
+
+    def test_leaves_nothing_behind_when_it_is_ended(self) -> None:
+        mark = self.out.parent / "child"
+        child = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
+        waits = Suite("waits", "small", (("sh", "-c", child),))
+
+        def end_this_process() -> None:
+            while not mark.exists():
+                threading.Event().wait(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        ender = threading.Thread(target=end_this_process)
+        ender.start()
+        status, printed = self.check((waits,))
+        ender.join()
+        self.assertEqual(status, 130)
+        self.assertIn("go on with ./dev check --from waits", printed)
+        self.assertFalse(pathlib.Path("/proc", mark.read_text().strip()).exists())
 
     def test_sources_are_what_is_written_and_not_text(self) -> None:
         root = self.out.parent
