@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
     return absl::InvalidArgumentError("chunk_bytes is 0; at least one byte goes into a chunk");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Address address, ParseAddress(target));
-  static const pid_t first_process = getpid();
-  SPARSEAGG_RETURN_IF_ERROR(CheckProcess(first_process));
+  static const pid_t kFirstProcess = getpid();
+  SPARSEAGG_RETURN_IF_ERROR(CheckProcess(kFirstProcess));
   auto impl = std::make_unique<Impl>();
   const bool by_tls = options.tls.has_value() || address.tls.value_or(false);
   impl->caller = {.route = RouteTo(address, by_tls), .options = std::move(options)};

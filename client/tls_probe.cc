@@ -27,7 +27,8 @@ Addresses Resolve(const std::string& place) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  getaddrinfo(host.c_str(), place.substr(colon + 1).c_str(), &hints, &list);
+  const std::string port = place.substr(colon + 1);
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return nullptr;
   return Addresses(list);
 }
 
@@ -50,7 +51,8 @@ class Connection {
  public:
   explicit Connection(const addrinfo& address)
       : socket_(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    connect(socket_, address.ai_addr, address.ai_addrlen);  // under way
+    // Under way; whether it succeeds is seen by what is written.
+    static_cast<void>(connect(socket_, address.ai_addr, address.ai_addrlen));
   }
   ~Connection() { close(socket_); }
   Connection(const Connection&) = delete;

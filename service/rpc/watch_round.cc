@@ -26,7 +26,7 @@ constexpr milliseconds kMinIntervalMax{3'600'000};
 // inside a Start call.
 class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
-  WatchRoundCall(grpc::CallbackServerContext& context, AdmittedCall call, std::string round,
+  WatchRoundCall(grpc::CallbackServerContext& context, const AdmittedCall& call, std::string round,
                  CallCounter& calls)
       : SubscribedCall(call, std::move(round), WatchFor::kEveryChange, calls),
         unread_(context, call.engine->limits()) {}
@@ -109,12 +109,11 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
-                                                            AdmittedCall call,
+                                                            const AdmittedCall& call,
                                                             DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request) {
-  const auto watch =
-      std::make_shared<WatchRoundCall>(context, std::move(call), request.name(), calls);
+  const auto watch = std::make_shared<WatchRoundCall>(context, call, request.name(), calls);
   watch->Start(drain_list, request);
   return watch.get();
 }

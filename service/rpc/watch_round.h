@@ -16,7 +16,7 @@ namespace sparseagg {
 
 // The reactor frees itself. `context` and the engine must outlive the call.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
-                                                            AdmittedCall call,
+                                                            const AdmittedCall& call,
                                                             DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request);

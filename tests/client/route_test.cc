@@ -36,13 +36,13 @@ TEST(RouteTest, KnowsWhereToAskForTls) {
 TEST(RouteTest, GoesThroughTheProxyOfTheFirstVariableThatIsSet) {
   const ProxyEnvironment environment("http://third:1");
   EXPECT_EQ(ProxyTo("agg.example"), "third:1");
-  environment.Set("https_proxy", "HTTP://second:2/");
+  ProxyEnvironment::Set("https_proxy", "HTTP://second:2/");
   EXPECT_EQ(ProxyTo("agg.example"), "second:2");
-  environment.Set("grpc_proxy", "http://user:pass@first:3");
+  ProxyEnvironment::Set("grpc_proxy", "http://user:pass@first:3");
   EXPECT_EQ(ProxyTo("agg.example"), "first:3");
-  environment.Set("grpc_proxy", "");
+  ProxyEnvironment::Set("grpc_proxy", "");
   EXPECT_EQ(ProxyTo("agg.example"), "") << "nothing means none";
-  environment.Set("grpc_proxy", "https://first:3");
+  ProxyEnvironment::Set("grpc_proxy", "https://first:3");
   EXPECT_EQ(ProxyTo("agg.example"), "") << "gRPC speaks to proxies in plain only";
 }
 
@@ -50,13 +50,13 @@ TEST(RouteTest, GoesDirectlyToThisMachineAndToWhatIsExcepted) {
   const ProxyEnvironment environment("http://proxy:1");
   EXPECT_EQ(ProxyTo("127.0.0.1"), "");
   EXPECT_EQ(ProxyTo("unix:/run/socket"), "");
-  environment.Set("no_proxy", "other.example, .EXAMPLE ,");
+  ProxyEnvironment::Set("no_proxy", "other.example, .EXAMPLE ,");
   EXPECT_EQ(ProxyTo("agg.example"), "");
   EXPECT_EQ(ProxyTo("agg.example.org"), "proxy:1");
-  environment.Set("no_grpc_proxy", "example.org");
+  ProxyEnvironment::Set("no_grpc_proxy", "example.org");
   EXPECT_EQ(ProxyTo("agg.example"), "proxy:1") << "of two variables the first counts";
   EXPECT_EQ(ProxyTo("agg.example.org"), "");
-  environment.Set("no_grpc_proxy", "*");
+  ProxyEnvironment::Set("no_grpc_proxy", "*");
   EXPECT_EQ(ProxyTo("agg.example"), "");
 }
 

@@ -26,7 +26,7 @@ int HealthOf(const testing::TestServer& server, const std::string& service) {
   grpc::Status status;
   absl::Notification done;
   stub.UnaryCall(context.get(), "/grpc.health.v1.Health/Check", {}, &message, &answer,
-                 [&](grpc::Status its_status) {
+                 [&](const grpc::Status& its_status) {
                    status = its_status;
                    done.Notify();
                  });

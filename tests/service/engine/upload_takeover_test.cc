@@ -37,15 +37,16 @@ void AfterUnlock() {
 }  // namespace sparseagg
 
 extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
-  static auto* const next = sparseagg::testing::Next<int(pthread_mutex_t*)>("pthread_mutex_lock");
-  const int result = next(mutex);
+  static auto* const kNext = sparseagg::testing::Next<int(pthread_mutex_t*)>("pthread_mutex_lock");
+  const int result = kNext(mutex);
   if (sparseagg::when_free != nullptr && result == 0) ++sparseagg::held;
   return result;
 }
 
 extern "C" int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
-  static auto* const next = sparseagg::testing::Next<int(pthread_mutex_t*)>("pthread_mutex_unlock");
-  const int result = next(mutex);
+  static auto* const kNext =
+      sparseagg::testing::Next<int(pthread_mutex_t*)>("pthread_mutex_unlock");
+  const int result = kNext(mutex);
   sparseagg::AfterUnlock();
   return result;
 }
@@ -56,7 +57,6 @@ namespace {
 using testing::Sparse;
 using testing::TestEngine;
 using testing::TestUpdate;
-using testing::Values;
 
 TEST(UploadTakeoverTest, AStreamThatTookAnUploadOverKeepsIt) {
   TestEngine engine;
