@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <system_error>
+
+#include "tests/client/loopback.h"
 
 namespace sparseagg::testing {
 namespace {
@@ -38,15 +38,10 @@ void Pump(int from, int to, uint64_t limit) {
 }  // namespace
 
 CuttingProxy::CuttingProxy(int port, uint64_t bytes_max)
-    : port_(port), bytes_max_(bytes_max), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener_, raw, size) != 0 || listen(listener_, 16) != 0 ||
-      getsockname(listener_, raw, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "proxy");
-  }
-  address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    : port_(port),
+      bytes_max_(bytes_max),
+      listener_(socket(AF_INET, SOCK_STREAM, 0)),
+      address_(ListenOnLoopback(listener_)) {
   acceptor_ = std::thread([this] { Accept(); });
 }
 

@@ -5,9 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <system_error>
+#include "tests/client/loopback.h"
 
 namespace sparseagg::testing {
 namespace {
@@ -21,17 +19,9 @@ constexpr uint8_t kTypeA = 1;
 
 }  // namespace
 
-NameServer::NameServer(const std::string& ip) : socket_(socket(AF_INET, SOCK_DGRAM, 0)) {
+NameServer::NameServer(const std::string& ip)
+    : socket_(socket(AF_INET, SOCK_DGRAM, 0)), address_(BindToLoopback(socket_)) {
   MoveTo(ip);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket_, raw, size) != 0 || getsockname(socket_, raw, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "name server");
-  }
-  address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   thread_ = std::thread([this] { Answer(); });
 }
 

@@ -1,14 +1,12 @@
 #include "tests/client/other_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <optional>
-#include <system_error>
+
+#include "tests/client/loopback.h"
 
 namespace sparseagg::testing {
 namespace {
@@ -49,17 +47,8 @@ std::string Field(const std::string& name, const std::string& value) {
 OtherServer::OtherServer(Speaks language, int status)
     : language_(language),
       status_(std::to_string(status)),
-      listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener_, raw, size) != 0 || listen(listener_, 16) != 0 ||
-      getsockname(listener_, raw, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "other server");
-  }
-  address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+      listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+      address_(ListenOnLoopback(listener_)) {
   acceptor_ = std::thread([this] { Accept(); });
 }
 

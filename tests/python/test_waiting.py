@@ -21,6 +21,15 @@ OPTIONS = [("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_m
 ATTEMPTS = 12  # twice those that ended a call before
 
 
+def last_state(round, seen: threading.Event) -> str:
+    """Watches a round to its end; `seen` is set with its first state."""
+    states = []
+    for info in round.watch():
+        states.append(info.state.value)
+        seen.set()
+    return states[-1]
+
+
 def take_connections(listener: socket.socket, number: int) -> None:
     """Takes so many connections and answers none, as a stopped server does."""
     listener.settimeout(60)
@@ -52,16 +61,8 @@ def test_a_watch_goes_on_as_long_as_the_client_waits_for_a_server(own_server, tm
     with Client(server.target, timeout=None, retry=QUICK, channel_options=OPTIONS) as client:
         round = client.create_round([TensorSpec("n", [10])], durability="durable")
         seen = threading.Event()
-
-        def watch():
-            states = []
-            for info in round.watch():
-                states.append(info.state.value)
-                seen.set()
-            return states
-
         with ThreadPoolExecutor(1) as threads:
-            watching = threads.submit(watch)
+            watching = threads.submit(last_state, round, seen)
             assert seen.wait(60)
             server.kill()
             with socket.create_server(("127.0.0.1", server.port)) as listener:
@@ -70,7 +71,7 @@ def test_a_watch_goes_on_as_long_as_the_client_waits_for_a_server(own_server, tm
             server.start()
             with Client(server.target) as other:
                 other.round(round.name).seal()
-            assert watching.result(60)[-1] == "PUBLISHED"
+            assert watching.result(60) == "PUBLISHED"
 
 
 def test_a_number_of_attempts_that_is_asked_for_ends_a_call():
@@ -172,15 +173,8 @@ def test_a_name_that_moves_to_another_address_is_followed(moving):
     with ThreadPoolExecutor(2) as threads, Client(target, timeout=60) as client:
         round = client.create_round([TensorSpec("n", [10])], durability="durable")
         seen = threading.Event()
-
-        def watch():
-            states = []
-            for info in round.watch():
-                states.append(info.state.value)
-                seen.set()
-            return states[-1]
-
-        watching, waiting = threads.submit(watch), threads.submit(round.wait, 60)
+        watching = threads.submit(last_state, round, seen)
+        waiting = threads.submit(round.wait, 60)
         assert seen.wait(60)
         move()
         since = time.monotonic()
