@@ -157,16 +157,19 @@ class Results:
     def __init__(self) -> None:
         self._file = OUT / "results.json"
         self.state = state_of_sources()
-        self.outcomes: dict[str, Outcome] = {}
-        if self._file.is_file():
-            kept = json.loads(self._file.read_text())
-            if kept["state"] == self.state:
-                self.outcomes = {
-                    name: Outcome(**fields) for name, fields in kept["outcomes"].items()
-                }
+        self.outcomes: dict[str, Outcome] = self._kept()
+
+    def _kept(self) -> dict[str, Outcome]:
+        if not self._file.is_file():
+            return {}
+        kept = json.loads(self._file.read_text())
+        if kept["state"] != self.state:
+            return {}
+        return {name: Outcome(**fields) for name, fields in kept["outcomes"].items()}
 
     def add(self, suite: Suite, outcome: Outcome) -> None:
-        self.outcomes[suite.name] = outcome
+        # Another run may have added its suites since: two that use different presets may go on beside each other.
+        self.outcomes = {**self._kept(), suite.name: outcome}
         fields = {name: dataclasses.asdict(outcome) for name, outcome in self.outcomes.items()}
         self._file.write_text(
             json.dumps({"state": self.state, "outcomes": fields}, indent=1) + "\n"

@@ -80,6 +80,18 @@ class CheckTest(unittest.TestCase):
         kept = json.loads((self.out / "results.json").read_text())
         self.assertEqual(set(kept["outcomes"]), {"passes", "fails"})
 
+    def test_two_runs_beside_each_other_complete_one_table(self) -> None:
+        with (
+            mock.patch.object(run, "OUT", self.out),
+            mock.patch.object(run, "state_of_sources", lambda: self.state),
+        ):
+            self.out.mkdir()
+            first, second = run.Results(), run.Results()
+            first.add(PASSES, run.Outcome("passed", 1))
+            second.add(SKIPS, run.Outcome("passed", 1))
+            first.add(FAILS, run.Outcome("FAILED", 1))
+            self.assertEqual(set(run.Results().outcomes), {"passes", "skips", "fails"})
+
     def test_leaves_nothing_behind_when_it_is_ended(self) -> None:
         mark = self.out.parent / "child"
         child = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
