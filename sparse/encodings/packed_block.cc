@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace sparseagg {
 namespace {
@@ -41,6 +42,40 @@ uint64_t CheckOfHead(uint64_t first, uint32_t form) {
          kKeys[4] * form;
 }
 
+// Eight differences at a time: they fill whole bytes, so that each lies at a bit that the compiler
+// knows, and one load of 8 bytes holds several. Returns how many rows there are then.
+template <uint32_t kWidth>
+uint32_t UnpackGroups(uint64_t step, const char* words, uint32_t count, uint64_t* rows) {
+  constexpr uint32_t kGroup = 8;
+  constexpr uint32_t kPerLoad = kWidth <= 8 ? 8 : kWidth <= 16 ? 4 : kWidth <= 28 ? 2 : 1;
+  constexpr uint64_t kMask = (uint64_t{1} << kWidth) - 1;
+  uint64_t row = rows[0];
+  uint32_t i = 1;
+  for (; i + kGroup <= count; i += kGroup, words += kWidth) {
+#pragma GCC unroll 8
+    for (uint32_t load = 0; load < kGroup; load += kPerLoad) {
+      const uint32_t bit = load * kWidth;
+      const uint64_t bits = LoadAs<uint64_t>(words + bit / 8) >> bit % 8;
+#pragma GCC unroll 8
+      for (uint32_t d = 0; d < kPerLoad; ++d) {
+        row += (bits >> d * kWidth & kMask) + step;
+        rows[i + load + d] = row;
+      }
+    }
+  }
+  return i;
+}
+
+using GroupUnpacker = uint32_t (*)(uint64_t, const char*, uint32_t, uint64_t*);
+
+template <uint32_t... kWidths>  // less 1
+constexpr std::array<GroupUnpacker, sizeof...(kWidths)> GroupUnpackers(
+    std::integer_sequence<uint32_t, kWidths...>) {
+  return {UnpackGroups<kWidths + 1>...};
+}
+constexpr auto kUnpackGroups =
+    GroupUnpackers(std::make_integer_sequence<uint32_t, kSafeWidthMax>());
+
 void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words, uint32_t count,
                   uint64_t* rows) {
   if (width == 0) {  // rows one after another: a loop of its own becomes vectors
@@ -48,11 +83,10 @@ void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words
     return;
   }
   const uint64_t mask = (uint64_t{1} << width) - 1;
-  uint64_t bit = 0;
   rows[0] = row;
-  for (uint32_t i = 1; i < count; ++i, bit += width) {
-    row += ((LoadAs<uint64_t>(words + (bit >> 3)) >> (bit & 7)) & mask) + step;
-    rows[i] = row;
+  for (uint32_t i = kUnpackGroups[width - 1](step, words, count, rows); i < count; ++i) {
+    const uint64_t bit = uint64_t{i - 1} * width;
+    rows[i] = rows[i - 1] + ((LoadAs<uint64_t>(words + bit / 8) >> bit % 8) & mask) + step;
   }
 }
 

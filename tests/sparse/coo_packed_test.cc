@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <random>
 
 #include "absl/strings/escaping.h"
 #include "sparse/encodings/packed_block.h"
@@ -81,6 +82,32 @@ TEST(CooPackedTest, HoldsEveryWidthOfDifferences) {
       const Decoded decoded = Decode(Pack(spec, rows), spec);
       ASSERT_TRUE(decoded.status.ok()) << decoded.status;
       EXPECT_EQ(decoded.rows, rows) << width;
+    }
+  }
+}
+
+// Blocks of any length: the unpacker takes eight differences at a time and then one by one.
+TEST(CooPackedTest, UnpacksBlocksOfEveryWidthAndLength) {
+  std::mt19937_64 random(1);
+  for (uint32_t width = 1; width <= 54; ++width) {
+    for (const uint32_t form : {width, kRepeatsForm + width}) {
+      const uint64_t step = form < kRepeatsForm ? 1 : 0;
+      for (uint32_t count = 1; count <= kBlockEntries; count += count < 20 ? 1 : 59) {
+        std::vector<uint64_t> rows = {random() >> 2};
+        while (rows.size() < count) {
+          const uint64_t most = (uint64_t{1} << width) - 1;
+          rows.push_back(rows.back() + (random() % 4 == 0 ? most : random() & most) + step);
+        }
+        std::vector<uint32_t> words(PackedWords(count, width) + kBlockSlackBytes / 4, 0xFFFFFFFFu);
+        PackBlock(rows.data(), count, {form, PackedWords(count, width)}, words.data());
+        std::vector<uint64_t> unpacked(count + 1, 42);
+        EXPECT_EQ(UnpackBlock(rows[0], form, reinterpret_cast<const char*>(words.data()),
+                              PackedWords(count, width), count, unpacked.data()),
+                  nullptr);
+        EXPECT_EQ(unpacked.back(), 42) << "beyond the block";
+        unpacked.pop_back();
+        ASSERT_EQ(unpacked, rows) << "form " << form << ", " << count << " entries";
+      }
     }
   }
 }
