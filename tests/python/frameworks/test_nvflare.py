@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
+import psutil  # noqa: E402
 from nvflare.apis.dxo import DataKind, MetaKey  # noqa: E402
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType  # noqa: E402
 from nvflare.app_common.aggregators.weighted_aggregation_helper import (  # noqa: E402
@@ -40,7 +39,6 @@ def initial_table():
 
 def execute(folder, kind, target):
     """ROUNDS rounds of NVFlare's simulator; an aggregator for a server at `target`, or NVFlare's own."""
-    os.setsid()
     recipe = NumpyFedAvgRecipe(
         name="job",
         model=initial_table(),
@@ -66,7 +64,10 @@ def simulate(folder, kind, target):
         process.start()
         process.join(SIMULATION_SECONDS_MAX)
         if process.is_alive():
-            os.killpg(process.pid, signal.SIGKILL)
+            # Its processes have sessions of their own.
+            for started in psutil.Process(process.pid).children(recursive=True):
+                started.kill()
+            process.kill()
             process.join()
             continue
         (saved,) = workspace.rglob("server.npy")
