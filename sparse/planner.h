@@ -74,9 +74,9 @@ inline constexpr uint64_t kFixedBytesFree = uint64_t{256} << 10;
 
 // Whether a plan may take its fixed bytes for a workload of `entries`: no more than the general
 // plan would take for the entries themselves, beside them as they came. The result is listed in
-// what these leave, and takes from the rest what it needs more. A state for the whole index space is thus only begun
-// when entries have paid for it (docs/decisions/0014-adaptive-plans.md), and fits in what admission
-// has reserved for them. `general` is the cost of the back end's last plan.
+// what these leave, and takes from the rest what it needs more. A state for the whole index space
+// is thus only begun when entries have paid for it (docs/decisions/0014-adaptive-plans.md), and
+// fits in what admission has reserved for them. `general` is the cost of the back end's last plan.
 bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries);
 
 // The cheapest affordable plan that fits in the back end's memory, or `forced` when it is not
