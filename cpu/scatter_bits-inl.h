@@ -39,7 +39,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
   struct Pair {
     // Not left to the compiler: g++ makes them for what every machine has, and those of NEON's
     // vectors cannot be called from there.
-    HWY_INLINE Pair() {}
+    HWY_INLINE Pair() {}  // NOLINT(modernize-use-equals-default)
     HWY_INLINE Pair(hn::Vec<DoubleTag> a, hn::Vec<DoubleTag> b) : first(a), second(b) {}
     hn::Vec<DoubleTag> first;
     hn::Vec<DoubleTag> second;

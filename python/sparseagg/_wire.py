@@ -113,7 +113,8 @@ class EncodedUpdate:
             ),
         )
         if weight is not None:
-            self.header.weight = _arguments.weight(weight)
+            # Rounded here: protobuf 3.20 in pure Python would make what is just above f32's largest number infinite.
+            self.header.weight = float(np.float32(_arguments.weight(weight)))
         self._tensors = []
         for name, tensor in tensors.items():
             seed = rounding_seed(round_name, contributor, name)

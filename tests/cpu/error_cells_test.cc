@@ -250,13 +250,13 @@ TEST(ErrorCells, GiveTheBytesOfTheReference) {
     uint64_t num_rows;
     uint32_t width;
     Distribution distribution;
-  } kCases[] = {{20'000, 1, Distribution::kSorted},
-                {20'000, 1, Distribution::kDistinct},
-                {700, 17, Distribution::kSorted},
-                {700, 64, Distribution::kDistinct},
-                {1, 9000, Distribution::kSorted}};
+  } cases[] = {{20'000, 1, Distribution::kSorted},
+               {20'000, 1, Distribution::kDistinct},
+               {700, 17, Distribution::kSorted},
+               {700, 64, Distribution::kDistinct},
+               {1, 9000, Distribution::kSorted}};
   uint64_t seed = 1;
-  for (const auto& c : kCases) {
+  for (const auto& c : cases) {
     for (const std::string op : {"sum", "mean_of_contributors"}) {
       const ReduceSpec spec = MakeSpec(op, ValueType::kF32, c.num_rows, c.width);
       const uint64_t nnz = std::max<uint64_t>(1, c.num_rows / 2);

@@ -1,6 +1,7 @@
 #include "tests/sim/simulation.h"
 
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -173,7 +174,7 @@ std::string Simulation::Compare(bool settled) {
     const auto round = model_.rounds.find(name);
     if (round == model_.rounds.end()) return name + " is there, the model has no such round";
     const std::string differs = CompareRound(snapshot, round->second);
-    if (!differs.empty()) return name + ": " + differs;
+    if (!differs.empty()) return absl::StrCat(name, ": ", differs);
   }
   for (auto it = watches_.begin(); it != watches_.end();) {
     const auto& [name, watch] = *it;
@@ -242,7 +243,7 @@ std::string Simulation::CompareResult(const std::string& name, const Round& roun
   for (const auto& [row, sum] : due) {
     const auto value = static_cast<float>(sum);
     if (tensor.indices[entry] != static_cast<uint64_t>(row) ||
-        std::memcmp(&values[entry], &value, sizeof(value)) != 0) {
+        std::bit_cast<uint32_t>(values[entry]) != std::bit_cast<uint32_t>(value)) {
       return Differs(absl::StrCat("entry ", entry),
                      absl::StrCat(tensor.indices[entry], ": ", values[entry]),
                      absl::StrCat(row, ": ", value));
@@ -265,7 +266,7 @@ std::string Simulation::CompareReceipts() {
   for (const auto& [name, round] : before_.rounds) {
     if (round.state == RoundState::kPublished) {
       const std::string differs = CompareResult(name, round);
-      if (!differs.empty()) return name + ": " + differs;
+      if (!differs.empty()) return absl::StrCat(name, ": ", differs);
     }
     if (round.crumbling || round.state == RoundState::kAborted) continue;
     for (const auto& [contributor, update] : round.counted) {
