@@ -145,6 +145,7 @@ void Multiply(Queue& queue, const Spmm& product) {
                              &zero, objects.out, CUDA_R_64F, CUSPARSE_SPMM_ALG_DEFAULT, &bytes),
       "cusparseSpMM_bufferSize");
   DeviceArray<std::byte> buffer(queue, bytes);
+  queue.Calls("cusparseSpMM");
   // Nothing says that the library does not wait.
   Check(queue.waits().During([&] {
     return library.multiply(objects.handle, CUSPARSE_OPERATION_NON_TRANSPOSE,
@@ -173,6 +174,7 @@ DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t nnz = 0;
+  queue.Calls("cusparseDenseToSparse");
   // The library waits for the device to learn the size.
   Check(queue.waits().During([&] {
     return library.analyse(objects.handle, objects.dense, objects.sparse,
@@ -202,6 +204,7 @@ void Gather(Queue& queue, const Gathering& gathering) {
                                      gathering.places, gathering.to, CUSPARSE_INDEX_64I,
                                      CUSPARSE_INDEX_BASE_ZERO, type),
         "cusparseCreateSpVec");
+  queue.Calls("cusparseGather");
   Check(library.gather(objects.handle, objects.dense_vector, objects.sparse_vector),
         "cusparseGather");
 }

@@ -12,9 +12,10 @@ namespace sparseagg::gpu {
 
 class CudaError : public std::runtime_error {
  public:
-  CudaError(cudaError_t code, const char* what)
-      : std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code) + " (" +
-                           cudaGetErrorName(code) + ")"),
+  // `more` follows the message.
+  CudaError(cudaError_t code, const std::string& what, const std::string& more = "")
+      : std::runtime_error(what + ": " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) +
+                           ")" + more),
         code_(code) {}
 
   cudaError_t code() const { return code_; }

@@ -5,8 +5,11 @@
 namespace sparseagg::gpu {
 
 bool Gpu::Hangs() {
-  if (!reductions_.Barks() && !transfers_.Barks()) return false;
-  device_.Lose(absl::StrCat("it has not answered for ", tuning_.wait_max.count(), " s"))
+  const bool reductions = reductions_.Barks();
+  if (!reductions && !transfers_.Barks()) return false;
+  device_
+      .Lose(absl::StrCat("it has not answered for ", tuning_.wait_max.count(), " s",
+                         reductions ? context_.queue.work().Describe() : ""))
       .IgnoreError();
   return true;
 }

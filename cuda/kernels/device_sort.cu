@@ -8,7 +8,6 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <utility>
 
-#include "cuda/error.h"
 #include "cuda/kernels/device_sort.h"
 
 namespace sparseagg::gpu {
@@ -18,13 +17,14 @@ void SortWords(Queue& queue, DeviceArray<uint64_t>& words, uint32_t size, int be
   DeviceArray<uint64_t> other(queue, size);
   cub::DoubleBuffer<uint64_t> keys(words.data(), other.data());
   size_t bytes = 0;
-  CheckCuda(cub::DeviceRadixSort::SortKeys(nullptr, bytes, keys, size, begin_bit, end_bit,
-                                           queue.cuda_stream()),
-            "SortKeys");
+  queue.Check(cub::DeviceRadixSort::SortKeys(nullptr, bytes, keys, size, begin_bit, end_bit,
+                                             queue.cuda_stream()),
+              "SortKeys");
   DeviceArray<std::byte> memory(queue, bytes);
-  CheckCuda(cub::DeviceRadixSort::SortKeys(memory.data(), bytes, keys, size, begin_bit, end_bit,
-                                           queue.cuda_stream()),
-            "SortKeys");
+  queue.Calls("cub::DeviceRadixSort::SortKeys");
+  queue.Check(cub::DeviceRadixSort::SortKeys(memory.data(), bytes, keys, size, begin_bit, end_bit,
+                                             queue.cuda_stream()),
+              "SortKeys");
   if (keys.Current() != words.data()) std::swap(words, other);
 }
 
@@ -35,13 +35,14 @@ void SortRows(Queue& queue, DeviceArray<uint64_t>& rows, DeviceArray<uint32_t>& 
   cub::DoubleBuffer<uint64_t> keys(rows.data(), other_rows.data());
   cub::DoubleBuffer<uint32_t> values(entries.data(), other_entries.data());
   size_t bytes = 0;
-  CheckCuda(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, values, size, 0, end_bit,
-                                            queue.cuda_stream()),
-            "SortPairs");
+  queue.Check(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, values, size, 0, end_bit,
+                                              queue.cuda_stream()),
+              "SortPairs");
   DeviceArray<std::byte> memory(queue, bytes);
-  CheckCuda(cub::DeviceRadixSort::SortPairs(memory.data(), bytes, keys, values, size, 0, end_bit,
-                                            queue.cuda_stream()),
-            "SortPairs");
+  queue.Calls("cub::DeviceRadixSort::SortPairs");
+  queue.Check(cub::DeviceRadixSort::SortPairs(memory.data(), bytes, keys, values, size, 0, end_bit,
+                                              queue.cuda_stream()),
+              "SortPairs");
   if (keys.Current() != rows.data()) std::swap(rows, other_rows);
   if (values.Current() != entries.data()) std::swap(entries, other_entries);
 }

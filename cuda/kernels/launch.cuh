@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <typeinfo>
 
 #include "cuda/error.h"
 #include "cuda/kernels/count.h"
@@ -74,7 +75,7 @@ void ForEach(Queue& queue, const Count& count, uint64_t each, const F& f) {
       std::min((most + kForEachThreads - 1) / kForEachThreads, kForEachBlocksMax);
   ForEachKernel<<<static_cast<unsigned>(blocks), kForEachThreads, 0, queue.cuda_stream()>>>(
       count, each, f);
-  CheckCuda(cudaGetLastError(), "ForEach");
+  queue.Launched(typeid(F).name());
 }
 
 template <class F>
@@ -114,7 +115,7 @@ void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
   }
   ForEachBlockKernel<<<static_cast<unsigned>(blocks), Kernel::kThreads, kBytes,
                        queue.cuda_stream()>>>(kernel);
-  CheckCuda(cudaGetLastError(), "ForEachBlock");
+  queue.Launched(typeid(Kernel).name());
 }
 
 }  // namespace sparseagg::gpu

@@ -14,7 +14,7 @@ template <uint32_t kSlots>
 void JoinRowsByKey(Queue& queue, const SlotRule& rule, const uint64_t* keys, Int128* slots,
                    uint64_t size) {
   auto* rows = reinterpret_cast<RowOfSlots<kSlots>*>(slots);
-  QueueThrust(queue, [&](const auto& policy) {
+  QueueThrust(queue, "thrust::inclusive_scan_by_key", [&](const auto& policy) {
     thrust::inclusive_scan_by_key(policy, keys, keys + size, rows, rows,
                                   thrust::equal_to<uint64_t>(), JoinRows<kSlots>{rule});
   });
@@ -24,7 +24,7 @@ void JoinRowsByKey(Queue& queue, const SlotRule& rule, const uint64_t* keys, Int
 
 void ExclusiveSum(Queue& queue, uint64_t* numbers, uint64_t size) {
   if (size == 0) return;
-  QueueThrust(queue, [&](const auto& policy) {
+  QueueThrust(queue, "thrust::exclusive_scan", [&](const auto& policy) {
     thrust::exclusive_scan(policy, numbers, numbers + size, numbers, uint64_t{0});
   });
 }

@@ -19,24 +19,24 @@ struct PoolAllocator {
   Queue* queue;
 
   char* allocate(std::ptrdiff_t bytes) {
-    return static_cast<char*>(
-        queue->pool().Allocate(static_cast<size_t>(bytes), queue->cuda_stream()));
+    return static_cast<char*>(queue->Allocate(static_cast<size_t>(bytes)));
   }
-  void deallocate(char* memory, size_t bytes) {
-    queue->pool().Free(memory, bytes, queue->cuda_stream());
-  }
+  void deallocate(char* memory, size_t bytes) { queue->Free(memory, bytes); }
 };
 
-// Calls f(policy), for algorithms that need not wait for what they queue: scans.
+// Calls f(policy), for an algorithm that need not wait for what it queues: scans. `algorithm` is
+// its name, for errors.
 template <class F>
-void QueueThrust(Queue& queue, const F& f) {
+void QueueThrust(Queue& queue, const char* algorithm, const F& f) {
+  queue.Calls(algorithm);
   PoolAllocator allocator{&queue};
   WithErrorsOfThrust([&] { f(thrust::cuda::par_nosync(allocator).on(queue.cuda_stream())); });
 }
 
 // Calls f(policy) and gives its result. Thrust waits for the device inside the algorithms.
 template <class F>
-auto WithThrust(Queue& queue, const F& f) {
+auto WithThrust(Queue& queue, const char* algorithm, const F& f) {
+  queue.Calls(algorithm);
   PoolAllocator allocator{&queue};
   return WithErrorsOfThrust([&] {
     return queue.waits().During(

@@ -29,7 +29,7 @@ Run ReduceScalars(Queue& queue, const BatchView& batch, const SlotRule& rule,
   DeviceArray<Int128> addends(queue, sorted.size * kSlots);
   FillSlots(queue, batch, rule, sorted, addends.data());
   Run run{{queue, sorted.size}, {queue, sorted.size * kSlots}, 0};
-  run.size = WithThrust(queue, [&](const auto& policy) {
+  run.size = WithThrust(queue, "thrust::reduce_by_key", [&](const auto& policy) {
     const auto ends = thrust::reduce_by_key(policy, sorted.rows, sorted.rows + sorted.size,
                                             reinterpret_cast<Row*>(addends.data()), run.rows.data(),
                                             reinterpret_cast<Row*>(run.slots.data()),
@@ -43,7 +43,7 @@ Run ReduceWideRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
                    const SortedEntries& sorted) {
   DeviceArray<uint64_t> starts(queue, sorted.size);
   Run run{{queue, sorted.size}, {}, 0};
-  run.size = WithThrust(queue, [&](const auto& policy) {
+  run.size = WithThrust(queue, "thrust::unique_by_key_copy", [&](const auto& policy) {
     const auto ends = thrust::unique_by_key_copy(policy, sorted.rows, sorted.rows + sorted.size,
                                                  thrust::counting_iterator<uint64_t>(0),
                                                  run.rows.data(), starts.data());
@@ -60,7 +60,7 @@ Run ReduceByThrust(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   DeviceArray<uint64_t> rows(queue, batch.nnz);
   DeviceArray<uint32_t> entries(queue, batch.nnz);
   FlattenRows(queue, batch, rows.data(), entries.data());
-  WithThrust(queue, [&](const auto& policy) {
+  WithThrust(queue, "thrust::stable_sort_by_key", [&](const auto& policy) {
     thrust::stable_sort_by_key(policy, rows.data(), rows.data() + batch.nnz, entries.data());
     return 0;
   });

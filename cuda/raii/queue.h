@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "cuda/error.h"
 #include "cuda/raii/memory_pool.h"
+#include "cuda/raii/queued_work.h"
 #include "cuda/raii/stream.h"
 #include "cuda/raii/waits.h"
 
@@ -59,16 +61,44 @@ class Queue {
   // What a library keeps for its calls on this queue (cuSPARSE's handle, cuda/cusparse.cc), made
   // when first needed; goes before the stream.
   std::shared_ptr<void>& handle() { return handle_; }
+  // Thread-safe. Errors of this queue's calls, other than of memory that is out, tell it.
+  const QueuedWork& work() const { return work_; }
+
+  // Notes a library's function that is about to be called on this queue.
+  void Calls(const char* name) { work_.Note(name); }
+  // Notes the kernel that has just been launched. Throws when the launch has failed.
+  void Launched(const char* name) {
+    const cudaError_t status = cudaGetLastError();
+    if (status != cudaSuccess) Check(status, "launch of " + ReadableName(name));
+    work_.Note(name);
+  }
+  // Throws when a call for this queue has failed.
+  void Check(cudaError_t code, const std::string& what) const {
+    if (code == cudaSuccess) return;
+    cudaGetLastError();  // as CheckCuda()
+    throw CudaError(code, what, code == cudaErrorMemoryAllocation ? "" : work_.Describe());
+  }
+
+  // Memory of the pool, in the order of the queue.
+  void* Allocate(size_t bytes) {
+    try {
+      return pool_.Allocate(bytes, cuda_stream());
+    } catch (const CudaError& error) {
+      if (!error.out_of_memory()) Check(error.code(), "cudaMallocFromPoolAsync");
+      throw;
+    }
+  }
+  void Free(void* memory, size_t bytes) noexcept { pool_.Free(memory, bytes, cuda_stream()); }
 
   // Blocks until everything queued is done.
   void Synchronize() {
-    CheckCuda(waits_.During([&] { return cudaStreamSynchronize(cuda_stream()); }),
-              "cudaStreamSynchronize");
+    Check(waits_.During([&] { return cudaStreamSynchronize(cuda_stream()); }),
+          "cudaStreamSynchronize");
+    work_.Forget();
   }
   // Blocks until `event`, of any queue, is reached.
   void Wait(const Event& event) {
-    CheckCuda(waits_.During([&] { return cudaEventSynchronize(event.get()); }),
-              "cudaEventSynchronize");
+    Check(waits_.During([&] { return cudaEventSynchronize(event.get()); }), "cudaEventSynchronize");
   }
 
   // Copies do not synchronise when the host memory is pinned.
@@ -88,7 +118,7 @@ class Queue {
   template <class T>
   void Fill(T* to, int byte, size_t size) {
     if (size == 0) return;
-    CheckCuda(cudaMemsetAsync(to, byte, size * sizeof(T), cuda_stream()), "cudaMemsetAsync");
+    Check(cudaMemsetAsync(to, byte, size * sizeof(T), cuda_stream()), "cudaMemsetAsync");
   }
   // One value from the device; waits for everything queued before.
   template <class T>
@@ -100,35 +130,35 @@ class Queue {
   // The same for several, to ordinary memory: the copy itself waits there.
   template <class T>
   void ReadInto(T* to, const T* from, size_t size) {
-    CheckCuda(waits_.During([&] {
+    Check(waits_.During([&] {
       const cudaError_t status =
           cudaMemcpyAsync(to, from, size * sizeof(T), cudaMemcpyDeviceToHost, cuda_stream());
       return status == cudaSuccess ? cudaStreamSynchronize(cuda_stream()) : status;
     }),
-              "cudaMemcpyAsync");
+          "cudaMemcpyAsync");
+    work_.Forget();
   }
 
  private:
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     if (bytes == 0) return;
-    CheckCuda(cudaMemcpyAsync(to, from, bytes, kind, cuda_stream()), "cudaMemcpyAsync");
+    Check(cudaMemcpyAsync(to, from, bytes, kind, cuda_stream()), "cudaMemcpyAsync");
   }
 
   MemoryPool& pool_;
   Stream stream_;
   Waits waits_;
+  QueuedWork work_;
   std::shared_ptr<void> handle_;
 };
 
 template <class T>
 DeviceArray<T>::DeviceArray(Queue& queue, size_t size)
-    : queue_(&queue),
-      data_(static_cast<T*>(queue.pool().Allocate(size * sizeof(T), queue.cuda_stream()))),
-      size_(size) {}
+    : queue_(&queue), data_(static_cast<T*>(queue.Allocate(size * sizeof(T)))), size_(size) {}
 
 template <class T>
 void DeviceArray<T>::Reset() noexcept {
-  if (data_ != nullptr) queue_->pool().Free(data_, bytes(), queue_->cuda_stream());
+  if (data_ != nullptr) queue_->Free(data_, bytes());
   data_ = nullptr;
   size_ = 0;
 }

@@ -114,6 +114,45 @@ TEST_F(FaultsTest, WithoutASecondBackEndALossIsAnErrorAndStaysOne) {
   EXPECT_EQ(ErrorReason(backend->NewAggregator(*plan).status()), "GPU_LOST");
 }
 
+TEST_F(FaultsTest, ALostDeviceFailsATestAndEndsNoTestProcess) {
+  const auto backend = *MakeCudaBackend({}, kSmallBatches);
+  TheFakeGpu().fails_at_call = TheFakeGpu().calls + 50;
+  EXPECT_FALSE(testing::Reduce(*backend, spec_, Updates(spec_)).ok());
+  EXPECT_EQ(ErrorReason(testing::Reduce(*backend, spec_, Updates(spec_)).status()), "GPU_LOST");
+  EXPECT_THROW(testing::NewAggregator(*backend, spec_), testing::StatusError);
+}
+
+TEST_F(FaultsTest, TheErrorOfALostDeviceNamesTheKernelsThatMayHaveMadeIt) {
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 1000, 1);
+  const auto updates = Updates(spec);
+  const auto message_of = [&](const std::string& plan, uint64_t call) {
+    testing::ResetFakeGpu();
+    const auto backend = *MakeCudaBackend({}, kUsualBatches);
+    testing::ResetFakeGpu();
+    TheFakeGpu().fails_at_call = call;
+    return std::string(testing::Reduce(*backend, spec, updates, plan).status().message());
+  };
+  const std::pair<const char*, const char*> kPlans[] = {
+      {"radix_segments",
+       "Pack, cub::DeviceRadixSort::SortKeys, CountHeads, "
+       "thrust::exclusive_scan, WriteRuns, ReduceTile<float>, "},
+      {"cusparse_spmm", "CutLimb<float>, cusparseSpMM, AddLimb"},
+      {"thrust_sort_reduce", "thrust::reduce_by_key"}};
+  for (const auto& [plan, names] : kPlans) {
+    bool wait_names = false;
+    bool launch_names = false;
+    std::string message;
+    for (uint64_t call = 1; call == 1 || !message.empty(); ++call) {
+      message = message_of(plan, call);
+      launch_names |= message.find("launch of ") != std::string::npos;
+      wait_names |= message.find("Synchronize: an injected fault") != std::string::npos &&
+                    message.find(names) != std::string::npos;
+    }
+    EXPECT_TRUE(launch_names) << plan;
+    EXPECT_TRUE(wait_names) << plan;
+  }
+}
+
 // Its planner believes that everything fits.
 class WithoutAPlanTooLarge : public Backend {
  public:

@@ -161,6 +161,12 @@ std::vector<std::byte> ValuesOf(uint64_t count, Values kind, Random& random) {
   return bytes;
 }
 
+template <class T>
+T ValueOrThrow(absl::StatusOr<T> value) {
+  if (!value.ok()) throw StatusError(value.status());
+  return *std::move(value);
+}
+
 }  // namespace
 
 float MakeWeight(const ReduceSpec& spec, Values kind, Random& random) {
@@ -208,7 +214,7 @@ ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, ui
 }
 
 StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update) {
-  StagedUpdate staged = aggregator.Stage(update.rows.size()).value();
+  StagedUpdate staged = ValueOrThrow(aggregator.Stage(update.rows.size()));
   if (!update.rows.empty()) {
     std::memcpy(staged.entries.indices, update.rows.data(), update.rows.size() * sizeof(uint64_t));
     std::memcpy(staged.entries.values, update.values.data(), update.values.size());
@@ -222,7 +228,7 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
   std::string rows;
   AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
   StagedUpdate staged =
-      aggregator.StageArriving(update.rows.size(), {.packed_bytes = rows.size()}).value();
+      ValueOrThrow(aggregator.StageArriving(update.rows.size(), {.packed_bytes = rows.size()}));
   if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
   std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
@@ -232,7 +238,8 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
 StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update) {
   const EntryOrder order = OrderOf(update.rows.data(), update.rows.size());
   if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
-  StagedUpdate staged = aggregator.StageArriving(update.rows.size(), {.narrow = true}).value();
+  StagedUpdate staged =
+      ValueOrThrow(aggregator.StageArriving(update.rows.size(), {.narrow = true}));
   if (staged.entries.narrow_rows == nullptr) return StageCopy(aggregator, update);
   RowsSeen seen;
   const auto* rows = reinterpret_cast<const char*>(update.rows.data());
@@ -244,11 +251,8 @@ StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update)
 
 std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,
                                           const std::string& plan) {
-  const auto made = MakePlan(spec, {}, backend.info(), plan);
-  EXPECT_TRUE(made.ok()) << made.status();
-  auto aggregator = backend.NewAggregator(*made);
-  EXPECT_TRUE(aggregator.ok()) << aggregator.status();
-  return *std::move(aggregator);
+  return ValueOrThrow(
+      backend.NewAggregator(ValueOrThrow(MakePlan(spec, {}, backend.info(), plan))));
 }
 
 std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec) {
@@ -262,7 +266,7 @@ std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec
 
 absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
                                  const std::vector<Update>& updates, const std::string& plan,
-                                 StagedUpdate (*stage)(const Aggregator&, const Update&)) {
+                                 StagedUpdate (*stage)(const Aggregator&, const Update&)) try {
   const auto aggregator = NewAggregator(backend, spec, plan);
   for (const Update& update : updates) {
     const CooView entries{spec.layout, update.rows.size(), update.rows.data(),
@@ -275,6 +279,8 @@ absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
     if (!status.ok()) return status;
   }
   return std::move(*aggregator).Report();
+} catch (const StatusError& error) {
+  return error.status();
 }
 
 std::string Describe(const absl::StatusOr<Aggregate>& result) {

@@ -5,8 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -61,6 +64,18 @@ struct Shape {
   Values values = Values::kNormal;
 };
 
+// What a back end answered where a test needed something else. GoogleTest reports it as the failure
+// of that test, and goes on with the next one.
+class StatusError : public std::runtime_error {
+ public:
+  explicit StatusError(absl::Status status)
+      : std::runtime_error(status.ToString()), status_(std::move(status)) {}
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
+
 // Updates for `spec`, with weights of which some are zero and none is refused for the value type.
 std::vector<Update> MakeUpdates(const ReduceSpec& spec, const Shape& shape, uint64_t seed);
 
@@ -74,7 +89,7 @@ float MakeWeight(const ReduceSpec& spec, Values kind, std::mt19937_64& random);
 // A spec of `num_rows` rows; checked integers.
 ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, uint32_t row_width);
 
-// A staged copy of `update`.
+// A staged copy of `update`. Throws StatusError, as do the next three.
 StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update);
 
 // The same, sent as coo.packed; as above where it cannot be, or the aggregator wants to have rows.
@@ -83,16 +98,15 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
 // The same with narrow rows, if the aggregator takes them and they are in order.
 StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update);
 
-// An aggregator of the plan `plan` (empty: the planner's choice). Fails the test when there is
-// none.
+// An aggregator of the plan `plan` (empty: the planner's choice).
 std::unique_ptr<Aggregator> NewAggregator(Backend& backend, const ReduceSpec& spec,
                                           const std::string& plan = "");
 
 // The plans of the back end that can take `spec` at all: a dense one needs the memory.
 std::vector<std::string> PlansFor(const Backend& backend, const ReduceSpec& spec);
 
-// Accumulates everything, staged by `stage`, and reports. Updates that ValidateUpdate() refuses are
-// left out.
+// Accumulates everything, staged by `stage`, and reports; the first error ends it. Updates that
+// ValidateUpdate() refuses are left out.
 absl::StatusOr<Aggregate> Reduce(Backend& backend, const ReduceSpec& spec,
                                  const std::vector<Update>& updates, const std::string& plan = "",
                                  StagedUpdate (*stage)(const Aggregator&,

@@ -20,7 +20,8 @@ bool IsAligned(const void* memory) { return reinterpret_cast<uintptr_t>(memory) 
 
 bool HaveCusparse() { return true; }
 
-void Multiply(Queue&, const Spmm& product) {
+void Multiply(Queue& queue, const Spmm& product) {
+  queue.Calls("cusparseSpMM");
   sparseagg::testing::CallLibrary();
   for (int64_t r = 0; r < product.rows; ++r) {
     for (int64_t c = 0; c < product.columns; ++c) {
@@ -35,6 +36,7 @@ void Multiply(Queue&, const Spmm& product) {
 }
 
 DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
+  queue.Calls("cusparseDenseToSparse");
   sparseagg::testing::CallLibrary();
   Require(matrix.rows > 0 && matrix.columns > 0, "cusparseCreateDnMat: an empty matrix");
   Require(IsAligned(matrix.flags) && IsAligned(matrix.offsets), "cusparseCreateDnMat: alignment");
@@ -58,7 +60,8 @@ DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
   return columns;
 }
 
-void Gather(Queue&, const Gathering& gathering) {
+void Gather(Queue& queue, const Gathering& gathering) {
+  queue.Calls("cusparseGather");
   sparseagg::testing::CallLibrary();
   Require(gathering.size > 0 && gathering.size <= gathering.from_size,
           "cusparseCreateSpVec: more entries than places");

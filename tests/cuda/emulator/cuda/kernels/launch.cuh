@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <typeinfo>
 #include <vector>
 
 #include "cuda/error.h"
@@ -45,9 +46,9 @@ inline void AtomicAddSlot(Int128* slot, Int128 addend) {
 }
 
 template <class F>
-void ForEach(Queue&, const Count& count, uint64_t each, const F& f) {
+void ForEach(Queue& queue, const Count& count, uint64_t each, const F& f) {
   if (count.most * each == 0) return;
-  CheckCuda(cudaGetLastError(), "ForEach");
+  queue.Launched(typeid(F).name());
   // Backwards: nothing may depend on an order.
   for (uint64_t i = count.Get() * each; i-- > 0;) f(i);
 }
@@ -71,8 +72,8 @@ struct Block {
 };
 
 template <class Kernel>
-void ForEachBlock(Queue&, uint64_t blocks, const Kernel& kernel) {
-  CheckCuda(cudaGetLastError(), "ForEachBlock");
+void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
+  queue.Launched(typeid(Kernel).name());
   const auto shared = std::make_unique<typename Kernel::Shared>();
   for (uint64_t b = blocks; b-- > 0;) {
     std::memset(static_cast<void*>(shared.get()), 0xA5, sizeof(*shared));  // nobody clears it there

@@ -11,7 +11,8 @@
 namespace sparseagg::gpu {
 
 template <class F>
-void QueueThrust(Queue&, const F& f) {
+void QueueThrust(Queue& queue, const char* algorithm, const F& f) {
+  queue.Calls(algorithm);
   WithErrorsOfThrust([&] {
     sparseagg::testing::CallLibrary();
     f(thrust::cpp::par);
@@ -19,7 +20,8 @@ void QueueThrust(Queue&, const F& f) {
 }
 
 template <class F>
-auto WithThrust(Queue& queue, const F& f) {
+auto WithThrust(Queue& queue, const char* algorithm, const F& f) {
+  queue.Calls(algorithm);
   return WithErrorsOfThrust([&] {
     sparseagg::testing::CallLibrary();
     auto result = f(thrust::cpp::par);
