@@ -77,7 +77,7 @@ CudaAggregator::CudaAggregator(Gpu& gpu, const BackendInfo& info, const Plan& pl
     : gpu_(gpu),
       spec_(plan.spec),
       work_(std::make_shared<Work>(gpu, info, plan)),
-      batch_(std::make_unique<Batch>(gpu.context().uploads)) {}
+      batch_(std::make_unique<Batch>(gpu.context().uploads, gpu.context().staging)) {}
 
 CudaAggregator::~CudaAggregator() {
   FinishFold().IgnoreError();
@@ -142,8 +142,8 @@ absl::Status CudaAggregator::StartFold() {
   if (batch_->updates().empty()) return absl::OkStatus();
   gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
   folding_bytes_ = batch_->bytes();
-  std::shared_ptr<Batch> batch =
-      std::exchange(batch_, std::make_unique<Batch>(gpu_.context().uploads));
+  std::shared_ptr<Batch> batch = std::exchange(
+      batch_, std::make_unique<Batch>(gpu_.context().uploads, gpu_.context().staging));
   fold_ = Post([batch = std::move(batch)](Work& work) { work.Fold(*batch); });
   return absl::OkStatus();
 }

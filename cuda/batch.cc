@@ -1,9 +1,8 @@
 #include "cuda/batch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
-
-#include "cuda/staging.h"
 
 namespace sparseagg::gpu {
 namespace {
@@ -47,63 +46,94 @@ Batch::~Batch() {
 void Batch::Add(PendingUpdate update) {
   bytes_ += update.staged.bytes;
   nnz_ += update.staged.entries.nnz;
+  if (PinnedStaging::IsPinned(update.staged)) pinned_bytes_ += update.staged.bytes;
   updates_.push_back(std::move(update));
 }
 
 void Batch::Upload() {
-  if (refs_.size() == updates_.size()) return;
+  places_.resize(updates_.size());
+  if (bytes_to_upload() == 0) return;
   const std::lock_guard lock(uploads_.mutex);
   if (!uploaded_.has_value()) uploaded_.emplace();
   // One transfer for updates that lie one behind another.
-  for (size_t begin = refs_.size(); begin < updates_.size();) {
+  for (size_t begin = looked_at_; begin < updates_.size(); begin = looked_at_) {
     size_t end = begin + 1;
-    while (end < updates_.size() &&
-           PinnedStaging::IsNext(MemoryOf(updates_[end - 1]), updates_[end - 1].staged.bytes,
-                                 MemoryOf(updates_[end]))) {
-      ++end;
+    if (PinnedStaging::IsPinned(updates_[begin].staged)) {
+      while (end < updates_.size() && PinnedStaging::IsPinned(updates_[end].staged) &&
+             PinnedStaging::IsNext(MemoryOf(updates_[end - 1]), updates_[end - 1].staged.bytes,
+                                   MemoryOf(updates_[end]))) {
+        ++end;
+      }
+      UploadRange(begin, end);
     }
-    CopyRange(begin, end);
-    begin = end;
+    looked_at_ = end;
   }
 }
 
-void Batch::CopyRange(size_t begin, size_t end) {
+void Batch::UploadRange(size_t begin, size_t end) {
   const std::byte* from = MemoryOf(updates_[begin]);
   const std::byte* last = MemoryOf(updates_[end - 1]);
   const auto size = static_cast<size_t>(last + updates_[end - 1].staged.bytes - from);
+  slabs_.reserve(slabs_.size() + 1);
   DeviceArray<std::byte> slab(uploads_.queue, size);
   uploads_.queue.Upload(slab.data(), from, size);
   uploaded_->Record(uploads_.queue.cuda_stream());
   for (size_t u = begin; u < end; ++u) {
-    const PendingUpdate& update = updates_[u];
-    const uint64_t nnz = update.staged.entries.nnz;
-    const auto* rows = reinterpret_cast<const uint64_t*>(slab.data() + (MemoryOf(update) - from));
-    const uint64_t first = refs_.empty() ? 0 : refs_.back().first + refs_.back().nnz;
-    refs_.push_back({rows, rows + nnz, first, nnz, update.weight, update.staged.order});
-    uploaded_bytes_ += update.staged.bytes;
+    places_[u] = slab.data() + (MemoryOf(updates_[u]) - from);
+    uploaded_bytes_ += updates_[u].staged.bytes;
   }
   slabs_.push_back(std::move(slab));
 }
 
+// On the queue of the kernels: nobody but the device thread waits there.
+void Batch::UploadPageable(Queue& queue, size_t u) {
+  const PendingUpdate& update = updates_[u];
+  slabs_.reserve(slabs_.size() + 1);
+  DeviceArray<std::byte> slab(queue, update.staged.bytes);
+  queue.UploadPageable(slab.data(), MemoryOf(update), update.staged.bytes);
+  places_[u] = slab.data();
+  slabs_.push_back(std::move(slab));
+}
+
+void Batch::UploadTable(Queue& queue, const std::vector<UpdateRef>& refs) {
+  table_ = DeviceArray<UpdateRef>(queue, refs.size());
+  staged_table_ = staging_.Allocate(table_.bytes());
+  if (staged_table_ == nullptr) {
+    return queue.UploadPageable(table_.data(), refs.data(), refs.size());
+  }
+  std::memcpy(staged_table_.get(), refs.data(), table_.bytes());
+  queue.Upload(table_.data(), static_cast<const UpdateRef*>(staged_table_.get()), refs.size());
+  // Behind the transfers of updates, which this queue waits for.
+  if (!uploaded_.has_value()) uploaded_.emplace();
+  uploaded_->Record(queue.cuda_stream());
+}
+
 BatchView Batch::View(Queue& queue) {
   Upload();
-  {
-    const std::lock_guard lock(uploads_.mutex);
-    table_ = DeviceArray<UpdateRef>(uploads_.queue, refs_.size());
-    uploads_.queue.Upload(table_.data(), refs_.data(), refs_.size());
-    uploaded_->Record(uploads_.queue.cuda_stream());
-  }
-  queue.stream().WaitFor(*uploaded_);
-  const TensorLayout& layout = updates_[0].staged.entries.layout;
+  if (uploaded_.has_value()) queue.stream().WaitFor(*uploaded_);
+  std::vector<UpdateRef> refs;
+  refs.reserve(updates_.size());
   EntryOrder order = EntryOrder::kCanonical;
-  for (const UpdateRef& ref : refs_) order = std::min(order, ref.order);
+  uint64_t first = 0;
+  for (size_t u = 0; u < updates_.size(); ++u) {
+    if (places_[u] == nullptr) UploadPageable(queue, u);
+    const StagedUpdate& staged = updates_[u].staged;
+    const uint64_t nnz = staged.entries.nnz;
+    const auto* rows = reinterpret_cast<const uint64_t*>(places_[u]);
+    refs.push_back({rows, rows + nnz, first, nnz, updates_[u].weight, staged.order});
+    first += nnz;
+    order = std::min(order, staged.order);
+  }
+  const TensorLayout& layout = updates_[0].staged.entries.layout;
+  const double hottest_share = HottestShare(updates_, nnz_);
+  UploadTable(queue, refs);
   return {.updates = table_.data(),
-          .num_updates = static_cast<uint32_t>(refs_.size()),
+          .num_updates = static_cast<uint32_t>(refs.size()),
           .nnz = nnz_,
           .num_rows = layout.num_rows,
           .width = layout.row_width,
           .order = order,
-          .hottest_share = HottestShare(updates_, nnz_)};
+          .hottest_share = hottest_share};
 }
 
 std::vector<PendingUpdate> Batch::Take() {
@@ -115,10 +145,12 @@ std::vector<PendingUpdate> Batch::Take() {
   {
     const std::lock_guard lock(uploads_.mutex);
     slabs_.clear();
-    table_.Reset();
   }
-  refs_.clear();
-  bytes_ = nnz_ = uploaded_bytes_ = 0;
+  table_.Reset();
+  staged_table_.reset();
+  places_.clear();
+  looked_at_ = 0;
+  bytes_ = nnz_ = pinned_bytes_ = uploaded_bytes_ = 0;
   return std::exchange(updates_, {});
 }
 

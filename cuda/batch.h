@@ -11,6 +11,7 @@
 #include "cuda/kernels/batch.h"
 #include "cuda/raii/queue.h"
 #include "cuda/raii/stream.h"
+#include "cuda/staging.h"
 #include "sparse/backend.h"
 
 namespace sparseagg::gpu {
@@ -30,10 +31,11 @@ struct Uploads {
 
 // For one thread at a time. Keeps the staged updates until it goes: a batch can be uploaded again.
 // View(), Take() and the end of a batch that has been uploaded wait for the device, so they are for
-// the device thread.
+// the device thread. Upload() does not: updates in ordinary memory, whose copies may wait, are left
+// to View().
 class Batch {
  public:
-  explicit Batch(Uploads& uploads) : uploads_(uploads) {}
+  Batch(Uploads& uploads, PinnedStaging& staging) : uploads_(uploads), staging_(staging) {}
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -42,14 +44,15 @@ class Batch {
   const std::vector<PendingUpdate>& updates() const { return updates_; }
   uint64_t bytes() const { return bytes_; }  // of the entries
   uint64_t nnz() const { return nnz_; }
-  uint64_t bytes_to_upload() const { return bytes_ - uploaded_bytes_; }
+  // In page-locked memory, not yet uploaded.
+  uint64_t bytes_to_upload() const { return pinned_bytes_ - uploaded_bytes_; }
   bool on_device() const { return uploaded_.has_value(); }  // some of it
 
-  // Starts the transfer of what has been added since the last call. Does not wait for it. Throws
-  // CudaError.
+  // Starts the transfer of what has been added in page-locked memory since the last call. Does not
+  // wait. Throws CudaError.
   void Upload();
   // The whole batch on the device, for kernels queued on `queue` after the call. Valid as long as
-  // the batch. REQUIRES: at least one update.
+  // the batch. REQUIRES: at least one update. Throws CudaError.
   BatchView View(Queue& queue);
 
   // Waits until the device has read what was staged, forgets what is there, and gives the updates
@@ -57,17 +60,25 @@ class Batch {
   std::vector<PendingUpdate> Take();
 
  private:
-  void CopyRange(size_t begin, size_t end);
+  // Updates that lie one behind another, in one transfer on the queue of uploads.
+  void UploadRange(size_t begin, size_t end);
+  void UploadPageable(Queue& queue, size_t u);
+  void UploadTable(Queue& queue, const std::vector<UpdateRef>& refs);
 
   Uploads& uploads_;
+  PinnedStaging& staging_;
   std::vector<PendingUpdate> updates_;
   uint64_t bytes_ = 0;
   uint64_t nnz_ = 0;
-  uint64_t uploaded_bytes_ = 0;
-  std::vector<UpdateRef> refs_;                // of the updates uploaded so far
-  std::vector<DeviceArray<std::byte>> slabs_;  // that they lie in
+  uint64_t pinned_bytes_ = 0;    // of updates in page-locked memory
+  uint64_t uploaded_bytes_ = 0;  // of those, on their way or there
+  size_t looked_at_ = 0;         // updates that Upload() has seen
+  // Where each of the updates seen begins on the device; null: not yet there.
+  std::vector<const std::byte*> places_;
+  std::vector<DeviceArray<std::byte>> slabs_;
   DeviceArray<UpdateRef> table_;
-  std::optional<Event> uploaded_;  // the end of the last transfer
+  PinnedStaging::Block staged_table_{nullptr, nullptr};
+  std::optional<Event> uploaded_;  // the end of the last transfer from page-locked memory
 };
 
 }  // namespace sparseagg::gpu

@@ -92,8 +92,8 @@ void Reduction::FoldInHalves(Batch& batch) {
   std::vector<PendingUpdate> updates = batch.Take();
   if (updates.size() == 1) updates = SplitByRow(std::move(updates[0]));
   const size_t middle = updates.size() / 2;
-  Batch first(context_.uploads);
-  Batch second(context_.uploads);
+  Batch first(context_.uploads, context_.staging);
+  Batch second(context_.uploads, context_.staging);
   for (size_t u = 0; u < updates.size(); ++u) {
     (u < middle ? first : second).Add(std::move(updates[u]));
   }
@@ -169,8 +169,8 @@ void Reduction::Join(Partial partial) {
   Queue& queue = context_.queue;
   try {
     Run run{{queue, partial.rows.size()}, {queue, partial.slots.size()}, partial.rows.size()};
-    queue.Upload(run.rows.data(), partial.rows.data(), partial.rows.size());
-    queue.Upload(run.slots.data(), partial.slots.data(), partial.slots.size());
+    queue.UploadPageable(run.rows.data(), partial.rows.data(), partial.rows.size());
+    queue.UploadPageable(run.slots.data(), partial.slots.data(), partial.slots.size());
     plan_->Join(queue, std::move(run));
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
@@ -238,8 +238,9 @@ Run Reduction::Assemble(const Piece& piece) {
     const auto [begin, end] = piece[r];
     if (begin == end) continue;
     Run run{{queue, end - begin}, {queue, (end - begin) * width}, end - begin};
-    queue.Upload(run.rows.data(), spilled_[r].rows.data() + begin, run.size);
-    queue.Upload(run.slots.data(), spilled_[r].slots.data() + begin * width, run.size * width);
+    queue.UploadPageable(run.rows.data(), spilled_[r].rows.data() + begin, run.size);
+    queue.UploadPageable(run.slots.data(), spilled_[r].slots.data() + begin * width,
+                         run.size * width);
     merged = merged.size == 0 ? std::move(run) : MergeRuns(queue, rule_, merged, run);
   }
   CountRows(queue, merged);
@@ -292,10 +293,10 @@ absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregat
   const std::vector<uint64_t> side_rows =
       SideRows(side_, result.tensor.indices.kept(), begin, result.tensor.indices.kept().size());
   DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
-  queue.Upload(device_side_rows.data(), side_rows.data(), side_rows.size());
+  queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
 
   LowerOutcome outcome;
-  queue.Upload(device_outcome.data(), &outcome, 1);
+  queue.UploadPageable(device_outcome.data(), &outcome, 1);
   LowerRun(queue, {spec_.op, rule_, total_weight, result.tensor.layout.row_width}, run,
            {device_side_rows.data(), side_rows.size()}, values.data(), device_outcome.data());
   outcome = queue.Read(device_outcome.data());

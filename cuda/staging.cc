@@ -105,14 +105,22 @@ absl::StatusOr<StagedUpdate> PinnedStaging::Stage(const TensorLayout& layout, ui
       static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());
   // An impossible size is refused there, too.
   if (nnz == 0 || wanted > SIZE_MAX / 4) return StageOnHeap(layout, nnz);
-  std::byte* block = pool_->Allocate(RoundUp(static_cast<size_t>(wanted)) + kLine);
+  Block block = Allocate(static_cast<size_t>(wanted));
   if (block == nullptr) return StageOnHeap(layout, nnz);
   StagedUpdate staged;
-  auto* rows = reinterpret_cast<uint64_t*>(block);
+  auto* rows = static_cast<uint64_t*>(block.get());
   staged.entries = {layout, nnz, rows, rows + nnz};
-  staged.memory = {block, &FreeBlock};
+  staged.memory = std::move(block);
   staged.bytes = static_cast<uint64_t>(wanted);
   return staged;
+}
+
+PinnedStaging::Block PinnedStaging::Allocate(size_t bytes) {
+  return {pool_->Allocate(RoundUp(bytes) + kLine), &FreeBlock};
+}
+
+bool PinnedStaging::IsPinned(const StagedUpdate& update) {
+  return update.memory != nullptr && update.memory.get_deleter() == &FreeBlock;
 }
 
 void PinnedStaging::FreeBlock(void* block) {

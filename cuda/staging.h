@@ -29,7 +29,14 @@ class PinnedStaging {
   // RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is no memory of either kind.
   absl::StatusOr<StagedUpdate> Stage(const TensorLayout& layout, uint64_t nnz);
 
+  // Page-locked memory for anything else; null where there is none. Thread-safe.
+  using Block = std::unique_ptr<void, void (*)(void*)>;
+  Block Allocate(size_t bytes);
+
   uint64_t locked_bytes() const;
+
+  // Whether the update lies in page-locked memory.
+  static bool IsPinned(const StagedUpdate& update);
 
   // Whether the staged update at `next` lies right behind the one at `update`, of `bytes`, so that
   // one transfer may take both, and the 64 bytes between them.

@@ -101,11 +101,22 @@ class Queue {
     Check(waits_.During([&] { return cudaEventSynchronize(event.get()); }), "cudaEventSynchronize");
   }
 
-  // Copies do not synchronise when the host memory is pinned.
+  // From page-locked memory, which must stay until the copy is done; does not wait.
   template <class T>
   void Upload(T* to, const T* from, size_t size) {
     Copy(to, from, size * sizeof(T), cudaMemcpyHostToDevice);
   }
+  // From ordinary memory, which may go after the call. CUDA may wait for everything queued before,
+  // so this is a wait, for the thread that may wait.
+  template <class T>
+  void UploadPageable(T* to, const T* from, size_t size) {
+    if (size == 0) return;
+    Check(waits_.During([&] {
+      return cudaMemcpyAsync(to, from, size * sizeof(T), cudaMemcpyHostToDevice, cuda_stream());
+    }),
+          "cudaMemcpyAsync");
+  }
+  // To page-locked memory; does not wait.
   template <class T>
   void Download(T* to, const T* from, size_t size) {
     Copy(to, from, size * sizeof(T), cudaMemcpyDeviceToHost);

@@ -58,7 +58,7 @@ class CountsTest : public ::testing::Test {
   // As one batch.
   static void Fold(Reduction& reduction, Context& context, const ReduceSpec& spec,
                    const std::vector<Update>& updates, size_t begin, size_t end) {
-    Batch batch(context.uploads);
+    Batch batch(context.uploads, context.staging);
     AddTo(batch, context, spec, updates, begin, end);
     reduction.Fold(batch);
   }
@@ -80,7 +80,7 @@ TEST_F(CountsTest, ABatchIsReducedWithoutAWaitForACount) {
         Context context(pool, uint64_t{64} << 20);
         Reduction reduction(spec, plan, context);
         for (size_t begin = 0; begin < updates.size(); begin += 3) {
-          Batch batch(context.uploads);
+          Batch batch(context.uploads, context.staging);
           AddTo(batch, context, spec, updates, begin, begin + 3);
           ResetFakeGpu();
           reduction.Fold(batch);
@@ -186,7 +186,7 @@ TEST_F(CountsTest, MoreSideEntriesThanTheirListHoldsAreAllFound) {
   Context context(pool, uint64_t{64} << 20);
   Reduction reduction(spec, "radix_segments", context);
   for (const auto& [begin, end] : {std::pair{size_t{0}, size_t{1}}, {size_t{1}, updates.size()}}) {
-    Batch batch(context.uploads);
+    Batch batch(context.uploads, context.staging);
     AddTo(batch, context, spec, updates, begin, end);
     ResetFakeGpu();
     reduction.Fold(batch);

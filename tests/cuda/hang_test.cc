@@ -87,6 +87,25 @@ TEST_F(HangTest, WhereverItHangsTheRoundGoesOnWithTheSameBits) {
   }
 }
 
+// With no pages to lock every transfer is a copy from ordinary memory, which may wait.
+TEST_F(HangTest, ADeviceThatHangsInACopyFromOrdinaryMemoryIsNoticed) {
+  for (const uint64_t pinned : {uint64_t{0}, TheFakeGpu().pinned_bytes}) {
+    losses_ = 0;
+    {
+      const auto backend = CudaOverReference();
+      TheFakeGpu().pinned_bytes = pinned;
+      TheFakeGpu().hangs_at_call = 1;
+      auto result = std::async(std::launch::async,
+                               [&] { return testing::Reduce(*backend, spec_, updates_); });
+      EXPECT_EQ(result.wait_for(std::chrono::minutes(1)), std::future_status::ready) << pinned;
+      EXPECT_EQ(losses_, 1) << pinned;
+      if (losses_ == 0) testing::EndHang();
+      EXPECT_EQ(Difference(expected_, result.get()), "") << pinned;
+    }
+    testing::EndHang();
+  }
+}
+
 TEST_F(HangTest, HealthTellsWithoutAnyoneWhoWaits) {
   const auto backend = *MakeCudaBackend({}, WithAClockThatRuns());
   testing::ResetFakeGpu();

@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,20 @@ TEST_F(PipelineTest, AThirdBatchWaitsForTheFirst) {
   EXPECT_TRUE(fifth.get().ok());
   for (size_t u = 5; u < updates_.size(); ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
   EXPECT_EQ(Difference(Expected(), std::move(*aggregator).Report()), "");
+}
+
+// Copies from ordinary memory may wait for everything queued: those are the device thread's.
+TEST_F(PipelineTest, WithFewPagesToLockTheThreadOfARoundDoesNotWaitForTheDevice) {
+  // None, and a region of which room for a few updates is left.
+  for (const uint64_t pinned : {uint64_t{0}, uint64_t{17} << 20}) {
+    const auto backend = MakeBackend({.upload_bytes = 1, .batch_bytes_min = 4 * kUpdateBytes});
+    TheFakeGpu().pinned_bytes = pinned;
+    const auto other = testing::NewAggregator(*backend, spec_);
+    const StagedUpdate taken = other->Stage(((16 << 20) - 5 * kUpdateBytes) / 12).value();
+    EXPECT_EQ(Difference(Expected(), testing::Reduce(*backend, spec_, updates_)), "");
+    EXPECT_FALSE(TheFakeGpu().waiting_threads.empty());
+    EXPECT_FALSE(TheFakeGpu().waiting_threads.contains(std::this_thread::get_id())) << pinned;
+  }
 }
 
 TEST_F(PipelineTest, ARoundThatIsGivenUpLeavesWhatItHasUploaded) {

@@ -247,7 +247,9 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
-  if (kind == cudaMemcpyDeviceToHost && !sparseagg::testing::IsPinned(to)) {
+  const bool waits = (kind == cudaMemcpyDeviceToHost && !sparseagg::testing::IsPinned(to)) ||
+                     (kind == cudaMemcpyHostToDevice && !sparseagg::testing::IsPinned(from));
+  if (waits) {
     const cudaError_t status = WaitForDevice();
     if (status != cudaSuccess) return status;
   }

@@ -38,8 +38,8 @@ struct FakeGpu {
   uint64_t memory_peak = 0;
   uint64_t pinned_used = 0;
   uint64_t transfers = 0;
-  // Times that the host waited for the device: for a stream, for an event, or in a copy from the
-  // device into memory that is not page-locked.
+  // Times that the host waited for the device: for a stream, for an event, or in a copy from or to
+  // host memory that is not page-locked, as a real one may.
   uint64_t waits = 0;
   std::set<std::thread::id> waiting_threads;  // that did so
 };
