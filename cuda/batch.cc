@@ -110,6 +110,8 @@ void Batch::UploadTable(Queue& queue, const std::vector<UpdateRef>& refs) {
 
 BatchView Batch::View(Queue& queue) {
   Upload();
+  if (!read_.has_value()) read_.emplace();
+  reader_ = &queue;
   if (uploaded_.has_value()) queue.stream().WaitFor(*uploaded_);
   std::vector<UpdateRef> refs;
   refs.reserve(updates_.size());
@@ -142,10 +144,14 @@ std::vector<PendingUpdate> Batch::Take() {
     uploads_.queue.Wait(*uploaded_);
     uploaded_.reset();
   }
+  if (reader_ != nullptr) read_->Record(reader_->cuda_stream());
   {
     const std::lock_guard lock(uploads_.mutex);
+    // The device waits, not the host: where nothing went wrong the kernels have ended.
+    if (reader_ != nullptr) uploads_.queue.stream().WaitFor(*read_);
     slabs_.clear();
   }
+  reader_ = nullptr;
   table_.Reset();
   staged_table_.reset();
   places_.clear();

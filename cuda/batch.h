@@ -55,8 +55,9 @@ class Batch {
   // the batch. REQUIRES: at least one update. Throws CudaError.
   BatchView View(Queue& queue);
 
-  // Waits until the device has read what was staged, forgets what is there, and gives the updates
-  // back. REQUIRES: no kernel that reads it is queued. Throws CudaError.
+  // Waits until the device has read what was staged, frees what is there, and gives the updates
+  // back. Kernels that read the batch may still be queued, as after an exception: its device memory
+  // is freed behind them. Throws CudaError.
   std::vector<PendingUpdate> Take();
 
  private:
@@ -78,6 +79,8 @@ class Batch {
   std::vector<DeviceArray<std::byte>> slabs_;
   DeviceArray<UpdateRef> table_;
   PinnedStaging::Block staged_table_{nullptr, nullptr};
+  Queue* reader_ = nullptr;        // that View() was for
+  std::optional<Event> read_;      // the end of the kernels queued there
   std::optional<Event> uploaded_;  // the end of the last transfer from page-locked memory
 };
 

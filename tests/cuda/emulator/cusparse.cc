@@ -22,7 +22,7 @@ bool HaveCusparse() { return true; }
 
 void Multiply(Queue& queue, const Spmm& product) {
   queue.Calls("cusparseSpMM");
-  sparseagg::testing::CallLibrary();
+  sparseagg::testing::CallLibrary(queue.cuda_stream());
   for (int64_t r = 0; r < product.rows; ++r) {
     for (int64_t c = 0; c < product.columns; ++c) {
       double sum = 0;
@@ -37,7 +37,7 @@ void Multiply(Queue& queue, const Spmm& product) {
 
 DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
   queue.Calls("cusparseDenseToSparse");
-  sparseagg::testing::CallLibrary();
+  sparseagg::testing::CallLibrary(queue.cuda_stream());
   Require(matrix.rows > 0 && matrix.columns > 0, "cusparseCreateDnMat: an empty matrix");
   Require(IsAligned(matrix.flags) && IsAligned(matrix.offsets), "cusparseCreateDnMat: alignment");
   matrix.offsets[0] = 0;
@@ -62,7 +62,7 @@ DeviceArray<int64_t> ColumnsOfFlags(Queue& queue, const FlagMatrix& matrix) {
 
 void Gather(Queue& queue, const Gathering& gathering) {
   queue.Calls("cusparseGather");
-  sparseagg::testing::CallLibrary();
+  sparseagg::testing::CallLibrary(queue.cuda_stream());
   Require(gathering.size > 0 && gathering.size <= gathering.from_size,
           "cusparseCreateSpVec: more entries than places");
   Require(IsAligned(gathering.places) && IsAligned(gathering.to) && IsAligned(gathering.from),

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/cuda/emulator/runtime.h"
+
 namespace sparseagg::gpu {
 namespace {
 
@@ -18,6 +20,7 @@ uint64_t Bits(uint64_t word, int begin_bit, int end_bit) {
 void SortWords(Queue& queue, DeviceArray<uint64_t>& words, uint32_t size, int begin_bit,
                int end_bit) {
   queue.Calls("cub::DeviceRadixSort::SortKeys");
+  sparseagg::testing::RunQueued(queue.cuda_stream());
   // Into another array, as the device may.
   DeviceArray<uint64_t> other(queue, size);
   std::copy(words.data(), words.data() + size, other.data());
@@ -30,6 +33,7 @@ void SortWords(Queue& queue, DeviceArray<uint64_t>& words, uint32_t size, int be
 void SortRows(Queue& queue, DeviceArray<uint64_t>& rows, DeviceArray<uint32_t>& entries,
               uint32_t size, int end_bit) {
   queue.Calls("cub::DeviceRadixSort::SortPairs");
+  sparseagg::testing::RunQueued(queue.cuda_stream());
   std::vector<uint32_t> order(size);
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {

@@ -3,19 +3,48 @@
 #include <thrust/system/cuda/error.h>
 #include <thrust/system_error.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace sparseagg::testing {
 namespace {
 
+enum class Kind { kKernel, kFree, kOther };
+
+struct Operation {
+  std::function<void()> run;
+  Kind kind;
+  uint64_t number;  // in the order of all that was ever queued
+};
+
+struct Stream {
+  std::deque<Operation> queued;
+  uint64_t last = 0;  // number of the last operation that was queued here
+};
+using StreamOwner = std::shared_ptr<Stream>;
+
+// The operations of a stream that were queued when the event was recorded.
+struct RecordedEvent {
+  StreamOwner stream;
+  uint64_t last = 0;
+};
+
 struct State {
+  // Held by the thread that runs operations; before `mutex`.
+  std::recursive_mutex device;
   std::mutex mutex;
   FakeGpu gpu;
+  std::vector<StreamOwner> streams{std::make_shared<Stream>()};  // the first is the default stream
+  uint64_t operations = 0;
   std::map<void*, size_t> device_memory;
   std::map<void*, size_t> pinned_memory;
   std::condition_variable changed;
@@ -29,16 +58,94 @@ State& TheState() {
   return state;
 }
 
+bool Fails(const State& state) {
+  return state.gpu.fails_at_call != 0 && state.gpu.calls >= state.gpu.fails_at_call;
+}
+
+// A device that has failed runs nothing more; memory is given back all the same.
+cudaError_t DropQueued() {
+  State& state = TheState();
+  const std::lock_guard device(state.device);
+  const std::lock_guard lock(state.mutex);
+  for (const StreamOwner& stream : state.streams) {
+    for (const Operation& operation : stream->queued) {
+      if (operation.kind == Kind::kFree) operation.run();
+    }
+    stream->queued.clear();
+  }
+  return state.gpu.error;
+}
+
 // Runs f under the lock unless the call is one that fails.
 template <class F>
 cudaError_t Call(const F& f) {
   State& state = TheState();
-  const std::lock_guard lock(state.mutex);
-  ++state.gpu.calls;
-  if (state.gpu.fails_at_call != 0 && state.gpu.calls >= state.gpu.fails_at_call) {
-    return state.gpu.error;
+  {
+    const std::lock_guard lock(state.mutex);
+    ++state.gpu.calls;
+    if (!Fails(state)) return f(state);
   }
-  return f(state);
+  return DropQueued();
+}
+
+StreamOwner Owner(cudaStream_t stream) {
+  return stream == nullptr ? TheState().streams[0] : *reinterpret_cast<StreamOwner*>(stream);
+}
+
+// Whether a stream has a kernel that was queued before operation `number`.
+bool HasKernelBefore(const State& state, uint64_t number) {
+  return std::any_of(state.streams.begin(), state.streams.end(), [&](const StreamOwner& stream) {
+    return std::any_of(stream->queued.begin(), stream->queued.end(), [&](const Operation& queued) {
+      return queued.kind == Kind::kKernel && queued.number < number;
+    });
+  });
+}
+
+// Runs the operations of a stream up to that number.
+void RunUpTo(Stream& stream, uint64_t last) {
+  State& state = TheState();
+  const std::lock_guard device(state.device);
+  for (;;) {
+    Operation next;
+    {
+      const std::lock_guard lock(state.mutex);
+      if (stream.queued.empty() || stream.queued.front().number > last) return;
+      next = std::move(stream.queued.front());
+      stream.queued.pop_front();
+      if (next.kind == Kind::kFree && HasKernelBefore(state, next.number)) ++state.gpu.early_frees;
+    }
+    next.run();
+  }
+}
+
+void RunAll(const StreamOwner& stream) {
+  uint64_t last = 0;
+  {
+    const std::lock_guard lock(TheState().mutex);
+    last = stream->last;
+  }
+  RunUpTo(*stream, last);
+}
+
+void Queue(cudaStream_t cuda_stream, Kind kind, std::function<void()> run) {
+  State& state = TheState();
+  StreamOwner stream;
+  bool runs = false;
+  {
+    const std::lock_guard lock(state.mutex);
+    stream = Owner(cuda_stream);
+    runs = !state.gpu.late;
+    if (state.gpu.late || !stream->queued.empty()) {
+      stream->last = ++state.operations;
+      stream->queued.push_back({std::move(run), kind, stream->last});
+    }
+  }
+  if (!runs) return;
+  if (run != nullptr) {
+    run();  // beside what other streams do
+  } else {
+    RunAll(stream);
+  }
 }
 
 cudaError_t Ok() {
@@ -55,10 +162,9 @@ cudaError_t WaitForDevice() {
   state.changed.notify_all();
   state.changed.wait(lock, [&] { return !state.hangs(); });
   --state.hanging;
-  if (state.gpu.fails_at_call != 0 && state.gpu.calls >= state.gpu.fails_at_call) {
-    return state.gpu.error;
-  }
-  return cudaSuccess;
+  if (!Fails(state)) return cudaSuccess;
+  lock.unlock();
+  return DropQueued();
 }
 
 cudaError_t Allocate(void** memory, size_t bytes, uint64_t limit, uint64_t& used,
@@ -71,20 +177,41 @@ cudaError_t Allocate(void** memory, size_t bytes, uint64_t limit, uint64_t& used
   return cudaSuccess;
 }
 
-cudaError_t Free(void* memory, uint64_t& used, std::map<void*, size_t>& owners) {
+// Forgets an allocation, whose memory is still to be released.
+cudaError_t Forget(void* memory, uint64_t& used, std::map<void*, size_t>& owners, size_t& bytes) {
   const auto found = owners.find(memory);
   if (found == owners.end()) return cudaErrorInvalidValue;
-  used -= found->second;
+  bytes = found->second;
+  used -= bytes;
   owners.erase(found);
-  std::free(memory);
   return cudaSuccess;
+}
+
+void Release(void* memory, size_t bytes) {
+  std::memset(memory, 0xDD, bytes);  // for who reads it all the same
+  std::free(memory);
 }
 
 }  // namespace
 
 FakeGpu& TheFakeGpu() { return TheState().gpu; }
 
-void CallLibrary() {
+FakeGpu::FakeGpu() : late(std::getenv("SPARSEAGG_LATE_DEVICE") != nullptr) {}
+
+void Launch(cudaStream_t stream, std::function<void()> kernel) {
+  Queue(stream, Kind::kKernel, std::move(kernel));
+}
+
+void RunQueued(cudaStream_t stream) {
+  StreamOwner owner;
+  {
+    const std::lock_guard lock(TheState().mutex);
+    owner = Owner(stream);
+  }
+  RunAll(owner);
+}
+
+void CallLibrary(cudaStream_t stream) {
   State& state = TheState();
   std::function<void()> in_library;
   {
@@ -92,6 +219,7 @@ void CallLibrary() {
     in_library = state.gpu.in_library;
   }
   if (in_library) in_library();
+  RunQueued(stream);
 }
 
 void ThrowAsThrust(cudaError_t error) {
@@ -141,9 +269,14 @@ void ResetFakeGpu() {
 
 using sparseagg::testing::Allocate;
 using sparseagg::testing::Call;
-using sparseagg::testing::Free;
+using sparseagg::testing::Forget;
+using sparseagg::testing::Kind;
 using sparseagg::testing::Ok;
+using sparseagg::testing::RecordedEvent;
+using sparseagg::testing::Release;
 using sparseagg::testing::State;
+using sparseagg::testing::Stream;
+using sparseagg::testing::StreamOwner;
 using sparseagg::testing::WaitForDevice;
 
 extern "C" {
@@ -190,23 +323,67 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = nullptr;
-  return Ok();
+  return Call([&](State& state) {
+    state.streams.push_back(std::make_shared<Stream>());
+    *stream = reinterpret_cast<cudaStream_t>(new StreamOwner(state.streams.back()));
+    return cudaSuccess;
+  });
 }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return Ok(); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return WaitForDevice(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return Ok(); }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const cudaError_t status = Ok();
+  const std::unique_ptr<StreamOwner> owner(reinterpret_cast<StreamOwner*>(stream));
+  sparseagg::testing::RunAll(*owner);
+  State& state = sparseagg::testing::TheState();
+  const std::lock_guard lock(state.mutex);
+  std::erase(state.streams, *owner);
+  return status;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const cudaError_t status = WaitForDevice();
+  if (status == cudaSuccess) sparseagg::testing::RunQueued(stream);
+  return status;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  RecordedEvent recorded;
+  const cudaError_t status = Call([&](State&) {
+    recorded = *reinterpret_cast<RecordedEvent*>(event);
+    return cudaSuccess;
+  });
+  if (status != cudaSuccess || recorded.stream == nullptr) return status;
+  sparseagg::testing::Queue(stream, Kind::kOther, [recorded] {
+    sparseagg::testing::RunUpTo(*recorded.stream, recorded.last);
+  });
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = nullptr;
+  return Call([&](State&) {
+    *event = reinterpret_cast<cudaEvent_t>(new RecordedEvent);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete reinterpret_cast<RecordedEvent*>(event);
   return Ok();
 }
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  *event = nullptr;
-  return Ok();
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return Call([&](State&) {
+    const StreamOwner owner = sparseagg::testing::Owner(stream);
+    *reinterpret_cast<RecordedEvent*>(event) = {owner, owner->last};
+    return cudaSuccess;
+  });
 }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return Ok(); }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return Ok(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return WaitForDevice(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const cudaError_t status = WaitForDevice();
+  if (status != cudaSuccess) return status;
+  RecordedEvent recorded;
+  {
+    const std::lock_guard lock(sparseagg::testing::TheState().mutex);
+    recorded = *reinterpret_cast<RecordedEvent*>(event);
+  }
+  if (recorded.stream != nullptr) sparseagg::testing::RunUpTo(*recorded.stream, recorded.last);
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1;
   return Ok();
@@ -227,11 +404,18 @@ cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes, cudaMemPool_t, 
     return status;
   });
 }
-// Freeing works after a failure, too: the process must not leak what it can free.
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
+// Freeing works after a failure, too: the process must not leak what it can free. Others can have
+// the memory from now on, as of a pool, though not its place before the stream comes to it.
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   State& state = sparseagg::testing::TheState();
-  const std::lock_guard lock(state.mutex);
-  return Free(memory, state.gpu.memory_used, state.device_memory);
+  size_t bytes = 0;
+  {
+    const std::lock_guard lock(state.mutex);
+    const cudaError_t status = Forget(memory, state.gpu.memory_used, state.device_memory, bytes);
+    if (status != cudaSuccess) return status;
+  }
+  sparseagg::testing::Queue(stream, Kind::kFree, [memory, bytes] { Release(memory, bytes); });
+  return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   return Call([&](State& state) {
@@ -241,29 +425,46 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* memory) {
   State& state = sparseagg::testing::TheState();
+  size_t bytes = 0;
   const std::lock_guard lock(state.mutex);
-  return Free(memory, state.gpu.pinned_used, state.pinned_memory);
+  const cudaError_t status = Forget(memory, state.gpu.pinned_used, state.pinned_memory, bytes);
+  if (status == cudaSuccess) Release(memory, bytes);
+  return status;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t) {
-  const bool waits = (kind == cudaMemcpyDeviceToHost && !sparseagg::testing::IsPinned(to)) ||
-                     (kind == cudaMemcpyHostToDevice && !sparseagg::testing::IsPinned(from));
-  if (waits) {
+                            cudaStream_t stream) {
+  const bool to_pageable = kind == cudaMemcpyDeviceToHost && !sparseagg::testing::IsPinned(to);
+  const bool from_pageable = kind == cudaMemcpyHostToDevice && !sparseagg::testing::IsPinned(from);
+  if (to_pageable || from_pageable) {
     const cudaError_t status = WaitForDevice();
     if (status != cudaSuccess) return status;
   }
-  return Call([&](State& state) {
-    std::memcpy(to, from, bytes);
+  bool late = false;
+  const cudaError_t status = Call([&](State& state) {
     ++state.gpu.transfers;
+    late = state.gpu.late;
     return cudaSuccess;
   });
+  if (status != cudaSuccess) return status;
+  if (late && from_pageable) {
+    // Into memory of the driver's, for as long as it may stay there.
+    const auto* begin = static_cast<const std::byte*>(from);
+    sparseagg::testing::Queue(stream, Kind::kOther,
+                              [to, driver = std::vector<std::byte>(begin, begin + bytes)] {
+                                std::memcpy(to, driver.data(), driver.size());
+                              });
+    return cudaSuccess;
+  }
+  sparseagg::testing::Queue(stream, Kind::kOther, [=] { std::memcpy(to, from, bytes); });
+  if (to_pageable) sparseagg::testing::RunQueued(stream);
+  return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t) {
-  return Call([&](State&) {
-    std::memset(to, byte, bytes);
-    return cudaSuccess;
-  });
+cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
+  const cudaError_t status = Ok();
+  if (status != cudaSuccess) return status;
+  sparseagg::testing::Queue(stream, Kind::kOther, [=] { std::memset(to, byte, bytes); });
+  return cudaSuccess;
 }
 
 }  // extern "C"

@@ -1,6 +1,9 @@
 // A GPU for tests: the functions of the CUDA runtime that the back end calls, over host memory.
 // With the kernels compiled for the host (launch.cuh beside this), the whole back end runs on a
-// machine without a GPU, and can be made to fail where a real device would.
+// machine without a GPU, and can be made to fail where a real device would, and to be late: work
+// that is queued on a stream runs when the host waits for it and not before, as late as a device
+// may. A wait that is missing then shows as a wrong result; memory that goes too early, as reads of
+// 0xDD or as AddressSanitizer's report.
 #ifndef SPARSEAGG_TESTS_CUDA_EMULATOR_RUNTIME_H_
 #define SPARSEAGG_TESTS_CUDA_EMULATOR_RUNTIME_H_
 
@@ -15,6 +18,11 @@
 namespace sparseagg::testing {
 
 struct FakeGpu {
+  FakeGpu();
+
+  // Initially whether the environment has SPARSEAGG_LATE_DEVICE. Libraries run what is queued on
+  // their stream, as if they waited.
+  bool late;
   int devices = 1;
   int compute_major = 9;
   int later_compute_major = 9;          // of the devices after the first
@@ -42,14 +50,21 @@ struct FakeGpu {
   // host memory that is not page-locked, as a real one may.
   uint64_t waits = 0;
   std::set<std::thread::id> waiting_threads;  // that did so
+  // Memory that was given back on one stream while another one had kernels queued from before. Some
+  // of those may read it.
+  uint64_t early_frees = 0;
 };
 
 // The one fake GPU of the process. Not while calls run in other threads.
 FakeGpu& TheFakeGpu();
 // Forgets failures and counts; keeps what is allocated. Thread-safe.
 void ResetFakeGpu();
-// What the fake libraries begin with.
-void CallLibrary();
+// Runs `kernel` in the order of the stream.
+void Launch(cudaStream_t stream, std::function<void()> kernel);
+// Runs what is queued on the stream.
+void RunQueued(cudaStream_t stream);
+// What the fake libraries begin with: `in_library`, and what is queued on their stream.
+void CallLibrary(cudaStream_t stream);
 // For `in_library`.
 [[noreturn]] void ThrowAsThrust(cudaError_t error);
 // Of the fake GPU, while others use it.

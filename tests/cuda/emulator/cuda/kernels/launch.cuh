@@ -15,6 +15,7 @@
 #include "cuda/kernels/count.h"
 #include "cuda/raii/queue.h"
 #include "sparse/float_format.h"
+#include "tests/cuda/emulator/runtime.h"
 
 #define SPARSEAGG_DEVICE
 
@@ -49,8 +50,10 @@ template <class F>
 void ForEach(Queue& queue, const Count& count, uint64_t each, const F& f) {
   if (count.most * each == 0) return;
   queue.Launched(typeid(F).name());
-  // Backwards: nothing may depend on an order.
-  for (uint64_t i = count.Get() * each; i-- > 0;) f(i);
+  sparseagg::testing::Launch(queue.cuda_stream(), [=] {
+    // Backwards: nothing may depend on an order.
+    for (uint64_t i = count.Get() * each; i-- > 0;) f(i);
+  });
 }
 
 template <class F>
@@ -74,13 +77,16 @@ struct Block {
 template <class Kernel>
 void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
   queue.Launched(typeid(Kernel).name());
-  const auto shared = std::make_unique<typename Kernel::Shared>();
-  for (uint64_t b = blocks; b-- > 0;) {
-    std::memset(static_cast<void*>(shared.get()), 0xA5, sizeof(*shared));  // nobody clears it there
-    Block<Kernel> block{b, blocks, *shared, {}};
-    block.locals.resize(Kernel::kThreads);
-    kernel.Run(block);
-  }
+  sparseagg::testing::Launch(queue.cuda_stream(), [=] {
+    const auto shared = std::make_unique<typename Kernel::Shared>();
+    for (uint64_t b = blocks; b-- > 0;) {
+      // Nobody clears it there.
+      std::memset(static_cast<void*>(shared.get()), 0xA5, sizeof(*shared));
+      Block<Kernel> block{b, blocks, *shared, {}};
+      block.locals.resize(Kernel::kThreads);
+      kernel.Run(block);
+    }
+  });
 }
 
 }  // namespace sparseagg::gpu

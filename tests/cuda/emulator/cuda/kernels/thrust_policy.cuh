@@ -14,7 +14,7 @@ template <class F>
 void QueueThrust(Queue& queue, const char* algorithm, const F& f) {
   queue.Calls(algorithm);
   WithErrorsOfThrust([&] {
-    sparseagg::testing::CallLibrary();
+    sparseagg::testing::CallLibrary(queue.cuda_stream());
     f(thrust::cpp::par);
   });
 }
@@ -23,7 +23,7 @@ template <class F>
 auto WithThrust(Queue& queue, const char* algorithm, const F& f) {
   queue.Calls(algorithm);
   return WithErrorsOfThrust([&] {
-    sparseagg::testing::CallLibrary();
+    sparseagg::testing::CallLibrary(queue.cuda_stream());
     auto result = f(thrust::cpp::par);
     queue.Synchronize();
     return result;
