@@ -1,7 +1,9 @@
 #include "cuda/staging.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+#include <vector>
 
 namespace sparseagg::gpu {
 namespace {
@@ -33,22 +35,24 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
   };
   static_assert(sizeof(Tag) <= kLine);
 
-  // Null when no more may be locked. `size` is a multiple of a line and counts the tag.
+  // Null when no more may be locked. `size` is a multiple of a line and counts the tag. Pages are
+  // locked and unlocked, which takes milliseconds, while others go on.
   std::byte* Allocate(size_t size) {
-    const std::lock_guard lock(mutex_);
-    if (current_ == nullptr || current_->used + size + kLine > current_->memory.bytes()) {
-      std::unique_ptr<Region> region = TakeRegion(size);
-      if (region == nullptr) return nullptr;
-      // A full region comes back with its last block.
-      if (current_ != nullptr && current_->blocks == 0) free_.push_back(std::move(current_));
-      current_.release();  // NOLINT(bugprone-unused-return-value): its blocks own it now
-      current_ = std::move(region);
+    const size_t wanted = std::max(size + 2 * kLine, kRegionBytes);
+    {
+      std::vector<std::unique_ptr<Region>> unlocked;  // goes after the lock
+      const std::lock_guard lock(mutex_);
+      if (std::byte* block = Cut(size); block != nullptr) return block;
+      if (!Reserve(wanted, unlocked)) return nullptr;
     }
-    std::byte* at = current_->memory.data() + current_->used;
-    current_->used += size;
-    ++current_->blocks;
-    new (at) Tag{shared_from_this(), current_.get()};
-    return at + kLine;
+    std::unique_ptr<Region> region = Lock(wanted);
+    const std::lock_guard lock(mutex_);
+    if (region == nullptr) {
+      locked_bytes_ -= wanted;
+    } else {
+      free_.push_back(std::move(region));
+    }
+    return Cut(size);  // perhaps from what another thread has locked meanwhile
   }
 
   void Free(Region* region) {
@@ -64,8 +68,25 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
   }
 
  private:
-  // A free region of about this size, or a new one.
-  std::unique_ptr<Region> TakeRegion(size_t size) {
+  // A block of the current region or of a free one of about its size, which becomes the current
+  // one.
+  std::byte* Cut(size_t size) {
+    if (current_ == nullptr || current_->used + size + kLine > current_->memory.bytes()) {
+      std::unique_ptr<Region> region = TakeFree(size);
+      if (region == nullptr) return nullptr;
+      // A full region comes back with its last block.
+      if (current_ != nullptr && current_->blocks == 0) free_.push_back(std::move(current_));
+      current_.release();  // NOLINT(bugprone-unused-return-value): its blocks own it now
+      current_ = std::move(region);
+    }
+    std::byte* at = current_->memory.data() + current_->used;
+    current_->used += size;
+    ++current_->blocks;
+    new (at) Tag{shared_from_this(), current_.get()};
+    return at + kLine;
+  }
+
+  std::unique_ptr<Region> TakeFree(size_t size) {
     const size_t wanted = std::max(size + 2 * kLine, kRegionBytes);
     for (auto& region : free_) {
       if (region->memory.bytes() < wanted || region->memory.bytes() > 2 * wanted) continue;
@@ -74,19 +95,30 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
       free_.pop_back();
       return taken;
     }
-    while (locked_bytes_ + wanted > budget_bytes_ && !free_.empty()) {
+    return nullptr;
+  }
+
+  // Counts so many bytes as locked if the budget has them, once the free regions moved to
+  // `unlocked` are gone.
+  bool Reserve(size_t bytes, std::vector<std::unique_ptr<Region>>& unlocked) {
+    while (locked_bytes_ + bytes > budget_bytes_ && !free_.empty()) {
       locked_bytes_ -= free_.back()->memory.bytes();
+      unlocked.push_back(std::move(free_.back()));
       free_.pop_back();
     }
-    if (locked_bytes_ + wanted > budget_bytes_) return nullptr;
-    auto region = std::make_unique<Region>();
+    if (locked_bytes_ + bytes > budget_bytes_) return false;
+    locked_bytes_ += bytes;
+    return true;
+  }
+
+  static std::unique_ptr<Region> Lock(size_t bytes) {
     try {
-      region->memory = PinnedBuffer(wanted);
-    } catch (const CudaError&) {
+      auto region = std::make_unique<Region>();
+      region->memory = PinnedBuffer(bytes);
+      return region;
+    } catch (const std::exception&) {
       return nullptr;  // no more pages, or no device any more: ordinary memory serves
     }
-    locked_bytes_ += wanted;
-    return region;
   }
 
   const uint64_t budget_bytes_;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <vector>
 
@@ -35,6 +37,27 @@ TEST(PinnedStaging, RegionsAreUsedAgain) {
     std::fill_n(update->entries.indices, 100'000, uint64_t{1});
   }
   EXPECT_LE(staging.locked_bytes(), uint64_t{32} << 20);
+}
+
+TEST(PinnedStaging, OthersStageWhilePagesAreLockedAndUnlocked) {
+  PinnedStaging staging(uint64_t{40} << 20);
+  StagedUpdate first = staging.Stage(kScalars, 100'000).value();
+  std::vector<std::future<bool>> others;
+  sparseagg::testing::TheFakeGpu().in_page_locking = [&] {
+    others.push_back(
+        std::async(std::launch::async, [&] { return staging.Stage(kScalars, 10).ok(); }));
+    EXPECT_EQ(others.back().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  };
+  StagedUpdate large = staging.Stage(kScalars, 1'500'000).value();  // in a region of its own
+  EXPECT_EQ(others.size(), 1u);
+  // Another one has room when the first region is unlocked.
+  first = {};
+  large = {};
+  large = staging.Stage(kScalars, 1'800'000).value();
+  EXPECT_EQ(others.size(), 3u);
+  EXPECT_TRUE(sparseagg::testing::IsPinned(large.entries.indices));
+  for (std::future<bool>& other : others) EXPECT_TRUE(other.get());
+  sparseagg::testing::TheFakeGpu().in_page_locking = nullptr;
 }
 
 TEST(PinnedStaging, BeyondTheBudgetUpdatesAreStagedInOrdinaryMemory) {

@@ -101,6 +101,17 @@ bool HasKernelBefore(const State& state, uint64_t number) {
   });
 }
 
+// A test's function, which may use the fake GPU.
+void CallHook(std::function<void()> FakeGpu::*hook) {
+  State& state = TheState();
+  std::function<void()> f;
+  {
+    const std::lock_guard lock(state.mutex);
+    f = state.gpu.*hook;
+  }
+  if (f) f();
+}
+
 // Runs the operations of a stream up to that number.
 void RunUpTo(Stream& stream, uint64_t last) {
   State& state = TheState();
@@ -212,13 +223,7 @@ void RunQueued(cudaStream_t stream) {
 }
 
 void CallLibrary(cudaStream_t stream) {
-  State& state = TheState();
-  std::function<void()> in_library;
-  {
-    const std::lock_guard lock(state.mutex);
-    in_library = state.gpu.in_library;
-  }
-  if (in_library) in_library();
+  CallHook(&FakeGpu::in_library);
   RunQueued(stream);
 }
 
@@ -269,6 +274,8 @@ void ResetFakeGpu() {
 
 using sparseagg::testing::Allocate;
 using sparseagg::testing::Call;
+using sparseagg::testing::CallHook;
+using sparseagg::testing::FakeGpu;
 using sparseagg::testing::Forget;
 using sparseagg::testing::Kind;
 using sparseagg::testing::Ok;
@@ -418,12 +425,14 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  CallHook(&FakeGpu::in_page_locking);
   return Call([&](State& state) {
     return Allocate(memory, bytes, state.gpu.pinned_bytes, state.gpu.pinned_used,
                     state.pinned_memory);
   });
 }
 cudaError_t cudaFreeHost(void* memory) {
+  CallHook(&FakeGpu::in_page_locking);
   State& state = sparseagg::testing::TheState();
   size_t bytes = 0;
   const std::lock_guard lock(state.mutex);

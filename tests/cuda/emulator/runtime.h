@@ -40,6 +40,9 @@ struct FakeGpu {
   // Called where the device thread calls Thrust or cuSPARSE, and may throw what they throw.
   std::function<void()> in_library;
 
+  // Called where pages are locked and unlocked.
+  std::function<void()> in_page_locking;
+
   // Since Reset().
   uint64_t calls = 0;
   uint64_t memory_used = 0;
