@@ -21,7 +21,6 @@ struct Context {
   Downloads downloads;    // the device thread's
   LateCount rows;         // of a state, with the end of a batch; the device thread's
   LateCount side;         // entries of a batch for the side table; the device thread's
-  LateCount too_long;     // BatchView's; the device thread's
   Uploads uploads;        // thread-safe by its mutex
   PinnedStaging staging;  // thread-safe
 };

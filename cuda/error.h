@@ -27,8 +27,7 @@ class CudaError : public std::runtime_error {
   cudaError_t code_;
 };
 
-// One tensor is not for this device: a library refuses it, or it would take too long. The device
-// works on.
+// One tensor is not for this device: a library refuses it. The device works on.
 class Refused : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

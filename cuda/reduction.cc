@@ -39,11 +39,9 @@ void Reduction::Fold(Batch& batch) {
   if (batch.nnz() > kBatchEntriesMax) return FoldInHalves(batch);
   BatchView view;
   SideList list;
-  DeviceArray<uint64_t> too_long;
   try {
     view = batch.View(context_.queue);
     list = StartSide(view);
-    too_long = WatchForLongSums(view);
     plan_->Fold(context_.queue, view);
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
@@ -54,9 +52,7 @@ void Reduction::Fold(Batch& batch) {
     return Fold(batch);
   }
   // The state has the batch: nothing from here on is done again.
-  if (too_long.size() != 0) context_.too_long.Fetch(context_.queue, too_long.data());
   Settle();  // the batch is about to go
-  if (too_long.size() != 0) RefuseLongSums();
   std::vector<SideEntry> side;
   AppendRowSide(rule_, batch.updates(), side);
   TakeSide(view, list, side);
@@ -71,21 +67,6 @@ void Reduction::Settle() {
   if (rows != nullptr) context_.rows.Fetch(queue, rows);
   queue.Synchronize();
   if (rows != nullptr) plan_->SetCount(queue, context_.rows.Get());
-}
-
-DeviceArray<uint64_t> Reduction::WatchForLongSums(BatchView& batch) {
-  if (!rule_.extreme() || batch.order == EntryOrder::kCanonical) return {};
-  DeviceArray<uint64_t> too_long(context_.queue, 1);
-  context_.queue.Fill(too_long.data(), 0, 1);
-  batch.too_long = too_long.data();
-  return too_long;
-}
-
-void Reduction::RefuseLongSums() const {
-  const uint64_t after_row = context_.too_long.Get();
-  if (after_row == 0) return;
-  throw Refused("row " + std::to_string(after_row - 1) + " has more than " +
-                std::to_string(kDuplicatesMax) + " entries in one update");
 }
 
 void Reduction::FoldInHalves(Batch& batch) {

@@ -54,10 +54,6 @@ class Reduction {
   void MakePlan(int32_t lsb);
   // Waits for everything queued: the end of a batch. The number of rows of the state comes along.
   void Settle();
-  // For min and max: makes room for the word that tells of a row with too many duplicates, and,
-  // when it has arrived, throws Refused if there is one.
-  DeviceArray<uint64_t> WatchForLongSums(BatchView& batch);
-  void RefuseLongSums() const;
   void FoldInHalves(Batch& batch);
   // Starts to look for side entries, and gives them when the queue has been waited for since.
   SideList StartSide(const BatchView& batch);

@@ -22,10 +22,6 @@ struct UpdateRef {
   EntryOrder order = EntryOrder::kUnknown;
 };
 
-// For min and max one thread sums what an update has in a row, at most so many entries: at half a
-// microsecond each (model) that is 2 s, and a device that does not answer for 60 s counts as lost.
-inline constexpr uint64_t kDuplicatesMax = uint64_t{1} << 22;
-
 // Entry e of the batch is entry e - first of the last update whose first is not above e. A batch
 // holds its updates whole, at least one, and less than 2^32 entries.
 struct BatchView {
@@ -36,9 +32,6 @@ struct BatchView {
   uint32_t width = 1;                       // values of a row
   EntryOrder order = EntryOrder::kUnknown;  // that of the least ordered update
   double hottest_share = 0;                 // of the entries, in one row, by a sample
-  // Device memory: 1 + a row of more than kDuplicatesMax entries in an update, whose slots are
-  // wrong then; untouched where there is none. Null: nobody asks.
-  uint64_t* too_long = nullptr;
 };
 
 // Slots as in sparse/partial.h: [rows, slots()], values first, then the row slot.

@@ -3,9 +3,11 @@
 #define SPARSEAGG_CUDA_KERNELS_SLOTS_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/long_sums.h"
 #include "cuda/kernels/sorted_slots.h"
 #include "sparse/slot_math.h"
 #include "sparse/values.h"
@@ -69,12 +71,40 @@ SPARSEAGG_HOST_DEVICE inline Int128 KeyOf(V value, IntegerOverflow overflow) {
   }
 }
 
+// The exact sum of an update's values in a row.
+template <class V>
+using ExactSum = std::conditional_t<ValueTraits<V>::kFloating, WideInteger, Int128>;
+
+template <class V>
+SPARSEAGG_HOST_DEVICE inline void AddTo(WideInteger& sum, V value) {
+  if constexpr (std::is_same_v<V, WideInteger>) {
+    sum.Add(value);
+  } else {
+    sum.Add(Widen(value));
+  }
+}
+template <class V>
+SPARSEAGG_HOST_DEVICE inline void AddTo(Int128& sum, V value) {
+  sum += static_cast<Int128>(value);
+}
+
+// The order key of such a sum.
+template <class V>
+SPARSEAGG_HOST_DEVICE inline Int128 KeyOfSum(const ExactSum<V>& sum, IntegerOverflow overflow) {
+  if constexpr (ValueTraits<V>::kFloating) {
+    return ContributionKey(sum.Round(ValueTraits<V>::kFormat));
+  } else {
+    return ContributionKey<V>(sum, overflow);
+  }
+}
+
 // A batch whose entries are sorted by row.
 template <class V>
 struct SortedBatch {
   BatchView batch;
   SlotRule rule;
   SortedEntries sorted;
+  const Int128* long_sums = nullptr;  // LongSums::keys
 
   // Whether position p is the first that its update has in its row.
   SPARSEAGG_HOST_DEVICE bool IsFirstOfUpdate(uint64_t p, const UpdateRef& update) const {
@@ -102,32 +132,20 @@ struct SortedBatch {
                    rule.overflow);
     }
     // Entries of an update ascend in a row: the one so far behind is of it only if all between are.
-    if (update.nnz > kDuplicatesMax && IsOfUpdate(p + kDuplicatesMax, p, update)) {
-      if (batch.too_long != nullptr) AtomicMax(batch.too_long, sorted.Row(p) + 1);
-      return rule.Empty(c);
+    if (update.nnz > kLongSum && IsOfUpdate(p + kLongSum, p, update)) {
+      return long_sums[LongSumAt(p) * rule.width + c];
     }
-    return KeyOfSum(p, c, update);
+    ExactSum<V> sum{};
+    for (uint64_t q = p; IsOfUpdate(q, p, update); ++q) {
+      AddTo(sum, ValueAt<V>(update, sorted.Entry(q) - update.first, batch.width, c));
+    }
+    return KeyOfSum<V>(sum, rule.overflow);
   }
 
   // Whether position q, not before p, is of p's row and of `update`, which p is of.
   SPARSEAGG_HOST_DEVICE bool IsOfUpdate(uint64_t q, uint64_t p, const UpdateRef& update) const {
     return q < sorted.size && sorted.Row(q) == sorted.Row(p) &&
            sorted.Entry(q) < update.first + update.nnz;
-  }
-
-  SPARSEAGG_HOST_DEVICE Int128 KeyOfSum(uint64_t p, uint32_t c, const UpdateRef& update) const {
-    const auto value = [&](uint64_t q) {
-      return ValueAt<V>(update, sorted.Entry(q) - update.first, batch.width, c);
-    };
-    if constexpr (ValueTraits<V>::kFloating) {
-      WideInteger sum;
-      for (uint64_t q = p; IsOfUpdate(q, p, update); ++q) sum.Add(Widen(value(q)));
-      return ContributionKey(sum.Round(ValueTraits<V>::kFormat));
-    } else {
-      Int128 sum = 0;
-      for (uint64_t q = p; IsOfUpdate(q, p, update); ++q) sum += static_cast<Int128>(value(q));
-      return ContributionKey<V>(sum, rule.overflow);
-    }
   }
 };
 

@@ -61,20 +61,26 @@ void FlattenRows(Queue& queue, const BatchView& batch, uint64_t* rows, uint32_t*
 
 void FillSlots(Queue& queue, const BatchView& batch, const SlotRule& rule,
                const SortedEntries& sorted, Int128* slots) {
+  const LongSums long_sums = SumLongRuns(queue, batch, rule, sorted);
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    ForEach(queue, sorted.size * rule.slots(), Fill<V>{SortedBatch<V>{batch, rule, sorted}, slots});
+    ForEach(queue, sorted.size * rule.slots(),
+            Fill<V>{{batch, rule, sorted, long_sums.keys.data()}, slots});
   });
 }
 
 void WalkPieces(Queue& queue, const BatchView& batch, const SlotRule& rule,
                 const SortedEntries& sorted, const RowPieces& pieces, uint32_t first_column,
                 Int128* slots) {
+  const LongSums long_sums = SumLongRuns(queue, batch, rule, sorted);
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    ForEach(
-        queue, pieces.pieces, rule.slots() - first_column,
-        Walk<V>{{batch, rule, sorted}, pieces.view, first_column, slots, pieces.partials.data()});
+    ForEach(queue, pieces.pieces, rule.slots() - first_column,
+            Walk<V>{{batch, rule, sorted, long_sums.keys.data()},
+                    pieces.view,
+                    first_column,
+                    slots,
+                    pieces.partials.data()});
   });
 }
 

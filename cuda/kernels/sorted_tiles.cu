@@ -264,10 +264,13 @@ void ReduceTiles(Queue& queue, const BatchView& batch, const SlotRule& rule,
                  const SortedEntries& sorted, const TiledRuns& runs, Int128* slots) {
   const uint64_t size = 2 * runs.tiles;
   DeviceArray<Int128> edges(queue, size * rule.slots());
+  const LongSums long_sums = SumLongRuns(queue, batch, rule, sorted);
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    ForEachBlock(queue, runs.tiles,
-                 ReduceTile<V>{{batch, rule, sorted}, runs.first.data(), slots, edges.data()});
+    ForEachBlock(
+        queue, runs.tiles,
+        ReduceTile<V>{
+            {batch, rule, sorted, long_sums.keys.data()}, runs.first.data(), slots, edges.data()});
   });
   DeviceArray<uint64_t> runs_of_edges(queue, size);
   ForEach(queue, size, RunsOfEdges{runs.first.data(), runs_of_edges.data()});

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/cuda_backend.h"
-#include "cuda/kernels/batch.h"
 #include "sparse/failover_backend.h"
 #include "sparse/reference_backend.h"
 #include "sparse/status.h"
@@ -297,37 +296,6 @@ TEST_F(FaultsTest, ThrustWithoutMemoryIsAskedAgainForLess) {
                        testing::Reduce(*backend, spec_, Updates(spec_), "thrust_sort_reduce")),
             "");
   EXPECT_TRUE(backend->health().ok());
-}
-
-// One thread would sum them, for minutes at some hundred million.
-TEST_F(FaultsTest, ARowOfVeryManyDuplicatesForMinAndMaxGoesToTheSecondBackEnd) {
-  const ReduceSpec spec = MakeSpec("max", ValueType::kF32, 10, 1);
-  for (const uint64_t more : {0, 1}) {
-    testing::Update update = testing::MakeUpdates(
-        spec,
-        {gpu::kDuplicatesMax + more, 1, testing::Distribution::kAllEqual, testing::Values::kSmall},
-        5)[0];
-    const uint64_t row = update.rows[0];
-    update.rows.push_back((row + 1) % 10);
-    update.values.resize(update.values.size() + sizeof(float));
-    const auto expected = testing::Reduce(*reference_, spec, {update});
-    for (const char* plan : {"radix_segments", "dense_accumulate", "thrust_sort_reduce"}) {
-      const auto cuda = *MakeCudaBackend({}, kUsualBatches);
-      const auto result = testing::Reduce(*cuda, spec, {update}, plan);
-      EXPECT_TRUE(cuda->health().ok());
-      if (more == 0) {
-        EXPECT_EQ(Difference(expected, result), "") << plan;
-        continue;
-      }
-      EXPECT_EQ(ErrorReason(result.status()), "GPU_REFUSED") << plan;
-      EXPECT_THAT(std::string(result.status().message()),
-                  ::testing::HasSubstr(absl::StrCat("row ", row, " has more than")));
-      int losses = 0;
-      const auto both = CudaOverReference(losses);
-      EXPECT_EQ(Difference(expected, testing::Reduce(*both, spec, {update}, plan)), "") << plan;
-      EXPECT_EQ(losses, 0);
-    }
-  }
 }
 
 TEST_F(FaultsTest, WithoutPagesToLockUpdatesAndResultsGoThroughOrdinaryMemory) {
