@@ -59,7 +59,7 @@ LIBRARIES = [
     ("std/iostream", r"iostream|fstream"),
     (
         "posix",
-        r"(sys|arpa|netinet|linux)/.*|(dlfcn|unistd|fcntl|signal|poll|dirent|termios|netdb|ifaddrs|pthread|sched|pwd|spawn|malloc)\.h",
+        r"(sys|arpa|netinet|linux)/.*|(dlfcn|unistd|fcntl|signal|poll|dirent|termios|netdb|ifaddrs|pthread|sched|pwd|spawn|malloc|cxxabi)\.h",
     ),
     ("intrinsics", r"(x86intrin|immintrin|emmintrin|nmmintrin|cpuid|arm_neon)\.h"),
     ("std", r"c?[a-z_0-9]+|(stdint|stddef|math|string|stdlib|stdio|errno|limits|time|float)\.h"),
@@ -81,6 +81,7 @@ DEPENDENCIES = [
     # Kernels see only sparse/ headers marked host+device (HOST_DEVICE_ONLY below).
     # cuSPARSE is loaded at run time.
     (r"cuda/cusparse\.cc", [*_STD, "cuda", "cuda_runtime", "cub", "posix"]),
+    (r"cuda/raii/queued_work\.cc", [*_STD, "cuda", "posix"]),  # names of types
     (r"cuda/kernels/.*", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*\.(cu|cuh)", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime"]),
