@@ -74,25 +74,21 @@ void Batch::UploadRange(size_t begin, size_t end) {
   const std::byte* from = MemoryOf(updates_[begin]);
   const std::byte* last = MemoryOf(updates_[end - 1]);
   const auto size = static_cast<size_t>(last + updates_[end - 1].staged.bytes - from);
-  slabs_.reserve(slabs_.size() + 1);
-  DeviceArray<std::byte> slab(uploads_.queue, size);
+  const DeviceArray<std::byte>& slab = slabs_.emplace_back(uploads_.queue, size);
   uploads_.queue.Upload(slab.data(), from, size);
   uploaded_->Record(uploads_.queue.cuda_stream());
   for (size_t u = begin; u < end; ++u) {
     places_[u] = slab.data() + (MemoryOf(updates_[u]) - from);
     uploaded_bytes_ += updates_[u].staged.bytes;
   }
-  slabs_.push_back(std::move(slab));
 }
 
 // On the queue of the kernels: nobody but the device thread waits there.
 void Batch::UploadPageable(Queue& queue, size_t u) {
   const PendingUpdate& update = updates_[u];
-  slabs_.reserve(slabs_.size() + 1);
-  DeviceArray<std::byte> slab(queue, update.staged.bytes);
+  const DeviceArray<std::byte>& slab = slabs_.emplace_back(queue, update.staged.bytes);
   queue.UploadPageable(slab.data(), MemoryOf(update), update.staged.bytes);
   places_[u] = slab.data();
-  slabs_.push_back(std::move(slab));
 }
 
 void Batch::UploadTable(Queue& queue, const std::vector<UpdateRef>& refs) {
@@ -101,10 +97,10 @@ void Batch::UploadTable(Queue& queue, const std::vector<UpdateRef>& refs) {
   if (staged_table_ == nullptr) {
     return queue.UploadPageable(table_.data(), refs.data(), refs.size());
   }
+  if (!uploaded_.has_value()) uploaded_.emplace();
   std::memcpy(staged_table_.get(), refs.data(), table_.bytes());
   queue.Upload(table_.data(), static_cast<const UpdateRef*>(staged_table_.get()), refs.size());
   // Behind the transfers of updates, which this queue waits for.
-  if (!uploaded_.has_value()) uploaded_.emplace();
   uploaded_->Record(queue.cuda_stream());
 }
 

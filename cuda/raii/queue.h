@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "cuda/error.h"
@@ -69,11 +68,11 @@ class Queue {
   // Notes the kernel that has just been launched. Throws when the launch has failed.
   void Launched(const char* name) {
     const cudaError_t status = cudaGetLastError();
-    if (status != cudaSuccess) Check(status, "launch of " + ReadableName(name));
+    if (status != cudaSuccess) Check(status, ("launch of " + ReadableName(name)).c_str());
     work_.Note(name);
   }
   // Throws when a call for this queue has failed.
-  void Check(cudaError_t code, const std::string& what) const {
+  void Check(cudaError_t code, const char* what) const {
     if (code == cudaSuccess) return;
     cudaGetLastError();  // as CheckCuda()
     throw CudaError(code, what, code == cudaErrorMemoryAllocation ? "" : work_.Describe());
