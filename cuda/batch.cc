@@ -13,6 +13,8 @@ const std::byte* MemoryOf(const PendingUpdate& update) {
 }
 
 constexpr uint64_t kSamples = 1024;
+// Of an update in ordinary memory, at a time.
+constexpr size_t kPieceBytes = size_t{4} << 20;
 
 // The share of the most frequent row among rows at even distances.
 double HottestShare(const std::vector<PendingUpdate>& updates, uint64_t nnz) {
@@ -46,7 +48,8 @@ Batch::~Batch() {
 void Batch::Add(PendingUpdate update) {
   bytes_ += update.staged.bytes;
   nnz_ += update.staged.entries.nnz;
-  if (PinnedStaging::IsPinned(update.staged)) pinned_bytes_ += update.staged.bytes;
+  is_pinned_.push_back(staging_.IsPinned(MemoryOf(update)));
+  if (is_pinned_.back()) pinned_bytes_ += update.staged.bytes;
   updates_.push_back(std::move(update));
 }
 
@@ -58,8 +61,8 @@ void Batch::Upload() {
   // One transfer for updates that lie one behind another.
   for (size_t begin = looked_at_; begin < updates_.size(); begin = looked_at_) {
     size_t end = begin + 1;
-    if (PinnedStaging::IsPinned(updates_[begin].staged)) {
-      while (end < updates_.size() && PinnedStaging::IsPinned(updates_[end].staged) &&
+    if (is_pinned_[begin]) {
+      while (end < updates_.size() && is_pinned_[end] &&
              PinnedStaging::IsNext(MemoryOf(updates_[end - 1]), updates_[end - 1].staged.bytes,
                                    MemoryOf(updates_[end]))) {
         ++end;
@@ -83,11 +86,18 @@ void Batch::UploadRange(size_t begin, size_t end) {
   }
 }
 
-// On the queue of the kernels: nobody but the device thread waits there.
+// On the queue of the kernels: nobody but the device thread waits there. Through memory of the
+// batch's own: a thread that is given up in such a copy still reads what it copies from, and an
+// update that is lent (sparse/failover_backend.h) may be gone then.
 void Batch::UploadPageable(Queue& queue, size_t u) {
   const PendingUpdate& update = updates_[u];
   const DeviceArray<std::byte>& slab = slabs_.emplace_back(queue, update.staged.bytes);
-  queue.UploadPageable(slab.data(), MemoryOf(update), update.staged.bytes);
+  pageable_.resize(std::min(slab.size(), kPieceBytes));
+  for (size_t begin = 0; begin < slab.size(); begin += kPieceBytes) {
+    const size_t size = std::min(kPieceBytes, slab.size() - begin);
+    std::memcpy(pageable_.data(), MemoryOf(update) + begin, size);
+    queue.UploadPageable(slab.data() + begin, pageable_.data(), size);
+  }
   places_[u] = slab.data();
 }
 
@@ -151,6 +161,8 @@ std::vector<PendingUpdate> Batch::Take() {
   table_.Reset();
   staged_table_.reset();
   places_.clear();
+  is_pinned_.clear();
+  pageable_ = {};
   looked_at_ = 0;
   bytes_ = nnz_ = pinned_bytes_ = uploaded_bytes_ = 0;
   return std::exchange(updates_, {});

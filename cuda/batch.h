@@ -71,12 +71,14 @@ class Batch {
   std::vector<PendingUpdate> updates_;
   uint64_t bytes_ = 0;
   uint64_t nnz_ = 0;
+  std::vector<bool> is_pinned_;  // each update
   uint64_t pinned_bytes_ = 0;    // of updates in page-locked memory
   uint64_t uploaded_bytes_ = 0;  // of those, on their way or there
   size_t looked_at_ = 0;         // updates that Upload() has seen
   // Where each of the updates seen begins on the device; null: not yet there.
   std::vector<const std::byte*> places_;
   std::vector<DeviceArray<std::byte>> slabs_;
+  std::vector<std::byte> pageable_;  // a piece of an update on its way
   DeviceArray<UpdateRef> table_;
   PinnedStaging::Block staged_table_{nullptr, nullptr};
   Queue* reader_ = nullptr;        // that View() was for

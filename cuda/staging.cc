@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,7 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
     if (region == nullptr) {
       locked_bytes_ -= wanted;
     } else {
+      regions_.emplace(region->memory.data(), wanted);
       free_.push_back(std::move(region));
     }
     return Cut(size);  // perhaps from what another thread has locked meanwhile
@@ -65,6 +68,15 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
   uint64_t locked_bytes() const {
     const std::lock_guard lock(mutex_);
     return locked_bytes_;
+  }
+
+  bool Has(const void* memory) const {
+    const auto* at = static_cast<const std::byte*>(memory);
+    const std::lock_guard lock(mutex_);
+    const auto above = regions_.upper_bound(at);
+    if (above == regions_.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(above);
+    return at < begin + bytes;
   }
 
  private:
@@ -103,6 +115,7 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
   bool Reserve(size_t bytes, std::vector<std::unique_ptr<Region>>& unlocked) {
     while (locked_bytes_ + bytes > budget_bytes_ && !free_.empty()) {
       locked_bytes_ -= free_.back()->memory.bytes();
+      regions_.erase(free_.back()->memory.data());
       unlocked.push_back(std::move(free_.back()));
       free_.pop_back();
     }
@@ -124,7 +137,8 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
   const uint64_t budget_bytes_;
   mutable std::mutex mutex_;
   uint64_t locked_bytes_ = 0;
-  std::unique_ptr<Region> current_;  // that new blocks come from
+  std::map<const std::byte*, size_t> regions_;  // all of them
+  std::unique_ptr<Region> current_;             // that new blocks come from
   std::vector<std::unique_ptr<Region>> free_;
 };
 
@@ -151,9 +165,7 @@ PinnedStaging::Block PinnedStaging::Allocate(size_t bytes) {
   return {pool_->Allocate(RoundUp(bytes) + kLine), &FreeBlock};
 }
 
-bool PinnedStaging::IsPinned(const StagedUpdate& update) {
-  return update.memory != nullptr && update.memory.get_deleter() == &FreeBlock;
-}
+bool PinnedStaging::IsPinned(const void* memory) const { return pool_->Has(memory); }
 
 void PinnedStaging::FreeBlock(void* block) {
   auto* tag = reinterpret_cast<Pool::Tag*>(static_cast<std::byte*>(block) - kLine);

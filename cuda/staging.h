@@ -35,8 +35,9 @@ class PinnedStaging {
 
   uint64_t locked_bytes() const;
 
-  // Whether the update lies in page-locked memory.
-  static bool IsPinned(const StagedUpdate& update);
+  // Whether `memory` lies in one of its blocks, whoever owns that: a back end in front of this one
+  // lends its updates. Thread-safe.
+  bool IsPinned(const void* memory) const;
 
   // Whether the staged update at `next` lies right behind the one at `update`, of `bytes`, so that
   // one transfer may take both, and the 64 bytes between them.

@@ -14,6 +14,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/download.h"
 #include "cuda/raii/memory_pool.h"
+#include "sparse/failover_backend.h"
 #include "sparse/reference_backend.h"
 #include "tests/cuda/emulator/runtime.h"
 #include "tests/support/workload.h"
@@ -69,6 +70,16 @@ TEST_F(PipelineTest, UpdatesAreUploadedBeforeTheBatchIsFull) {
   ASSERT_TRUE(Add(*aggregator, 2).ok());
   ASSERT_TRUE(Add(*aggregator, 3).ok());
   EXPECT_EQ(TheFakeGpu().transfers, 2u);
+}
+
+// As the server has it: a back end in front keeps the updates and lends them.
+TEST_F(PipelineTest, UpdatesThatAreLentAreUploadedBeforeTheBatchIsFull) {
+  const auto backend = MakeFailoverBackend(MakeBackend({.upload_bytes = kUpdateBytes}),
+                                           *MakeReferenceBackend({}), {});
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  ASSERT_TRUE(Add(*aggregator, 0).ok());
+  EXPECT_EQ(TheFakeGpu().transfers, 1u);
+  EXPECT_EQ(TheFakeGpu().waits, 0u);
 }
 
 TEST_F(PipelineTest, WhileABatchIsReducedTheNextIsStagedAndUploaded) {
