@@ -152,10 +152,12 @@ TEST(ConformanceIndexSpace, RowsUpToTheLimitOfTheIndexSpace) {
           MakeUpdates(spec, {nnz, 5, Distribution::kDistinct, Values::kNormal}, 3);
       const auto expected = Reduce(*reference, spec, updates);
       for (const auto& backend : BackendsUnderTest()) {
-        for (const std::string& plan : PlansFor(*backend, spec)) {
+        const std::vector<std::string> plans = PlansFor(*backend, spec);
+        for (const std::string& plan : plans) {
           EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, plan)), "")
               << plan << " " << num_rows << " rows of " << width << ", nnz " << nnz;
         }
+        if (plans.empty()) continue;  // only dense plans are tested
         EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates)), "")
             << "the planner's choice";
       }

@@ -2,16 +2,18 @@
 // it is and once with batches so small that every update is a batch, and what it is held to.
 #include "cuda/cuda_backend.h"
 #include "sparse/reference_backend.h"
+#include "tests/cuda/chosen_plans.h"
 
 namespace sparseagg {
 namespace {
 
 // Not measured a thousand times: rates change no bit.
 absl::StatusOr<std::unique_ptr<Backend>> Make(const BackendOptions& options) {
-  return MakeCudaBackend(options, {.calibrate = false});
+  return testing::WithChosenPlans(MakeCudaBackend(options, {.calibrate = false}));
 }
 absl::StatusOr<std::unique_ptr<Backend>> MakeWithSmallBatches(const BackendOptions& options) {
-  return MakeCudaBackend(options, {.calibrate = false, .upload_bytes = 1, .batch_bytes_min = 1});
+  return testing::WithChosenPlans(
+      MakeCudaBackend(options, {.calibrate = false, .upload_bytes = 1, .batch_bytes_min = 1}));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cuda/kernels/sorted_tiles.h"
 #include "cuda/kernels/tile_merge.h"
 #include "sparse/reference_backend.h"
+#include "tests/cuda/chosen_plans.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg {
@@ -36,7 +37,7 @@ class PlansTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
-  const std::unique_ptr<Backend> cuda_ = *MakeCudaBackend({}, {.calibrate = false});
+  const std::unique_ptr<Backend> cuda_ = *testing::WithChosenPlans(MakeCudaBackend({}, {.calibrate = false}));
 };
 
 TEST_F(PlansTest, WhereTilesOfSortedPositionsEnd) {
