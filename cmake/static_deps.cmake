@@ -31,16 +31,19 @@ function(sparseagg_archives items out)
   set(${out} "${mapped}" PARENT_SCOPE)
 endfunction()
 
-# What each library needs itself: a shared one knows, an archive does not. Named once, behind everything else.
-pkg_check_modules(grpc_closure REQUIRED grpc++ protobuf libssl libcrypto zlib)
+# What each library needs itself: a shared one knows, an archive does not. Named once, behind everything else. The core
+# alone needs abseil only, whose CMake files know.
 set(_closure "")
-foreach(name IN LISTS grpc_closure_STATIC_LIBRARIES)
-  if(NOT name MATCHES ${SPARSEAGG_SYSTEM_LIBRARIES})
-    sparseagg_archive(${name} _archive)
-    list(APPEND _closure ${_archive})
-  endif()
-endforeach()
-list(REMOVE_DUPLICATES _closure)
+if(SPARSEAGG_SERVER)
+  pkg_check_modules(grpc_closure REQUIRED grpc++ protobuf libssl libcrypto zlib)
+  foreach(name IN LISTS grpc_closure_STATIC_LIBRARIES)
+    if(NOT name MATCHES ${SPARSEAGG_SYSTEM_LIBRARIES})
+      sparseagg_archive(${name} _archive)
+      list(APPEND _closure ${_archive})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES _closure)
+endif()
 add_library(sparseagg_static_closure INTERFACE)
 target_link_libraries(sparseagg_static_closure INTERFACE
   -Wl,--start-group ${_closure} -Wl,--end-group Threads::Threads ${CMAKE_DL_LIBS} m)
