@@ -15,9 +15,9 @@ struct BatchCase {
   std::string indices;
   bool sorted = false;
   uint32_t width = 1;
-  bool end_to_end = false;
 
   uint64_t nnz_per_update() const { return entries / contributors; }
+  bool operator==(const BatchCase&) const = default;
 };
 
 }  // namespace sparseagg::gpu

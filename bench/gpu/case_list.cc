@@ -8,20 +8,21 @@
 
 namespace sparseagg::gpu {
 
-std::vector<BatchCase> ReadCases(const char* path) {
+std::vector<Step> ReadSteps(const char* path) {
   std::ifstream file(path);
-  std::vector<BatchCase> cases;
-  BatchCase c;
+  std::vector<Step> steps;
+  Step step;
+  BatchCase& c = step.batch_case;
   while (file >> c.entries >> c.rows >> c.contributors >> c.indices >> c.sorted >> c.width >>
-         c.end_to_end) {
+         step.plan) {
     if (c.contributors == 0 || c.entries < c.contributors || c.rows == 0 || c.width == 0) break;
-    cases.push_back(c);
+    steps.push_back(step);
   }
-  if (cases.empty() || !file.eof()) {
-    std::fprintf(stderr, "%s: not a list of cases, from line %zu on\n", path, cases.size() + 1);
+  if (steps.empty() || !file.eof()) {
+    std::fprintf(stderr, "%s: not a list of steps, from line %zu on\n", path, steps.size() + 1);
     std::exit(2);
   }
-  return cases;
+  return steps;
 }
 
 std::string Members(const BatchCase& c) {

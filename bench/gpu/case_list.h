@@ -1,5 +1,5 @@
-// The cases that the programs in this folder read (grid.py writes them), and how they are named in
-// results.
+// The steps that the programs in this folder read (grid.py writes them), and how their cases are
+// named in results.
 #ifndef SPARSEAGG_BENCH_GPU_CASE_LIST_H_
 #define SPARSEAGG_BENCH_GPU_CASE_LIST_H_
 
@@ -12,8 +12,14 @@
 
 namespace sparseagg::gpu {
 
+// One measurement: a case, and the plan or peer that reduces it.
+struct Step {
+  BatchCase batch_case;
+  std::string plan;
+};
+
 // Ends the program when `path` cannot be read.
-std::vector<BatchCase> ReadCases(const char* path);
+std::vector<Step> ReadSteps(const char* path);
 
 // Members of a JSON object.
 std::string Members(const BatchCase& batch_case);

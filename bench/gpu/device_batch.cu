@@ -61,10 +61,7 @@ struct Digest {
   const Int128* slots;
   uint64_t* sum;
   SPARSEAGG_DEVICE void operator()(uint64_t i) const {
-    const auto slot = static_cast<UInt128>(slots[i]);
-    const uint64_t word = Hash(rows[i / rule.slots()] + i % rule.slots());
-    AtomicAdd(sum, Hash(word ^ Hash(static_cast<uint64_t>(slot)) ^
-                        Hash(~static_cast<uint64_t>(slot >> 64))));
+    AtomicAdd(sum, DigestOfSlot(rows[i / rule.slots()], i % rule.slots(), slots[i]));
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "bench/gpu/batch_case.h"
 #include "cuda/kernels/batch.h"
+#include "cuda/kernels/hash.h"
 #include "cuda/run.h"
 
 namespace sparseagg::gpu {
@@ -21,6 +22,13 @@ struct DeviceBatch {
 };
 
 DeviceBatch MakeBatch(Queue& queue, const BatchCase& batch_case, uint64_t seed);
+
+// The digest of a run is the sum of this over its slots, modulo 2^64.
+SPARSEAGG_HOST_DEVICE inline uint64_t DigestOfSlot(uint64_t row, uint64_t column, Int128 slot) {
+  const auto bits = static_cast<UInt128>(slot);
+  return Hash(Hash(row + column) ^ Hash(static_cast<uint64_t>(bits)) ^
+              Hash(~static_cast<uint64_t>(bits >> 64)));
+}
 
 // A number that two runs with the same rows and slots share.
 uint64_t DigestOf(Queue& queue, const SlotRule& rule, const Run& run);

@@ -1,6 +1,8 @@
 // In: a batch of scalars, or dense updates. Out: sums in f32, whose bits differ from run to run in
 // the first case. One pass of CUB's sort over 8 bits moves 24 bytes an entry; dense addition reads
 // 4 bytes a coordinate and update.
+#include <cuda_profiler_api.h>
+
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_reduce.cuh>
 #include <cuda/std/functional>
@@ -73,5 +75,9 @@ void AddDense(Queue& queue, const float* updates, uint64_t rows, uint32_t contri
               float* sums) {
   ForEach(queue, rows, SumDense{updates, rows, contributors, sums});
 }
+
+// Their results say nothing that matters here.
+void StartProfile() { static_cast<void>(cudaProfilerStart()); }
+void StopProfile() { static_cast<void>(cudaProfilerStop()); }
 
 }  // namespace sparseagg::gpu

@@ -16,6 +16,10 @@ uint64_t SortReduceByCub(Queue& queue, const BatchView& batch);
 void AddDense(Queue& queue, const float* updates, uint64_t rows, uint32_t contributors,
               float* sums);
 
+// Between these a profiler that was told to wait records kernels. Without one they do nothing.
+void StartProfile();
+void StopProfile();
+
 }  // namespace sparseagg::gpu
 
 #endif  // SPARSEAGG_BENCH_GPU_GPU_PEERS_H_

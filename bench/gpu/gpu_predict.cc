@@ -1,7 +1,7 @@
-// What the cost model says of one H200 for a list of cases: predictions, to be held against
-// measurements (gpu_check does). Nothing is measured here, and no GPU is needed.
+// What the cost model says of one H200 for the cases of a list of steps: predictions, to be held
+// against measurements (gpu_check does). Nothing is measured here, and no GPU is needed.
 //
-//   gpu_predict CASES OUTPUT.json
+//   gpu_predict STEPS OUTPUT.json
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -47,12 +47,12 @@ std::string Predict(const BatchCase& c, const BackendInfo& info) {
                       chosen->name, "\",\"end_to_end\":", Milliseconds(chosen->cost.seconds), "}");
 }
 
-int Main(const char* cases_path, const char* path) {
+int Main(const char* steps_path, const char* path) {
   std::FILE* file = std::fopen(path, "w");
   if (file == nullptr) return 2;
   const BackendInfo info = H200();
   std::vector<std::string> lines;
-  for (const BatchCase& c : ReadCases(cases_path)) lines.push_back(Predict(c, info));
+  for (const Step& step : ReadSteps(steps_path)) lines.push_back(Predict(step.batch_case, info));
   std::fprintf(file,
                "{\"what\":\"MODEL, not measured: milliseconds of one H200; plans: on the device; "
                "end_to_end: of the chosen plan, transfers included\",\n"
@@ -66,7 +66,7 @@ int Main(const char* cases_path, const char* path) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: gpu_predict CASES OUTPUT.json\n");
+    std::fprintf(stderr, "usage: gpu_predict STEPS OUTPUT.json\n");
     return 2;
   }
   return sparseagg::gpu::Main(argv[1], argv[2]);

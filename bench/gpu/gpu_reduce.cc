@@ -1,23 +1,27 @@
 // Measures the reductions of the CUDA back end on this machine's GPU, beside raw CUB and dense
 // addition on the same data. One line of JSON for each measurement, as they come.
 //
-//   gpu_reduce CASES OUTPUT.jsonl SECONDS [FIRST]
+//   gpu_reduce STEPS OUTPUT.jsonl SECONDS [once]
 //
-// Cases (grid.py) before number FIRST, from 0, are left out, and lines are appended then; so are
-// those that come when the time is over. A line "begin" stands before each case: who watches this
-// program knows which case it hangs in. An error after which the device is of no more use ends the
-// program with code 4.
+// A step (grid.py writes them) names a case and what reduces it: a plan, a peer, "end_to_end" or
+// "reference". Steps are done in their order until the time is over; lines are appended. A line
+// "begin" stands before each step: who watches this program knows where it hangs or dies, and
+// starts it again with the steps behind. An error after which the device is of no more use ends the
+// program with code 4. "once" does each step once and measures nothing: for profilers and
+// compute-sanitizer, and to see whether a plan works at all.
 //
-// "reduce": a batch that is on the device becomes a run of exact slots there. "end_to_end": staged
-// updates in page-locked memory become a result on the host, through the back end as the server
-// uses it. Times are medians, by the host's clock around work that is waited for. Runs of all plans
-// are held against each other: "same" is false when one differs.
+// A plan: a batch that is on the device becomes a run of exact slots there, and what the window
+// does not hold is put aside, as when the server folds a batch. "end_to_end": staged updates in
+// page-locked memory become a result on the host, through the back end as the server uses it. Times
+// are medians, by the host's clock around work that is waited for. Runs of a case with equal
+// digests are equal; "reference" is the digest that the CPU says.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,13 +29,16 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "bench/gpu/case_list.h"
 #include "bench/gpu/device_batch.h"
 #include "bench/gpu/gpu_peers.h"
+#include "bench/gpu/reference_digest.h"
 #include "cuda/calibration.h"
 #include "cuda/cost_model.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/kernels/side.h"
 #include "cuda/plan.h"
 #include "cuda/probe.h"
 #include "cuda/raii/pinned_buffer.h"
@@ -70,7 +77,7 @@ Times Measure(const std::function<void()>& f) {
 
 class Report {
  public:
-  Report(const char* path, bool append) : file_(std::fopen(path, append ? "a" : "w")) {
+  explicit Report(const char* path) : file_(std::fopen(path, "a")) {
     if (file_ == nullptr) std::exit(2);
   }
   ~Report() { std::fclose(file_); }
@@ -96,12 +103,15 @@ void Check(const absl::Status& status) {
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
 
-constexpr uint64_t kDenseBytesMax = uint64_t{2} << 30;
+// The window of every case: it holds all products of MakeBatch().
+constexpr int32_t kLsb = -90;
+constexpr uint64_t kDenseBytesMax = uint64_t{2} << 30;  // of a peer's dense updates
+constexpr uint64_t kDenseSlotsMax = 1'500'000'000;      // of a dense plan
 
 class Bench {
  public:
-  Bench(Report& report, MemoryPool& pool, const GpuInfo& gpu)
-      : report_(report), gpu_(gpu), queue_(pool) {}
+  Bench(Report& report, MemoryPool& pool, const GpuInfo& gpu, bool once)
+      : report_(report), gpu_(gpu), once_(once), queue_(pool) {}
 
   // Also the yardsticks that shares are of.
   void Rates() {
@@ -116,101 +126,172 @@ class Bench {
                      rates_.bus_bytes / 1e9, ",\"to_host_gb_s\":", rates_.bus_back_bytes / 1e9));
   }
 
-  void Run(const BatchCase& c) {
-    Attempt("\"plan\":\"making the batch\"", c, [&] {
-      const DeviceBatch batch = MakeBatch(queue_, c, 1);
-      Reduce(c, batch);
-      if (c.end_to_end) EndToEnd(c, batch);
-      return std::string();
-    });
-    const bool dense_fits =
-        c.width == 1 && c.rows * c.contributors * sizeof(float) <= kDenseBytesMax;
-    if (dense_fits) Attempt("\"plan\":\"peer: dense addition\"", c, [&] { return AddDense(c); });
+  // Writes what the step gives, or why it gives nothing. Ends the program when the device is lost.
+  void Run(const Step& step) {
+    std::string result;
+    bool lost = false;
+    try {
+      result = Measured(step);
+    } catch (const CudaError& error) {
+      lost = !error.out_of_memory();
+      result = ErrorOf(error);
+    } catch (const std::exception& error) {
+      result = ErrorOf(error);
+    }
+    report_.Line(absl::StrCat("\"kind\":\"reduce\",\"plan\":\"", step.plan, "\",",
+                              Members(step.batch_case), ",", result));
+    if (lost) std::_Exit(kExitDeviceLost);
   }
 
  private:
-  void Reduce(const BatchCase& c, const DeviceBatch& batch) {
-    SlotRule rule = RuleOf(SpecOf(c));
-    rule.lsb = -90;
-    uint64_t first_digest = 0;
+  // Members of a JSON object.
+  static std::string ErrorOf(const std::exception& error) {
+    return absl::StrCat("\"error\":\"", absl::StrReplaceAll(error.what(), {{"\"", "'"}}), "\"");
+  }
+
+  std::string Measured(const Step& step) {
+    const BatchCase& c = step.batch_case;
+    if (step.plan == "dense_addition") return AddDense(c, /*end_to_end=*/false);
+    if (step.plan == "dense_addition_end_to_end") return AddDense(c, /*end_to_end=*/true);
+    const DeviceBatch& batch = BatchOf(c);
+    if (step.plan == "end_to_end") return EndToEnd(c, batch);
+    if (step.plan == "cub_sort_reduce") return ReduceByCub(c, batch);
+    if (step.plan == "reference") return Reference(c, batch);
     for (const DevicePlanRow& row : DevicePlans()) {
-      const bool dense = row.reduce == nullptr;
-      if (dense && c.rows * c.width > kDenseSlotsMax) continue;
-      Attempt(absl::StrCat("\"plan\":\"", std::string(row.name), "\""), c, [&] {
-        uint64_t size = 0;
-        uint64_t digest = 0;
-        const auto reduce = [&](bool look) {
-          const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
-          plan->Fold(queue_, batch.view);
-          plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
-            queue_.Synchronize();
-            if (!look) return;
-            size = run.size;
-            digest = DigestOf(queue_, rule, run);
-          });
-        };
-        reduce(true);
-        if (first_digest == 0) first_digest = digest;
-        const Times times = Measure([&] { reduce(false); });
-        // What must be read and written: entries and results.
-        const double least = static_cast<double>(c.entries + size) * (8 + 4 * c.width);
-        return absl::StrCat(
-            Members(times), ",\"rows_out\":", size,
-            ",\"same\":", digest == first_digest ? "true" : "false",
-            ",\"share_of_copy\":", least / times.median / rates_.copy_bytes,
-            ",\"calibrated_ms\":", ReduceSeconds(rates_, row.name, SpecOf(c), WorkloadOf(c)) * 1e3);
-      });
+      if (row.name == step.plan) return Reduce(row, c, batch);
     }
-    if (c.width != 1) return;
-    Attempt("\"plan\":\"peer: CUB SortPairs 64 bits + ReduceByKey f32\"", c,
-            [&] { return Members(Measure([&] { SortReduceByCub(queue_, batch.view); })); });
+    throw std::runtime_error("no such plan here");
+  }
+
+  // Steps of one case that follow each other share its batch.
+  const DeviceBatch& BatchOf(const BatchCase& c) {
+    if (!batch_.has_value() || !(batch_case_ == c)) {
+      batch_.reset();
+      batch_ = MakeBatch(queue_, c, 1);
+      batch_case_ = c;
+    }
+    return *batch_;
+  }
+
+  // Members of a JSON object. Once and for a profiler, or measured.
+  std::string TimesOf(const std::function<void()>& f) {
+    if (!once_) return Members(Measure(f));
+    StartProfile();
+    f();
+    queue_.Synchronize();
+    StopProfile();
+    return "\"runs\":1";
+  }
+
+  std::string Reduce(const DevicePlanRow& row, const BatchCase& c, const DeviceBatch& batch) {
+    if (row.reduce == nullptr && c.rows * c.width > kDenseSlotsMax) {
+      throw std::runtime_error("left out: a slot for every row takes too much memory");
+    }
+    SlotRule rule = RuleOf(SpecOf(c));
+    rule.lsb = kLsb;
+    uint64_t size = 0;
+    uint64_t digest = 0;
+    uint64_t aside = 0;
+    const auto reduce = [&](bool look) {
+      const SideList side = PutAside(batch, rule);
+      const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
+      plan->Fold(queue_, batch.view);
+      plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
+        queue_.Synchronize();
+        if (!look) return;
+        size = run.size;
+        digest = DigestOf(queue_, rule, run);
+        aside = queue_.Read(side.count.data());
+      });
+    };
+    if (once_) {
+      const std::string times = TimesOf([&] { reduce(false); });
+      reduce(true);
+      return absl::StrCat(times, Found(size, digest, aside));
+    }
+    reduce(true);
+    const Times times = Measure([&] { reduce(false); });
+    // What must be read and written: entries and results.
+    const double least = static_cast<double>(c.entries + size) * (8 + 4 * c.width);
+    return absl::StrCat(
+        Members(times), Found(size, digest, aside),
+        ",\"share_of_copy\":", least / times.median / rates_.copy_bytes,
+        ",\"calibrated_ms\":", ReduceSeconds(rates_, row.name, SpecOf(c), WorkloadOf(c)) * 1e3);
+  }
+
+  // As Reduction::StartSide() does beside each fold of a batch.
+  SideList PutAside(const DeviceBatch& batch, const SlotRule& rule) {
+    const uint64_t values = batch.view.nnz * batch.view.width;
+    const uint64_t capacity =
+        std::min(values, std::clamp<uint64_t>(values / 64, uint64_t{1} << 8, uint64_t{1} << 16));
+    SideList list{{queue_, capacity}, {queue_, 1}};
+    ExtractSide(queue_, batch.view, rule, 0, values, list);
+    return list;
+  }
+
+  static std::string Found(uint64_t size, uint64_t digest, uint64_t aside) {
+    return absl::StrCat(",\"rows_out\":", size, ",\"digest\":\"", absl::Hex(digest),
+                        "\",\"put_aside\":", aside);
+  }
+
+  std::string Reference(const BatchCase& c, const DeviceBatch& batch) {
+    if (c.entries * c.width > kReferenceValuesMax) {
+      throw std::runtime_error("left out: too large for the CPU");
+    }
+    return absl::StrCat("\"digest\":\"", absl::Hex(ReferenceDigest(queue_, batch, kLsb)), "\"");
+  }
+
+  std::string ReduceByCub(const BatchCase& c, const DeviceBatch& batch) {
+    if (c.width != 1) throw std::runtime_error("left out: its pairs have one value");
+    return TimesOf([&] { SortReduceByCub(queue_, batch.view); });
   }
 
   // Dense updates of as many contributors, for the density at which sparse ones stop to pay.
-  std::string AddDense(const BatchCase& c) {
+  std::string AddDense(const BatchCase& c, bool end_to_end) {
+    if (c.width != 1 || c.rows * c.contributors * sizeof(float) > kDenseBytesMax) {
+      throw std::runtime_error("left out: dense updates take too much memory");
+    }
     DeviceArray<float> updates(queue_, c.rows * c.contributors);
     DeviceArray<float> sums(queue_, c.rows);
     queue_.Fill(updates.data(), 1, updates.size());
-    const auto add = [&] {
+    std::optional<PinnedBuffer> host;
+    if (end_to_end) host.emplace(updates.bytes());
+    return TimesOf([&] {
+      if (host.has_value()) {
+        queue_.Upload(reinterpret_cast<std::byte*>(updates.data()), host->data(), host->bytes());
+      }
       gpu::AddDense(queue_, updates.data(), c.rows, c.contributors, sums.data());
-    };
-    std::string result = Members(Measure([&] {
-      add();
-      queue_.Synchronize();
-    }));
-    if (!c.end_to_end) return result;
-    const PinnedBuffer host(updates.bytes());
-    const Times times = Measure([&] {
-      queue_.Upload(reinterpret_cast<std::byte*>(updates.data()), host.data(), host.bytes());
-      add();
-      queue_.Download(reinterpret_cast<float*>(host.data()), sums.data(), sums.size());
+      if (host.has_value()) {
+        queue_.Download(reinterpret_cast<float*>(host->data()), sums.data(), sums.size());
+      }
       queue_.Synchronize();
     });
-    return absl::StrCat(result, ",\"end_to_end_ms\":", times.median * 1e3);
   }
 
-  void EndToEnd(const BatchCase& c, const DeviceBatch& batch) {
-    Attempt("\"end_to_end\":true,\"plan\":\"server's\"", c, [&] {
-      if (backend_ == nullptr) {
-        auto backend = MakeCudaBackend({.memory_bytes = gpu_.memory_bytes / 3});
-        Check(backend.status());
-        backend_ = *std::move(backend);
-      }
-      const auto plan = MakePlan(SpecOf(c), WorkloadOf(c), backend_->info());
-      Check(plan.status());
-      std::vector<double> seconds;
-      uint64_t rows_out = 0;
-      for (int run = 0; run < 4; ++run) {
-        seconds.push_back(OneRound(*plan, batch, rows_out));
-      }
-      std::sort(seconds.begin(), seconds.end());
-      const double row_bytes = 8 + 4 * c.width;
-      const double in = static_cast<double>(c.entries) * row_bytes / rates_.bus_bytes;
-      const double out = static_cast<double>(rows_out) * row_bytes / rates_.bus_back_bytes;
-      return absl::StrCat("\"chosen\":\"", plan->name, "\",\"ms\":", seconds[1] * 1e3,
-                          ",\"bus_ms\":", in * 1e3, ",\"bus_back_ms\":", out * 1e3,
-                          ",\"times_of_bus\":", seconds[1] / (in + out));
-    });
+  std::string EndToEnd(const BatchCase& c, const DeviceBatch& batch) {
+    if (backend_ == nullptr) {
+      auto backend = MakeCudaBackend({.memory_bytes = gpu_.memory_bytes / 3});
+      Check(backend.status());
+      backend_ = *std::move(backend);
+    }
+    const auto plan = MakePlan(SpecOf(c), WorkloadOf(c), backend_->info());
+    Check(plan.status());
+    std::vector<double> seconds;
+    uint64_t rows_out = 0;
+    const int runs = once_ ? 1 : 4;
+    while (static_cast<int>(seconds.size()) < runs) {
+      seconds.push_back(OneRound(*plan, batch, rows_out));
+    }
+    const std::string found =
+        absl::StrCat("\"chosen\":\"", plan->name, "\",\"rows_out\":", rows_out);
+    if (once_) return found;
+    std::sort(seconds.begin(), seconds.end());
+    const double row_bytes = 8 + 4 * c.width;
+    const double in = static_cast<double>(c.entries) * row_bytes / rates_.bus_bytes;
+    const double out = static_cast<double>(rows_out) * row_bytes / rates_.bus_back_bytes;
+    return absl::StrCat(found, ",\"ms\":", seconds[1] * 1e3, ",\"bus_ms\":", in * 1e3,
+                        ",\"bus_back_ms\":", out * 1e3,
+                        ",\"times_of_bus\":", seconds[1] / (in + out));
   }
 
   // Seconds from the first update that is handed over to the result.
@@ -238,56 +319,47 @@ class Bench {
     return seconds;
   }
 
-  // Writes what `measure` gives, or why it gave nothing. Ends the program when the device is lost.
-  void Attempt(const std::string& what, const BatchCase& c,
-               const std::function<std::string()>& measure) {
-    std::string result;
-    bool lost = false;
-    try {
-      result = measure();
-      if (result.empty()) return;
-    } catch (const CudaError& error) {
-      lost = !error.out_of_memory();
-      result = absl::StrCat("\"error\":\"", error.what(), "\"");
-    } catch (const std::exception& error) {
-      result = absl::StrCat("\"error\":\"", absl::StrReplaceAll(error.what(), {{"\"", "'"}}), "\"");
-    }
-    report_.Line(absl::StrCat("\"kind\":\"reduce\",", what, ",", Members(c), ",", result));
-    if (lost) std::_Exit(kExitDeviceLost);
-  }
-
-  static constexpr uint64_t kDenseSlotsMax = 1'500'000'000;
   static constexpr int kExitDeviceLost = 4;
 
   Report& report_;
   const GpuInfo gpu_;
+  const bool once_;
   Queue queue_;
   DeviceRates rates_;
+  BatchCase batch_case_;
+  std::optional<DeviceBatch> batch_;  // of batch_case_
   std::unique_ptr<Backend> backend_;  // made when first needed
 };
 
-int Main(const char* cases_path, const char* path, double seconds, size_t first) {
+std::string NamesOfPlans() {
+  return absl::StrJoin(DevicePlans(), ",", [](std::string* out, const DevicePlanRow& row) {
+    absl::StrAppend(out, "\"", std::string(row.name), "\"");
+  });
+}
+
+int Main(const char* steps_path, const char* path, double seconds, bool once) {
   const auto start = Steady::now();
-  const std::vector<BatchCase> cases = ReadCases(cases_path);
+  const std::vector<Step> steps = ReadSteps(steps_path);
   const auto gpus = ProbeGpus();
   if (!gpus.ok()) {
     std::fprintf(stderr, "%s\n", std::string(gpus.status().message()).c_str());
     return 3;
   }
   const GpuInfo& gpu = (*gpus)[0];
-  Report report(path, first > 0);
-  report.Line(absl::StrCat("\"kind\":\"device\",\"name\":\"", gpu.name, "\",\"memory_bytes\":",
-                           gpu.memory_bytes, ",\"multiprocessors\":", gpu.multiprocessors));
+  Report report(path);
+  report.Line(absl::StrCat(
+      "\"kind\":\"device\",\"name\":\"", gpu.name, "\",\"memory_bytes\":", gpu.memory_bytes,
+      ",\"multiprocessors\":", gpu.multiprocessors, ",\"plans\":[", NamesOfPlans(), "]"));
   MemoryPool pool(0, gpu.memory_bytes / 2);
-  Bench bench(report, pool, gpu);
-  bench.Rates();
-  for (size_t i = first; i < cases.size(); ++i) {
+  Bench bench(report, pool, gpu, once);
+  if (!once) bench.Rates();
+  for (size_t i = 0; i < steps.size(); ++i) {
     if (SecondsSince(start) > seconds) {
-      report.Line(absl::StrCat("\"kind\":\"time_over\",\"case\":", i));
+      report.Line(absl::StrCat("\"kind\":\"time_over\",\"step\":", i));
       return 0;
     }
-    report.Line(absl::StrCat("\"kind\":\"begin\",\"case\":", i));
-    bench.Run(cases[i]);
+    report.Line(absl::StrCat("\"kind\":\"begin\",\"step\":", i));
+    bench.Run(steps[i]);
   }
   return 0;
 }
@@ -296,10 +368,10 @@ int Main(const char* cases_path, const char* path, double seconds, size_t first)
 }  // namespace sparseagg::gpu
 
 int main(int argc, char** argv) {
-  if (argc != 4 && argc != 5) {
-    std::fprintf(stderr, "usage: gpu_reduce CASES OUTPUT.jsonl SECONDS [FIRST]\n");
+  const bool once = argc == 5 && std::string(argv[4]) == "once";
+  if (argc != 4 && !once) {
+    std::fprintf(stderr, "usage: gpu_reduce STEPS OUTPUT.jsonl SECONDS [once]\n");
     return 2;
   }
-  return sparseagg::gpu::Main(argv[1], argv[2], std::atof(argv[3]),
-                              argc == 5 ? std::strtoull(argv[4], nullptr, 10) : 0);
+  return sparseagg::gpu::Main(argv[1], argv[2], std::atof(argv[3]), once);
 }

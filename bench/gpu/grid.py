@@ -1,20 +1,29 @@
-"""The cases of the GPU benchmarks: what gpu_reduce, gpu_predict and peers.py measure or predict.
+"""The cases of the GPU benchmarks, and the steps that gpu_reduce, gpu_predict and peers.py read: a case and what reduces it.
 
 A case is a batch of f32 updates: `entries` of all `contributors` together, in `rows` coordinates, `indices` drawn as
 "uniform", "zipf" (exponent about 1.05) or "overlap" (half of each update's rows are everybody's), `sorted` and without
-duplicates or not, `width` values a row. `end_to_end`: from page-locked memory to the result on the host, too.
+duplicates or not, `width` values a row.
 
-usage: grid.py quick|full|tiny OUTPUT
+usage: grid.py OUTPUT    the full grid, for gpu_predict
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MILLION = 10**6
+
+# What reduces a case. Our plans come first everywhere: nothing that others do may cost their numbers.
+OURS = ("tile_merge", "radix_segments", "row_reduce", "dense_accumulate")
+LIBRARIES = ("thrust_sort_reduce", "cusparse_dense", "cusparse_spmm")  # plans that a library does
+END_TO_END = "end_to_end"
+CUB = "cub_sort_reduce"
+COALESCE = "torch_coalesce"
+DENSE = "dense_addition"
+REFERENCE = "reference"  # digest by the CPU
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +34,6 @@ class Case:
     indices: str = "uniform"
     sorted: bool = True
     width: int = 1
-    end_to_end: bool = False
 
     def __post_init__(self) -> None:
         if self.entries < self.contributors or self.indices not in ("uniform", "zipf", "overlap"):
@@ -33,28 +41,42 @@ class Case:
         if self.sorted and self.entries > self.rows * self.contributors:
             raise ValueError(f"an update has more distinct rows than there are: {self}")
 
-    def line(self) -> str:
-        """As gpu_reduce reads it."""
-        numbers = (
-            self.entries,
-            self.rows,
-            self.contributors,
-            self.indices,
-            int(self.sorted),
-            self.width,
-        )
-        return " ".join(str(n) for n in (*numbers, int(self.end_to_end)))
-
     def key(self) -> tuple:
         """What a measurement and its prediction share."""
-        return (self.entries, self.rows, self.contributors, self.indices, self.sorted, self.width)
+        return dataclasses.astuple(self)
+
+    def scaled(self, scale: float) -> Case:
+        """A case of the same kind with so many times the entries and rows."""
+        if scale == 1:
+            return self
+        rows = max(1000, round(self.rows * scale))
+        entries = max(self.contributors, round(self.entries * scale))
+        return dataclasses.replace(self, rows=rows, entries=entries)
 
 
-def key_of(line: dict) -> tuple:
-    """The key of a line of results."""
-    return tuple(
-        line[name] for name in ("entries", "rows", "contributors", "indices", "sorted", "width")
-    )
+# A case, and what reduces it.
+Step = tuple[Case, str]
+
+
+def line_of(step: Step) -> str:
+    """As the programs read it."""
+    case, plan = step
+    return " ".join(str(int(x) if isinstance(x, bool) else x) for x in (*case.key(), plan))
+
+
+def write(path: Path, steps: Iterable[Step]) -> None:
+    path.write_text("".join(line_of(step) + "\n" for step in steps), encoding="utf-8")
+
+
+def members(step: Step) -> dict:
+    """What the programs write of a step in each line of results."""
+    case, plan = step
+    return {"plan": plan, **dataclasses.asdict(case)}
+
+
+def case_of(line: dict) -> Case:
+    """The case of a line of results."""
+    return Case(**{field.name: line[field.name] for field in dataclasses.fields(Case)})
 
 
 def scalars() -> Iterator[Case]:
@@ -79,6 +101,15 @@ def rows_of_values() -> Iterator[Case]:
                         yield Case(entries, rows, contributors, "uniform", in_order, width)
 
 
+# The three cases that the aims are about.
+CANONICAL = Case(100 * MILLION, 1000 * MILLION, 64)
+UNSORTED = Case(100 * MILLION, 1000 * MILLION, 64, sorted=False)
+ROWS = Case(400 * MILLION // 64, 10 * MILLION, 64, sorted=False, width=64)
+DECISIVE = (CANONICAL, UNSORTED, ROWS)
+# The plan that each is meant for.
+MEANT = ((CANONICAL, "tile_merge"), (UNSORTED, "radix_segments"), (ROWS, "row_reduce"))
+
+
 DENSITY_ROWS = 10 * MILLION
 DENSITY_CONTRIBUTORS = 8
 
@@ -87,16 +118,18 @@ def densities() -> Iterator[Case]:
     """Against dense addition of as many updates on the same GPU."""
     for density in (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.25, 0.5, 1.0):
         entries = round(density * DENSITY_ROWS) * DENSITY_CONTRIBUTORS
-        yield Case(entries, DENSITY_ROWS, DENSITY_CONTRIBUTORS, end_to_end=True)
+        yield Case(entries, DENSITY_ROWS, DENSITY_CONTRIBUTORS)
+
+
+def density_of(case: Case) -> float:
+    return case.entries / case.contributors / case.rows
 
 
 def quick() -> list[Case]:
     """What decides most comes first: the time may run out."""
     big = 100 * MILLION
-    cases = [
-        Case(big, 1000 * MILLION, 64, end_to_end=True),
-        Case(big, 1000 * MILLION, 64, sorted=False, end_to_end=True),
-        Case(400 * MILLION // 64, 10 * MILLION, 64, sorted=False, width=64, end_to_end=True),
+    return [
+        *DECISIVE,
         *densities(),
         Case(big, MILLION, 1000),
         Case(big, MILLION, 64, sorted=False),
@@ -118,7 +151,6 @@ def quick() -> list[Case]:
         Case(5 * big, 1000 * MILLION, 64),
         Case(5 * big, 1000 * MILLION, 64, sorted=False),
     ]
-    return cases
 
 
 def full() -> list[Case]:
@@ -129,23 +161,20 @@ def full() -> list[Case]:
     return list(cases.values())
 
 
-def tiny() -> list[Case]:
-    """For tests on the emulated GPU."""
+def smoke() -> list[Case]:
+    """Small enough for the reference: canonical scalars, scalars with duplicates, rows."""
     return [
-        Case(1000, 100_000, 8, end_to_end=True),
-        Case(1000, 500, 4, "zipf", sorted=False),
-        Case(1000, 500, 8, "overlap"),
-        Case(1000, 2000, 2, "zipf"),
-        Case(64, 100, 4, sorted=False, width=16, end_to_end=True),
+        Case(100_000, 1_000_000, 8),
+        Case(100_000, 50_000, 8, "zipf", sorted=False),
+        Case(10_000, 20_000, 8, sorted=False, width=64),
     ]
 
 
-GRIDS = {"quick": quick, "full": full, "tiny": tiny}
-
-
-def write(path: Path, cases: list[Case]) -> None:
-    path.write_text("".join(case.line() + "\n" for case in cases), encoding="utf-8")
+def plans_for(case: Case, plans: Iterable[str]) -> list[str]:
+    """Those that reduce the case in their own way: tile_merge takes unsorted updates and rows to radix_segments."""
+    merged = case.sorted and case.width == 1
+    return [plan for plan in plans if merged or plan != "tile_merge"]
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[2]), GRIDS[sys.argv[1]]())
+    write(Path(sys.argv[1]), [(case, END_TO_END) for case in full()])

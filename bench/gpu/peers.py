@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """What torch, CuPy or JAX take for the same job on this machine's GPU. One line of JSON for each measurement.
 
-usage: peers.py CASES OUTPUT.jsonl SECONDS PEER [FIRST]
+usage: peers.py STEPS OUTPUT.jsonl SECONDS
 
-PEER is torch, cupy or jax; or, to show on a machine without a GPU that this file works, numpy, torch-cpu or jax-cpu, whose
-measurements say so. CASES is written by grid.py; cases before number FIRST are left out, and lines are appended then. A
-line "begin" stands before each case: who watches this program knows which case it hangs in. The data are of the same
+STEPS is written by grid.py: cases, and the job that each is for, of JOBS below; those of numpy and on the CPU show on a
+machine without a GPU that this file works. As gpu_reduce it appends lines, "begin" before each step. The data are of the same
 distributions as gpu_reduce's, not the same numbers, and have no weights; all of it is on the device before the time begins.
 """
 
@@ -14,25 +13,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-# Jobs of a peer for a case: name and call.
-Jobs = Iterator[tuple[str, Callable[[], object]]]
+Job = Callable[[], object]
 
 
 class Refusal(Exception):
     """What a peer cannot do."""
 
 
-def read_cases(path: str) -> list[dict]:
-    cases = []
+def read_steps(path: str) -> list[dict]:
+    steps = []
     for line in Path(path).read_text(encoding="utf-8").splitlines():
-        entries, rows, contributors, indices, in_order, width, _ = line.split()
-        cases.append(
+        entries, rows, contributors, indices, in_order, width, plan = line.split()
+        steps.append(
             {
+                "plan": plan,
                 "entries": int(entries),
                 "rows": int(rows),
                 "contributors": int(contributors),
@@ -41,7 +40,7 @@ def read_cases(path: str) -> list[dict]:
                 "width": int(width),
             }
         )
-    return cases
+    return steps
 
 
 def rows_of(xp, case: dict):
@@ -72,7 +71,7 @@ def shape_of(case: dict, count: int) -> tuple:
     return (count,) if case["width"] == 1 else (count, case["width"])
 
 
-def numpy_jobs(case: dict) -> Jobs:
+def numpy_unique(case: dict) -> Job:
     rows = rows_of(np, case)
     values = np.ones(shape_of(case, len(rows)), np.float32)
 
@@ -80,30 +79,44 @@ def numpy_jobs(case: dict) -> Jobs:
         out, inverse = np.unique(rows, return_inverse=True)
         np.add.at(np.zeros(shape_of(case, len(out)), np.float32), inverse, values)
 
-    yield "numpy unique + add.at", unique
+    return unique
 
 
 def arrays_of(device: str):
-    """numpy's names for arrays on the device."""
-    if device == "cpu":
-        return np
-    import cupy
+    """numpy's names for arrays on the device; on the host where CuPy is missing."""
+    try:
+        if device != "cpu":
+            import cupy
 
-    return cupy
+            return cupy
+    except ImportError:
+        pass
+    return np
 
 
-def torch_jobs(case: dict, device: str = "cuda") -> Jobs:
+def torch_data(case: dict, device: str):
+    """Indices, values, and the shape of a dense tensor."""
     import torch
 
-    indices = torch.from_dlpack(rows_of(arrays_of(device), case))
+    indices = torch.as_tensor(rows_of(arrays_of(device), case), device=device)
     values = torch.randn(shape_of(case, len(indices)), device=device)
-    size = shape_of(case, case["rows"])
+    return indices, values, shape_of(case, case["rows"])
 
-    def coalesce():
-        # A new tensor each time: a coalesced one remembers that it is.
-        return torch.sparse_coo_tensor(
-            indices[None], values, size, check_invariants=False
-        ).coalesce()
+
+def torch_coalesce(case: dict, device: str = "cuda") -> Job:
+    import torch
+
+    indices, values, size = torch_data(case, device)
+    # A new tensor each time: a coalesced one remembers that it is.
+    return lambda: torch.sparse_coo_tensor(
+        indices[None], values, size, check_invariants=False
+    ).coalesce()
+
+
+def torch_sort_unique(case: dict, device: str = "cuda") -> Job:
+    import torch
+
+    indices, values, _ = torch_data(case, device)
 
     def sort_unique():
         order = indices.sort()
@@ -111,14 +124,20 @@ def torch_jobs(case: dict, device: str = "cuda") -> Jobs:
         sums = torch.zeros((len(rows), *values.shape[1:]), device=device)
         return rows, sums.index_add_(0, inverse, values[order.indices])
 
-    yield "torch coalesce", coalesce
-    yield "torch sort + unique_consecutive + index_add_", sort_unique
-    if case["rows"] * case["width"] <= 2_000_000_000:
-        dense = torch.zeros(size, device=device)
-        yield "torch index_add_ (dense)", lambda: dense.index_add_(0, indices, values)
+    return sort_unique
 
 
-def cupy_jobs(case: dict) -> Jobs:
+def torch_index_add(case: dict, device: str = "cuda") -> Job:
+    import torch
+
+    if case["rows"] * case["width"] > 2_000_000_000:
+        raise Refusal("left out: the dense tensor takes too much memory")
+    indices, values, size = torch_data(case, device)
+    dense = torch.zeros(size, device=device)
+    return lambda: dense.index_add_(0, indices, values)
+
+
+def cupy_sum_duplicates(case: dict) -> Job:
     import cupy
     import cupyx.scipy.sparse
 
@@ -137,10 +156,10 @@ def cupy_jobs(case: dict) -> Jobs:
         )
         matrix.sum_duplicates()
 
-    yield "cupy coo sum_duplicates", sum_duplicates
+    return sum_duplicates
 
 
-def jax_jobs(case: dict, device: str = "cuda") -> Jobs:
+def jax_sum_duplicates(case: dict, device: str = "cuda") -> Job:
     import jax
     from jax import dlpack
     from jax.experimental import sparse
@@ -155,7 +174,7 @@ def jax_jobs(case: dict, device: str = "cuda") -> Jobs:
     values = jax.numpy.ones(shape_of(case, len(indices)), dtype=jax.numpy.float32)
     matrix = sparse.BCOO((values, indices), shape=shape_of(case, case["rows"]))
     jitted = jax.jit(lambda m: m.sum_duplicates(nse=case["entries"]).data)
-    yield "jax BCOO sum_duplicates", lambda: jitted(matrix).block_until_ready()
+    return lambda: jitted(matrix).block_until_ready()
 
 
 def torch_synchronize() -> None:
@@ -165,11 +184,10 @@ def torch_synchronize() -> None:
 
 
 def torch_free() -> None:
-    import cupy
     import torch
 
     torch.cuda.empty_cache()
-    cupy.get_default_memory_pool().free_all_blocks()
+    cupy_free()
 
 
 def cupy_synchronize() -> None:
@@ -179,23 +197,32 @@ def cupy_synchronize() -> None:
 
 
 def cupy_free() -> None:
-    import cupy
+    try:
+        import cupy
 
-    cupy.get_default_memory_pool().free_all_blocks()
+        cupy.get_default_memory_pool().free_all_blocks()
+    except ImportError:
+        pass  # then nothing was made with it
 
 
-# Jobs, what waits for the device, what gives its memory back.
-PEERS = {
-    "torch": (torch_jobs, torch_synchronize, torch_free),
-    "cupy": (cupy_jobs, cupy_synchronize, cupy_free),
-    "jax": (jax_jobs, lambda: None, cupy_free),
-    "numpy": (numpy_jobs, lambda: None, lambda: None),
-    "torch-cpu": (lambda case: torch_jobs(case, "cpu"), lambda: None, lambda: None),
-    "jax-cpu": (lambda case: jax_jobs(case, "cpu"), lambda: None, lambda: None),
+def nothing() -> None:
+    pass
+
+
+# For each job: what prepares it, what waits for the device, what gives its memory back.
+JOBS = {
+    "torch_coalesce": (torch_coalesce, torch_synchronize, torch_free),
+    "torch_sort_unique": (torch_sort_unique, torch_synchronize, torch_free),
+    "torch_index_add": (torch_index_add, torch_synchronize, torch_free),
+    "cupy_sum_duplicates": (cupy_sum_duplicates, cupy_synchronize, cupy_free),
+    "jax_sum_duplicates": (jax_sum_duplicates, nothing, cupy_free),
+    "numpy_unique": (numpy_unique, nothing, nothing),
+    "torch_coalesce_on_cpu": (lambda case: torch_coalesce(case, "cpu"), nothing, nothing),
+    "jax_sum_duplicates_on_cpu": (lambda case: jax_sum_duplicates(case, "cpu"), nothing, nothing),
 }
 
 
-def measure(call: Callable[[], object], synchronize: Callable[[], None]) -> dict:
+def measure(call: Job, synchronize: Callable[[], None]) -> dict:
     """Median of up to ten calls after two, at least three."""
     for _ in range(2):
         call()
@@ -210,36 +237,22 @@ def measure(call: Callable[[], object], synchronize: Callable[[], None]) -> dict
     return {"ms": sorted(times)[len(times) // 2] * 1e3, "runs": len(times)}
 
 
-def run(case: dict, peer: str, line: Callable[..., None]) -> None:
-    jobs, synchronize, free = PEERS[peer]
-    name = peer
+def measured(step: dict) -> dict:
+    """An error of a peer is a result, too."""
     try:
-        for name, call in jobs(case):
-            name += " on the CPU" if peer.endswith("-cpu") else ""
-            try:
-                line(kind="reduce", plan="peer: " + name, **case, **measure(call, synchronize))
-            except Exception as error:  # an error of a peer is a result, too
-                line(
-                    kind="reduce",
-                    plan="peer: " + name,
-                    **case,
-                    error=str(error).splitlines()[0][:200],
-                )
-        del call
-    except ImportError as error:
-        line(kind="missing", peer=peer, error=str(error))
-        sys.exit(0)
+        job, synchronize, free = JOBS[step["plan"]]
+        result = measure(job(step), synchronize)
+        free()
+        return result
     except Exception as error:
-        text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        line(kind="reduce", plan="peer: " + peer, **case, error=text)
-    free()
+        text = (str(error).splitlines() or [""])[0] or type(error).__name__
+        return {"error": text[:200]}
 
 
 def main() -> None:
-    cases = read_cases(sys.argv[1])
+    steps = read_steps(sys.argv[1])
     end = time.monotonic() + float(sys.argv[3])
-    first = int(sys.argv[5]) if len(sys.argv) > 5 else 0
-    with open(sys.argv[2], "a" if first else "w", encoding="utf-8") as file:
+    with open(sys.argv[2], "a", encoding="utf-8") as file:
 
         def line(**fields: object) -> None:
             text = json.dumps(fields)
@@ -247,12 +260,12 @@ def main() -> None:
             file.write(text + "\n")
             file.flush()
 
-        for number in range(first, len(cases)):
+        for number, step in enumerate(steps):
             if time.monotonic() > end:
-                line(kind="time_over", case=number)
+                line(kind="time_over", step=number)
                 return
-            line(kind="begin", case=number)
-            run(cases[number], sys.argv[4], line)
+            line(kind="begin", step=number)
+            line(kind="reduce", **step, **measured(step))
 
 
 if __name__ == "__main__":

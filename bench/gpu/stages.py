@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+import grid
+
+# A plan that has lost so many steps is not tried again: each hang costs as long as a silence may last.
+LOST_MAX = 2
+TIME_OVER = "time is over"
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -47,139 +56,220 @@ def end(process: subprocess.Popen) -> None:
         pass  # in the driver for ever: the next stage goes on beside it
 
 
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A command, and what its environment has beside the usual."""
+
+    name: str
+    command: list
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
 class Stages:
-    """Results are written after each stage, output to one log: results may have to travel in few files."""
+    """Runs stages within `seconds` in all. Results are written after each stage, lines of JSON of all programs to one file,
+    output to one log: results may have to travel in few files. Limits are for a run of `planned` seconds, and are as much
+    shorter as `seconds` are fewer."""
 
     LOG_BYTES_MAX = 1 << 20  # of a stage
 
     def __init__(
-        self, out: Path, folder: Path, seconds: float, environment: dict[str, str] | None = None
+        self,
+        out: Path,
+        seconds: float,
+        environment: dict[str, str] | None = None,
+        planned: float | None = None,
     ) -> None:
         self.out = out
-        self.folder = folder
         self.environment = environment or {}  # of programs that are not in Python
-        self.end = time.monotonic() + seconds
+        self.begin = time.monotonic()
+        self.end = self.begin + seconds
+        self.pace = min(1.0, seconds / planned) if planned else 1.0
         self.results: list[dict] = []
         self.said = ""  # by the last stage
         out.mkdir(parents=True, exist_ok=True)
         self.log = out / "log.txt"
-        self.log.write_text("", encoding="utf-8")
+        self.lines = out / "lines.jsonl"
+        for path in (self.log, self.lines):
+            path.write_text("", encoding="utf-8")
 
     def left(self) -> float:
         return self.end - time.monotonic()
 
-    def run(self, name: str, command: list, limit: float) -> str:
+    def line(self, **fields: object) -> None:
+        """After whatever a program was killed in writing."""
+        with open(self.lines, "a", encoding="utf-8") as file:
+            file.write("\n" + json.dumps(fields) + "\n")
+
+    def run(self, name: str, command: list, limit: float, **environment: str) -> str:
         """ "passed", "failed (code)", "timeout", "missing" or "no time left"."""
-        return self._stage(name, command, limit, lambda limit: self._wait(command, limit))
+        return self.together([Program(name, command, environment)], limit)[0]
 
-    def cases(self, name: str, command: list, output: Path, limit: float, silence: float) -> str:
-        """As run(), of a program that writes lines to `output`, "begin" before each case, and takes a case's number as its
-        last argument. A case in which it dies, or writes nothing for `silence` seconds, is left out, and the program is
-        started again behind it."""
-        return self._stage(
-            name, command, limit, lambda limit: self._cases(command, output, limit, silence)
-        )
+    def together(self, programs: list[Program], limit: float, slots: int = 1) -> list[str]:
+        """The states of programs of which so many run at a time, in the order given; all within the limit."""
+        over = time.monotonic() + min(limit * self.pace, self.left())
+        waiting = list(programs)
+        running: list[_Running] = []
+        states = {}
+        while waiting or running:
+            while waiting and len(running) < slots:
+                program = waiting.pop(0)
+                if time.monotonic() > over - 1:
+                    states[program.name] = self._record(program.name, "no time left", 0)
+                elif shutil.which(str(program.command[0])) is None:
+                    states[program.name] = self._record(program.name, "missing", 0)
+                else:
+                    running.append(_Running(program, self._environment(program)))
+            for one in list(running):
+                state = one.state(over)
+                if state is None:
+                    continue
+                running.remove(one)
+                self._keep(one.program.name, one.said())
+                states[one.program.name] = self._record(one.program.name, state, one.seconds())
+            try:
+                if running:
+                    running[0].process.wait(timeout=0.02)
+            except subprocess.TimeoutExpired:
+                pass
+        return [states[program.name] for program in programs]
 
-    def _stage(self, name: str, command: list, limit: float, run) -> str:
+    def steps(
+        self, name: str, program: list, steps: list[grid.Step], limit: float, silence: float, *more
+    ) -> str:
+        """Runs PROGRAM STEPS LINES SECONDS, which appends lines, "begin" before each step. A step in which it dies, or writes
+        nothing for `silence` seconds, is lost; the program is started again with the steps behind it."""
         start = time.monotonic()
-        print(f"== {name}", flush=True)
-        with open(self.log, "a", encoding="utf-8") as log:
-            log.write(f"== {name}\n")
-        begin = self.log.stat().st_size
-        self.said = ""
-        limit = min(limit, self.left())
-        if limit <= 1:
+        self.line(kind="stage", stage=name)
+        if not steps:
+            state = "nothing to do"
+        elif self.left() <= 1:
             state = "no time left"
-        elif shutil.which(str(command[0])) is None:
+        elif shutil.which(str(program[0])) is None:
             state = "missing"
         else:
-            state = run(limit)
-            self.said = self._shorten(begin)
-            print("\n".join(self.said.splitlines()[-6:]))
-        self.results.append(
-            {"stage": name, "state": state, "seconds": round(time.monotonic() - start, 1)}
-        )
-        print(f"   {state} after {self.results[-1]['seconds']} s", flush=True)
+            over = start + min(limit * self.pace, self.left())
+            state = self._steps(name, program, steps, over, silence * self.pace, more)
+        return self._record(name, state, time.monotonic() - start)
+
+    def _steps(
+        self,
+        name: str,
+        program: list,
+        steps: list[grid.Step],
+        over: float,
+        silence: float,
+        more: tuple,
+    ) -> str:
+        lost: collections.Counter[str] = collections.Counter()
+        late = False
+        with tempfile.TemporaryDirectory(prefix="sparseagg_gpu_check_") as folder:
+            path = Path(folder) / "steps.txt"
+            while steps:
+                grid.write(path, steps)
+                before, size = len(lines_of(self.lines)), self.lines.stat().st_size
+                seconds = max(0.0, over - time.monotonic())
+                one = _Running(
+                    Program(name, [*program, path, self.lines, f"{seconds:.1f}", *more]),
+                    self._environment(Program(name, program)),
+                )
+                error = one.until_silent(self.lines, size, over, silence)
+                self._keep(name, one.said())
+                lines = lines_of(self.lines)[before:]
+                if error is None:
+                    late = any(line["kind"] == "time_over" for line in lines)
+                    break
+                begun = [line["step"] for line in lines if line["kind"] == "begin"]
+                if not begun:
+                    return f"failed ({error})"  # before its first step
+                plan = steps[begun[-1]][1]
+                self.line(kind="lost", error=error, **grid.members(steps[begun[-1]]))
+                if error == TIME_OVER:
+                    return "timeout"
+                lost[plan] += 1
+                steps = [step for step in steps[begun[-1] + 1 :] if lost[step[1]] < LOST_MAX]
+        if lost:
+            return f"failed ({sum(lost.values())} steps lost)"
+        return "time over" if late else "passed"
+
+    def amend(self, state: str) -> None:
+        """Of the last stage: what its results say."""
+        last = self.results.pop()
+        self._record(last["stage"], state, last["seconds"])
+
+    def _record(self, name: str, state: str, seconds: float) -> str:
+        at = round(time.monotonic() - self.begin, 1)
+        self.results.append({"stage": name, "state": state, "seconds": round(seconds, 1), "at": at})
+        print(f"{at:6.1f} s  {name}: {state}, {seconds:.1f} s", flush=True)
         (self.out / "stages.json").write_text(json.dumps(self.results, indent=1), encoding="utf-8")
         return state
 
-    def _shorten(self, begin: int) -> str:
-        """What a stage wrote from there on; what is too much is left out of the middle."""
-        with open(self.log, "r+b") as log:
-            log.seek(begin)
-            said = log.read()
-            if len(said) > self.LOG_BYTES_MAX:
-                half = self.LOG_BYTES_MAX // 2
-                left_out = f"\n... {len(said) - 2 * half} bytes left out ...\n".encode()
-                said = said[:half] + left_out + said[-half:]
-                log.seek(begin)
-                log.write(said)
-                log.truncate()
-        return said.decode("utf-8", errors="replace")
-
-    def _start(self, command: list) -> subprocess.Popen:
-        own = self.environment if command[0] != sys.executable else {}
+    def _keep(self, name: str, said: bytes) -> None:
+        """In the log; what is too much is left out of the middle."""
+        if len(said) > self.LOG_BYTES_MAX:
+            half = self.LOG_BYTES_MAX // 2
+            left_out = f"\n... {len(said) - 2 * half} bytes left out ...\n".encode()
+            said = said[:half] + left_out + said[-half:]
+        self.said = said.decode("utf-8", errors="replace")
         with open(self.log, "a", encoding="utf-8") as log:
-            return subprocess.Popen(
-                [str(c) for c in command],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                env={**os.environ, **own, "SPARSEAGG_REQUIRE_GPU": "1"},
-                start_new_session=True,
-            )
+            log.write(f"== {name}\n{self.said}")
 
-    def _wait(self, command: list, limit: float) -> str:
-        process = self._start(command)
-        try:
-            code = process.wait(timeout=limit)
-        except subprocess.TimeoutExpired:
-            end(process)
-            return "timeout"
-        return "passed" if code == 0 else f"failed ({code})"
+    def _environment(self, program: Program) -> dict[str, str]:
+        own = self.environment if program.command[0] != sys.executable else {}
+        return {**os.environ, **own, "SPARSEAGG_REQUIRE_GPU": "1", **program.environment}
 
-    def _cases(self, command: list, output: Path, limit: float, silence: float) -> str:
-        output.unlink(missing_ok=True)
-        over = time.monotonic() + limit
-        first, lost = 0, 0
-        while True:
-            error = self._until_silent(
-                self._start([*command, *([first] if first else [])]), output, over, silence
-            )
-            if error is None:
-                return "passed" if lost == 0 else f"failed ({lost} cases lost)"
-            began = [line["case"] for line in lines_of(output) if line.get("kind") == "begin"]
-            if not began or began[-1] < first:
-                return f"failed ({error})"  # before its first case
-            if time.monotonic() > over:
-                return "timeout"
-            lost += 1
-            first = began[-1] + 1
-            with open(output, "a", encoding="utf-8") as file:
-                file.write(
-                    "\n" + json.dumps({"kind": "lost", "case": began[-1], "error": error}) + "\n"
-                )
 
-    @staticmethod
-    def _until_silent(
-        process: subprocess.Popen, output: Path, over: float, silence: float
-    ) -> str | None:
-        """None when the program has ended well, or why it has not."""
-        size, since = -1, time.monotonic()
+class _Running:
+    """A program that has been started."""
+
+    def __init__(self, program: Program, environment: dict[str, str]) -> None:
+        self.program = program
+        self._output = tempfile.TemporaryFile()
+        self._start = time.monotonic()
+        self.process = subprocess.Popen(
+            [str(c) for c in program.command],
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def said(self) -> bytes:
+        """Ends the reading of it, too."""
+        self._output.seek(0)
+        with self._output:
+            return self._output.read()
+
+    def state(self, over: float) -> str | None:
+        """None while it runs and may."""
+        code = self.process.poll()
+        if code is not None:
+            return "passed" if code == 0 else f"failed ({code})"
+        if time.monotonic() < over:
+            return None
+        end(self.process)
+        return "timeout"
+
+    def until_silent(self, lines: Path, first: int, over: float, silence: float) -> str | None:
+        """None when the program has ended well, or why it has not. Until its first line, which makes the file longer than
+        `first` bytes, it has three times as long: it loads libraries and makes a context."""
+        size = first
+        since = time.monotonic()
         while True:
             try:
-                code = process.wait(timeout=0.2)
+                code = self.process.wait(timeout=0.1)
                 return None if code == 0 else f"exit code {code}"
             except subprocess.TimeoutExpired:
                 pass
             now = time.monotonic()
-            seen = output.stat().st_size if output.exists() else 0
+            seen = lines.stat().st_size
             if seen != size:
                 size, since = seen, now
-            if now - since > silence or now > over:
-                end(process)
-                return (
-                    f"no answer for {now - since:.0f} s"
-                    if now - since > silence
-                    else "time is over"
-                )
+            if now > over:
+                end(self.process)
+                return TIME_OVER
+            if now - since > (3 * silence if size == first else silence):
+                end(self.process)
+                return f"no answer for {now - since:.0f} s"

@@ -35,7 +35,7 @@ LIBRARIES = [
     ("eigen", r"Eigen/.*"),
     (
         "cuda_runtime",
-        r"(cuda_runtime(_api)?|cuda|driver_types|cuda_fp16|cuda_bf16|vector_types)\.h",
+        r"(cuda_runtime(_api)?|cuda_profiler_api|cuda|driver_types|cuda_fp16|cuda_bf16|vector_types)\.h",
     ),
     ("cub", r"(cub|thrust|cuda/std|cuda/functional|nv)/.*|cusparse\.h"),
     ("openssl", r"openssl/.*"),
