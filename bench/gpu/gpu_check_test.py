@@ -195,6 +195,7 @@ class CallsTest(InFolder):
             work = f'exec {PROGRAMS / program} "$@" --gtest_filter="{tests}"'
             make_program(self.programs / f"cuda_gpu_{name}_test", work)
         make_program(self.programs / "cuda_device_numerics_test", "echo ran")
+        (self.programs / "commit.txt").write_text("0123abc\n", encoding="utf-8")
         if (PROGRAMS / "sparseagg").exists():
             os.symlink(PROGRAMS / "sparseagg", self.programs / "sparseagg")
         self.tools = self.folder / "tools"
@@ -251,6 +252,7 @@ class CallsTest(InFolder):
         measured = {aim["aim"].split(":")[0] for aim in aims if aim["state"] != "not measured"}
         self.assertIn("end to end", measured)
         self.assertIn("rows of 64", measured)
+        self.assertIn("first call, commit 0123abc", call.stdout)
         self.assertTrue(call.stdout.rstrip().endswith(gpu_table.describe_aim(aims[-1])))
         log = (self.out / "log.txt").read_text(encoding="utf-8")
         self.assertEqual(log.count("== conformance_"), len(PLANS))

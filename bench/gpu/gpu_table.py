@@ -171,7 +171,10 @@ def describe_aim(aim: dict) -> str:
 
 
 def describe_device(results: Results) -> list[str]:
-    text = []
+    text = [
+        f"{line['call']} call, commit {line['commit']}, {line['machine']}"
+        for line in results.of_kind("about")
+    ]
     for line in results.of_kind("device")[:1]:
         text.append(
             f"{line['name']}, {line['memory_bytes'] >> 30} GiB, {line['multiprocessors']} multiprocessors"
@@ -304,7 +307,7 @@ def table(results: Results, met: list[dict]) -> str:
         "",
         *(
             "  ".join(f"{k}={v}" for k, v in line.items())
-            for kind in ("device", "calibration")
+            for kind in ("about", "device", "calibration")
             for line in results.of_kind(kind)
         ),
         *describe_stages(results),

@@ -54,6 +54,13 @@ def glibc_of(program: Path) -> tuple[int, ...]:
     return max(tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", said.stdout))
 
 
+def commit() -> str:
+    """What is checked out, or "unknown"."""
+    command = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"]
+    said = subprocess.run(command, check=False, capture_output=True, text=True)
+    return said.stdout.strip() or "unknown"
+
+
 def collect(binaries: Path, old: Path | None = None, results: Path | None = None) -> None:
     """Copies the programs to where they are run, and beside them what a second call needs of the first."""
     shutil.rmtree(PACK, ignore_errors=True)
@@ -66,6 +73,7 @@ def collect(binaries: Path, old: Path | None = None, results: Path | None = None
         shutil.copy2(binaries / name, PACK / name)
         if shutil.which("strip"):  # the host's debug information; that of kernels is another's
             subprocess.run(["strip", "-g", PACK / name], check=True)
+    (PACK / "commit.txt").write_text(commit() + "\n", encoding="utf-8")
     if old is not None:
         (PACK / "old").mkdir()
         shutil.copy2(old / "gpu_reduce", PACK / "old" / "gpu_reduce")
@@ -79,7 +87,7 @@ def archive() -> tuple[Path, list[str]]:
     path = PACK.with_suffix(".tar.gz")
     said = []
     for program in sorted(PACK.iterdir()):
-        if not program.is_file():
+        if program.name not in (*PROGRAMS, SERVER):
             continue
         glibc = glibc_of(program)
         if libraries_of(program) or glibc > GLIBC_MAX:
