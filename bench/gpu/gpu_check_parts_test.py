@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import gpu_kernels
 import gpu_table
 import grid
+import packing
 from stages import Program, Stages, folder_of_library, lines_of
 
 CASE = grid.Case(1000, 100_000, 8)
@@ -157,6 +161,29 @@ class KernelsTest(InFolder):
         self.assertEqual(gpu_kernels.by_kernel(path), [])
 
 
+class PackingTest(InFolder):
+    def test_a_pack_takes_along_what_was_packed_before_and_its_results(self) -> None:
+        binaries, results, pack = (self.folder / name for name in ("bin", "results", "pack"))
+        for folder in (binaries, results):
+            folder.mkdir()
+        for name in packing.PROGRAMS:
+            shutil.copy2(shutil.which("true"), binaries / name)
+        (results / "stages.json").write_text("[]", encoding="utf-8")
+        with unittest.mock.patch.object(packing, "PACK", pack):
+            packing.collect(binaries)
+            self.assertEqual(
+                {path.name for path in pack.iterdir()}, {*packing.PROGRAMS, "commit.txt"}
+            )
+            packing.collect(binaries, old=pack, results=results)
+        subprocess.run([pack / "old" / "gpu_reduce"], check=True)
+        self.assertEqual((pack / "first" / "stages.json").read_text(encoding="utf-8"), "[]")
+
+    def test_what_a_program_needs_beside_the_c_library_is_named(self) -> None:
+        program = Path(shutil.which("true"))
+        self.assertEqual(packing.libraries_of(program), [])
+        self.assertGreaterEqual(packing.glibc_of(program), (2, 2))
+
+
 class StagesTest(InFolder):
     def stages(self, seconds: float = 60) -> Stages:
         return Stages(self.folder / "out", seconds)
@@ -211,11 +238,14 @@ class StagesTest(InFolder):
         quick = [sys.executable, "-c", "import os; print(os.environ.get('SPARSEAGG_OF_ONE'))"]
         programs = [
             Program("hangs", hang),
+            Program("hangs too", hang),
             Program("one", quick, {"SPARSEAGG_OF_ONE": "set"}),
             Program("two", quick),
         ]
         stages = self.stages()
-        self.assertEqual(stages.together(programs, 3, slots=2), ["timeout", "passed", "passed"])
+        states = stages.together(programs, 50, slots=2, each=1.5)
+        self.assertEqual(states, ["timeout", "timeout", "passed", "passed"])
+        self.assertLess(stages.results[-1]["at"], 30)
         log = stages.log.read_text(encoding="utf-8")
         self.assertIn("== one\nset\n", log)
         self.assertIn("== two\nNone\n", log)

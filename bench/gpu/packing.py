@@ -62,7 +62,14 @@ def commit() -> str:
 
 
 def collect(binaries: Path, old: Path | None = None, results: Path | None = None) -> None:
-    """Copies the programs to where they are run, and beside them what a second call needs of the first."""
+    """Copies the programs to where they are run, and beside them what a second call needs of the first. `old` may be what was
+    packed before."""
+    kept = {}
+    if old is not None:
+        kept["old/gpu_reduce"] = (old / "gpu_reduce").read_bytes()
+    if results is not None:
+        kept["first/stages.json"] = (results / "stages.json").read_bytes()
+    kept["commit.txt"] = f"{commit()}\n".encode()
     shutil.rmtree(PACK, ignore_errors=True)
     PACK.mkdir(parents=True)
     for name in (*PROGRAMS, SERVER):
@@ -73,13 +80,12 @@ def collect(binaries: Path, old: Path | None = None, results: Path | None = None
         shutil.copy2(binaries / name, PACK / name)
         if shutil.which("strip"):  # the host's debug information; that of kernels is another's
             subprocess.run(["strip", "-g", PACK / name], check=True)
-    (PACK / "commit.txt").write_text(commit() + "\n", encoding="utf-8")
-    if old is not None:
-        (PACK / "old").mkdir()
-        shutil.copy2(old / "gpu_reduce", PACK / "old" / "gpu_reduce")
-    if results is not None:
-        (PACK / "first").mkdir()
-        shutil.copy2(results / "stages.json", PACK / "first" / "stages.json")
+    for name, content in kept.items():
+        path = PACK / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        if path.name in PROGRAMS:
+            path.chmod(0o755)
 
 
 def archive() -> tuple[Path, list[str]]:

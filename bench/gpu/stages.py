@@ -104,8 +104,11 @@ class Stages:
         """ "passed", "failed (code)", "timeout", "missing" or "no time left"."""
         return self.together([Program(name, command, environment)], limit)[0]
 
-    def together(self, programs: list[Program], limit: float, slots: int = 1) -> list[str]:
-        """The states of programs of which so many run at a time, in the order given; all within the limit."""
+    def together(
+        self, programs: list[Program], limit: float, slots: int = 1, each: float | None = None
+    ) -> list[str]:
+        """The states of programs of which so many run at a time, in the order given; all within the limit, and each within one
+        of its own: one that hangs holds a slot no longer."""
         over = time.monotonic() + min(limit * self.pace, self.left())
         waiting = list(programs)
         running: list[_Running] = []
@@ -120,7 +123,8 @@ class Stages:
                 else:
                     running.append(_Running(program, self._environment(program)))
             for one in list(running):
-                state = one.state(over)
+                own = over if each is None else min(over, one.start + each * self.pace)
+                state = one.state(own)
                 if state is None:
                     continue
                 running.remove(one)
@@ -224,7 +228,7 @@ class _Running:
     def __init__(self, program: Program, environment: dict[str, str]) -> None:
         self.program = program
         self._output = tempfile.TemporaryFile()
-        self._start = time.monotonic()
+        self.start = time.monotonic()
         self.process = subprocess.Popen(
             [str(c) for c in program.command],
             stdout=self._output,
@@ -234,7 +238,7 @@ class _Running:
         )
 
     def seconds(self) -> float:
-        return time.monotonic() - self._start
+        return time.monotonic() - self.start
 
     def said(self) -> bytes:
         """Ends the reading of it, too."""
