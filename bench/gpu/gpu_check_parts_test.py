@@ -233,6 +233,16 @@ class StagesTest(InFolder):
         states = json.loads((self.folder / "out" / "stages.json").read_text(encoding="utf-8"))
         self.assertEqual([stage["stage"] for stage in states], ["late"])
 
+    def test_a_stage_that_fails_says_why(self) -> None:
+        stages = self.stages()
+        talk = "print('begins'); print('error: no such thing'); print('ends'); raise SystemExit(1)"
+        stages.run("bad", [sys.executable, "-c", talk], 20)
+        self.assertEqual(stages.results[0]["said"], "error: no such thing")
+        stages.steps("steps", [sys.executable, "-c", talk], [(CASE, "x")], 20, 5)
+        self.assertEqual(stages.results[1]["said"], "error: no such thing")
+        text = gpu_table.describe_stages(gpu_table.Results(self.folder / "out", {}))
+        self.assertIn("error: no such thing", text[1])
+
     def test_programs_run_beside_each_other_and_one_that_hangs_costs_no_other(self) -> None:
         hang = [sys.executable, "-c", "import threading; threading.Event().wait()"]
         quick = [sys.executable, "-c", "import os; print(os.environ.get('SPARSEAGG_OF_ONE'))"]

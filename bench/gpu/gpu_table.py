@@ -193,7 +193,10 @@ def describe_stages(results: Results) -> list[str]:
     text = [
         f"stages: {len(results.stages) - len(bad)} of {len(results.stages)} passed, {seconds:.0f} s"
     ]
-    text.extend(f"  {s['stage']}: {s['state']}, {s['seconds']} s" for s in bad)
+    text.extend(
+        f"  {s['stage']}: {s['state']}, {s['seconds']} s  {s.get('said', '')[:110]}".rstrip()
+        for s in bad
+    )
     text.extend(
         f"  LOST {line['plan']}, {describe(grid.case_of(line).key())}: {line['error']}"
         for line in results.of_kind("lost")

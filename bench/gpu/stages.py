@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +43,13 @@ def folder_of_library(name: str, folders: list[str]) -> Path | None:
             if path.exists():
                 return path.parent
     return None
+
+
+def reason_of(said: str) -> str:
+    """The first line that speaks of an error, or the last one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    bad = [line for line in lines if re.search("error|fail|invalid|no usable|refused", line, re.I)]
+    return ([*bad[:1], *lines[-1:], ""])[0][:200]
 
 
 def end(process: subprocess.Popen) -> None:
@@ -116,7 +124,7 @@ class Stages:
         while waiting or running:
             while waiting and len(running) < slots:
                 program = waiting.pop(0)
-                if time.monotonic() > over - 1:
+                if time.monotonic() > over - self.pace:
                     states[program.name] = self._record(program.name, "no time left", 0)
                 elif shutil.which(str(program.command[0])) is None:
                     states[program.name] = self._record(program.name, "missing", 0)
@@ -143,6 +151,7 @@ class Stages:
         """Runs PROGRAM STEPS LINES SECONDS, which appends lines, "begin" before each step. A step in which it dies, or writes
         nothing for `silence` seconds, is lost; the program is started again with the steps behind it."""
         start = time.monotonic()
+        self.said = ""
         self.line(kind="stage", stage=name)
         if not steps:
             state = "nothing to do"
@@ -202,7 +211,10 @@ class Stages:
 
     def _record(self, name: str, state: str, seconds: float) -> str:
         at = round(time.monotonic() - self.begin, 1)
-        self.results.append({"stage": name, "state": state, "seconds": round(seconds, 1), "at": at})
+        result = {"stage": name, "state": state, "seconds": round(seconds, 1), "at": at}
+        if state.startswith("failed"):
+            result["said"] = reason_of(self.said)
+        self.results.append(result)
         print(f"{at:6.1f} s  {name}: {state}, {seconds:.1f} s", flush=True)
         (self.out / "stages.json").write_text(json.dumps(self.results, indent=1), encoding="utf-8")
         return state

@@ -37,7 +37,8 @@ class PlansTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Backend> reference_ = *MakeReferenceBackend({});
-  const std::unique_ptr<Backend> cuda_ = *testing::WithChosenPlans(MakeCudaBackend({}, {.calibrate = false}));
+  const std::unique_ptr<Backend> cuda_ =
+      *testing::WithChosenPlans(MakeCudaBackend({}, {.calibrate = false}));
 };
 
 TEST_F(PlansTest, WhereTilesOfSortedPositionsEnd) {
