@@ -18,7 +18,7 @@ PROGRAMS = (
 )
 SERVER = "sparseagg"
 SCRIPTS = ("gpu_check", "*.py")
-# The machines that are lent have a newer one.
+# That of Debian 12, which builds: a program that needs a newer one would start on no older machine.
 GLIBC_MAX = (2, 36)
 
 
