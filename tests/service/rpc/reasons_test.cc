@@ -42,7 +42,7 @@ std::set<std::string> ReasonsIn(std::span<const char* const> folders) {
     }
   }
   std::erase_if(reasons, [](const std::string& word) {
-    return word.starts_with("SPARSEAGG_") || word.starts_with("GRPC_");
+    return word.starts_with("SPARSEAGG_") || word.starts_with("GRPC_") || word.starts_with("CUDA_");
   });
   return reasons;
 }
