@@ -142,9 +142,9 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LargeConformanceTest,
 TEST(ConformanceIndexSpace, RowsUpToTheLimitOfTheIndexSpace) {
   const auto reference = *MakeReferenceBackend({});
   // Also spaces whose coordinates are as many as 64-bit numbers: their product is zero.
-  const std::pair<uint64_t, uint32_t> kSpaces[] = {
+  const std::pair<uint64_t, uint32_t> spaces[] = {
       {kNumRowsMax - 1, 1}, {kNumRowsMax - 1, 3}, {uint64_t{1} << 62, 4}, {uint64_t{1} << 58, 64}};
-  for (const auto& [num_rows, width] : kSpaces) {
+  for (const auto& [num_rows, width] : spaces) {
     const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, num_rows, width);
     for (uint64_t nnz : {10, 2000, 10000}) {
       if (nnz * width > 50000) continue;  // the reference takes long

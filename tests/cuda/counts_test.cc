@@ -65,10 +65,10 @@ class CountsTest : public ::testing::Test {
 };
 
 TEST_F(CountsTest, ABatchIsReducedWithoutAWaitForACount) {
-  const std::pair<const char*, uint32_t> kSpecs[] = {
+  const std::pair<const char*, uint32_t> specs[] = {
       {"sum", 1}, {"sum", 64}, {"mean_of_contributors", 1}, {"mean_of_contributors", 3}, {"min", 1},
       {"max", 2}, {"count", 1}};
-  for (const auto& [op, width] : kSpecs) {
+  for (const auto& [op, width] : specs) {
     for (const Distribution rows : {Distribution::kZipf, Distribution::kSorted}) {
       const ReduceSpec spec = MakeSpec(op, ValueType::kF32, 2000, width);
       const auto updates = MakeUpdates(

@@ -131,13 +131,13 @@ TEST_F(FaultsTest, TheErrorOfALostDeviceNamesTheKernelsThatMayHaveMadeIt) {
     TheFakeGpu().fails_at_call = call;
     return std::string(testing::Reduce(*backend, spec, updates, plan).status().message());
   };
-  const std::pair<const char*, const char*> kPlans[] = {
+  const std::pair<const char*, const char*> plans[] = {
       {"radix_segments",
        "Pack, cub::DeviceRadixSort::SortKeys, CountHeads, "
        "thrust::exclusive_scan, WriteRuns, ReduceTile<float>, "},
       {"cusparse_spmm", "CutLimb<float>, cusparseSpMM, AddLimb"},
       {"thrust_sort_reduce", "thrust::reduce_by_key"}};
-  for (const auto& [plan, names] : kPlans) {
+  for (const auto& [plan, names] : plans) {
     bool wait_names = false;
     bool launch_names = false;
     std::string message;

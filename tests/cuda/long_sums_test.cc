@@ -18,7 +18,6 @@ namespace {
 using gpu::kLongSum;
 using testing::Difference;
 using testing::MakeSpec;
-using testing::MakeUpdates;
 using testing::Update;
 using testing::Values;
 

@@ -141,17 +141,17 @@ void RunAll(const StreamOwner& stream) {
 void Queue(cudaStream_t cuda_stream, Kind kind, std::function<void()> run) {
   State& state = TheState();
   StreamOwner stream;
-  bool runs = false;
+  bool late = false;
   {
     const std::lock_guard lock(state.mutex);
     stream = Owner(cuda_stream);
-    runs = !state.gpu.late;
-    if (state.gpu.late || !stream->queued.empty()) {
+    late = state.gpu.late;
+    if (late || !stream->queued.empty()) {
       stream->last = ++state.operations;
-      stream->queued.push_back({std::move(run), kind, stream->last});
+      stream->queued.push_back({std::exchange(run, nullptr), kind, stream->last});
     }
   }
-  if (!runs) return;
+  if (late) return;
   if (run != nullptr) {
     run();  // beside what other streams do
   } else {
