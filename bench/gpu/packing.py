@@ -32,7 +32,7 @@ def build(architectures: str, jobs: int, libraries: Path | None) -> Path:
     options.append("-DCMAKE_CUDA_FLAGS=-lineinfo")
     options.append(f"-DSPARSEAGG_SERVER={'ON' if libraries else 'OFF'}")
     if libraries:
-        options.append(f"-DCMAKE_PREFIX_PATH={libraries}")
+        options.append(f"-DCMAKE_PREFIX_PATH={libraries.resolve()}")
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     subprocess.run(["cmake", "-S", ROOT, "-B", folder, *generator, *options], check=True)
     targets = [*PROGRAMS, *([SERVER] if libraries else [])]
