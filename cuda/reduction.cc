@@ -15,10 +15,6 @@ namespace {
 
 // Entries of a batch are numbered in 32 bits, and kernels step beyond the last one.
 constexpr uint64_t kBatchEntriesMax = uint64_t{1} << 31;
-// Side entries are few; for one in so many values there is memory, within these bounds.
-constexpr uint64_t kSideShare = 64;
-constexpr uint64_t kSideCapacityMin = 256;
-constexpr uint64_t kSideCapacityMax = uint64_t{1} << 16;
 
 }  // namespace
 
@@ -84,12 +80,8 @@ void Reduction::FoldInHalves(Batch& batch) {
 
 SideList Reduction::StartSide(const BatchView& batch) {
   if (!rule_.has_side() || rule_.values != ValueSlots::kExactSum) return {};
-  Queue& queue = context_.queue;
-  const uint64_t values = batch.nnz * batch.width;
-  const uint64_t capacity = std::clamp(values / kSideShare, kSideCapacityMin, kSideCapacityMax);
-  SideList list{{queue, std::min(capacity, values)}, {queue, 1}};
-  ExtractSide(queue, batch, rule_, 0, values, list);
-  context_.side.Fetch(queue, list.count.data());
+  SideList list = ListSide(context_.queue, batch, rule_);
+  context_.side.Fetch(context_.queue, list.count.data());
   return list;
 }
 

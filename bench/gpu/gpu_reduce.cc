@@ -193,7 +193,7 @@ class Bench {
     uint64_t digest = 0;
     uint64_t aside = 0;
     const auto reduce = [&](bool look) {
-      const SideList side = PutAside(batch, rule);
+      const SideList side = ListSide(queue_, batch.view, rule);
       const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
       plan->Fold(queue_, batch.view);
       plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
@@ -217,16 +217,6 @@ class Bench {
         Members(times), Found(size, digest, aside),
         ",\"share_of_copy\":", least / times.median / rates_.copy_bytes,
         ",\"calibrated_ms\":", ReduceSeconds(rates_, row.name, SpecOf(c), WorkloadOf(c)) * 1e3);
-  }
-
-  // As Reduction::StartSide() does beside each fold of a batch.
-  SideList PutAside(const DeviceBatch& batch, const SlotRule& rule) {
-    const uint64_t values = batch.view.nnz * batch.view.width;
-    const uint64_t capacity =
-        std::min(values, std::clamp<uint64_t>(values / 64, uint64_t{1} << 8, uint64_t{1} << 16));
-    SideList list{{queue_, capacity}, {queue_, 1}};
-    ExtractSide(queue_, batch.view, rule, 0, values, list);
-    return list;
   }
 
   static std::string Found(uint64_t size, uint64_t digest, uint64_t aside) {

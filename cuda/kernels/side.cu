@@ -3,12 +3,19 @@
 // One thread a value: reads it, its weight and, seldom, its row: 2 to 8 bytes a value. A product
 // outside the window takes an atomic add on one counter; a batch of nothing else serialises there,
 // and that costs its sender's round only.
+#include <algorithm>
+
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/side.h"
 #include "cuda/kernels/slots.cuh"
 
 namespace sparseagg::gpu {
 namespace {
+
+// Side entries are few; for one in so many values there is memory, within these bounds.
+constexpr uint64_t kSideShare = 64;
+constexpr uint64_t kSideCapacityMin = 256;
+constexpr uint64_t kSideCapacityMax = uint64_t{1} << 16;
 
 template <class V>
 struct Extract {
@@ -48,6 +55,14 @@ void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, uin
                          list.count.data()});
     }
   });
+}
+
+SideList ListSide(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+  const uint64_t values = batch.nnz * batch.width;
+  const uint64_t capacity = std::clamp(values / kSideShare, kSideCapacityMin, kSideCapacityMax);
+  SideList list{{queue, std::min(capacity, values)}, {queue, 1}};
+  ExtractSide(queue, batch, rule, 0, values, list);
+  return list;
 }
 
 }  // namespace sparseagg::gpu

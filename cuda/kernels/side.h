@@ -20,6 +20,9 @@ struct SideList {
 void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, uint64_t begin,
                  uint64_t end, const SideList& list);
 
+// The same for all values, with memory for the few that there usually are.
+SideList ListSide(Queue& queue, const BatchView& batch, const SlotRule& rule);
+
 }  // namespace sparseagg::gpu
 
 #endif  // SPARSEAGG_CUDA_KERNELS_SIDE_H_
