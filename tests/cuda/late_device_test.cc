@@ -49,8 +49,14 @@ class LateDeviceTest : public ::testing::Test {
     }
     batch.Upload();
   }
-  // The queue of uploads ends first what it has; the one of kernels is late.
-  void ExpectNothingFreedThatKernelsMayRead() {
+  void ExpectAFoldToThrowAndToFreeNothingThatKernelsMayRead() {
+    {
+      Reduction reduction(spec_, kPlan, context_);
+      Batch batch(context_.uploads, context_.staging);
+      AddTo(batch);
+      EXPECT_THROW(reduction.Fold(batch), std::bad_alloc);
+    }
+    // The queue of uploads ends first what it has; the one of kernels is late.
     context_.uploads.queue.Synchronize();
     context_.queue.Synchronize();
     EXPECT_EQ(TheFakeGpu().early_frees, 0u);
@@ -67,13 +73,7 @@ TEST_F(LateDeviceTest, ABadAllocWithKernelsQueuedFreesNothingThatTheyRead) {
   TheFakeGpu().in_library = [calls = std::make_shared<int>(0)] {
     if ((*calls)++ == kCallsBeforeTheProduct) throw std::bad_alloc();
   };
-  {
-    Reduction reduction(spec_, kPlan, context_);
-    Batch batch(context_.uploads, context_.staging);
-    AddTo(batch);
-    EXPECT_THROW(reduction.Fold(batch), std::bad_alloc);
-  }
-  ExpectNothingFreedThatKernelsMayRead();
+  ExpectAFoldToThrowAndToFreeNothingThatKernelsMayRead();
 }
 
 TEST_F(LateDeviceTest, NorDoesOneInTheHalfOfABatchThatWasTooLarge) {
@@ -82,13 +82,7 @@ TEST_F(LateDeviceTest, NorDoesOneInTheHalfOfABatchThatWasTooLarge) {
     if (call == 0) sparseagg::testing::ThrowAsThrust(cudaErrorMemoryAllocation);
     if (call == 1 + kCallsBeforeTheProduct) throw std::bad_alloc();
   };
-  {
-    Reduction reduction(spec_, kPlan, context_);
-    Batch batch(context_.uploads, context_.staging);
-    AddTo(batch);
-    EXPECT_THROW(reduction.Fold(batch), std::bad_alloc);
-  }
-  ExpectNothingFreedThatKernelsMayRead();
+  ExpectAFoldToThrowAndToFreeNothingThatKernelsMayRead();
 }
 
 TEST_F(LateDeviceTest, ARoundThatLacksMemoryCostsOtherRoundsNoBit) {
