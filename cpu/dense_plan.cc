@@ -180,7 +180,7 @@ uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cell
   const uint64_t least = std::clamp<uint64_t>(cells_least / width_, 1, slice);
   const auto rows = static_cast<uint64_t>(
       std::clamp(worth, static_cast<double>(least), static_cast<double>(slice)));
-  const uint64_t visits = slice / rows;  // of equal size
+  const uint64_t visits = std::max<uint64_t>(slice / rows, 1);  // of equal size
   return (slice + visits - 1) / visits;
 }
 

@@ -2,7 +2,7 @@
 
 namespace sparseagg {
 
-const bool RoundingFlag::works_ = RoundingFlag::Try();
+const bool RoundingFlag::kWorks = RoundingFlag::Try();
 
 bool RoundingFlag::Try() {
   volatile double sum = 1.0;

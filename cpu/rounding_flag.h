@@ -11,7 +11,7 @@ namespace sparseagg {
 class RoundingFlag {
  public:
   // Whether it tells here. There are emulators that leave it out (Valgrind).
-  static bool Works() { return works_; }
+  static bool Works() { return kWorks; }
 
   // What was stored to memory before the call counts: the compiler cannot move stores behind it.
   static bool IsSet() { return std::fetestexcept(FE_INEXACT) != 0; }
@@ -20,7 +20,7 @@ class RoundingFlag {
  private:
   static bool Try();
 
-  static const bool works_;
+  static const bool kWorks;
 };
 
 }  // namespace sparseagg

@@ -56,7 +56,7 @@ constexpr uint64_t kAdds = uint64_t{1} << 18;
 constexpr uint64_t kFewWords = uint64_t{1} << 12;  // of all: a sort that its launches take
 constexpr int kLaunches = 64;
 constexpr int kSortBits = 24;
-constexpr double kPasses = kSortBits / 8;
+constexpr double kPasses = kSortBits / 8.0;
 constexpr int kRuns = 3;
 constexpr double kPlausible = 100;
 

@@ -68,8 +68,15 @@ struct Library {
   }
 };
 
+const Library& OpenedLibrary() {
+  static const Library kLibrary;
+  return kLibrary;
+}
+
+// REQUIRES: HaveCusparse(); throws otherwise.
 const Library& TheLibrary() {
-  static const Library library;
+  const Library& library = OpenedLibrary();
+  if (!library.complete) throw std::runtime_error("libcusparse.so.12 cannot be opened");
   return library;
 }
 
@@ -100,7 +107,7 @@ cusparseHandle_t HandleOf(Queue& queue) {
 
 // The descriptors of one operation, and the handle that it is called with.
 struct Objects {
-  const cusparseHandle_t handle;
+  cusparseHandle_t handle;
   cusparseSpMatDescr_t sparse = nullptr;
   cusparseDnMatDescr_t dense = nullptr;
   cusparseDnMatDescr_t out = nullptr;
@@ -120,7 +127,7 @@ struct Objects {
 
 }  // namespace
 
-bool HaveCusparse() { return TheLibrary().complete; }
+bool HaveCusparse() { return OpenedLibrary().complete; }
 
 void Multiply(Queue& queue, const Spmm& product) {
   const Library& library = TheLibrary();

@@ -70,8 +70,9 @@ SPARSEAGG_HOST_DEVICE inline double ScaleExact(uint64_t integer, int exponent) {
   const int top = 63 - CountLeadingZeros(integer);  // position of the first bit
   const int first = top + exponent;                 // its power of two
   if (first > 1023) return BitCast<double>(uint64_t{0x7FF} << 52);
-  if (first < -1022)
-    return BitCast<double>(integer << (exponent + 1074));  // subnormal: bits are the multiple
+  // A subnormal's bits are the multiple of 2^-1074. The shift is at most 51 here; the mask says so
+  // to tools that do not see that `first` bounds it.
+  if (first < -1022) return BitCast<double>(integer << ((exponent + 1074) & 63));
   const uint64_t significand = top > 52 ? integer >> 1 : integer << (52 - top);  // top 53: 2^53
   const uint64_t fraction = significand & ((uint64_t{1} << 52) - 1);
   return BitCast<double>((static_cast<uint64_t>(first + 1023) << 52) | fraction);

@@ -16,8 +16,8 @@ constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kVectorBytes = sizeof(__m256i);
 
 bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
+  static const bool kHas = __builtin_cpu_supports("avx2") != 0;
+  return kHas;
 }
 
 // How a copy of `count` elements to `to` is cut: whole lines of the destination, from element

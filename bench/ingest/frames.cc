@@ -95,11 +95,11 @@ std::vector<grpc::ByteBuffer> Whole(const std::vector<Payload>& payloads, int64_
 using RawStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 std::unique_ptr<RawStream> OpenStream(grpc::Channel& channel, grpc::ClientContext& context) {
-  static const grpc::internal::RpcMethod method("/sparseagg.v1.AggregationService/StreamUpdates",
-                                                grpc::internal::RpcMethod::BIDI_STREAMING);
+  static const grpc::internal::RpcMethod kMethod("/sparseagg.v1.AggregationService/StreamUpdates",
+                                                 grpc::internal::RpcMethod::BIDI_STREAMING);
   return std::unique_ptr<RawStream>(
       grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
-          &channel, method, &context));
+          &channel, kMethod, &context));
 }
 
 }  // namespace

@@ -26,10 +26,10 @@ void Check(bool ok) {
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
   // EVP_sha256() would be looked up for each digest, which takes as long as hashing 1 KB.
-  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   context_->md = EVP_MD_CTX_new();
-  Check(algorithm != nullptr && context_->md != nullptr &&
-        EVP_DigestInit_ex(context_->md, algorithm, nullptr) == 1);
+  Check(kAlgorithm != nullptr && context_->md != nullptr &&
+        EVP_DigestInit_ex(context_->md, kAlgorithm, nullptr) == 1);
 }
 
 Sha256::~Sha256() = default;

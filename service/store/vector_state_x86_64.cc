@@ -3,8 +3,8 @@
 namespace sparseagg {
 
 void ClearUpperHalves() {
-  static const bool has_avx = __builtin_cpu_supports("avx");
-  if (has_avx) asm volatile("vzeroupper");
+  static const bool kHasAvx = __builtin_cpu_supports("avx");
+  if (kHasAvx) asm volatile("vzeroupper");
 }
 
 }  // namespace sparseagg

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -121,9 +121,11 @@ absl::Status EncodeAs(const EncodedHeader& header, const ValueCoding& coding, co
 
 template <class Wide, class RoundTrip>
 bool IsExact(const Wide* values, uint64_t count, RoundTrip round_trip) {
+  using Bits = std::conditional_t<sizeof(Wide) == 8, uint64_t, uint32_t>;
   for (uint64_t i = 0; i < count; ++i) {
     const auto again = static_cast<Wide>(round_trip(static_cast<float>(values[i])));
-    if (std::memcmp(&again, &values[i], sizeof(again)) != 0 || !std::isfinite(again)) return false;
+    if (std::bit_cast<Bits>(again) != std::bit_cast<Bits>(values[i])) return false;
+    if (!std::isfinite(again)) return false;
   }
   return true;
 }

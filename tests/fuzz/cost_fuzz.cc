@@ -114,14 +114,14 @@ std::string Repeat(const std::vector<Part>& parts, size_t times) {
 
 // A round of so many tensors that to look at each of them for every update would be seen.
 const RoundSpec& LargeRound() {
-  static const RoundSpec spec = [] {
+  static const RoundSpec kSpec = [] {
     RoundSpec round;
     for (int i = 0; i < 2000; ++i) {
       round.tensors.push_back({.name = "t" + std::to_string(i), .dense_shape = {100}});
     }
     return round;
   }();
-  return spec;
+  return kSpec;
 }
 
 void Plan(const ReceivedUpdate& update) {
@@ -137,11 +137,11 @@ void Plan(const v1::BeginUpdate& begin) {
 }
 
 void Normalise(const v1::RoundSpec& proto) {
-  static const auto store = MakeMemoryStore();
-  static const EngineOptions options;
+  static const auto kStore = MakeMemoryStore();
+  static const EngineOptions kOptions;
   auto spec = FromProto(proto, Durability::kMemory);
   if (!spec.ok()) return;
-  spec = NormaliseRoundSpec(*std::move(spec), options, *store);
+  spec = NormaliseRoundSpec(*std::move(spec), kOptions, *kStore);
   if (!spec.ok()) return;
   for (const TensorSpec& tensor : spec->tensors) MakeReduceSpec(tensor).status().IgnoreError();
 }
@@ -250,8 +250,8 @@ void ReadMatrix(std::string_view bytes) {
 
 // The bytes as each member of an archive.
 void ReadArchive(std::string_view bytes) {
-  static const testing::TemporaryFolder folder("/dev/shm");
-  const std::string path = folder.path() + "/made.npz";
+  static const testing::TemporaryFolder kFolder("/dev/shm");
+  const std::string path = kFolder.path() + "/made.npz";
   const std::vector<client::ZipMember> members = {
       {.name = "indices.npy", .head = std::string(bytes), .body = ""}};
   if (!client::WriteZip(path, members).ok()) return;

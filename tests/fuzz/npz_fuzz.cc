@@ -19,8 +19,8 @@ constexpr const char* kNames[] = {
 
 // Read as they are, without a file.
 void ReadMembers(FuzzInput& input) {
-  static const testing::TemporaryFolder folder("/dev/shm");
-  const std::string path = folder.path() + "/made.npz";
+  static const testing::TemporaryFolder kFolder("/dev/shm");
+  const std::string path = kFolder.path() + "/made.npz";
   std::vector<client::ZipMember> members;
   while (input.left() > 2) {
     const std::string name = kNames[input.Below(std::size(kNames))];

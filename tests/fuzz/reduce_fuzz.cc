@@ -39,7 +39,7 @@ std::vector<std::unique_ptr<Backend>> MakeBackends() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sparseagg;
-  static const auto backends = fuzz::MakeBackends();
+  static const auto kBackends = fuzz::MakeBackends();
   fuzz::FuzzInput input(data, size);
   TensorSpec tensor;
   tensor.name = "t";
@@ -54,10 +54,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!spec.ok()) return 0;
   const auto updates = fuzz::TakeUpdates(*spec, input);
   const size_t choice = size == 0 ? 0 : data[size - 1];
-  Backend& backend = *backends[choice % backends.size()];
+  Backend& backend = *kBackends[choice % kBackends.size()];
   const auto plans = testing::PlansFor(backend, *spec);
-  const std::string& plan = plans[choice / backends.size() % plans.size()];
-  const auto expected = testing::Reduce(*backends.back(), *spec, updates);
+  const std::string& plan = plans[choice / kBackends.size() % plans.size()];
+  const auto expected = testing::Reduce(*kBackends.back(), *spec, updates);
   const auto stage = choice < 128 ? &testing::StageCopy : &testing::StagePackedCopy;
   const auto actual = testing::Reduce(backend, *spec, updates, plan, stage);
   const std::string difference = testing::Difference(expected, actual);

@@ -7,8 +7,8 @@
 namespace sparseagg::fuzz {
 
 inline void SilenceProtobuf() {
-  static const auto log_handler = google::protobuf::SetLogHandler(nullptr);
-  static_cast<void>(log_handler);
+  static const auto kLogHandler = google::protobuf::SetLogHandler(nullptr);
+  static_cast<void>(kLogHandler);
 }
 
 }  // namespace sparseagg::fuzz

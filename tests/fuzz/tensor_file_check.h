@@ -31,8 +31,8 @@ inline void CheckTensors(const std::vector<client::Tensor>& tensors) {
 // Writes the tensors as a file `name` and reads that; a refusal to write is fine. Text does not say
 // of which type its numbers are: i64, the type of whole ones unless told, does not hold all of u64.
 inline void CheckWriting(const std::vector<client::Tensor>& tensors, const std::string& name) {
-  static const testing::TemporaryFolder folder("/dev/shm");
-  const std::string path = folder.path() + "/" + name;
+  static const testing::TemporaryFolder kFolder("/dev/shm");
+  const std::string path = kFolder.path() + "/" + name;
   if (!client::WriteTensors(path, client::ViewsOf(tensors)).ok()) return;
   client::ReadOptions options;
   if (name.ends_with(".mtx")) options.value_type = tensors[0].layout.value_type;

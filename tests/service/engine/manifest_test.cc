@@ -20,7 +20,7 @@ std::string U64(uint64_t value) { return {reinterpret_cast<const char*>(&value),
 std::string Text(const std::string& text) { return U64(text.size()) + text; }
 std::string Hash(const std::string& bytes) { return Sha256().Bytes(bytes).Finish(); }
 
-UpdateRecord Record(std::string contributor, float weight) {
+UpdateRecord Record(const std::string& contributor, float weight) {
   return {.contributor = contributor,
           .update_id = "u-" + contributor,
           .weight = weight,
