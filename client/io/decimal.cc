@@ -4,6 +4,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -132,9 +133,9 @@ double RoundNarrow(std::string_view text, double nearest, FloatFormat format) {
   // The exact value lies beside `nearest` by less than the last of 64 further bits, wherever it is.
   constexpr int kFurtherBits = 64;
   UInt128 extended = magnitude << kFurtherBits;
-  if (order < 0) extended -= 1;
+  if (std::is_lt(order)) extended -= 1;
   const double rounded =
-      RoundMagnitude(extended, parts.exponent - kFurtherBits, order != 0, format);
+      RoundMagnitude(extended, parts.exponent - kFurtherBits, std::is_neq(order), format);
   return std::copysign(rounded, nearest);
 }
 

@@ -275,7 +275,7 @@ std::string AppendIntegers(const NpyArray& array, int64_t min, std::vector<int64
     if (!std::in_range<int64_t>(value) || static_cast<int64_t>(value) < min) {
       return Element(array, i, value);
     }
-    out[i] = static_cast<int64_t>(value);
+    out[i] = static_cast<int64_t>(+value);  // a character is a number here
   }
   return "";
 }
