@@ -8,18 +8,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/address.h"
-#include "client/call.h"
+#include "base/status.h"
 #include "client/client_impl.h"
-#include "client/credentials.h"
-#include "client/from_proto.h"
 #include "client/reduce_call.h"
 #include "client/result_reader.h"
-#include "client/retry.h"
 #include "client/selections.h"
-#include "client/to_proto.h"
+#include "client/transport/address.h"
+#include "client/transport/call.h"
+#include "client/transport/credentials.h"
+#include "client/transport/retry.h"
+#include "client/wire/from_proto.h"
+#include "client/wire/to_proto.h"
 #include "proto/convert.h"
-#include "sparse/status.h"
 
 namespace sparseagg::client {
 namespace {

@@ -7,7 +7,7 @@
 //   (*client)->Wait(round->name);
 //   auto result = (*client)->Pull(round->name);
 //
-// Errors are absl::Status: ErrorReason() (sparse/status.h) gives the stable reason that docs/api.md
+// Errors are absl::Status: ErrorReason() (base/status.h) gives the stable reason that docs/api.md
 // lists, RetryAfterMs() a hint of the server. The library itself adds, where no server answered
 // (UNAVAILABLE; the message says who did, and what to do):
 //
@@ -122,8 +122,8 @@ struct ReduceRequest {
 // Thread-safe. Round names are "rounds/{id}" or just "{id}".
 class Client {
  public:
-  // `target` is HOST:PORT, or one of the other forms that client/address.h lists. Does not connect
-  // yet: the first call does. INVALID_ARGUMENT: INVALID_TARGET, TOKEN_NEEDS_TLS.
+  // `target` is HOST:PORT, or one of the other forms that client/transport/address.h lists. Does
+  // not connect yet: the first call does. INVALID_ARGUMENT: INVALID_TARGET, TOKEN_NEEDS_TLS.
   // FAILED_PRECONDITION: FILE_UNREADABLE and TLS_FILE_INVALID, for a file of options.tls.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          ClientOptions options = {});

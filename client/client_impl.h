@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "client/births.h"
-#include "client/call.h"
+#include "base/status.h"
 #include "client/client.h"
-#include "client/connections.h"
-#include "client/encoded_update.h"
-#include "client/from_proto.h"
-#include "client/retry.h"
-#include "sparse/status.h"
+#include "client/transport/births.h"
+#include "client/transport/call.h"
+#include "client/transport/connections.h"
+#include "client/transport/retry.h"
+#include "client/wire/encoded_update.h"
+#include "client/wire/from_proto.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::client {

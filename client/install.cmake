@@ -1,6 +1,6 @@
 # cmake --install: the program, and a package for find_package(sparseagg).
 #
-#   include/sparseagg/{client,sparse}/*.h     #include "sparseagg/client/client.h"  (or "client/client.h")
+#   include/sparseagg/{client,sparse,base}/*.h #include "sparseagg/client/client.h"  (or "client/client.h")
 #   lib/libsparseagg_*.a                      targets sparseagg::client and sparseagg::core
 #   lib/cmake/sparseagg/                      sparseaggConfig.cmake and its version
 #
@@ -11,15 +11,16 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sparseagg)
 set_target_properties(sparseagg_client PROPERTIES EXPORT_NAME client)
 set_target_properties(sparseagg_core PROPERTIES EXPORT_NAME core)
-# The other three are there for the linker only.
-install(TARGETS sparseagg_client sparseagg_core sparseagg_proto sparseagg_proto_convert sparseagg_options
+set_target_properties(sparseagg_base PROPERTIES EXPORT_NAME base)
+# The others are there for the linker only.
+install(TARGETS sparseagg_client sparseagg_core sparseagg_base sparseagg_proto sparseagg_proto_convert sparseagg_options
         EXPORT sparseagg
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg)
 install(EXPORT sparseagg NAMESPACE sparseagg:: DESTINATION ${package_dir} FILE sparseaggTargets.cmake)
 
 install(FILES client.h tensor.h types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg/client)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/sparse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/sparse ${CMAKE_SOURCE_DIR}/base DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg
         FILES_MATCHING PATTERN "*.h")
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/cmake/sparseaggConfig.cmake.in

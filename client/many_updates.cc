@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/encoded_update.h"
-#include "client/from_proto.h"
-#include "client/retry.h"
+#include "base/status.h"
+#include "client/transport/retry.h"
+#include "client/wire/encoded_update.h"
+#include "client/wire/from_proto.h"
 #include "proto/error_details.h"
 #include "proto/limits.h"
-#include "sparse/status.h"
 
 namespace sparseagg::client {
 

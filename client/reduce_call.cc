@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/call.h"
-#include "client/encoded_update.h"
+#include "base/status.h"
 #include "client/result_reader.h"
+#include "client/transport/call.h"
+#include "client/wire/encoded_update.h"
 #include "proto/convert.h"
-#include "sparse/status.h"
 
 namespace sparseagg::client {
 namespace {

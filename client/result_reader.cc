@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/from_proto.h"
+#include "base/status.h"
+#include "client/wire/from_proto.h"
 #include "proto/convert.h"
-#include "sparse/status.h"
 
 namespace sparseagg::client {
 namespace {

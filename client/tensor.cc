@@ -1,7 +1,7 @@
 #include "client/tensor.h"
 
 #include "absl/strings/str_cat.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg::client {
 

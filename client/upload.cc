@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/call.h"
-#include "client/from_proto.h"
+#include "base/status.h"
+#include "client/transport/call.h"
+#include "client/wire/from_proto.h"
 #include "proto/error_details.h"
-#include "sparse/status.h"
 
 namespace sparseagg::client {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "client/call.h"
 #include "client/client.h"
-#include "client/encoded_update.h"
+#include "client/transport/call.h"
+#include "client/wire/encoded_update.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg::client {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/kernels.h"
-#include "cpu/key_sort.h"
-#include "cpu/tuning.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/state/key_sort.h"
+#include "cpu/state/tuning.h"
 
 namespace sparseagg {
 namespace {

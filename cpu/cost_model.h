@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cpu/sparse_reduction.h"
+#include "cpu/windowed/sparse_reduction.h"
 #include "sparse/planner.h"
 
 namespace sparseagg {

@@ -9,17 +9,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cpu/cell_run.h"
+#include "base/cgroup_limits.h"
+#include "base/status.h"
 #include "cpu/cost_model.h"
-#include "cpu/dense_plan.h"
-#include "cpu/entry_tally.h"
-#include "cpu/kernels.h"
+#include "cpu/dense/dense_plan.h"
+#include "cpu/kernels/kernels.h"
 #include "cpu/parallel.h"
-#include "cpu/sparse_plan.h"
 #include "cpu/staging.h"
-#include "cpu/tuning.h"
-#include "sparse/cgroup_limits.h"
-#include "sparse/status.h"
+#include "cpu/state/entry_tally.h"
+#include "cpu/state/instruction_set.h"
+#include "cpu/state/tuning.h"
+#include "cpu/windowed/cell_run.h"
+#include "cpu/windowed/sparse_plan.h"
 
 namespace sparseagg {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cpu/canonical.h"
-#include "cpu/entries.h"
-#include "cpu/ranged_output.h"
+#include "cpu/state/entries.h"
+#include "cpu/windowed/canonical.h"
+#include "cpu/windowed/ranged_output.h"
 
 namespace sparseagg {
 

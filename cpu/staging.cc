@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/host_vector.h"
+#include "base/status.h"
 #include "sparse/encodings/packed_block.h"
-#include "sparse/host_vector.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

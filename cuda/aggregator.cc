@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg::gpu {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "cuda/kernels/calibrate.h"
 #include "cuda/kernels/device_sort.h"
 #include "cuda/raii/pinned_buffer.h"
-#include "sparse/status.h"
 
 namespace sparseagg::gpu {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "cuda/aggregator.h"
 #include "cuda/calibration.h"
 #include "cuda/cost_model.h"
@@ -13,7 +14,6 @@
 #include "cuda/plan.h"
 #include "cuda/probe.h"
 #include "sparse/ops/all.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg::gpu {
 

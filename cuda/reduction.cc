@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/status.h"
 #include "cuda/kernels/lower.h"
 #include "cuda/kernels/merge_runs.h"
 #include "cuda/row_split.h"
 #include "cuda/side_rows.h"
 #include "cuda/window.h"
-#include "sparse/status.h"
 
 namespace sparseagg::gpu {
 namespace {

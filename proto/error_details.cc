@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

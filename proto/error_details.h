@@ -1,4 +1,4 @@
-// Errors on the wire. An absl::Status with its reason and retry hint (sparse/status.h) travels in
+// Errors on the wire. An absl::Status with its reason and retry hint (base/status.h) travels in
 // two forms: as google.rpc.Status in the "grpc-status-details-bin" trailer of a call, and as
 // sparseagg.v1.Error inside a stream. Both ways keep code, message, reason and retry hint. An absl
 // code is the gRPC code of the same number.

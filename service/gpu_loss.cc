@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 

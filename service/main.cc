@@ -9,11 +9,11 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/synchronization/mutex.h"
-#include "client/cli/commands.h"
-#include "service/audit_command.h"
-#include "service/serve_command.h"
-#include "service/store_command.h"
-#include "service/token_command.h"
+#include "client/cli/commands/commands.h"
+#include "service/commands/audit_command.h"
+#include "service/commands/serve_command.h"
+#include "service/commands/store_command.h"
+#include "service/commands/token_command.h"
 #include "sparse/backend.h"
 
 extern "C" char** environ;  // of the system, in no header of the language

@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cgroup_limits.h"
+#include "base/status.h"
 #include "service/admin/admin_server.h"
 #include "service/admin/event_log.h"
 #include "service/admin/observers.h"
@@ -34,8 +36,6 @@
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
 #include "service/store/store.h"
-#include "sparse/cgroup_limits.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -13,7 +13,7 @@
 #include <functional>
 #include <span>
 
-#include "service/config.h"
+#include "service/config/config.h"
 #include "sparse/backend.h"
 
 namespace sparseagg {

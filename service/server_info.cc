@@ -4,12 +4,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "proto/convert.h"
-#include "service/rpc/round_proto.h"
+#include "service/rpc/wire/round_proto.h"
 #include "sparse/encoding.h"
 #include "sparse/failover_backend.h"
 #include "sparse/ops/all.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/config.h"
+#include "service/config/config.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
 #include "sparseagg/v1/aggregation.pb.h"

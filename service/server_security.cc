@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

@@ -9,7 +9,7 @@
 #include "service/audit/audit_log.h"
 #include "service/audit/audit_trail.h"
 #include "service/auth/authenticator.h"
-#include "service/config.h"
+#include "service/config/config.h"
 #include "service/engine/engine.h"
 #include "service/rpc/security.h"
 #include "service/rpc/ticker.h"

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "sparse/host_vector.h"
-#include "sparse/status.h"
+#include "base/host_vector.h"
+#include "base/status.h"
 
 namespace sparseagg {
 

@@ -17,9 +17,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sparse/narrow_rows.h"
 #include "sparse/partial.h"
 #include "sparse/planner.h"
+#include "sparse/rows/narrow_rows.h"
 #include "sparse/types.h"
 
 namespace sparseagg {

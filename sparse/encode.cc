@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/encodings/coo_packed.h"
 #include "sparse/encodings/coo_raw.h"
 #include "sparse/encodings/value_coding.h"
-#include "sparse/status.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {

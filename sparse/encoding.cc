@@ -2,10 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "sparse/encodings/coo_packed.h"
 #include "sparse/encodings/coo_raw.h"
 #include "sparse/encodings/value_coding.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "sparse/host_device.h"
+#include "base/host_device.h"
 
 namespace sparseagg {
 

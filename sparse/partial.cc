@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
-#include "sparse/status.h"
 #include "sparse/window.h"
 
 namespace sparseagg {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
-#include "sparse/status.h"
 #include "sparse/values.h"
 
 namespace sparseagg {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sparse/host_device.h"
+#include "base/host_device.h"
 
 namespace sparseagg {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/host_device.h"
 #include "sparse/float_format.h"
-#include "sparse/host_device.h"
 #include "sparse/ops/op.h"
 #include "sparse/types.h"
 #include "sparse/values.h"

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "sparse/rows_seen.h"
+#include "sparse/rows/rows_seen.h"
 
 namespace sparseagg {
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "sparse/ops/all.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

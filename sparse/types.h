@@ -16,8 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sparse/host_vector.h"
-#include "sparse/row_ids.h"
+#include "base/host_vector.h"
+#include "sparse/rows/row_ids.h"
 
 namespace sparseagg {
 
@@ -106,8 +106,8 @@ struct CooView {
   const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
   const void* values = nullptr;       // [nnz, row_width] of layout.value_type
   // In place of `indices`, null then, where a back end has asked for it
-  // (Aggregator::StageArriving): the rows as coo.packed encodes them (sparse/packed_rows.h), or in
-  // two bytes each (sparse/narrow_rows.h).
+  // (Aggregator::StageArriving): the rows as coo.packed encodes them (sparse/rows/packed_rows.h),
+  // or in two bytes each (sparse/rows/narrow_rows.h).
   const char* packed_rows = nullptr;
   uint64_t packed_rows_bytes = 0;
   const NarrowRows* narrow_rows = nullptr;

@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "sparse/ops/all.h"
-#include "sparse/packed_rows.h"
+#include "sparse/rows/packed_rows.h"
 #include "sparse/slot_math.h"
-#include "sparse/status.h"
 #include "sparse/values.h"
 
 namespace sparseagg {

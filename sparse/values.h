@@ -8,8 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/host_device.h"
 #include "sparse/float_format.h"
-#include "sparse/host_device.h"
 #include "sparse/types.h"
 
 namespace sparseagg {

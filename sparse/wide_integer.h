@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "sparse/float_format.h"
-#include "sparse/host_device.h"
 
 namespace sparseagg {
 

@@ -7,9 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/address.h"
+#include "base/status.h"
 #include "client/cli/tensor_spec.h"
-#include "sparse/status.h"
+#include "client/transport/address.h"
 
 namespace sparseagg::cli {
 namespace {

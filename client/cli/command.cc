@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "client/cli/tensor_spec.h"
-#include "client/credentials.h"
 #include "client/io/file_error.h"
+#include "client/transport/credentials.h"
 #include "nlohmann/json.hpp"
-#include "sparse/status.h"
 
 namespace sparseagg::cli {
 namespace {

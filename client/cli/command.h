@@ -12,7 +12,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/commands.h"
+#include "client/cli/commands/commands.h"
 #include "client/client.h"
 
 namespace sparseagg::cli {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "client/cli/tensor_spec.h"
-#include "sparse/status.h"
 #include "sparse/validate.h"
 
 namespace sparseagg::cli {

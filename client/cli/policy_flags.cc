@@ -3,8 +3,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/status.h"
 #include "client/cli/tensor_spec.h"
-#include "sparse/status.h"
 
 namespace sparseagg::cli {
 

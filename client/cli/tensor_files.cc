@@ -10,12 +10,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "client/cli/tensor_spec.h"
 #include "client/io/file_error.h"
 #include "client/io/line_reader.h"
 #include "client/io/npy.h"
 #include "client/io/tensor_file.h"
-#include "sparse/status.h"
 
 namespace sparseagg::cli {
 namespace {

@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/address.h"
+#include "base/status.h"
 #include "client/io/decimal.h"
+#include "client/transport/address.h"
 #include "sparse/encoding.h"
 #include "sparse/ops/all.h"
-#include "sparse/status.h"
 
 namespace sparseagg::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "client/io/decimal.h"
 #include "sparse/float_format.h"
-#include "sparse/status.h"
 #include "sparse/values.h"
 
 namespace sparseagg::client {

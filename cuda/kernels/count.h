@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "sparse/host_device.h"
+#include "base/host_device.h"
 
 namespace sparseagg::gpu {
 

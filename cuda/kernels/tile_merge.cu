@@ -8,7 +8,7 @@
 // that any cursor stands at, so empty parts of the index space cost nothing. Bytes an entry: 12 for
 // scalars of 4 bytes, more where an update has less than a sector in a tile; 48 for each row of the
 // result (written, and moved together). Shared memory 66 KB: three blocks on a multiprocessor of
-// 228 KB. Source: the merge by tiles is the sweep of cpu/sparse_reduction.cc.
+// 228 KB. Source: the merge by tiles is the sweep of cpu/windowed/sparse_reduction.cc.
 #include <algorithm>
 
 #include "cuda/kernels/block_scan.cuh"

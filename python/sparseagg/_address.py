@@ -1,4 +1,4 @@
-"""The address of a server: what a caller may write, and the gRPC target that it becomes. `client/address.cc` has the same rules
+"""The address of a server: what a caller may write, and the gRPC target that it becomes. `client/transport/address.cc` has the same rules
 and messages; tests/vectors/addresses.json holds both to them.
 """
 

@@ -14,13 +14,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/admin/admin_address.h"
 #include "service/admin/bounded_http.h"
 #include "service/admin/gauges.h"
 #include "service/admin/history.h"
 #include "service/admin/page.h"
 #include "service/admin/profile.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "service/engine/names.h"
-#include "service/engine/verify.h"
-#include "sparse/status.h"
+#include "service/engine/observer.h"
 
 namespace sparseagg {
 namespace {

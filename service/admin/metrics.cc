@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "service/engine/verify.h"
-#include "sparse/status.h"
+#include "base/status.h"
+#include "service/engine/observer.h"
 
 namespace sparseagg {
 namespace {

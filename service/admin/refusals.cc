@@ -1,6 +1,6 @@
 #include "service/admin/refusals.h"
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

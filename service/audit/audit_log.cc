@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/status.h"
 #include "service/audit/audit_line.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

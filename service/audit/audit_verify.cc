@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/audit/audit_line.h"
 #include "service/audit/audit_log.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "service/auth/token.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

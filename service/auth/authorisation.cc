@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/auth/public_key.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

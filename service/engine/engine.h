@@ -195,7 +195,7 @@ enum class WatchFor : uint8_t {
 // Names of rounds are qualified with their tenant (names.h) on the way in; what comes out, errors
 // included, is what the tenant may see. TenantEngines (tenant_engines.h) qualifies.
 //
-// Thread-safe. Every error carries a reason (sparse/status.h).
+// Thread-safe. Every error carries a reason (base/status.h).
 class Engine {
  public:
   virtual ~Engine() = default;

@@ -1,5 +1,6 @@
 // Limits of the engine, checked before memory is taken. One row here is one configuration flag, one
-// line of GetServerInfo and one number in an error message (service/config.cc holds the table).
+// line of GetServerInfo and one number in an error message (service/config/config.cc holds the
+// table).
 #ifndef SPARSEAGG_SERVICE_ENGINE_LIMITS_H_
 #define SPARSEAGG_SERVICE_ENGINE_LIMITS_H_
 

@@ -32,6 +32,9 @@ struct ReductionReport {
   double predicted_seconds = 0;
 };
 
+// The reason of a result that is not the sum of its updates.
+inline constexpr std::string_view kResultMismatch = "RESULT_MISMATCH";
+
 // One published result compared with what the reference back end makes of the same updates.
 struct VerificationReport {
   const RoundSnapshot& round;

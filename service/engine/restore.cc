@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/engine/refold.h"
+#include "base/status.h"
+#include "service/engine/recovery/refold.h"
+#include "service/engine/recovery/stored.h"
 #include "service/engine/round_spec.h"
-#include "service/engine/stored.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {
@@ -95,7 +95,7 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
 
 absl::Status RoundRestorer::RestoreClock(const RoundRecord& record, RestoredRound& round) const {
   if (record.details.empty()) return absl::OkStatus();  // a version before policies
-  SPARSEAGG_ASSIGN_OR_RETURN(const RoundClock::Anchor anchor, ReadAnchor(record.details));
+  SPARSEAGG_ASSIGN_OR_RETURN(const RoundAnchor anchor, ReadAnchor(record.details));
   round.clock = RoundClock(anchor, {options_.now(), options_.steady_now()});
   return absl::OkStatus();
 }

@@ -3,9 +3,9 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_RESTORE_H_
 #define SPARSEAGG_SERVICE_ENGINE_RESTORE_H_
 
-#include "service/engine/admission.h"
 #include "service/engine/engine.h"
-#include "service/engine/round.h"
+#include "service/engine/memory/admission.h"
+#include "service/engine/round/round.h"
 
 namespace sparseagg {
 

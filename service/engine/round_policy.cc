@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/engine/names.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

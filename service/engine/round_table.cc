@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/status.h"
 #include "service/engine/names.h"
 #include "service/engine/round_spec.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "service/engine/round.h"
+#include "service/engine/round/round.h"
 
 namespace sparseagg {
 

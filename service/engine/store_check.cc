@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/engine/admission.h"
-#include "service/engine/manifest.h"
+#include "base/cgroup_limits.h"
+#include "base/status.h"
+#include "service/engine/memory/admission.h"
+#include "service/engine/recovery/verify.h"
 #include "service/engine/restore.h"
-#include "service/engine/verify.h"
-#include "sparse/cgroup_limits.h"
-#include "sparse/status.h"
+#include "service/engine/result/manifest.h"
 
 namespace sparseagg {
 namespace {

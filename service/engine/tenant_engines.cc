@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status.h"
 #include "service/engine/names.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

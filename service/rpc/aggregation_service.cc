@@ -4,17 +4,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/rpc/get_aggregate.h"
-#include "service/rpc/message_bytes.h"
-#include "service/rpc/received_update.h"
+#include "base/status.h"
 #include "service/rpc/reduce.h"
-#include "service/rpc/round_proto.h"
-#include "service/rpc/status_table.h"
-#include "service/rpc/stream_updates.h"
-#include "service/rpc/update_proto.h"
+#include "service/rpc/result/get_aggregate.h"
+#include "service/rpc/stream/stream_updates.h"
 #include "service/rpc/wait_round.h"
 #include "service/rpc/watch_round.h"
-#include "sparse/status.h"
+#include "service/rpc/wire/message_bytes.h"
+#include "service/rpc/wire/received_update.h"
+#include "service/rpc/wire/round_proto.h"
+#include "service/rpc/wire/status_table.h"
+#include "service/rpc/wire/update_proto.h"
 
 namespace sparseagg {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "service/rpc/request_ids.h"
+#include "service/rpc/wire/request_ids.h"
 
 namespace sparseagg {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/auth/authorisation.h"
 #include "service/engine/names.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

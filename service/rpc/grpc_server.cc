@@ -15,8 +15,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/rpc/observed_calls.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "proto/error_details.h"
 #include "service/rpc/aggregation_service.h"
 #include "service/rpc/service_base.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

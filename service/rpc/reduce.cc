@@ -6,17 +6,17 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "service/engine/names.h"
-#include "service/rpc/message_bytes.h"
-#include "service/rpc/received_update.h"
-#include "service/rpc/result_writer.h"
-#include "service/rpc/round_proto.h"
-#include "service/rpc/status_table.h"
-#include "service/rpc/stream_pace.h"
-#include "service/rpc/stream_uploads.h"
-#include "service/rpc/unread_limit.h"
-#include "service/rpc/update_proto.h"
-#include "sparse/status.h"
+#include "service/rpc/result/result_writer.h"
+#include "service/rpc/stream/stream_pace.h"
+#include "service/rpc/stream/stream_uploads.h"
+#include "service/rpc/stream/unread_limit.h"
+#include "service/rpc/wire/message_bytes.h"
+#include "service/rpc/wire/received_update.h"
+#include "service/rpc/wire/round_proto.h"
+#include "service/rpc/wire/status_table.h"
+#include "service/rpc/wire/update_proto.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {

@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "service/engine/engine.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "service/rpc/gate.h"
-#include "service/rpc/status_table.h"
-#include "sparse/status.h"
+#include "service/rpc/wire/status_table.h"
 
 namespace sparseagg {
 

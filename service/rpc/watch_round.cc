@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "service/rpc/message_bytes.h"
-#include "service/rpc/round_proto.h"
-#include "service/rpc/status_table.h"
+#include "service/rpc/stream/unread_limit.h"
 #include "service/rpc/subscribed_call.h"
-#include "service/rpc/unread_limit.h"
+#include "service/rpc/wire/message_bytes.h"
+#include "service/rpc/wire/round_proto.h"
+#include "service/rpc/wire/status_table.h"
 
 namespace sparseagg {
 namespace {

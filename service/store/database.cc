@@ -3,9 +3,9 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "service/store/fatal.h"
+#include "base/status.h"
+#include "service/store/files/fatal.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

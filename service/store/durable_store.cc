@@ -6,19 +6,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/store/data_directory.h"
+#include "base/status.h"
 #include "service/store/database.h"
 #include "service/store/eraser.h"
+#include "service/store/files/data_directory.h"
+#include "service/store/files/partial_files.h"
+#include "service/store/files/payload_files.h"
 #include "service/store/group_commit.h"
 #include "service/store/ledger.h"
-#include "service/store/partial_files.h"
-#include "service/store/payload_files.h"
 #include "service/store/put_group.h"
 #include "service/store/schema.h"
 #include "service/store/store_errors.h"
 #include "service/store/store_reader.h"
 #include "service/store/tables.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "service/store/payload_files.h"
+#include "service/store/files/payload_files.h"
 #include "service/store/store.h"
 #include "service/store/tables.h"
 

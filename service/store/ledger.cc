@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/store/row_checksum.h"
+#include "base/status.h"
+#include "service/store/checksums/row_checksum.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -2,10 +2,10 @@
 #include <mutex>
 #include <utility>
 
+#include "base/status.h"
 #include "service/store/books.h"
 #include "service/store/ledger.h"
 #include "service/store/store.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "service/store/crc32c.h"
+#include "service/store/checksums/crc32c.h"
 
 namespace sparseagg {
 namespace {

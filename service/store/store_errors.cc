@@ -1,6 +1,6 @@
 #include "service/store/store_errors.h"
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

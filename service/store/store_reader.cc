@@ -1,7 +1,7 @@
 #include "service/store/store_reader.h"
 
+#include "base/status.h"
 #include "service/store/books.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/store/crc32c.h"
-#include "service/store/row_checksum.h"
+#include "base/status.h"
+#include "service/store/checksums/crc32c.h"
+#include "service/store/checksums/row_checksum.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "service/store/database.h"
 #include "service/store/failpoints.h"
-#include "service/store/payload_files.h"
+#include "service/store/files/payload_files.h"
 #include "service/store/store.h"
 
 namespace sparseagg {

@@ -7,13 +7,13 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/encodings/chain_reader.h"
 #include "sparse/encodings/packed_block.h"
 #include "sparse/encodings/raw_values.h"
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
 #include "sparse/encodings/value_coding.h"
-#include "sparse/status.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {

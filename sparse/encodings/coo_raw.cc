@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/encodings/chain_reader.h"
 #include "sparse/encodings/raw_values.h"
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
-#include "sparse/narrow_rows.h"
-#include "sparse/rows_seen.h"
-#include "sparse/status.h"
+#include "sparse/rows/narrow_rows.h"
+#include "sparse/rows/rows_seen.h"
 #include "sparse/streaming.h"
 
 namespace sparseagg {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/encoding.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "sparse/status.h"
+#include "base/status.h"
 #include "sparse/types.h"
 
 namespace sparseagg {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/encodings/chain_reader.h"
 #include "sparse/encodings/narrow_float.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "sparse/encodings/narrow_float.h"
 #include "sparse/encodings/packed_block.h"
 #include "sparse/encodings/value_coding.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "sparse/host_device.h"
+#include "base/host_device.h"
 #include "sparse/ops/count.h"
 #include "sparse/ops/max.h"
 #include "sparse/ops/mean_of_contributors.h"

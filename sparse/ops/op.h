@@ -29,8 +29,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/host_device.h"
 #include "sparse/float_format.h"
-#include "sparse/host_device.h"
 
 namespace sparseagg {
 

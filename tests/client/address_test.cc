@@ -1,4 +1,4 @@
-#include "client/address.h"
+#include "client/transport/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,6 +1,6 @@
-#include "client/births.h"
+#include "client/transport/births.h"
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/client/support.h"
 
 namespace sparseagg::client {

@@ -1,4 +1,4 @@
-#include "client/call.h"
+#include "client/transport/call.h"
 
 #include <chrono>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "client/connections.h"
+#include "client/transport/connections.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>

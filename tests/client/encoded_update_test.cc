@@ -1,4 +1,4 @@
-#include "client/encoded_update.h"
+#include "client/wire/encoded_update.h"
 
 #include "client/client.h"
 #include "tests/client/support.h"

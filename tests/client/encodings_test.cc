@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "client/client.h"
-#include "client/encoded_update.h"
+#include "client/wire/encoded_update.h"
 #include "tests/client/support.h"
 #include "tests/service/rpc/test_server.h"
 

@@ -1,9 +1,9 @@
-#include "client/retry.h"
+#include "client/transport/retry.h"
 
 #include <chrono>
 #include <vector>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/client/support.h"
 
 namespace sparseagg::client {

@@ -1,4 +1,4 @@
-#include "client/route.h"
+#include "client/transport/route.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
-#include "client/credentials.h"
+#include "client/transport/credentials.h"
 #include "service/auth/authenticator.h"
 #include "service/auth/token.h"
 #include "tests/client/support.h"

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "client/client.h"
 #include "client/tensor.h"
-#include "sparse/status.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg::testing {

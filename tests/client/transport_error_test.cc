@@ -1,9 +1,9 @@
-#include "client/transport_error.h"
+#include "client/transport/transport_error.h"
 
 #include <fstream>
 
-#include "client/call.h"
-#include "client/retry.h"
+#include "client/transport/call.h"
+#include "client/transport/retry.h"
 #include "nlohmann/json.hpp"
 #include "tests/client/other_server.h"
 #include "tests/client/proxy_environment.h"

@@ -1,4 +1,4 @@
-#include "cpu/canonical.h"
+#include "cpu/windowed/canonical.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cpu/cell_run.h"
+#include "cpu/windowed/cell_run.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cpu/cpu_backend.h"
-#include "cpu/kernels.h"
+#include "cpu/kernels/kernels.h"
 #include "sparse/ops/all.h"
 #include "sparse/reference_backend.h"
 #include "sparse/validate.h"

@@ -1,4 +1,4 @@
-#include "sparse/cgroup_limits.h"
+#include "base/cgroup_limits.h"
 
 #include <gtest/gtest.h>
 

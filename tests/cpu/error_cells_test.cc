@@ -1,6 +1,6 @@
-// Rounding errors that are many go on as further doubles of their cells (cpu/error_cells.h): sums
-// stay exact while they grow, and lower to the bytes that their side entries would give.
-#include "cpu/error_cells.h"
+// Rounding errors that are many go on as further doubles of their cells (cpu/state/error_cells.h):
+// sums stay exact while they grow, and lower to the bytes that their side entries would give.
+#include "cpu/state/error_cells.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cpu/cpu_backend.h"
-#include "cpu/kernels.h"
-#include "cpu/side_table.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/state/side_table.h"
 #include "sparse/reference_backend.h"
 #include "sparse/wide_integer.h"
 #include "tests/cpu/only_target.h"

@@ -1,4 +1,4 @@
-#include "cpu/exact_cell.h"
+#include "cpu/state/exact_cell.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cpu/side_table.h"
+#include "cpu/state/side_table.h"
 
 namespace sparseagg {
 namespace {

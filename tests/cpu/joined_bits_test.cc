@@ -1,5 +1,5 @@
 // Bitmaps as one, bit for bit, wherever each begins.
-#include "cpu/joined_bits.h"
+#include "cpu/dense/joined_bits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Every instruction set that the kernels are compiled for, and that this machine has, gives the
 // bytes of the reference back end.
-#include "cpu/kernels.h"
+#include "cpu/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/state/instruction_set.h"
 #include "sparse/ops/all.h"
 #include "sparse/reference_backend.h"
 #include "sparse/slot_math.h"

@@ -1,4 +1,4 @@
-#include "cpu/key_sort.h"
+#include "cpu/state/key_sort.h"
 
 #include <gtest/gtest.h>
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "cpu/cpu_backend.h"
 #include "sparse/reference_backend.h"
-#include "sparse/status.h"
 #include "tests/support/workload.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "cpu/tuning.h"
+#include "cpu/state/tuning.h"
 #include "sparse/reference_backend.h"
 #include "tests/support/workload.h"
 

@@ -1,4 +1,4 @@
-#include "cpu/line_writer.h"
+#include "cpu/windowed/line_writer.h"
 
 #include <gtest/gtest.h>
 

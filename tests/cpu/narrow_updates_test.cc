@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "cpu/cpu_backend.h"
-#include "sparse/narrow_rows.h"
+#include "sparse/rows/narrow_rows.h"
 #include "sparse/validate.h"
 #include "tests/cpu/updates_by_density.h"
 #include "tests/support/workload.h"

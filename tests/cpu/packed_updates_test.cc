@@ -6,9 +6,9 @@
 #include <limits>
 #include <tuple>
 
+#include "base/host_vector.h"
 #include "cpu/cpu_backend.h"
-#include "sparse/host_vector.h"
-#include "sparse/packed_rows.h"
+#include "sparse/rows/packed_rows.h"
 #include "sparse/validate.h"
 #include "tests/cpu/only_target.h"
 #include "tests/cpu/updates_by_density.h"

@@ -1,4 +1,4 @@
-#include "cpu/partition.h"
+#include "cpu/windowed/partition.h"
 
 #include <gtest/gtest.h>
 

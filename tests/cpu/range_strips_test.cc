@@ -1,4 +1,4 @@
-#include "cpu/range_strips.h"
+#include "cpu/windowed/range_strips.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

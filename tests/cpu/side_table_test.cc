@@ -1,4 +1,4 @@
-#include "cpu/side_table.h"
+#include "cpu/state/side_table.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "sparse/host_vector.h"
+#include "base/host_vector.h"
 
 namespace sparseagg {
 namespace {

@@ -1,6 +1,6 @@
-// Additions on trial (cpu/trial-inl.h): wherever in a group a sum is rounded, the group is undone
-// and added again, so that cells and side entries together are exact. Windows on trial
-// (cpu/window_trials.h): whoever adds to one is told when a sum was rounded.
+// Additions on trial (cpu/kernels/trial-inl.h): wherever in a group a sum is rounded, the group is
+// undone and added again, so that cells and side entries together are exact. Windows on trial
+// (cpu/windowed/window_trials.h): whoever adds to one is told when a sum was rounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu/kernels.h"
-#include "cpu/rounding_flag.h"
-#include "cpu/side_table.h"
-#include "cpu/window_trials.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/rounding_flag.h"
+#include "cpu/state/side_table.h"
+#include "cpu/windowed/window_trials.h"
 #include "sparse/wide_integer.h"
 
 namespace sparseagg {

@@ -1,4 +1,4 @@
-#include "cpu/window_plan.h"
+#include "cpu/windowed/window_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,9 @@
 #include <limits>
 #include <string>
 
+#include "base/status.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/raii/memory_pool.h"
-#include "sparse/status.h"
 #include "tests/cuda/emulator/runtime.h"
 #include "tests/support/workload.h"
 

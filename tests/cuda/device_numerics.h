@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/host_device.h"
 #include "sparse/float_format.h"
-#include "sparse/host_device.h"
 #include "sparse/slot_math.h"
 #include "sparse/wide_integer.h"
 #include "sparse/window.h"

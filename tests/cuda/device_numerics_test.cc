@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/status.h"
 #include "cuda/probe.h"
-#include "sparse/status.h"
 
 namespace sparseagg::testing {
 namespace {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "cuda/cuda_backend.h"
 #include "sparse/failover_backend.h"
 #include "sparse/reference_backend.h"
-#include "sparse/status.h"
 #include "tests/cuda/emulator/runtime.h"
 #include "tests/support/workload.h"
 

@@ -8,10 +8,10 @@
 #include <new>
 #include <vector>
 
+#include "base/status.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/reduction.h"
 #include "sparse/reference_backend.h"
-#include "sparse/status.h"
 #include "sparse/validate.h"
 #include "tests/cuda/emulator/runtime.h"
 #include "tests/support/workload.h"

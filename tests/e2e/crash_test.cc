@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/e2e/server_process.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_client.h"

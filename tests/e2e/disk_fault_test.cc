@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "service/store/fatal.h"
-#include "sparse/status.h"
+#include "base/status.h"
+#include "service/store/files/fatal.h"
 #include "tests/e2e/server_process.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_client.h"

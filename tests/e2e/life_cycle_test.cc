@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/e2e/server_process.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_client.h"

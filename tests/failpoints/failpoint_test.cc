@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 #include "tests/failpoints/life.h"
 #include "tests/support/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg::testing {

@@ -1,7 +1,7 @@
 // Configuration files: refused with a line, or read; a value that a setting takes is printed as a
 // line of such a file that gives the same value.
-#include "service/config.h"
-#include "service/config_file.h"
+#include "service/config/config.h"
+#include "service/config/config_file.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "sparse/encoding.h"
-#include "sparse/narrow_rows.h"
-#include "sparse/packed_rows.h"
-#include "sparse/status.h"
+#include "sparse/rows/narrow_rows.h"
+#include "sparse/rows/packed_rows.h"
 #include "sparse/validate.h"
 #include "tests/fuzz/fuzz_input.h"
 

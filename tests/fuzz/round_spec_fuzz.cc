@@ -2,10 +2,10 @@
 // or taken as they were sent, by an engine with a small memory.
 //
 //   input := u8 kind, a RoundSpec (kind 'r') or an IndexSelection (kind 's')
-#include "service/rpc/round_proto.h"
-#include "service/rpc/selection.h"
+#include "base/status.h"
+#include "service/rpc/result/selection.h"
+#include "service/rpc/wire/round_proto.h"
 #include "sparse/backend.h"
-#include "sparse/status.h"
 #include "sparseagg/v1/aggregation.pb.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/silence_protobuf.h"

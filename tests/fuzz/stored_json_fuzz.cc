@@ -1,6 +1,6 @@
 // What the engine reads back from the store as JSON: refused, or read to what its writer would
 // write.
-#include "service/engine/stored.h"
+#include "service/engine/recovery/stored.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace sparseagg::fuzz {

@@ -1,7 +1,7 @@
 // The stored bytes of a result: refused, or read to tensors that are written as the same bytes.
 #include <vector>
 
-#include "service/engine/stored.h"
+#include "service/engine/recovery/stored.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

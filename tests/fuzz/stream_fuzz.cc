@@ -1,9 +1,9 @@
-// The messages of one StreamUpdates call, as its handler (service/rpc/stream_updates.cc) treats
-// them, one after the other: updates whole and in chunks, of any sizes and in any order.
+// The messages of one StreamUpdates call, as its handler (service/rpc/stream/stream_updates.cc)
+// treats them, one after the other: updates whole and in chunks, of any sizes and in any order.
 //
 //   input := (u16 length, that many bytes of a StreamUpdatesRequest)*
-#include "service/rpc/stream_uploads.h"
-#include "service/rpc/update_proto.h"
+#include "service/rpc/stream/stream_uploads.h"
+#include "service/rpc/wire/update_proto.h"
 #include "tests/fuzz/engine_target.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/silence_protobuf.h"

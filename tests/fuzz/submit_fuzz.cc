@@ -1,6 +1,6 @@
 // SubmitUpdateRequest as it comes over the wire: parsed, converted, counted or refused. A refusal
 // counts nothing; what was counted is recognised when it comes again.
-#include "service/rpc/update_proto.h"
+#include "service/rpc/wire/update_proto.h"
 #include "tests/fuzz/engine_target.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/silence_protobuf.h"

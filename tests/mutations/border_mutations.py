@@ -4,10 +4,10 @@ from mutation import Checker, Mutation
 
 BORDERS = Checker("borders_backends_test")
 
-JOINED_BITS = "cpu/joined_bits.h"
-PACKED_ROWS = "sparse/packed_rows.cc"
-DENSE_NARROW = "cpu/dense_plan_narrow.cc"
-SPARSE_REDUCTION = "cpu/sparse_reduction.cc"
+JOINED_BITS = "cpu/dense/joined_bits.h"
+PACKED_ROWS = "sparse/rows/packed_rows.cc"
+DENSE_NARROW = "cpu/dense/dense_plan_narrow.cc"
+SPARSE_REDUCTION = "cpu/windowed/sparse_reduction.cc"
 
 BORDER_MUTATIONS = (
     Mutation(
@@ -52,7 +52,7 @@ BORDER_MUTATIONS = (
         "a bitmap is added whole, and again, where a slice ends within it",
         (
             (
-                "cpu/dense_plan_packed.cc",
+                "cpu/dense/dense_plan_packed.cc",
                 "bits->first >= range.begin && bits->last < range.end) {",
                 "bits->first >= range.begin) {",
             ),
@@ -63,7 +63,7 @@ BORDER_MUTATIONS = (
         "a segment's first row belongs to the segment before",
         (
             (
-                "sparse/narrow_rows.cc",
+                "sparse/rows/narrow_rows.cc",
                 "if (static_cast<uint64_t>(IndexAt<Index>(from, middle)) < row) {",
                 "if (static_cast<uint64_t>(IndexAt<Index>(from, middle)) <= row) {",
             ),
@@ -90,7 +90,7 @@ BORDER_MUTATIONS = (
         "a batch forgets the state of those before",
         (
             (
-                "cpu/sparse_plan.cc",
+                "cpu/windowed/sparse_plan.cc",
                 "*ReduceSparse(spec_, kernels_, parallel_, feed, batch, state_, {});",
                 "*ReduceSparse(spec_, kernels_, parallel_, feed, batch, CellRun{}, {});",
             ),
@@ -123,7 +123,7 @@ BORDER_MUTATIONS = (
         "entries are distributed: a window's first row belongs to the window before",
         (
             (
-                "cpu/partition.h",
+                "cpu/windowed/partition.h",
                 "while (window < last && row >= begins_[window + 1]) ++window;",
                 "while (window < last && row > begins_[window + 1]) ++window;",
             ),

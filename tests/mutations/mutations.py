@@ -29,13 +29,13 @@ SUBMIT = Checker("service_engine_submit_test")
 CONFORMANCE = Checker("conformance_conformance_test")
 
 DURABLE = "service/store/durable_store.cc"
-DIRECTORY = "service/store/data_directory.cc"
-REDUCERS = "service/engine/tensor_reducers.cc"
+DIRECTORY = "service/store/files/data_directory.cc"
+REDUCERS = "service/engine/ingest/tensor_reducers.cc"
 TABLES = "service/store/tables.cc"
 PUT_GROUP = "service/store/put_group.cc"
 SCHEMA = "service/store/schema.cc"
-FILES = "service/store/payload_files.cc"
-ROUND = "service/engine/round.cc"
+FILES = "service/store/files/payload_files.cc"
+ROUND = "service/engine/round/round.cc"
 ENGINE = "service/engine/engine.cc"
 
 MUTATIONS = (
@@ -169,7 +169,7 @@ MUTATIONS = (
         "files that no row names stay",
         (
             (
-                "service/store/partial_files.cc",
+                "service/store/files/partial_files.cc",
                 "for (const uint64_t number : unnamed) files_.Delete(number);",
                 "",
             ),
@@ -180,7 +180,7 @@ MUTATIONS = (
         "a full disk in the middle of erasing is an error of the deletion",
         (
             (
-                "service/engine/round_ending.cc",
+                "service/engine/round/round_ending.cc",
                 "    services_.eraser.Post([&store = services_.store] {\n"
                 "      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again\n"
                 "    });\n",
@@ -229,7 +229,7 @@ MUTATIONS = (
         "the memory of an update is not given back",
         (
             (
-                "service/engine/admission.cc",
+                "service/engine/memory/admission.cc",
                 "if (admission_ != nullptr) admission_->GiveBack(bytes_);",
                 "",
             ),
@@ -308,7 +308,7 @@ MUTATIONS = (
         "raw updates that a full disk kept from being erased stay after an abort",
         (
             (
-                "service/engine/round_ending.cc",
+                "service/engine/round/round_ending.cc",
                 "  ErasePayloadsLater();\n}\n\nvoid Round::Fail",
                 "}\n\nvoid Round::Fail",
             ),
@@ -319,7 +319,7 @@ MUTATIONS = (
         "bytes of a partial payload are believed without their checksum",
         (
             (
-                "service/store/partial_files.cc",
+                "service/store/files/partial_files.cc",
                 "if (crc32c != checkpoint.crc32c) return good;",
                 "",
             ),
@@ -328,14 +328,14 @@ MUTATIONS = (
     ),
     Mutation(
         "a block that ends in the next visit is forgotten there",
-        (("cpu/dense_plan_packed.cc", "Visit(slice, bits.last + 1);", ""),),
+        (("cpu/dense/dense_plan_packed.cc", "Visit(slice, bits.last + 1);", ""),),
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
         "rows that are added reach into cells that nobody has made empty yet",
         (
             (
-                "cpu/dense_plan_packed.cc",
+                "cpu/dense/dense_plan_packed.cc",
                 "slice.uncleared, slice.side);",
                 "slice.rows.end, slice.side);",
             ),
@@ -346,7 +346,7 @@ MUTATIONS = (
         "rows between two bitmaps that are joined are those of an earlier pair",
         (
             (
-                "cpu/joined_bits.h",
+                "cpu/dense/joined_bits.h",
                 "if (at / 8 > end) std::memset(bytes_.data() + end, 0, at / 8 - end);",
                 "",
             ),
@@ -355,19 +355,19 @@ MUTATIONS = (
     ),
     Mutation(
         "the ends of a run tell of its rows, whether they repeat or not",
-        (("cpu/scatter_values-inl.h", "cursor.canonical && at + kLast", "at + kLast"),),
+        (("cpu/kernels/scatter_values-inl.h", "cursor.canonical && at + kLast", "at + kLast"),),
         Checker("cpu_trial_test"),
     ),
     Mutation(
         "a window on trial is never told that a sum was rounded",
-        (("cpu/scatter_rows-inl.h", "return !AnyRounded();", "return true;"),),
+        (("cpu/kernels/scatter_rows-inl.h", "return !AnyRounded();", "return true;"),),
         Checker("cpu_trial_test"),
     ),
     Mutation(
         "what a window was given on trial stays there when it is summed again",
         (
             (
-                "cpu/range_reducer.cc",
+                "cpu/windowed/range_reducer.cc",
                 "kernels_.clear(cells, window.end - window.begin, width_);",
                 "",
             ),
@@ -378,7 +378,7 @@ MUTATIONS = (
         "after a trial that has failed entries are left out",
         (
             (
-                "cpu/range_reducer.cc",
+                "cpu/windowed/range_reducer.cc",
                 "if (exact) return true;\n  std::copy(saved_.begin(), saved_.end(), cursors.begin());",
                 "if (exact) return true;",
             ),
@@ -389,7 +389,7 @@ MUTATIONS = (
         "a double that is even becomes odd in a direction that its own sign does not matter for",
         (
             (
-                "cpu/settle-inl.h",
+                "cpu/kernels/settle-inl.h",
                 "hn::Xor(bits, hn::BitCast(du, sum.low))",
                 "hn::BitCast(du, sum.low)",
             ),
@@ -398,14 +398,14 @@ MUTATIONS = (
     ),
     Mutation(
         "two doubles are taken for the sum, whatever they leave over",
-        (("cpu/settle-inl.h", "hn::Not(hn::Or(known, ", "hn::Not(hn::Or(hn::Eq(size, size), "),),
+        (("cpu/kernels/settle-inl.h", "hn::Not(hn::Or(known, ", "hn::Not(hn::Or(hn::Eq(size, size), "),),
         Checker("cpu_error_cells_test"),
     ),
     Mutation(
         "a cell with side entries is rounded before they are added",
         (
             (
-                "cpu/range_reducer.cc",
+                "cpu/windowed/range_reducer.cc",
                 "for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);",
                 "",
             ),
@@ -416,7 +416,7 @@ MUTATIONS = (
         "a dense cell with side entries is rounded before they are added",
         (
             (
-                "cpu/dense_plan_results.cc",
+                "cpu/dense/dense_plan_results.cc",
                 "if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);",
                 "(void)errors;",
             ),
@@ -427,7 +427,7 @@ MUTATIONS = (
         "a snapshot of dense cells is without what they have lost",
         (
             (
-                "cpu/dense_plan_results.cc",
+                "cpu/dense/dense_plan_results.cc",
                 "for (const ErrorCells& errors : errors_) side.Append(errors);",
                 "",
             ),
@@ -436,14 +436,14 @@ MUTATIONS = (
     ),
     Mutation(
         "what is left of a last line is not written",
-        (("cpu/line_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
+        (("cpu/windowed/line_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
         Checker("cpu_line_writer_test"),
     ),
     Mutation(
         "a line that begins before the output is written from its begin on",
         (
             (
-                "cpu/line_writer.cc",
+                "cpu/windowed/line_writer.cc",
                 "std::copy_n(bytes.begin(), rest, to_);",
                 "std::copy_n(bytes.begin(), rest, to_ - begun);",
             ),
@@ -452,19 +452,19 @@ MUTATIONS = (
     ),
     Mutation(
         "the last line of each range of a large result is forgotten",
-        (("cpu/ranged_output.cc", "reducer.Finish();", ""),),
+        (("cpu/windowed/ranged_output.cc", "reducer.Finish();", ""),),
         Checker("cpu_large_results_test"),
     ),
     Mutation(
         "tiles of rows that are read together all have the bits of the first",
-        (("cpu/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
+        (("cpu/kernels/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
         "rows are all there, whether somebody holds them or not",
         (
             (
-                "cpu/range_reducer.cc",
+                "cpu/windowed/range_reducer.cc",
                 "if (kernels_.count_held(here, n, width_) < n) return false;",
                 "",
             ),
@@ -473,14 +473,14 @@ MUTATIONS = (
     ),
     Mutation(
         "keys with the same highest digits stay as they came",
-        (("cpu/key_sort.cc", "    if (keys[i - 1] <= keys[i]) continue;", "    continue;"),),
+        (("cpu/state/key_sort.cc", "    if (keys[i - 1] <= keys[i]) continue;", "    continue;"),),
         Checker("cpu_key_sort_test"),
     ),
     Mutation(
         "a stream that refuses its upload looks whether it is still its own, and then closes it",
         (
             (
-                "service/engine/upload.cc",
+                "service/engine/upload/upload.cc",
                 "  std::lock_guard lock(mutex_);  // over both: a stream that resumes it keeps what it is promised\n"
                 "  if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);",
                 "  {\n    std::lock_guard lock(mutex_);\n"
@@ -495,7 +495,7 @@ MUTATIONS = (
         "a chunk may leave a gap of one byte",
         (
             (
-                "service/engine/upload.cc",
+                "service/engine/upload/upload.cc",
                 "if (offset != committed_ || appending_) return",
                 "if (offset > committed_ + 1 || appending_) return",
             ),
@@ -506,7 +506,7 @@ MUTATIONS = (
         "an index may be as large as its dimension",
         (
             (
-                "sparse/rows_seen.h",
+                "sparse/rows/rows_seen.h",
                 "seen.out_of_range |= row | (highest - row);",
                 "seen.out_of_range |= row | (highest + 1 - row);",
             ),
@@ -528,7 +528,7 @@ MUTATIONS = (
         "rows in no order are kept in two bytes each",
         (
             (
-                "sparse/narrow_rows.cc",
+                "sparse/rows/narrow_rows.cc",
                 "if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted) return false;",
                 "if (!now.all_in_range()) return false;",
             ),
@@ -539,7 +539,7 @@ MUTATIONS = (
         "the length of a stored tensor is not checked",
         (
             (
-                "service/engine/stored.cc",
+                "service/engine/recovery/stored.cc",
                 'if (nnz > bytes.size() / entry_bytes) return Damaged("result");',
                 "",
             ),

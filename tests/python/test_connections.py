@@ -97,7 +97,7 @@ def test_a_stream_that_only_waits_notices_a_lost_network(server, monkeypatch):
 
 
 def test_connections_are_kept_alive_as_by_the_cpp_client():
-    source = (ROOT / "client/connections.cc").read_text()
+    source = (ROOT / "client/transport/connections.cc").read_text()
     theirs = dict(re.findall(r"GRPC_ARG_(KEEPALIVE_\w+_MS), ([\d']+)", source))
     assert set(theirs) == {"KEEPALIVE_TIME_MS", "KEEPALIVE_TIMEOUT_MS"}
     ours = dict(_transport.CHANNEL_OPTIONS)

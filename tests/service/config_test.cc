@@ -1,4 +1,4 @@
-#include "service/config.h"
+#include "service/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <map>
 #include <string>
 
-#include "service/config_file.h"
-#include "sparse/cgroup_limits.h"
-#include "sparse/status.h"
+#include "base/cgroup_limits.h"
+#include "base/status.h"
+#include "service/config/config_file.h"
 
 namespace sparseagg {
 namespace {

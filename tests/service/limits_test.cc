@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/config.h"
-#include "service/rpc/stream_pace.h"
+#include "service/config/config.h"
+#include "service/rpc/stream/stream_pace.h"
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"
 #include "tests/support/temporary_folder.h"

@@ -12,8 +12,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/status.h"
 #include "sparse/backend.h"
-#include "sparse/status.h"
 
 namespace sparseagg::testing {
 

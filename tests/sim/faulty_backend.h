@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "sparse/backend.h"
 #include "sparse/reference_backend.h"
-#include "sparse/status.h"
 
 namespace sparseagg::sim {
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/store/durable_store.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg::sim {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/service/engine/testing.h"
 #include "tests/sim/simulation.h"
 

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "absl/strings/escaping.h"
+#include "base/status.h"
 #include "sparse/encodings/packed_block.h"
-#include "sparse/packed_indices.h"
-#include "sparse/status.h"
+#include "sparse/rows/packed_indices.h"
 #include "sparse/validate.h"
 #include "tests/sparse/encoded.h"
 

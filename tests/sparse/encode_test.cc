@@ -5,8 +5,8 @@
 
 #include <cstring>
 
+#include "base/status.h"
 #include "sparse/encodings/value_coding.h"
-#include "sparse/status.h"
 #include "tests/sparse/encoded.h"
 
 namespace sparseagg {

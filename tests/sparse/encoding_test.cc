@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/sparse/encoded.h"
 #include "tests/support/workload.h"
 

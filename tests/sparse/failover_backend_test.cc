@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "sparse/reference_backend.h"
-#include "sparse/status.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg {

@@ -1,4 +1,4 @@
-#include "sparse/narrow_rows.h"
+#include "sparse/rows/narrow_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/status.h"
 #include "sparse/ops/all.h"
-#include "sparse/status.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg {

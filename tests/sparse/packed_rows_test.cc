@@ -1,4 +1,4 @@
-#include "sparse/packed_rows.h"
+#include "sparse/rows/packed_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "sparse/encodings/coo_packed.h"
-#include "sparse/status.h"
 #include "sparse/validate.h"
 #include "tests/sparse/encoded.h"
 

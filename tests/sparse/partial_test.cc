@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "sparse/window.h"
 #include "tests/support/workload.h"
 

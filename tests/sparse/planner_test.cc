@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg {

@@ -1,4 +1,4 @@
-#include "sparse/row_ids.h"
+#include "sparse/rows/row_ids.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

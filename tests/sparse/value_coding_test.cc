@@ -8,8 +8,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/status.h"
 #include "sparse/encodings/narrow_float.h"
-#include "sparse/status.h"
 #include "sparse/values.h"
 #include "tests/sparse/encoded.h"
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <utility>
 
-#include "service/engine/executor.h"
+#include "service/engine/round/executor.h"
 
 namespace sparseagg::testing {
 

@@ -94,7 +94,7 @@ def _include_message(tree: Tree, path: str, include: str, allowed: list[str]) ->
 
 
 def _is_host_device(tree: Tree, header: str) -> bool:
-    marker = "sparse/host_device.h"
+    marker = "base/host_device.h"
     return header == marker or header not in tree or f'"{marker}"' in tree[header]
 
 

@@ -7,19 +7,31 @@ LIBRARIES = [
     ("proto/generated", r"(sparseagg/v\d+|google/rpc|grpc/health/v1)/\w+\.pb\.h"),
     ("proto/grpc", r"(sparseagg/v\d+|google/rpc|grpc/health/v1)/\w+\.grpc\.pb\.h"),
     ("installed client", r"sparseagg/(client|sparse)/.*"),  # as find_package(sparseagg) offers it
+    ("base", r"base/.*"),  # errors with reasons, memory of the host
     ("sparse/encodings", r"sparse/encodings/.*"),
-    ("sparse/status", r"sparse/status\.h"),  # errors with reasons: for every folder
     ("sparse", r"sparse/.*"),
+    ("cpu/state", r"cpu/state/.*"),
+    ("cpu/kernels", r"cpu/kernels/.*"),
+    ("cpu/windowed", r"cpu/windowed/.*"),
+    ("cpu/dense", r"cpu/dense/.*"),
     ("cpu", r"cpu/.*"),
     ("cuda", r"cuda/.*"),
     ("proto", r"proto/.*"),
     ("service/store", r"service/store/.*"),
+    ("service/engine/memory", r"service/engine/memory/.*"),
+    ("service/engine/ingest", r"service/engine/ingest/.*"),
+    ("service/engine/upload", r"service/engine/upload/.*"),
+    ("service/engine/result", r"service/engine/result/.*"),
+    ("service/engine/recovery", r"service/engine/recovery/.*"),
+    ("service/engine/round", r"service/engine/round/.*"),
     ("service/engine", r"service/engine/.*"),
     ("service/audit", r"service/audit/.*"),
     ("service/auth", r"service/auth/.*"),
     ("service/telemetry", r"service/telemetry/.*"),
     ("service/rpc", r"service/rpc/.*"),
     ("service/admin", r"service/admin/.*"),
+    ("service/config", r"service/config/.*"),
+    ("service/commands", r"service/commands/.*"),
     ("service", r"service/[^/]+"),
     ("client/cli", r"client/cli/.*"),
     ("client", r"client/.*"),
@@ -68,22 +80,29 @@ LIBRARIES = [
 # Who may include what: the dependency table of docs/ARCHITECTURE.md. First matching row (regular expression of the
 # including file's path) decides; a name allows itself and, with a trailing "/", everything below it.
 _STD = ["std", "std/"]
-_LOW = [*_STD, "absl", "absl/", "sparse/status"]  # what any host code may use
+_LOW = [*_STD, "absl", "absl/", "base"]  # what any host code may use
 _SERVICE = ["service", "service/"]
+_CPU = [*_LOW, "sparse", "sparse/", "highway"]
 _ENGINE = [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]
 DEPENDENCIES = [
     # sparse/: what an aggregation is. No thread, no network, no file.
-    (r"sparse/host_vector\.cc", ["std", "sparse", "posix"]),  # huge pages are the system's
-    (r"sparse/cgroup_limits\.cc", ["std", "std/iostream", "absl", "sparse", "posix"]),  # cgroups
+    (r"base/host_vector\.cc", ["std", "base", "posix"]),  # huge pages are the system's
+    (r"base/cgroup_limits\.cc", ["std", "std/iostream", "absl", "base", "posix"]),  # cgroups
+    (r"base/.*", ["std", "absl", "base"]),
     (r"sparse/streaming_x86_64\.cc", ["std", "sparse", "intrinsics"]),  # writes past the caches
-    (r"sparse/.*", ["std", "absl", "sparse", "sparse/"]),
-    (r"cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tbb", "posix"]),
+    (r"sparse/.*", ["std", "absl", "base", "sparse", "sparse/"]),
+    # Cells and what is done to them, without a plan; then the loops over cells; then the two kinds of plans.
+    (r"cpu/state/.*", [*_CPU, "cpu/state"]),
+    (r"cpu/kernels/.*", [*_CPU, "cpu/state", "cpu/kernels"]),
+    (r"cpu/windowed/.*", [*_CPU, "cpu", "cpu/state", "cpu/kernels", "cpu/windowed"]),
+    (r"cpu/dense/.*", [*_CPU, "cpu", "cpu/"]),
+    (r"cpu/.*", [*_CPU, "cpu", "cpu/", "tbb", "posix"]),
     # Kernels see only sparse/ headers marked host+device (HOST_DEVICE_ONLY below).
     # cuSPARSE is loaded at run time.
     (r"cuda/cusparse\.cc", [*_STD, "cuda", "cuda_runtime", "cub", "posix"]),
     (r"cuda/raii/queued_work\.cc", [*_STD, "cuda", "posix"]),  # names of types
-    (r"cuda/kernels/.*", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
-    (r"cuda/.*\.(cu|cuh)", ["std", "sparse", "cuda", "cuda_runtime", "cub"]),
+    (r"cuda/kernels/.*", ["std", "base", "sparse", "cuda", "cuda_runtime", "cub"]),
+    (r"cuda/.*\.(cu|cuh)", ["std", "base", "sparse", "cuda", "cuda_runtime", "cub"]),
     (r"cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime"]),
     # The protocol and its conversions to the core types.
     (
@@ -92,8 +111,26 @@ DEPENDENCIES = [
     ),
     (r"service/store/.*", [*_LOW, "service/store", "openssl", "isa-l", "sqlite", "posix"]),
     # What the store keeps of a round is JSON: for operators, and for later versions.
-    (r"service/engine/stored\.cc", [*_ENGINE, "json"]),
-    (r"service/engine/.*", _ENGINE),
+    (r"service/engine/recovery/stored\.cc", [*_ENGINE, "service/engine/recovery", "json"]),
+    # From memory to rounds, each folder uses those before it; engine.cc puts them together.
+    (r"service/engine/memory/.*", [*_ENGINE, "service/engine/memory"]),
+    (r"service/engine/ingest/.*", [*_ENGINE, "service/engine/memory", "service/engine/ingest"]),
+    (
+        r"service/engine/upload/.*",
+        [*_ENGINE, "service/engine/memory", "service/engine/ingest", "service/engine/upload"],
+    ),
+    (r"service/engine/result/.*", [*_ENGINE, "service/engine/memory", "service/engine/result"]),
+    (
+        r"service/engine/recovery/.*",
+        [
+            *_ENGINE,
+            "service/engine/memory",
+            "service/engine/ingest",
+            "service/engine/result",
+            "service/engine/recovery",
+        ],
+    ),
+    (r"service/engine/.*", [*_ENGINE, "service/engine/"]),
     # Who calls and what they may do: no network, no engine.
     (r"service/auth/.*", [*_LOW, "service/auth", "openssl", "json", "posix"]),
     (r"service/audit/.*", [*_LOW, "service/audit", "openssl", "json", "posix"]),
@@ -137,16 +174,17 @@ DEPENDENCIES = [
     ),
     # How this server is protected, from the configuration to the edge.
     (r"service/server_security\.(h|cc)", [*_LOW, *_SERVICE]),
-    (r"service/check_config\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "posix"]),
     (r"service/gpu_loss\.(h|cc)", [*_LOW, *_SERVICE]),
     # What this server is, as the answer of GetServerInfo: part of the composition, not of the edge.
     (r"service/server_info\.(h|cc)", [*_LOW, *_SERVICE, "sparse", "proto", "proto/"]),
     (r"service/allocator_tcmalloc\.cc", ["std", "service", "allocator"]),
+    (r"service/commands/.*", [*_LOW, *_SERVICE, "sparse", "cli11", "json", "posix"]),
     (
-        r"service/[^/]+\.(h|cc)",
+        r"service/(config/)?[^/]+\.(h|cc)",
         [
             *_LOW,
             "service",
+            "service/config",
             "service/audit",
             "service/auth",
             "service/engine",
@@ -221,7 +259,7 @@ DEPENDENCIES = [
         r"tests/(sparse|numerics|property|conformance)/.*",
         [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"],
     ),
-    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "highway", "tests", "gtest"]),
+    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "cpu/", "highway", "tests", "gtest"]),
     # Kernels on the host: Thrust's host system stands in for the device's.
     (
         r"tests/cuda/emulator/.*",
@@ -271,6 +309,7 @@ DEPENDENCIES = [
             "sparse/",
             "service/store",
             "service/engine",
+            "service/engine/",
             "tests",
             "gtest",
             "openssl",
@@ -346,13 +385,16 @@ FORBIDDEN = [
         "the public header of the folder has no CUDA type in it",
     ),
 ]
-# Files whose includes from sparse/ must be marked for host and device, that is, include sparse/host_device.h.
+# Files whose includes from sparse/ must be marked for host and device, that is, include base/host_device.h.
 HOST_DEVICE_ONLY = r"cuda/kernels/.*\.(cu|cuh)"
 
 # Preprocessor conditions (#if, #ifdef, #ifndef but for the header guard) are allowed in these files only: whether a
 # feature exists is a CMake decision that changes a list, not a condition in the code.
 # The second: what Highway compiles once for each instruction set.
-CONDITIONALS_ALLOWED = [r"sparse/host_device\.h", r"cpu/(\w+-inl\.h|kernels_\w+\.cc)"]
+CONDITIONALS_ALLOWED = [
+    r"base/host_device\.h",
+    r"cpu/kernels/(\w+-inl\.h|kernels_\w+\.cc)",
+]
 
 # Words for unfinished work: finish it or write an issue. Split, so that this file does not match itself.
 UNFINISHED = ["TO" + "DO", "FIX" + "ME", "XX" + "X:"]
@@ -364,7 +406,7 @@ SKIP_REASON = r"GPU|CUDA|package|install"
 REACTION = r"\bvoid On(ReadDone|WriteDone|Cancel|Done)\([^)]*\) (override|final)"
 
 # Sources whose errors have reasons that docs/api.md lists.
-ERRORS_OF = r"(service|sparse|cpu|cuda|proto|client)/.*\.(h|cc|cu|cuh)$"
+ERRORS_OF = r"(base|service|sparse|cpu|cuda|proto|client)/.*\.(h|cc|cu|cuh)$"
 
 # Waiting by the clock makes tests slow and flaky: wait for the event. Polling another process is the one exception,
 # in the helpers named here.

@@ -107,7 +107,7 @@ class PlantedFaultTest(unittest.TestCase):
     def test_a_kernel_includes_only_host_device_headers_of_sparse(self):
         tree = {
             "cuda/kernels/sort.cu": '#include "sparse/window.h"\n#include "sparse/planner.h"\n',
-            "sparse/window.h": '#include "sparse/host_device.h"\n',
+            "sparse/window.h": '#include "base/host_device.h"\n',
             "sparse/planner.h": "",
         }
         problems = [str(p) for p in checks.check_dependencies(tree)]
@@ -135,9 +135,7 @@ class PlantedFaultTest(unittest.TestCase):
         )
         self.assertEqual(
             [],
-            list(
-                checks.check_conditionals({"sparse/host_device.h": "#ifdef __CUDACC__\n#endif\n"})
-            ),
+            list(checks.check_conditionals({"base/host_device.h": "#ifdef __CUDACC__\n#endif\n"})),
         )
 
     def test_unfinished_work_is_caught(self):

@@ -1,4 +1,4 @@
-#include "client/cli/load.h"
+#include "client/cli/load/load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <mutex>
 
-#include "client/cli/synthetic_updates.h"
+#include "client/cli/load/synthetic_updates.h"
 #include "sparse/validate.h"
 #include "tests/client/support.h"
 #include "tests/service/rpc/test_server.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/status.h"
 #include "service/admin/admin_server.h"
-#include "sparse/status.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {

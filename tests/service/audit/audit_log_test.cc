@@ -16,8 +16,8 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/audit/audit_trail.h"
-#include "sparse/status.h"
 #include "tests/support/temporary_folder.h"
 
 namespace {

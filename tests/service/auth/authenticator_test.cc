@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/auth/token.h"
 #include "service/engine/names.h"
-#include "sparse/status.h"
 #include "tests/service/auth/jwt_maker.h"
 #include "tests/support/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/support/certificates.h"
 #include "tests/support/temporary_folder.h"
 

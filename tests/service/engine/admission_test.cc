@@ -1,5 +1,5 @@
 // Claims: memory that is taken bit by bit, by more than could all be served at once.
-#include "service/engine/admission.h"
+#include "service/engine/memory/admission.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/support/effort.h"
 
 namespace sparseagg {

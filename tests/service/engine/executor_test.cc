@@ -1,4 +1,4 @@
-#include "service/engine/executor.h"
+#include "service/engine/round/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <latch>
 #include <shared_mutex>
 
-#include "service/engine/admission.h"
-#include "service/engine/commit_gate.h"
-#include "sparse/status.h"
+#include "base/status.h"
+#include "service/engine/memory/admission.h"
+#include "service/engine/round/commit_gate.h"
 #include "tests/support/manual_executor.h"
 
 namespace sparseagg {

@@ -1,12 +1,12 @@
 // The digests, written down a second time from their description, and what they depend on.
-#include "service/engine/manifest.h"
+#include "service/engine/result/manifest.h"
 
 #include <algorithm>
 #include <set>
 
-#include "service/engine/update.h"
-#include "service/store/array_sum.h"
-#include "service/store/digest.h"
+#include "service/engine/ingest/update.h"
+#include "service/store/checksums/array_sum.h"
+#include "service/store/checksums/digest.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {

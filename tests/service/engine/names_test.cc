@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

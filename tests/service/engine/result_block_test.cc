@@ -1,6 +1,6 @@
 // A result that is computed block by block is the one that is computed at once, whatever the
 // operator and the shape; a block leaves no row and no column out.
-#include "service/engine/result_block.h"
+#include "service/engine/result/result_block.h"
 
 #include <map>
 #include <random>

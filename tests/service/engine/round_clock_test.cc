@@ -1,5 +1,5 @@
 // What counts as time for a round: steady while a server runs, the wall clock between two servers.
-#include "service/engine/round_clock.h"
+#include "service/engine/round/round_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "service/engine/verify.h"
+#include "service/engine/recovery/verify.h"
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "service/engine/stored.h"
+#include "service/engine/recovery/stored.h"
 
 #include "service/engine/round_spec.h"
 #include "tests/service/engine/testing.h"

@@ -4,8 +4,8 @@
 #include <set>
 #include <thread>
 
-#include "service/engine/update.h"
-#include "service/engine/upload.h"
+#include "service/engine/ingest/update.h"
+#include "service/engine/upload/upload.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {

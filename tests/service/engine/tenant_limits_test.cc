@@ -1,5 +1,5 @@
 // What one tenant may take, and that others do not notice it.
-#include "service/engine/admission.h"
+#include "service/engine/memory/admission.h"
 #include "service/engine/tenant_engines.h"
 #include "tests/service/engine/testing.h"
 

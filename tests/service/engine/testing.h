@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "service/engine/engine.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
-#include "sparse/status.h"
 
 namespace sparseagg::testing {
 

@@ -1,5 +1,5 @@
 // Updates in chunks: broken off and resumed, damaged, abandoned, contested.
-#include "service/engine/upload.h"
+#include "service/engine/upload/upload.h"
 
 #include <chrono>
 #include <limits>
@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "service/engine/payload_bytes.h"
-#include "service/engine/upload_table.h"
-#include "service/store/crc32c.h"
+#include "service/engine/ingest/payload_bytes.h"
+#include "service/engine/upload/upload_table.h"
+#include "service/store/checksums/crc32c.h"
 #include "tests/service/engine/testing.h"
 #include "tests/support/manual_executor.h"
 

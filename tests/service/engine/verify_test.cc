@@ -1,7 +1,7 @@
 // A published round that kept its updates can be computed again; one that did not says so.
-#include "service/engine/verify.h"
+#include "service/engine/recovery/verify.h"
 
-#include "service/engine/manifest.h"
+#include "service/engine/result/manifest.h"
 #include "service/engine/store_check.h"
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"

@@ -1,4 +1,4 @@
-#include "service/engine/watchers.h"
+#include "service/engine/round/watchers.h"
 
 #include <condition_variable>
 #include <set>

@@ -1,4 +1,4 @@
-#include "service/rpc/answer_hold.h"
+#include "service/rpc/stream/answer_hold.h"
 
 #include <gtest/gtest.h>
 

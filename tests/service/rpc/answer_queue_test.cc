@@ -1,4 +1,4 @@
-#include "service/rpc/answer_queue.h"
+#include "service/rpc/stream/answer_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -17,10 +17,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status.h"
 #include "service/auth/authenticator.h"
 #include "service/auth/authorisation.h"
 #include "service/auth/token.h"
-#include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "service/rpc/get_aggregate.h"
+#include "service/rpc/result/get_aggregate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "proto/convert.h"
 #include "service/rpc/background.h"
 #include "service/rpc/grpc_server.h"
 #include "sparse/encoding.h"
-#include "sparse/status.h"
 #include "tests/service/forwarding_engine.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/service/rpc/test_server.h"
 
 namespace sparseagg::testing {

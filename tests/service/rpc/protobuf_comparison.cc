@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "proto/limits.h"
-#include "service/rpc/received_update.h"
+#include "service/rpc/wire/received_update.h"
 
 namespace sparseagg::testing {
 namespace {

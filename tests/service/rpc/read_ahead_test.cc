@@ -1,4 +1,4 @@
-#include "service/rpc/read_ahead.h"
+#include "service/rpc/stream/read_ahead.h"
 
 #include <grpcpp/support/slice.h>
 #include <gtest/gtest.h>

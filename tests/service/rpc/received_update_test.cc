@@ -1,4 +1,4 @@
-#include "service/rpc/received_update.h"
+#include "service/rpc/wire/received_update.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "service/rpc/known_fields.h"
-#include "service/rpc/update_proto.h"
-#include "sparse/status.h"
+#include "base/status.h"
+#include "service/rpc/wire/known_fields.h"
+#include "service/rpc/wire/update_proto.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/protobuf_comparison.h"
 #include "tests/support/effort.h"

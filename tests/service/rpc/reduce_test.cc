@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "service/rpc/background.h"
 #include "service/rpc/grpc_server.h"
-#include "sparse/status.h"
 #include "tests/service/forwarding_engine.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"

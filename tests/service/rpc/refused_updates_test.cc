@@ -1,4 +1,4 @@
-#include "service/rpc/refused_updates.h"
+#include "service/rpc/wire/refused_updates.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "service/rpc/request_ids.h"
+#include "service/rpc/wire/request_ids.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "service/rpc/status_table.h"
+#include "service/rpc/wire/status_table.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "base/status.h"
 #include "proto/error_details.h"
-#include "sparse/status.h"
 
 namespace sparseagg {
 namespace {

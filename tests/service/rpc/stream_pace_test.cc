@@ -1,4 +1,4 @@
-#include "service/rpc/stream_pace.h"
+#include "service/rpc/stream/stream_pace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "sparse/status.h"
+#include "base/status.h"
 
 namespace sparseagg {
 namespace {

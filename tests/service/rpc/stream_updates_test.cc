@@ -1,4 +1,4 @@
-#include "service/rpc/stream_updates.h"
+#include "service/rpc/stream/stream_updates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "proto/error_details.h"
 #include "proto/limits.h"
-#include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 

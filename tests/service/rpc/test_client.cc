@@ -3,8 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/status.h"
 #include "proto/error_details.h"
-#include "sparse/status.h"
 
 namespace sparseagg::testing {
 namespace {

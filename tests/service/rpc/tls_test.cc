@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/auth/token.h"
-#include "sparse/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 #include "tests/support/certificates.h"

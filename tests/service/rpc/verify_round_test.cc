@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "service/rpc/grpc_server.h"
-#include "sparse/status.h"
 #include "tests/service/forwarding_engine.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"

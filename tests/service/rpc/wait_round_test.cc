@@ -4,7 +4,7 @@
 
 #include <future>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 

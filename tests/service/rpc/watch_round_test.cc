@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 

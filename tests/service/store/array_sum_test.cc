@@ -1,4 +1,4 @@
-#include "service/store/array_sum.h"
+#include "service/store/checksums/array_sum.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "service/store/data_directory.h"
+#include "service/store/files/data_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
+#include "base/status.h"
 #include "service/store/durable_store.h"
-#include "service/store/fatal.h"
-#include "sparse/status.h"
+#include "service/store/files/fatal.h"
 #include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "sparse/status.h"
+#include "base/status.h"
 #include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
 

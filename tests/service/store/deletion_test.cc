@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/store/durable_store.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {

@@ -1,9 +1,9 @@
-#include "service/store/digest.h"
+#include "service/store/checksums/digest.h"
 
 #include <gtest/gtest.h>
 
 #include "absl/strings/escaping.h"
-#include "service/store/crc32c.h"
+#include "service/store/checksums/crc32c.h"
 
 namespace sparseagg {
 namespace {

@@ -1,4 +1,4 @@
-#include "service/store/direct_write.h"
+#include "service/store/files/direct_write.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "service/store/file_io.h"
+#include "service/store/files/file_io.h"
 #include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
 

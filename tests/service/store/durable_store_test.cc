@@ -17,10 +17,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/store/database.h"
-#include "service/store/fatal.h"
+#include "service/store/files/fatal.h"
 #include "service/store/store_errors.h"
-#include "sparse/status.h"
 #include "tests/support/effort.h"
 #include "tests/support/temporary_folder.h"
 

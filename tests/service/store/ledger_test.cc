@@ -7,9 +7,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/status.h"
 #include "service/store/database.h"
 #include "service/store/durable_store.h"
-#include "sparse/status.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg {

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "service/store/durable_store.h"
 #include "service/store/partial_records.h"
-#include "sparse/status.h"
 #include "tests/support/interpose.h"
 #include "tests/support/temporary_folder.h"
 

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "service/store/durable_store.h"
-#include "sparse/status.h"
 #include "tests/support/effort.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,0 +1,162 @@
+// The dense plan's way with packed rows.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cpu/dense/dense_plan.h"
+#include "cpu/dense/joined_bits.h"
+#include "cpu/state/entry_tally.h"
+#include "cpu/state/tuning.h"
+#include "sparse/rows/packed_rows.h"
+
+namespace sparseagg {
+namespace {
+
+// Whether it is bits in whole words, and few of them: others are long enough by themselves.
+bool IsCrowded(const PackedRows::Block& block) {
+  if (block.form == 0) return block.count == kBlockEntries;
+  return block.form == kBitmapForm && block.num_words <= kCrowdedWords;
+}
+
+// From `entry` on.
+const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
+  const MutableCooView& entries = update.staged.entries;
+  return static_cast<const std::byte*>(entries.values) + entry * entries.layout.row_bytes();
+}
+
+}  // namespace
+
+// A slice in work.
+struct DensePlan::PackedSlice {
+  RowWindow rows;
+  uint64_t uncleared;  // its rows from here on have no empty cells yet; rows.end: all have
+  SideTable& side;
+  uint64_t added = 0;  // entries
+};
+
+// Those of the updates whose rows are packed, block by block; as many of each at a time as keep to
+// the same cells, which stay cached.
+void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
+  std::vector<const PendingUpdate*> packed;
+  uint64_t entries = 0;
+  for (const PendingUpdate& update : updates) {
+    if (update.staged.entries.packed_rows == nullptr) continue;
+    packed.push_back(&update);
+    entries += update.staged.entries.nnz;
+  }
+  if (packed.empty()) return;
+  EntryTally tally(packed.size());
+  const auto fold = [&](size_t s, SideTable& side) {
+    const RowWindow& rows = slices_[s];
+    PackedSlice slice{rows, Enter(s) ? rows.begin : rows.end, side};
+    std::vector<uint64_t> next;  // block of each update
+    for (const PendingUpdate* update : packed) {
+      next.push_back(PackedRows(update->staged.entries.view()).LowerBound(rows.begin));
+    }
+    for (uint64_t row = rows.begin; row < rows.end; row += kVisitCells) {
+      const uint64_t limit = std::min(rows.end, row + kVisitCells);
+      const auto next_cells = ValueCells(limit, std::min(rows.end, limit + kVisitCells));
+      Visit(slice, limit);
+      for (size_t u = 0; u < packed.size(); ++u) {
+        FetchPart(next_cells, u, packed.size());
+        AddBlocks(*packed[u], limit, next[u], slice);
+        tally.Add(u, std::exchange(slice.added, 0));
+      }
+    }
+  };
+  ForEachSlice(fold, entries > kSmallEntries);
+  for (size_t u = 0; u < packed.size(); ++u) tally.Expect(u, packed[u]->staged.entries.nnz);
+}
+
+// The update's blocks from `next` on that begin below `limit`.
+void DensePlan::AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t& next,
+                          PackedSlice& slice) {
+  const PackedRows rows(update.staged.entries.view());
+  while (next < rows.blocks()) {
+    const PackedRows::Block block = rows.block(next);
+    if (block.first >= limit) return;
+    uint64_t added = 0;
+    if (block.first >= slice.rows.begin) {
+      added = AddRun(update, rows, next, slice);
+      if (added == 0) added = AddBitmaps(update, rows, next, limit, slice);
+    }
+    if (added == 0) {
+      AddBlock(update, block, slice);
+      added = 1;
+    }
+    next += added;
+  }
+}
+
+// Several blocks without gaps from block `b` on; returns how many.
+uint64_t DensePlan::AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
+                           PackedSlice& slice) {
+  const uint64_t run = rows.RunLength(b, slice.rows.end);
+  if (run < 2) return 0;
+  const PackedRows::Block block = rows.block(b);
+  AddBits(update, PackedRows::AllOf(block.first, rows.EntriesOf(b, run)), block.begin, slice);
+  return run;
+}
+
+// Crowded blocks from block `b` on that begin below `limit`, as one; returns how many.
+uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
+                               uint64_t limit, PackedSlice& slice) {
+  JoinedBits joined;
+  uint64_t added = 0;
+  for (; b + added < rows.blocks(); ++added) {
+    const PackedRows::Block block = rows.block(b + added);
+    if (block.first >= limit || !IsCrowded(block)) break;
+    if (added > 0 && rows.RunLength(b + added, slice.rows.end) > 1) break;
+    PackedRows::BitsBuffer unused;
+    const auto bits = PackedRows::BitsOf(block, unused);
+    if (bits->last >= slice.rows.end || !joined.Append(*bits)) break;
+  }
+  if (added > 0) AddBits(update, joined.rows(), rows.block(b).begin, slice);
+  return added;
+}
+
+// Rows within the slice, those of the update's entries from `entry` on.
+void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
+                        PackedSlice& slice) {
+  Visit(slice, bits.last + 1);
+  // Whole tiles of cells are added to, also beyond the last row: only of those that are there.
+  const uint64_t added = kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight,
+                                               From(slice.rows.begin), slice.uncleared, slice.side);
+  ExpectAdded(added, bits.count);
+  slice.added += added;
+}
+
+// What a block has in the slice.
+void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& block,
+                         PackedSlice& slice) {
+  const RowWindow& range = slice.rows;
+  PackedRows::BitsBuffer buffer;
+  const auto bits = PackedRows::BitsOf(block, buffer);
+  if (bits.has_value() && bits->first >= range.begin && bits->last < range.end) {
+    return AddBits(update, *bits, block.begin, slice);
+  }
+  std::array<uint64_t, kBlockEntries> rows;
+  PackedRows::Unpack(block, rows.data());
+  const uint64_t* end = rows.data() + block.count;
+  const uint64_t* begin = std::lower_bound(std::as_const(rows).data(), end, range.begin);
+  Cursor cursor{.row = begin,
+                .end = end,
+                .value = ValuesOf(update, block.begin + static_cast<uint64_t>(begin - rows.data())),
+                .weight = update.weight,
+                .canonical = update.staged.order == EntryOrder::kCanonical};
+  Visit(slice, std::min(range.end, end[-1] + 1));
+  kernels_.scatter({&cursor, 1}, range.end, {}, From(range.begin), slice.side);
+  slice.added += static_cast<uint64_t>(cursor.row - begin);
+}
+
+// Rows of the slice below `end` are added to: their cells are empty at least.
+void DensePlan::Visit(PackedSlice& slice, uint64_t end) {
+  if (end <= slice.uncleared) return;
+  Clear(slice.uncleared, end);
+  slice.uncleared = end;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,75 @@
+// The table of kernels.
+// Compiled once for every instruction set: see simd-inl.h.
+#if defined(SPARSEAGG_CPU_KERNELS_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARSEAGG_CPU_KERNELS_KERNELS_INL_H_
+#undef SPARSEAGG_CPU_KERNELS_KERNELS_INL_H_
+#else
+#define SPARSEAGG_CPU_KERNELS_KERNELS_INL_H_
+#endif
+
+#include <string_view>
+
+#include "cpu/kernels/dense-inl.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/results-inl.h"
+#include "cpu/kernels/settle-inl.h"
+#include "cpu/kernels/sorted-inl.h"
+#include "cpu/kernels/trial-inl.h"
+#include "sparse/ops/all.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparseagg {
+namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class Op, class V>
+constexpr CpuKernels MakeTable() {
+  using D = DenseKernels<Op::kValues, Op::kRowSlot, V>;
+  using S = SortedKernels<Op::kValues, Op::kRowSlot, V>;
+  CpuKernels table = {
+      .value_bytes = D::C::kValueBytes,
+      .row_bytes = D::C::kRowBytes,
+      .per_update = kPerUpdate<Op> || Op::kRowSlot != RowSlot::kNone,
+      .clear = &D::Clear,
+      .scatter = &D::template Scatter<Cursor>,
+      .scatter_narrow = &D::template Scatter<NarrowCursor>,
+      .scatter_rows = &D::ScatterRows,
+      .scatter_bits = &D::ScatterBits,
+      .try_scatter = nullptr,
+      .try_scatter_rows = nullptr,
+      .settle = nullptr,
+      .scatter_run = &D::ScatterRun,
+      .count_held = &D::CountHeld,
+      .collect = &D::Collect,
+      .copy = &D::Copy,
+      .pack = &S::Pack,
+      .pack_run = &S::PackRun,
+      .sum_sorted = &S::SumSorted,
+      .lower = &ResultKernels<Op, V>::Lower,
+  };
+  if constexpr (kCanBeTried<typename D::C, V>) {
+    table.try_scatter = &D::TryScatter;
+    table.try_scatter_rows = &D::TryScatterRows;
+  }
+  if constexpr (D::C::kInexactValues) table.settle = &SettleKernels<Op, V>::Settle;
+  return table;
+}
+
+template <class Op, class V>
+const CpuKernels* KernelTable() {
+  static constexpr CpuKernels kTable = MakeTable<Op, V>();
+  return &kTable;
+}
+
+template <class V>
+const CpuKernels* TableOf(std::string_view op) {
+  const CpuKernels* found = nullptr;
+  AllOps::With(op, [&](auto tag) { found = KernelTable<decltype(tag), V>(); });
+  return found;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sparseagg
+HWY_AFTER_NAMESPACE();
+
+#endif  // SPARSEAGG_CPU_KERNELS_KERNELS_INL_H_

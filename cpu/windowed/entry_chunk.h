@@ -1,0 +1,69 @@
+// Entries of one window in any order, as a partition leaves them.
+#ifndef SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
+#define SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/state/entries.h"
+
+namespace sparseagg {
+
+// Arrays; or packed words, each with the lower half of a row and, above it, the bits of its value.
+// Packed entries are two thirds as large, and one place to write to in place of two.
+struct EntryChunk {
+  static constexpr size_t kPackedBytes = 4;                   // of a value, at most
+  static constexpr uint64_t kPackedRows = uint64_t{1} << 32;  // of a window, at most
+
+  const uint64_t* rows = nullptr;     // or packed words
+  const std::byte* values = nullptr;  // null: packed words
+  const float* weights = nullptr;     // null: `weight` is that of all
+  float weight = 1.0f;
+  uint32_t size = 0;
+
+  // Calls f(cursor) until all entries have been in one. `begin` is the window's first row;
+  // `value_bytes` as in Partition.
+  template <class F>
+  void ForEachCursor(uint64_t begin, size_t value_bytes, const F& f) const {
+    if (values == nullptr) {
+      return value_bytes == 2 ? Unpack<uint16_t>(begin, f) : Unpack<uint32_t>(begin, f);
+    }
+    Cursor cursor{
+        .row = rows, .end = rows + size, .value = values, .weights = weights, .weight = weight};
+    f(cursor);
+  }
+
+ private:
+  template <class Value, class F>
+  void Unpack(uint64_t begin, const F& f) const;
+};
+
+template <class Value, class F>
+void EntryChunk::Unpack(uint64_t begin, const F& f) const {
+  // In the first cache, with room for the kernels there.
+  constexpr size_t kBlock = 256;
+  constexpr size_t kAhead = 192;
+  constexpr size_t kPerLine = kLineBytes / sizeof(uint64_t);
+  alignas(kLineBytes) std::array<uint64_t, kBlock> block_rows;
+  alignas(kLineBytes) std::array<Value, kBlock> block_values;
+  for (size_t at = 0; at < size; at += kBlock) {
+    const size_t n = std::min(kBlock, size - at);
+    for (size_t i = 0; i < n; i += kPerLine) FetchLine(rows + at + i + kAhead);
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t word = rows[at + i];
+      block_rows[i] = begin + static_cast<uint32_t>(word - begin);
+      block_values[i] = static_cast<Value>(word >> 32);
+    }
+    Cursor cursor{.row = block_rows.data(),
+                  .end = block_rows.data() + n,
+                  .value = reinterpret_cast<const std::byte*>(block_values.data()),
+                  .weight = weight};
+    f(cursor);
+  }
+}
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_

@@ -1,0 +1,136 @@
+// Distributes entries in any order over windows of rows: one pass that reads every entry once and
+// writes it into its window's chunks, so that each window can then be reduced in cache.
+#ifndef SPARSEAGG_CPU_WINDOWED_PARTITION_H_
+#define SPARSEAGG_CPU_WINDOWED_PARTITION_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/host_device.h"
+#include "cpu/parallel.h"
+#include "cpu/state/entries.h"
+#include "cpu/windowed/range_reducer.h"
+#include "cpu/windowed/window_plan.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+// Finds the window of a row: a table by the row's leading bits, then a search among the few windows
+// of that table cell. Cells are as a floating-point number would have them, the same number in
+// every power of two: indices that crowd at the start of a huge index space find as fine cells
+// there as evenly spread ones do at its end.
+class WindowIndex {
+ public:
+  explicit WindowIndex(std::span<const RowWindow> windows);
+
+  uint32_t Find(uint64_t row) const {
+    if (even_bits_ != 0) return static_cast<uint32_t>(row >> even_bits_);
+    uint64_t cell = row < base_ ? 0 : CellOf(row - base_);
+    cell = cell < last_cell_ ? cell : last_cell_;
+    uint32_t window = first_[cell];
+    const uint32_t last = first_[cell + 1];
+    if (last - window > kLinearMax) return Search(row, window, last);
+    while (window < last && row >= begins_[window + 1]) ++window;
+    return window;
+  }
+
+ private:
+  static constexpr uint32_t kLinearMax = 8;
+
+  // Distance / 2^exponent + exponent * 2^bits, with the exponent that leaves bits + 1 bits.
+  uint64_t CellOf(uint64_t distance) const {
+    const int exponent = std::max(0, 63 - CountLeadingZeros(distance | 1) - bits_);
+    return (static_cast<uint64_t>(exponent) << bits_) + (distance >> exponent);
+  }
+  uint64_t DistanceOf(uint64_t cell) const {
+    const uint64_t octave = cell >> bits_;
+    const uint64_t exponent = octave > 1 ? octave - 1 : 0;
+    return (cell - (exponent << bits_)) << exponent;
+  }
+  uint32_t Search(uint64_t row, uint32_t window, uint32_t last) const;
+
+  int even_bits_ = 0;  // all windows but the last one have 2^even_bits_ rows; 0: they differ
+  uint64_t base_ = 0;
+  int bits_ = 0;
+  uint64_t last_cell_ = 0;
+  std::vector<uint64_t> begins_;  // of the windows, and one more
+  std::vector<uint32_t> first_;   // [cells + 1]: the window of the cell's first row
+};
+
+class Partition {
+ public:
+  // `value_bytes`: of a value to carry along, 0 for none. Rows of several values are carried as
+  // references to where they are.
+  Partition(const TensorLayout& layout, size_t value_bytes, std::span<const RowWindow> windows,
+            Parallel& parallel);
+
+  // Distributes the entries of all cursors. Calls done(k) when cursor k has been read for the last
+  // time, from any thread; what it returns is memory that the partition may write to from then on.
+  void Distribute(std::span<const Cursor> cursors,
+                  const std::function<std::span<std::byte>(size_t)>& done);
+
+  // What window w has: entries, or references for rows of several values.
+  void Read(size_t w, std::vector<EntryChunk>& chunks) const;
+  void Read(size_t w, std::vector<RefChunk>& chunks) const;
+  uint64_t EntriesOf(size_t w) const;
+
+ private:
+  // Where the next entry of a window goes.
+  struct Tail {
+    uint64_t* rows = nullptr;
+    std::byte* values = nullptr;
+    float* weights = nullptr;
+    uint32_t left = 0;
+    float weight = 0.0f;
+  };
+  // What one thread has written; chunks[w] and tails[w] are those of window w.
+  struct Writer {
+    std::vector<std::vector<EntryChunk>> chunks;  // `values` of wide rows are references
+    std::vector<Tail> tails;
+    std::span<std::byte> slab;  // what is left of it
+  };
+  struct Part {
+    size_t cursor;
+    uint64_t begin;
+    uint64_t end;
+  };
+
+  // Of a chunk: packed entries; or rows, then values or references, then weights.
+  size_t RowsBytes() const;
+  size_t ValuesBytes() const;
+  size_t WeightsBytes() const;
+  size_t ChunkBytes() const;
+
+  Tail& NewChunk(Writer& writer, uint32_t window, float weight);
+  Tail& NewWeight(Writer& writer, uint32_t window, float weight);
+  Tail& TailOf(Writer& writer, uint32_t window, float weight);
+  std::span<std::byte> NewSlab(size_t bytes_min);
+  template <size_t kValueBytes>
+  void WritePacked(const Cursor& cursor, const Part& part, Writer& writer);
+  template <size_t kValueBytes>
+  void Write(const Cursor& cursor, const Part& part, Writer& writer);
+  void WriteRefs(const Cursor& cursor, const Part& part, Writer& writer);
+  void WritePart(const Cursor& cursor, const Part& part, Writer& writer);
+
+  const TensorLayout layout_;
+  const size_t value_bytes_;
+  Parallel& parallel_;
+  const WindowIndex index_;
+  const size_t num_windows_;
+  const bool can_pack_;       // rows and values fit packed words
+  bool packed_ = false;       // entries are
+  bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
+  uint32_t chunk_entries_ = 0;
+  std::vector<Writer> writers_;
+  std::mutex mutex_;
+  std::vector<std::span<std::byte>> spare_;  // given back by done()
+  std::vector<HostVector<std::byte>> own_slabs_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_WINDOWED_PARTITION_H_

@@ -1,0 +1,338 @@
+#include "cpu/windowed/range_reducer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu/kernels/rounding_flag.h"
+#include "cpu/state/key_sort.h"
+#include "cpu/state/tuning.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr size_t kBlockCells = 1024;  // that are lowered at a time: they stay in the first cache
+// A sparse window is packed this many entries at most; more of them than its plan expected are cut
+// in two.
+constexpr size_t kPackedMax = size_t{1} << 17;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+struct RowBefore {
+  bool operator()(const SideEntry& entry, uint64_t row) const { return entry.row < row; }
+  bool operator()(uint64_t row, const SideEntry& entry) const { return row < entry.row; }
+};
+
+SideRange OfRows(SideRange side, uint64_t first, uint64_t last) {
+  const auto begin = std::lower_bound(side.begin(), side.end(), first, RowBefore());
+  return {begin, std::upper_bound(begin, side.end(), last, RowBefore())};
+}
+
+}  // namespace
+
+size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout) {
+  return kernels.value_bytes == 0 ? 0 : SizeOf(layout.value_type);
+}
+
+void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
+             const CellWindow& window, SideTable& side) {
+  chunk.ForEachCursor(window.begin, ValueBytes(kernels, layout), [&](Cursor& cursor) {
+    kernels.scatter({&cursor, 1}, kNoLimit, {}, window, side);
+  });
+}
+
+void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
+                 const CellWindow& window, SideTable& side) {
+  const uint32_t width = layout.row_width;
+  const size_t row_bytes = ValueBytes(kernels, layout) * width;
+  for (size_t i = 0; i < chunk.size; ++i) {
+    if (i + kRowsAhead < chunk.size) FetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
+    Cursor one{.row = chunk.rows + i,
+               .end = chunk.rows + i + 1,
+               .value = chunk.refs[i].values,
+               .weight = chunk.refs[i].weight};
+    kernels.scatter_rows(one, kNoLimit, width, {0, width}, nullptr, window, side);
+  }
+}
+
+RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
+                           const Lowering& lowering, SideRange prior, const RangeOutput& output,
+                           WindowTrials& trials)
+    : spec_(spec),
+      kernels_(kernels),
+      lowering_(lowering),
+      prior_(prior),
+      output_(output),
+      trials_(trials),
+      width_(spec.layout.row_width),
+      block_rows_(std::max<size_t>(1, kBlockCells / width_)),
+      result_bytes_(lowering.results ? ResultLayout(spec).row_bytes() : 0),
+      row_writer_(reinterpret_cast<std::byte*>(output.rows)),
+      result_writer_(output.values) {
+  if (!lowering_.results) return;
+  block_cells_.resize(block_rows_ * width_ * kernels_.value_bytes);
+  block_row_cells_.resize(block_rows_ * kernels_.row_bytes);
+  if (!output_.streamed) return;
+  block_row_ids_.resize(block_rows_);
+  block_results_.resize(block_rows_ * result_bytes_);
+}
+
+void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
+                         const Ahead& ahead) {
+  if (!status_.ok()) return;
+  if (!window.dense && SweepSparse(window, cursors, run, ahead)) return;
+  if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
+    // More entries than a sparse window takes.
+    const uint64_t middle = window.begin + (window.end - window.begin) / 2;
+    Sweep({window.begin, middle, false}, cursors, run, ahead);
+    Sweep({middle, window.end, false}, cursors, run, ahead);
+    return;
+  }
+  StartWindow(window);
+  const CellWindow cells = DenseWindow(window);
+  if (!SweepOnTrial(window, cursors, ahead, cells)) {
+    if (width_ == 1) {
+      kernels_.scatter(cursors, window.end, ahead, cells, side_);
+    } else {
+      for (size_t k = 0; k < cursors.size(); ++k) {
+        const Cursor* next = &cursors[(k + 1) % cursors.size()];
+        kernels_.scatter_rows(cursors[k], window.end, width_, {0, width_}, next, cells, side_);
+      }
+    }
+  }
+  kernels_.scatter_run(run, window.end, width_, cells, side_);
+  EmitDense(cells, window);
+}
+
+// False, with nothing consumed and the cells empty as before, when that is to be done with care.
+bool RangeReducer::SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors,
+                                const Ahead& ahead, const CellWindow& cells) {
+  if (kernels_.try_scatter == nullptr || !RoundingFlag::Works() || !trials_.Wanted()) return false;
+  saved_.assign(cursors.begin(), cursors.end());
+  RoundingFlag::Clear();
+  bool exact = true;
+  if (width_ == 1) {
+    exact = kernels_.try_scatter(cursors, window.end, ahead, cells);
+  } else {
+    for (size_t k = 0; exact && k < cursors.size(); ++k) {
+      const Cursor* next = &cursors[(k + 1) % cursors.size()];
+      exact = kernels_.try_scatter_rows(cursors[k], window.end, width_, next, cells);
+    }
+  }
+  trials_.Tell(exact);
+  if (exact) return true;
+  std::copy(saved_.begin(), saved_.end(), cursors.begin());
+  kernels_.clear(cells, window.end - window.begin, width_);
+  return false;
+}
+
+// False, with nothing consumed, when the window has too many entries.
+bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
+                               const Ahead& ahead) {
+  saved_.assign(cursors.begin(), cursors.end());
+  const RunCursor saved_run = run;
+  StartWindow(window);
+  StartPacking(window.begin, window.end, kPackedMax, width_, kernels_.value_bytes,
+               kernels_.row_bytes, packed_);
+  bool fits = kernels_.pack_run(run, window.end, width_, packed_);
+  const size_t value_bytes = ValueBytes(kernels_, spec_.layout);
+  for (size_t k = 0; fits && k < cursors.size(); ++k) {
+    if (width_ == 1 && k + ahead.cursors < cursors.size()) {
+      Fetch(cursors[k + ahead.cursors], ahead.lines, value_bytes);
+    }
+    fits = kernels_.pack(cursors[k], window.end, width_, packed_, block_side_);
+  }
+  if (!fits) {
+    std::copy(saved_.begin(), saved_.end(), cursors.begin());
+    run = saved_run;
+    block_side_.Clear();
+    return false;
+  }
+  side_.Append(block_side_.entries());
+  block_side_.Clear();
+  EmitPacked();
+  return true;
+}
+
+void RangeReducer::Gather(const RowWindow& window, std::span<const EntryChunk> chunks,
+                          RunCursor& run) {
+  if (!status_.ok()) return;
+  StartWindow(window);
+  if (window.dense) {
+    const CellWindow cells = DenseWindow(window);
+    kernels_.scatter_run(run, window.end, width_, cells, side_);
+    for (const EntryChunk& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, cells, side_);
+    EmitDense(cells, window);
+    return;
+  }
+  const auto run_end = std::lower_bound(run.row, run.end, window.end);
+  size_t entries = static_cast<size_t>(run_end - run.row);
+  for (const EntryChunk& chunk : chunks) entries += chunk.size;
+  if (entries == 0) return;
+  StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
+               packed_);
+  kernels_.pack_run(run, window.end, width_, packed_);
+  for (const EntryChunk& chunk : chunks) {
+    chunk.ForEachCursor(window.begin, ValueBytes(kernels_, spec_.layout), [&](Cursor& cursor) {
+      kernels_.pack(cursor, kNoLimit, width_, packed_, side_);
+    });
+  }
+  EmitPacked();
+}
+
+void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks,
+                              RunCursor& run) {
+  if (!status_.ok()) return;
+  StartWindow(window);
+  if (window.dense) {
+    const CellWindow cells = DenseWindow(window);
+    kernels_.scatter_run(run, window.end, width_, cells, side_);
+    for (const RefChunk& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, cells, side_);
+    EmitDense(cells, window);
+    return;
+  }
+  const auto run_end = std::lower_bound(run.row, run.end, window.end);
+  size_t entries = static_cast<size_t>(run_end - run.row);
+  for (const RefChunk& chunk : chunks) entries += chunk.size;
+  if (entries == 0) return;
+  StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
+               packed_);
+  kernels_.pack_run(run, window.end, width_, packed_);
+  for (const RefChunk& chunk : chunks) {
+    for (size_t i = 0; i < chunk.size; ++i) {
+      packed_.keys[packed_.size] = packed_.KeyOf(chunk.rows[i], packed_.size);
+      if (packed_.drop > 0) packed_.rows[packed_.size] = chunk.rows[i];
+      packed_.refs[packed_.size] = chunk.refs[i];
+      ++packed_.size;
+    }
+  }
+  EmitPacked();
+}
+
+// When results are written, the side table is the window's alone.
+void RangeReducer::StartWindow(const RowWindow& window) {
+  if (!lowering_.results) return;
+  side_.Clear();
+  const SideRange prior = OfRows(prior_, window.begin, window.end - 1);
+  side_.Append(prior);
+}
+
+CellWindow RangeReducer::DenseWindow(const RowWindow& window) {
+  const size_t rows = window.end - window.begin;
+  CellWindow cells{window.begin, cells_.data(), row_cells_.data()};
+  if (rows > dense_rows_) {
+    cells_.resize(rows * width_ * kernels_.value_bytes);
+    row_cells_.resize(rows * kernels_.row_bytes);
+    cells.values = cells_.data();
+    cells.row_cells = row_cells_.data();
+    kernels_.clear(cells, rows, width_);
+    dense_rows_ = rows;
+  }
+  errors_.Cover(window.begin, rows, 0, width_);
+  side_.Attach(errors_);
+  return cells;
+}
+
+void RangeReducer::EmitDense(const CellWindow& cells, const RowWindow& window) {
+  side_.Detach();
+  if (errors_.levels() > 0) TakeErrors(cells);
+  MoveOut(cells, window, false);
+}
+
+// What the error cells hold becomes a part of their cells, for results, or side entries.
+void RangeReducer::TakeErrors(const CellWindow& cells) {
+  if (lowering_.results) {
+    // What has side entries is added up from those.
+    const std::vector<SideEntry> entries(side_.entries().begin(), side_.entries().end());
+    for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);
+    kernels_.settle(cells.values, errors_, 0, errors_.size());
+  } else {
+    side_.Append(errors_);
+  }
+  errors_.Clear();
+}
+
+void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
+  if (!status_.ok()) return;
+  StartWindow(window);
+  MoveOut(cells, window, true);
+}
+
+// Cells are lowered where they are: nobody needs to gather them.
+bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window) {
+  StartWindow(window);
+  side_.Sort();
+  for (uint64_t row = window.begin; row < window.end && status_.ok();) {
+    const size_t n = std::min<uint64_t>(block_rows_, window.end - row);
+    const uint64_t skip = row - window.begin;
+    const CellWindow here{row, cells.values + skip * width_ * kernels_.value_bytes,
+                          cells.row_cells + skip * kernels_.row_bytes};
+    if (kernels_.count_held(here, n, width_) < n) return false;
+    Emit({.values = here.values, .row_cells = here.row_cells, .first = row}, n);
+    row += n;
+  }
+  return true;
+}
+
+void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {
+  const size_t rows = window.end - window.begin;
+  const auto move = keep ? kernels_.copy : kernels_.collect;
+  if (lowering_.results) side_.Sort();
+  // Vectors are stored whole: not beyond the range, where another thread writes.
+  for (size_t at = 0; at < rows && count_ < output_.rows_max;) {
+    const CellBlock block = NextBlock();
+    const size_t rows_max = std::min<size_t>(block_rows_, output_.rows_max - count_);
+    const size_t n = move(cells, at, rows, width_, rows_max, block);
+    Emit(block, n);
+  }
+}
+
+void RangeReducer::EmitPacked() {
+  SortPacked(packed_);
+  if (lowering_.results) side_.Sort();
+  for (size_t at = 0; at < packed_.size;) {
+    const CellBlock block = NextBlock();
+    SideTable& side = lowering_.results ? block_side_ : side_;
+    const size_t n = kernels_.sum_sorted(packed_, at, width_, block_rows_, block, side);
+    Emit(block, n);
+  }
+}
+
+// Rows, and cells that are the output, are written in place, unless they are streamed.
+CellBlock RangeReducer::NextBlock() {
+  uint64_t* const rows = output_.streamed ? block_row_ids_.data() : output_.rows + count_;
+  CellBlock block{rows, block_cells_.data(), block_row_cells_.data()};
+  if (!lowering_.results) {
+    block.values = output_.values + count_ * width_ * kernels_.value_bytes;
+    block.row_cells = output_.row_cells + count_ * kernels_.row_bytes;
+  }
+  return block;
+}
+
+void RangeReducer::Emit(const CellBlock& block, size_t n) {
+  if (n == 0) return;
+  if (lowering_.results && status_.ok()) {
+    SideRange side = OfRows(side_.entries(), block.row(0), block.row(n - 1));
+    if (!block_side_.empty()) {
+      block_side_.Append(side);
+      block_side_.Sort();
+      side = block_side_.entries();
+    }
+    std::byte* const results =
+        output_.streamed ? block_results_.data() : output_.values + count_ * result_bytes_;
+    status_ =
+        kernels_.lower(spec_, lowering_.total_weight, block, n, side, results, infinite_values_);
+    block_side_.Clear();
+    if (output_.streamed) {
+      result_writer_.Write({results, n * result_bytes_});
+      if (output_.rows != nullptr) row_writer_.Write(std::as_bytes(std::span(block.rows, n)));
+    }
+  }
+  count_ += n;
+}
+
+void RangeReducer::Finish() {
+  if (!output_.streamed) return;
+  row_writer_.Finish();
+  result_writer_.Finish();
+}
+
+}  // namespace sparseagg

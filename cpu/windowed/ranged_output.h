@@ -1,0 +1,94 @@
+// The output of a reduction that several tasks write, each a range of rows. How many rows a range
+// will have is not known before it is reduced; so a thread writes its ranges one behind the other,
+// the first where it could begin at the latest, and the gaps between threads are closed at the end.
+// Pages that no range writes take no memory.
+#ifndef SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_
+#define SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/parallel.h"
+#include "cpu/state/entries.h"
+#include "cpu/windowed/range_reducer.h"
+#include "cpu/windowed/range_strips.h"
+#include "cpu/windowed/window_trials.h"
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+struct SparseSums {
+  RowIds rows;
+  HostVector<std::byte> values;     // results, or value cells
+  HostVector<std::byte> row_cells;  // of cells
+  std::vector<SideEntry> side;      // of cells, sorted
+  uint64_t infinite_values = 0;     // of results
+};
+
+class RangedOutput {
+ public:
+  RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
+               Parallel& parallel);
+
+  // Range r has at most starts[r + 1] - starts[r] rows.
+  void Reserve(std::vector<uint64_t> starts);
+  // Range r has counts[r] rows: no gap is left to close.
+  void ReserveExactly(const std::vector<uint64_t>& counts);
+  // Range r has the rows starts[r] to starts[r + 1] - 1, all that there are: they are not written.
+  void ReserveEveryRow(std::vector<uint64_t> starts);
+
+  // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
+  template <class F>
+  void ForEachRange(SideRange prior, const F& reduce) {
+    RangeStrips strips(ranges_.size(), parallel_.threads());
+    parallel_.For(strips.size(), [&](size_t strip) {
+      size_t behind = 0;  // the ranges of this strip so far
+      while (const auto taken = strips.Take(strip)) {
+        const size_t r = taken->range;
+        if (!taken->follows) behind = starts_[r];
+        RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r, behind), trials_);
+        reduce(r, reducer);
+        Take(r, behind, reducer);
+        behind += reducer.rows();
+      }
+    });
+  }
+
+  // The whole; the first error in order of rows. `prior` side entries join those of cells.
+  absl::StatusOr<SparseSums> Close(const std::vector<SideEntry>& prior);
+
+ private:
+  struct Range {
+    size_t at = 0;  // where it was written
+    size_t rows = 0;
+    std::vector<SideEntry> side;
+    uint64_t infinite_values = 0;
+    absl::Status status;
+  };
+
+  RangeOutput OutputOf(size_t r, size_t at);
+  void Take(size_t r, size_t at, RangeReducer& reducer);
+  void ReserveCells(std::vector<uint64_t> starts);
+  void CloseGaps(std::byte* array, size_t bytes) const;
+  void MoveDown(std::byte* to, const std::byte* from, size_t bytes) const;
+  void JoinSides(const std::vector<SideEntry>& prior);
+
+  const ReduceSpec& spec_;
+  const CpuKernels& kernels_;
+  const Lowering& lowering_;
+  Parallel& parallel_;
+  const size_t value_bytes_;  // of a row
+  const size_t row_cell_bytes_;
+  std::vector<Range> ranges_;
+  std::vector<uint64_t> starts_;  // of the ranges, and the end
+  bool writes_rows_ = true;
+  bool streamed_ = false;
+  WindowTrials trials_;
+  SparseSums output_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_

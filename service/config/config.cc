@@ -1,0 +1,340 @@
+#include "service/config/config.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/cgroup_limits.h"
+#include "base/status.h"
+#include "service/config/config_file.h"
+#include "service/config/listen_address.h"
+#include "service/config/setting_kinds.h"
+
+namespace sparseagg {
+namespace {
+
+Setting LimitSetting(std::string_view name, std::string_view unit, std::string_view help,
+                     Range range, uint64_t& (*field)(ServerConfig&)) {
+  return NumberSetting<uint64_t>(name, unit, help, range, field, true);
+}
+
+std::string WhyNoAdminAddress(std::string_view value) {
+  return value == "none" ? "" : WhyNoHostAndPort(value);
+}
+
+Setting LogLevelSetting() {
+  Setting setting{
+      "log-level", "",      "Least important events to log: debug, info, warning, error",
+      false,       nullptr, nullptr};
+  setting.parse = [](std::string_view value, ServerConfig& config) {
+    const std::optional<LogLevel> level = ParseLogLevel(value);
+    if (!level) return InvalidSetting("must be debug, info, warning or error");
+    config.log_level = *level;
+    return absl::OkStatus();
+  };
+  setting.print = [](const ServerConfig& config) {
+    return std::string(LogLevelName(config.log_level));
+  };
+  return setting;
+}
+
+std::vector<Setting> SecuritySettings() {
+  return {
+      TextSetting("tls-cert",
+                  "File with the server's certificate (PEM), and those up to its authority; read "
+                  "again when it changes",
+                  SPARSEAGG_FIELD(std::string, tls.certificate), true),
+      TextSetting("tls-key", "File with the certificate's private key (PEM)",
+                  SPARSEAGG_FIELD(std::string, tls.key), true),
+      TextSetting("tls-client-ca",
+                  "File with the authority that signs client certificates (PEM); empty: clients "
+                  "are asked for none",
+                  SPARSEAGG_FIELD(std::string, tls.client_authority), true),
+      SwitchSetting("tls-client-cert-required",
+                    "With tls-client-ca: whether every client must have a certificate",
+                    SPARSEAGG_FIELD(bool, tls.client_certificate_required)),
+      SwitchSetting("allow-plaintext", "Serve without TLS on an address that other machines reach",
+                    SPARSEAGG_FIELD(bool, allow_plaintext)),
+      TextSetting("credentials",
+                  "File that says who may call, by token or client certificate; read again when "
+                  "it changes. Empty, as jwt-keys: everybody may do everything",
+                  SPARSEAGG_FIELD(std::string, credentials), true),
+      TextSetting("jwt-keys",
+                  "File with the keys that sign JSON Web Tokens (JWKS, or one PEM public key); "
+                  "read again when it changes",
+                  SPARSEAGG_FIELD(std::string, jwt_keys), true),
+      TextSetting("jwt-issuer", "What the claim iss of a JSON Web Token must be",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.issuer), true),
+      TextSetting("jwt-audience", "What the claim aud of a JSON Web Token must be, or have",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.audience), true),
+      TextSetting("jwt-tenant-claim", "The claim with the caller's tenant",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.tenant_claim), false),
+      TextSetting("jwt-principal-claim", "The claim with the caller's name",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.principal_claim), false),
+      TextSetting("jwt-roles-claim", "The claim with the caller's roles",
+                  SPARSEAGG_FIELD(std::string, jwt_rules.roles_claim), false),
+      TextSetting("audit-log",
+                  "File for one line a change of a round, a refused call or a changed credential; "
+                  "see `sparseagg audit verify`. Empty: none",
+                  SPARSEAGG_FIELD(std::string, audit_log), true),
+  };
+}
+
+std::vector<Setting> ServingSettings() {
+  return {
+      AddressSetting(
+          TextSetting("listen",
+                      "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
+                      SPARSEAGG_FIELD(std::string, listen), false),
+          "HOST:PORT or unix:PATH", &WhyNoListenAddress),
+      TextSetting(
+          "backend",
+          "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
+          SPARSEAGG_FIELD(std::string, backend), false),
+      NumberSetting<uint32_t>(
+          "threads", "count",
+          "Threads of the back end; 0: as many as the machine or the container has CPUs", {0, 4096},
+          SPARSEAGG_FIELD(uint32_t, threads)),
+      NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
+                              "Memory the back end may use; 0: it decides", {},
+                              SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+      NumberSetting<uint64_t>("free-memory-keep-ms", "ms",
+                              "How long memory that rounds no longer need waits for the next one "
+                              "before the system gets it back, up to twice as long; 0: for good",
+                              {0, 86'400'000}, SPARSEAGG_FIELD(uint64_t, free_memory_keep_ms)),
+      SwitchSetting("exit-on-gpu-loss",
+                    "End the process when the GPU fails, for an orchestrator to start it again; "
+                    "otherwise its rounds go on with the CPU",
+                    SPARSEAGG_FIELD(bool, exit_on_gpu_loss)),
+      LogLevelSetting(),
+      NumberSetting<uint64_t>("drain-delay-ms", "ms",
+                              "Time that a stopping server goes on answering, with refusals and "
+                              "NOT_SERVING, so that clients and balancers notice",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_delay_ms)),
+      NumberSetting<uint64_t>("drain-timeout-ms", "ms",
+                              "Time that calls and publications under way get to finish when the "
+                              "server is stopped; the process ends then, whatever it waits for",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
+      NumberSetting<uint64_t>("self-probe-interval-ms", "ms",
+                              "How often the server dials itself; unheard three times it ends with "
+                              "code 71, for its supervisor to start it again; 0: never",
+                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, self_probe_interval_ms)),
+      ShareSetting("verify-share",
+                   "Share of the durable rounds, 0 to 1, that are computed again with the "
+                   "reference back end before they are published; one that differs fails",
+                   SPARSEAGG_FIELD(double, verify_share)),
+      TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
+                  SPARSEAGG_FIELD(std::string, port_file), true),
+      AddressSetting(
+          TextSetting("admin-listen",
+                      "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, "
+                      "or none. It has no passwords",
+                      SPARSEAGG_FIELD(std::string, admin_listen), false),
+          "HOST:PORT or none", &WhyNoAdminAddress),
+      TextSetting("admin-port-file", "File to write the admin port to",
+                  SPARSEAGG_FIELD(std::string, admin_port_file), true),
+      TextSetting("data-dir",
+                  "Directory for rounds of durability \"durable\", which is then the default; "
+                  "empty: rounds live in memory only",
+                  SPARSEAGG_FIELD(std::string, data_dir), true),
+  };
+}
+
+std::vector<Setting> LimitSettings() {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  constexpr uint64_t kDays = uint64_t{1} << 40;  // in ms: more than anybody waits
+  return {
+      LimitSetting("result-retention-ms", "ms",
+                   "How long a result can be fetched before its round is deleted; 0: until "
+                   "somebody deletes it",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.result_retention_ms)),
+      LimitSetting("round-open-ms-max", "ms",
+                   "How long a round may be open: the deadline of rounds that have none, and the "
+                   "longest that others may have; 0: no limit",
+                   {0, uint64_t{1} << 38}, SPARSEAGG_FIELD(uint64_t, limits.round_open_ms_max)),
+      LimitSetting("retry-horizon-ms", "ms",
+                   "How long the name of a deleted round is remembered: late retries are told so, "
+                   "and no new round gets it; 0: not at all",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.retry_horizon_ms)),
+      LimitSetting("store-free-bytes-min", "bytes",
+                   "Room that the disk of the data directory keeps for sealing and publishing; "
+                   "with less, durable rounds and updates are refused",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.store_free_bytes_min)),
+      // The upper bound is that of gRPC, which counts in int.
+      LimitSetting("message-bytes-max", "bytes", "One gRPC message", {64 << 10, 2047 * kMiB},
+                   SPARSEAGG_FIELD(uint64_t, limits.message_bytes_max)),
+      LimitSetting("update-bytes-max", "bytes", "Payload of one update", {1, uint64_t{1} << 50},
+                   SPARSEAGG_FIELD(uint64_t, limits.update_bytes_max)),
+      LimitSetting("update-nnz-max", "count", "Entries of one tensor of one update",
+                   {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.update_nnz_max)),
+      LimitSetting("staging-bytes-max", "bytes",
+                   "Updates received and not yet folded in, all rounds together",
+                   {kMiB, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.staging_bytes_max)),
+      LimitSetting("aggregation-bytes-max", "bytes",
+                   "What rounds hold: accumulators, entries that wait, results; 0: the memory of "
+                   "the back end, with a GPU half of the host's at most",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.aggregation_bytes_max)),
+      LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, kRoundTensorsMax},
+                   SPARSEAGG_FIELD(uint64_t, limits.round_tensors_max)),
+      LimitSetting("rounds-max", "count", "Rounds that exist at a time, in any state",
+                   {1, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.rounds_max)),
+      LimitSetting("tenant-rounds-max", "count",
+                   "Rounds of one tenant that exist at a time; 0: no other limit than rounds-max",
+                   {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_rounds_max)),
+      LimitSetting("tenant-bytes-max", "bytes",
+                   "Memory of one tenant: updates under way and what its rounds hold; 0: no other "
+                   "limit than those of the server",
+                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.tenant_bytes_max)),
+      LimitSetting("tenant-streams-max", "count",
+                   "StreamUpdates calls of one tenant under way; 0: any number", {0, 10'000'000},
+                   SPARSEAGG_FIELD(uint64_t, limits.tenant_streams_max)),
+      LimitSetting("tenant-uploads-max", "count",
+                   "Chunked updates of one tenant under way; 0: no other limit than "
+                   "open-uploads-max",
+                   {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_uploads_max)),
+      LimitSetting("tenant-waits-max", "count",
+                   "WaitRound and WatchRound calls of one tenant under way; 0: any number",
+                   {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_waits_max)),
+      LimitSetting("result-nnz-max", "count",
+                   "Entries of one tensor of one result; a round that gets more is aborted",
+                   {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.result_nnz_max)),
+      LimitSetting("open-uploads-max", "count", "Chunked updates under way", {1, 10'000'000},
+                   SPARSEAGG_FIELD(uint64_t, limits.open_uploads_max)),
+      LimitSetting("upload-disk-bytes-max", "bytes",
+                   "Disk for chunked updates of durable rounds that are under way",
+                   {1, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.upload_disk_bytes_max)),
+      LimitSetting(
+          "upload-idle-ms", "ms",
+          "How long a chunked update is kept without another chunk, on a stream or after it",
+          {1, kDays}, SPARSEAGG_FIELD(uint64_t, limits.upload_idle_ms)),
+      LimitSetting("upload-rate-min", "bytes/s",
+                   "Slowest chunked update, averaged over upload-rate-window-ms of waiting for it; "
+                   "0: any",
+                   {0, uint64_t{1} << 40}, SPARSEAGG_FIELD(uint64_t, limits.upload_rate_min)),
+      LimitSetting("upload-rate-window-ms", "ms", "See upload-rate-min", {1, kDays},
+                   SPARSEAGG_FIELD(uint64_t, limits.upload_rate_window_ms)),
+      LimitSetting(
+          "stream-idle-ms", "ms",
+          "How long a stream of updates is kept without a message; 0: as long as the caller "
+          "likes",
+          {0, kDays}, SPARSEAGG_FIELD(uint64_t, limits.stream_idle_ms)),
+      LimitSetting("dense-result-bytes-max", "bytes", "One dense answer of GetAggregate or Reduce",
+                   {0, uint64_t{1} << 60},
+                   SPARSEAGG_FIELD(uint64_t, limits.dense_result_bytes_max)),
+  };
+}
+
+#undef SPARSEAGG_FIELD
+
+std::vector<Setting> MakeSettings() {
+  std::vector<Setting> settings = ServingSettings();
+  for (const auto& more : {LimitSettings(), SecuritySettings()}) {
+    settings.insert(settings.end(), more.begin(), more.end());
+  }
+  return settings;
+}
+
+// Applies `value` to the setting called `key`; `where` says where it was found.
+absl::Status Apply(std::string_view key, std::string_view value, const std::string& where,
+                   LoadedConfig& loaded) {
+  const std::span<const Setting> settings = Settings();
+  for (size_t i = 0; i < settings.size(); ++i) {
+    if (settings[i].name != key) continue;
+    if (const absl::Status status = settings[i].parse(value, loaded.config); !status.ok()) {
+      return InvalidSetting(absl::StrCat(where, ": ", std::string(key), " is \"",
+                                         std::string(value), "\" and ", status.message()));
+    }
+    loaded.sources[i] = where;
+    return absl::OkStatus();
+  }
+  return InvalidSetting(absl::StrCat(where, ": unknown key \"", std::string(key),
+                                     "\"; `sparseagg serve --help` lists them"));
+}
+
+// Kubernetes and Docker make such for a service that is called sparseagg.
+bool IsOfOrchestrator(std::string_view variable) {
+  const size_t port = variable.find("_PORT_");
+  return variable.find("_SERVICE_") != variable.npos || variable.ends_with("_PORT") ||
+         (port != variable.npos && absl::ascii_isdigit(variable[port + 6]));
+}
+
+absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<ConfigLine> lines, ReadConfigFile(path));
+  std::set<std::string_view> seen;
+  for (const ConfigLine& line : lines) {
+    const std::string where = absl::StrCat(path, ":", line.line);
+    if (!seen.insert(line.key).second) {
+      return InvalidSetting(
+          absl::StrCat(where, ": ", line.key, " is set a second time; keep one of the lines"));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(Apply(line.key, line.value, where, loaded));
+  }
+  return absl::OkStatus();
+}
+
+// Those of `variables` that begin as a setting's name does, but are none.
+std::vector<std::string> UnknownVariables(std::span<const std::string> variables) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : variables) {
+    const auto is_name = [&](const Setting& setting) {
+      return EnvironmentName(setting.name) == name;
+    };
+    if (!name.starts_with("SPARSEAGG_") || IsOfOrchestrator(name)) continue;
+    if (std::none_of(Settings().begin(), Settings().end(), is_name)) unknown.push_back(name);
+  }
+  return unknown;
+}
+
+}  // namespace
+
+Limits DefaultLimits() {
+  Limits limits;
+  limits.staging_bytes_max = std::min(limits.staging_bytes_max, AvailableMemoryBytes() / 4);
+  return limits;
+}
+
+std::span<const Setting> Settings() {
+  static const std::vector<Setting>& settings = *new std::vector<Setting>(MakeSettings());
+  return settings;
+}
+
+std::string EnvironmentName(std::string_view setting) {
+  std::string name = absl::AsciiStrToUpper(absl::StrCat("sparseagg_", std::string(setting)));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+absl::StatusOr<LoadedConfig> LoadConfig(const ConfigSources& sources) {
+  LoadedConfig loaded;
+  loaded.sources.assign(Settings().size(), "default");
+  loaded.unknown_variables = UnknownVariables(sources.variables);
+  if (!sources.file.empty()) SPARSEAGG_RETURN_IF_ERROR(ApplyFile(sources.file, loaded));
+  for (const Setting& setting : Settings()) {
+    const std::string variable = EnvironmentName(setting.name);
+    if (const auto value = sources.environment(variable)) {
+      SPARSEAGG_RETURN_IF_ERROR(
+          Apply(setting.name, *value, absl::StrCat("environment ", variable), loaded));
+    }
+  }
+  for (const auto& [name, value] : sources.flags) {
+    SPARSEAGG_RETURN_IF_ERROR(Apply(name, value, absl::StrCat("flag --", name), loaded));
+  }
+  return loaded;
+}
+
+std::string PrintConfig(const LoadedConfig& loaded) {
+  std::string text;
+  for (size_t i = 0; i < Settings().size(); ++i) {
+    const Setting& setting = Settings()[i];
+    absl::StrAppend(&text, std::string(setting.name), " = ", setting.print(loaded.config), "  # ",
+                    loaded.sources[i],
+                    setting.unit.empty() ? "" : absl::StrCat("; ", std::string(setting.unit)),
+                    "\n");
+  }
+  return text;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,72 @@
+// An update that is decoded and checked while its byte string arrives, in memory of the back end:
+// no byte is copied in between, and entries are looked at while they are in the cache.
+#ifndef SPARSEAGG_SERVICE_ENGINE_INGEST_ARRIVING_UPDATE_H_
+#define SPARSEAGG_SERVICE_ENGINE_INGEST_ARRIVING_UPDATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "service/engine/ingest/tensor_reducers.h"
+#include "service/engine/ingest/update.h"
+#include "sparse/validate.h"
+
+namespace sparseagg {
+
+// Thread-compatible.
+class ArrivingUpdate {
+ public:
+  // Stages memory for all tensors. `plan` comes from PlanUpdate() for `headers`, which must outlive
+  // this.
+  static absl::StatusOr<std::unique_ptr<ArrivingUpdate>> Make(
+      std::shared_ptr<const TensorReducers> reducers, std::span<const EncodedHeader> headers,
+      const UpdatePlan& plan, float weight);
+
+  // What decoders keep besides the staged entries, at most.
+  static uint64_t KeptBytes(std::span<const EncodedHeader> headers);
+
+  // The next bytes. What is wrong with them comes out of Finish(); what follows is only counted.
+  // REQUIRES: no more than the headers state.
+  void Append(std::string_view bytes);
+
+  // Of all arrays, by position in the update. REQUIRES: all bytes are there.
+  std::span<const TensorSums> sums() const { return sums_; }
+  // The entries, or the first thing that is wrong with them. Whoever cannot use them puts them
+  // back. REQUIRES: all bytes are there.
+  absl::StatusOr<StagedTensors> Take();
+  void PutBack(StagedTensors staged) { staged_ = std::move(staged); }
+
+ private:
+  struct Tensor {
+    size_t position;  // in the specification
+    std::unique_ptr<TensorDecoder> decoder;
+    std::unique_ptr<UpdateValidator> validator;
+  };
+  // An array of the byte string.
+  struct Section {
+    size_t tensor;  // position in the update
+    bool is_values;
+    uint64_t bytes_left;
+  };
+
+  explicit ArrivingUpdate(std::shared_ptr<const TensorReducers> reducers)
+      : reducers_(std::move(reducers)) {}
+  absl::Status AppendTo(const Section& section, std::string_view bytes);
+
+  const std::shared_ptr<const TensorReducers> reducers_;
+  StagedTensors staged_;         // in the order of the specification
+  std::vector<Tensor> tensors_;  // by position in the update
+  std::vector<TensorSums> sums_;
+  ArraySummer sum_;  // of the section that is being read
+  std::vector<Section> sections_;
+  size_t section_ = 0;
+  absl::Status wrong_;
+  bool finished_ = false;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_INGEST_ARRIVING_UPDATE_H_

@@ -1,0 +1,167 @@
+#include "service/engine/ingest/tensor_reducers.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/names.h"
+#include "service/engine/round_spec.h"
+#include "sparse/encodings/coo_packed.h"
+#include "sparse/validate.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
+  return MakeError(absl::StatusCode::kInternal, "NOT_EXACT",
+                   absl::StrCat("tensor ", Quoted(spec.name), ": ", std::string(what),
+                                "; a fault of the server, so there is no result: please report "
+                                "it"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
+                                                                     Backend& backend,
+                                                                     Admission& aggregation,
+                                                                     uint64_t result_nnz_max,
+                                                                     Budget budget) {
+  std::unique_ptr<TensorReducers> reducers(
+      new TensorReducers(spec, backend.info().name, aggregation, result_nnz_max));
+  uint64_t bytes = 0;
+  for (const TensorSpec& tensor : spec.tensors) {
+    Reducer reducer;
+    SPARSEAGG_ASSIGN_OR_RETURN(reducer.spec, MakeReduceSpec(tensor));
+    SPARSEAGG_ASSIGN_OR_RETURN(reducer.plan,
+                               MakePlan(reducer.spec, Workload{}, backend.info(), tensor.plan));
+    bytes += reducer.plan.cost.index_space_bytes();
+    reducers->reducers_.push_back(std::move(reducer));
+  }
+  if (budget == Budget::kTold) {
+    reducers->memory_ = aggregation.ReserveAnyway(bytes);
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(bytes, "the round"));
+  }
+  for (Reducer& reducer : reducers->reducers_) {
+    SPARSEAGG_ASSIGN_OR_RETURN(reducer.aggregator, backend.NewAggregator(reducer.plan));
+  }
+  return reducers;
+}
+
+std::vector<TensorStatus> TensorReducers::Describe() const {
+  std::vector<TensorStatus> statuses;
+  statuses.reserve(reducers_.size());
+  for (const Reducer& reducer : reducers_) {
+    statuses.push_back({.name = reducer.spec.name,
+                        .backend = backend_,
+                        .reduction = reducer.aggregator->plan_report()});
+  }
+  return statuses;
+}
+
+std::vector<PlanReport> TensorReducers::PlanReports() const {
+  std::vector<PlanReport> reports;
+  reports.reserve(reducers_.size());
+  for (const Reducer& reducer : reducers_) reports.push_back(reducer.aggregator->plan_report());
+  return reports;
+}
+
+absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTensor> tensors,
+                                                    const UpdatePlan& plan, float weight) const {
+  StagedTensors staged;
+  staged.reserve(reducers_.size());
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    const Reducer& reducer = reducers_[i];
+    const EncodedTensor& tensor = tensors[plan.order[i]];
+    SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(tensor.header.encoding));
+    SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate update, reducer.aggregator->Stage(tensor.header.nnz));
+    SPARSEAGG_RETURN_IF_ERROR(encoding->decode(tensor.header, spec_.tensors[i], tensor.indices,
+                                               tensor.values, update.entries));
+    SPARSEAGG_ASSIGN_OR_RETURN(update.order,
+                               ValidateUpdate(reducer.spec, update.entries.view(), weight));
+    SPARSEAGG_RETURN_IF_ERROR(CheckStaged(i, update));
+    staged.push_back(std::move(update));
+  }
+  return staged;
+}
+
+absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHeader& header) const {
+  RowForms forms;
+  if (header.encoding == kCooPacked.name) {
+    forms.packed_bytes = header.indices_bytes;
+  } else {
+    forms.narrow = header.sparse_dim == 1;
+  }
+  return reducers_[i].aggregator->StageArriving(header.nnz, forms);
+}
+
+absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {
+  // No row twice: the result has at least as many.
+  if (update.order != EntryOrder::kCanonical) return absl::OkStatus();
+  return CheckResultNnz(reducers_[i], update.entries.nnz);
+}
+
+absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz) const {
+  if (nnz <= result_nnz_max_) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kInvalidArgument, "RESULT_NNZ_EXCEEDED",
+                   absl::StrCat("tensor ", Quoted(reducer.spec.name), ": the result has ", nnz,
+                                " entries or more, above result-nnz-max = ", result_nnz_max_,
+                                "; touch fewer rows, or raise the limit"));
+}
+
+absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
+                                                          const UpdatePlan& plan) const {
+  // A header's nnz is within the limits: its payload has that many entries.
+  uint64_t bytes = kRecordBytes;
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    bytes += headers[plan.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
+  }
+  return aggregation_.Reserve(bytes);
+}
+
+absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
+  uint64_t bytes = ++updates_ * kRecordBytes;
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    reducers_[i].entries += update[i].entries.nnz;
+    SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Accumulate(std::move(update[i]), weight));
+    bytes += reducers_[i].aggregator->memory_bytes();
+  }
+  memory_.SetBytes(bytes);
+  return absl::OkStatus();
+}
+
+absl::Status TensorReducers::CheckFolded(uint64_t updates,
+                                         std::span<const uint64_t> entries) const {
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    if (updates_ == updates && reducers_[i].entries == entries[i]) continue;
+    return NotExact(reducers_[i].spec,
+                    absl::StrCat(updates, " updates with ", entries[i], " entries were accepted, ",
+                                 updates_, " with ", reducers_[i].entries, " were folded in"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PublishedResult> TensorReducers::Report() {
+  PublishedResult result;
+  result.spec = spec_;
+  uint64_t bytes = updates_ * kRecordBytes;
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
+    if (aggregate.addends != reducers_[i].entries) {
+      return NotExact(reducers_[i].spec,
+                      absl::StrCat(aggregate.addends, " of ", reducers_[i].entries,
+                                   " entries are in the result"));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], aggregate.tensor.nnz()));
+    result.manifest.infinite_values += aggregate.infinite_values;
+    bytes += aggregate.tensor.indices.MemoryBytes() + aggregate.tensor.values.size();
+    result.tensors.push_back(std::move(aggregate.tensor));
+    result.result_specs.push_back(ResultSpec(spec_.tensors[i]));
+  }
+  memory_.SetBytes(bytes);
+  return result;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,72 @@
+// The engine's budgets of memory, and what it keeps of each tenant: its limits, the memory that it
+// holds, a counter for names.
+#ifndef SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
+#define SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "service/engine/limits.h"
+#include "service/engine/memory/admission.h"
+
+namespace sparseagg {
+
+// Thread-safe.
+struct TenantBooks {
+  TenantBooks(const TenantLimits& its_limits, Admission& all_staging, Admission& all_aggregation)
+      : limits(its_limits),
+        bytes(
+            its_limits.bytes_max == 0 ? std::numeric_limits<uint64_t>::max() : its_limits.bytes_max,
+            kTenantBudget),
+        staging(bytes, all_staging),
+        aggregation(bytes, all_aggregation) {}
+
+  const TenantLimits limits;
+  Admission bytes;        // both of the following
+  Admission staging;      // within that of the whole engine
+  Admission aggregation;  // the same
+  std::atomic<uint64_t> rounds_named = 0;
+};
+
+// Thread-safe.
+class TenantTable {
+ public:
+  using LimitsOf = std::function<TenantLimits(std::string_view tenant)>;
+
+  TenantTable(LimitsOf limits_of, uint64_t staging_bytes_max, uint64_t aggregation_bytes_max)
+      : limits_of_(std::move(limits_of)),
+        staging_(staging_bytes_max),
+        aggregation_(aggregation_bytes_max, kAggregationBudget) {}
+
+  // Of all tenants together.
+  const Admission& staging() const { return staging_; }
+  const Admission& aggregation() const { return aggregation_; }
+
+  // Lives as long as the table. A tenant's limits are those of its first call.
+  TenantBooks& Of(std::string_view tenant) {
+    const std::lock_guard lock(mutex_);
+    auto found = books_.find(tenant);
+    if (found == books_.end()) {
+      auto books = std::make_unique<TenantBooks>(limits_of_(tenant), staging_, aggregation_);
+      found = books_.emplace(tenant, std::move(books)).first;
+    }
+    return *found->second;
+  }
+
+ private:
+  const LimitsOf limits_of_;
+  Admission staging_;
+  Admission aggregation_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<TenantBooks>, std::less<>> books_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_

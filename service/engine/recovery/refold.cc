@@ -1,0 +1,91 @@
+#include "service/engine/recovery/refold.h"
+
+#include <limits>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/ingest/update.h"
+#include "service/engine/names.h"
+#include "service/engine/recovery/stored.h"
+#include "service/engine/result/manifest.h"
+#include "service/store/store_errors.h"
+#include "sparse/reference_backend.h"
+
+namespace sparseagg {
+namespace {
+
+absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_text,
+                        std::string_view payload, const Limits& limits, Refolded& round) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept, ReadKeptUpdate(record, headers_text, payload,
+                                                                   round.reducers->spec(), limits));
+  SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, round.reducers->Stage(kept.payload.tensors(),
+                                                                         kept.plan, record.weight));
+  for (size_t i = 0; i < staged.size(); ++i) {
+    round.tensors[i].nnz_received += kept.headers[kept.plan.order[i]].nnz;
+  }
+  round.updates.push_back(record);
+  round.bytes_received += payload.size();
+  return round.reducers->Accumulate(std::move(staged), record.weight);
+}
+
+// The reducers of a round that was accepted before: there is room, and a plan that was forced may
+// be one of another back end, or of one with more memory.
+absl::StatusOr<std::unique_ptr<TensorReducers>> MakeReducers(const RoundSpec& spec,
+                                                             const Limits& limits, Backend& backend,
+                                                             Admission& aggregation) {
+  const auto make = [&](const RoundSpec& as) {
+    return TensorReducers::Make(as, backend, aggregation, limits.result_nnz_max,
+                                TensorReducers::Budget::kTold);
+  };
+  auto reducers = make(spec);
+  const std::string reason = ErrorReason(reducers.status());
+  if (reason != "UNKNOWN_PLAN" && reason != "PLAN_TOO_LARGE") return reducers;
+  return make(WithoutPlans(spec));
+}
+
+}  // namespace
+
+RoundSpec WithoutPlans(RoundSpec spec) {
+  for (TensorSpec& tensor : spec.tensors) tensor.plan.clear();
+  return spec;
+}
+
+absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::string_view headers_text,
+                                          std::string_view payload, const RoundSpec& spec,
+                                          const Limits& limits) {
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> headers, ReadHeaders(headers_text));
+  SPARSEAGG_ASSIGN_OR_RETURN(UpdatePlan plan, PlanUpdate(spec, headers, limits));
+  if (plan.payload_bytes != payload.size()) {
+    return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
+                                     plan.payload_bytes));
+  }
+  CutPayload cut(headers, std::span(&payload, 1));
+  if (UpdateDigest(record.weight, cut.tensors(), plan.order) != record.digest) {
+    return StoreCorrupt(absl::StrCat("the update of contributor ", Quoted(record.contributor),
+                                     " is not the one that was accepted"));
+  }
+  return KeptUpdate{std::move(headers), std::move(plan), std::move(cut)};
+}
+
+absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& round,
+                                const RoundSpec& spec, const Limits& limits, Backend& backend,
+                                Admission& aggregation) {
+  Refolded refolded;
+  SPARSEAGG_ASSIGN_OR_RETURN(refolded.reducers, MakeReducers(spec, limits, backend, aggregation));
+  refolded.tensors = refolded.reducers->Describe();
+  SPARSEAGG_RETURN_IF_ERROR(store.ReadUpdates(
+      round, [&](const UpdateRecord& update, std::string_view headers, std::string_view payload) {
+        return FoldUpdate(update, headers, payload, limits, refolded);
+      }));
+  std::vector<PlanReport> reports = refolded.reducers->PlanReports();
+  for (size_t i = 0; i < reports.size(); ++i) {
+    refolded.tensors[i].reduction = std::move(reports[i]);
+  }
+  return refolded;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,371 @@
+#include "service/engine/recovery/stored.h"
+
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/store/store_errors.h"
+
+namespace sparseagg {
+namespace {
+
+using std::chrono::milliseconds;
+using Time = std::chrono::system_clock::time_point;
+
+constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz where rows are not written
+
+// A value of the right type that no writer wrote.
+class NotWritten : public std::exception {};
+
+// Integers are read from integers of their range only. The library takes any number, and converts
+// one with a fraction or beyond the range without a look.
+template <class T, class = void>
+struct StrictNumbers : nlohmann::adl_serializer<T> {};
+template <class T>
+struct StrictNumbers<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+  template <class Json>
+  static void from_json(const Json& value, T& to) {
+    if (value.is_number_unsigned()) {
+      Take(value.template get_ref<const uint64_t&>(), to);
+    } else if (value.is_number_integer()) {
+      Take(value.template get_ref<const int64_t&>(), to);
+    } else {
+      throw NotWritten();
+    }
+  }
+  template <class Json>
+  static void to_json(Json& json, T value) {
+    nlohmann::to_json(json, value);
+  }
+
+ private:
+  template <class Number>
+  static void Take(Number number, T& to) {
+    if (!std::in_range<T>(number)) throw NotWritten();
+    to = static_cast<T>(number);
+  }
+};
+
+using json = nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t,
+                                  double, std::allocator, StrictNumbers>;
+
+absl::Status Damaged(std::string_view what) {
+  return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " cannot be read"));
+}
+
+// What no UTF-8 text can hold is replaced: names are checked, but a failure may quote anything.
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Numbers of enums count from 1.
+template <class Enum>
+Enum EnumOf(const json& value, Enum last) {
+  const auto number = value.get<int64_t>();
+  if (number < 1 || number > static_cast<int64_t>(last)) throw NotWritten();
+  return static_cast<Enum>(number);
+}
+
+ValueType ValueTypeOf(const json& name) {
+  const std::optional<ValueType> type = ParseValueType(name.get<std::string>());
+  return type.has_value() ? *type : throw NotWritten();
+}
+
+// Runs `read` on the parsed text; the library reports wrong types by exceptions.
+template <class Read>
+absl::Status Parse(std::string_view text, std::string_view what, Read read) {
+  try {
+    read(json::parse(text));
+    return absl::OkStatus();
+  } catch (const json::exception&) {
+    return Damaged(what);
+  } catch (const NotWritten&) {
+    return Damaged(what);
+  }
+}
+
+int64_t Count(Time time) { return time.time_since_epoch().count(); }
+Time TimeOf(int64_t count) { return Time(Time::duration(count)); }
+
+std::optional<Time> OptionalTime(const json& value, const char* key) {
+  if (!value.contains(key)) return std::nullopt;
+  return TimeOf(value.at(key).get<int64_t>());
+}
+
+std::optional<milliseconds> OptionalMs(const json& value, const char* key) {
+  if (!value.contains(key)) return std::nullopt;
+  return milliseconds(value.at(key).get<int64_t>());
+}
+
+json ToJson(const TensorSpec& spec) {
+  return {{"name", spec.name},
+          {"value_type", ValueTypeName(spec.value_type)},
+          {"dense_shape", spec.dense_shape},
+          {"sparse_dim", spec.sparse_dim},
+          {"op", spec.op},
+          {"integer_overflow", static_cast<int>(spec.integer_overflow)},
+          {"plan", spec.plan}};
+}
+
+TensorSpec ToSpec(const json& value) {
+  TensorSpec spec;
+  value.at("name").get_to(spec.name);
+  spec.value_type = ValueTypeOf(value.at("value_type"));
+  value.at("dense_shape").get_to(spec.dense_shape);
+  value.at("sparse_dim").get_to(spec.sparse_dim);
+  value.at("op").get_to(spec.op);
+  spec.integer_overflow = EnumOf(value.at("integer_overflow"), IntegerOverflow::kModular);
+  spec.plan = value.value("plan", "");
+  return spec;
+}
+
+json ToJson(const RoundPolicy& policy) {
+  json value = {{"goal", policy.goal_contributors},
+                {"grace_ms", policy.grace.count()},
+                {"min", policy.min_contributors},
+                {"max", policy.max_contributors}};
+  if (policy.open_for) value["open_for_ms"] = policy.open_for->count();
+  if (policy.open_until) value["open_until"] = Count(*policy.open_until);
+  return value;
+}
+
+RoundPolicy ToPolicy(const json& value) {
+  RoundPolicy policy;
+  value.at("goal").get_to(policy.goal_contributors);
+  policy.grace = milliseconds(value.at("grace_ms").get<int64_t>());
+  value.at("min").get_to(policy.min_contributors);
+  value.at("max").get_to(policy.max_contributors);
+  policy.open_for = OptionalMs(value, "open_for_ms");
+  policy.open_until = OptionalTime(value, "open_until");
+  return policy;
+}
+
+std::optional<SealReason> ToSealReason(const json& value) {
+  if (!value.contains("seal_reason")) return std::nullopt;
+  return EnumOf(value.at("seal_reason"), SealReason::kDeadline);
+}
+
+json ToJson(const Manifest& manifest) {
+  json value = {{"contributors", manifest.contributors},
+                {"total_weight", manifest.total_weight},
+                {"rejected", manifest.rejected},
+                {"late", manifest.late},
+                {"duplicates", manifest.duplicates},
+                {"updates_digest", absl::BytesToHexString(manifest.updates_digest)},
+                {"result_digest", absl::BytesToHexString(manifest.result_digest)},
+                {"infinite_values", manifest.infinite_values},
+                {"publish_time", Count(manifest.publish_time)}};
+  if (manifest.seal_reason) value["seal_reason"] = static_cast<int>(*manifest.seal_reason);
+  return value;
+}
+
+Manifest ToManifest(const json& value) {
+  Manifest manifest;
+  value.at("contributors").get_to(manifest.contributors);
+  value.at("total_weight").get_to(manifest.total_weight);
+  value.at("rejected").get_to(manifest.rejected);
+  manifest.late = value.value("late", manifest.late);
+  value.at("duplicates").get_to(manifest.duplicates);
+  manifest.updates_digest = absl::HexStringToBytes(value.at("updates_digest").get<std::string>());
+  manifest.result_digest = absl::HexStringToBytes(value.at("result_digest").get<std::string>());
+  value.at("infinite_values").get_to(manifest.infinite_values);
+  manifest.publish_time = TimeOf(value.at("publish_time").get<int64_t>());
+  manifest.seal_reason = ToSealReason(value);
+  return manifest;
+}
+
+// Takes `bytes` from the front of `rest`.
+bool Take(std::string_view& rest, void* to, size_t bytes) {
+  if (rest.size() < bytes) return false;
+  if (bytes != 0) std::memcpy(to, rest.data(), bytes);
+  rest.remove_prefix(bytes);
+  return true;
+}
+
+}  // namespace
+
+std::string WriteDescription(const RoundDescription& description) {
+  json tensors = json::array();
+  for (const TensorSpec& spec : description.args.spec.tensors) tensors.push_back(ToJson(spec));
+  return Dump({{"round_id", description.args.round_id},
+               {"request_id", description.args.request_id},
+               {"durability", static_cast<int>(description.args.spec.durability)},
+               {"tensors", std::move(tensors)},
+               {"policy", ToJson(description.args.spec.policy)},
+               {"keep_updates", description.args.spec.keep_updates},
+               {"create_time", Count(description.create_time)}});
+}
+
+absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
+  RoundDescription description;
+  SPARSEAGG_RETURN_IF_ERROR(Parse(text, "description of a round", [&](const json& value) {
+    value.at("round_id").get_to(description.args.round_id);
+    value.at("request_id").get_to(description.args.request_id);
+    RoundSpec& spec = description.args.spec;
+    spec.durability = EnumOf(value.at("durability"), Durability::kDurable);
+    for (const json& tensor : value.at("tensors")) spec.tensors.push_back(ToSpec(tensor));
+    spec.keep_updates = value.value("keep_updates", false);
+    if (value.contains("policy")) spec.policy = ToPolicy(value.at("policy"));
+    description.create_time = TimeOf(value.at("create_time").get<int64_t>());
+  }));
+  return description;
+}
+
+std::string WriteDetails(const RoundSnapshot& books) {
+  json details = {{"contributors", books.contributors},
+                  {"bytes_received", books.bytes_received},
+                  {"failure", books.failure},
+                  {"tensors", json::array()}};
+  for (const TensorStatus& tensor : books.tensors) {
+    details["tensors"].push_back({{"name", tensor.name},
+                                  {"backend", tensor.backend},
+                                  {"plan", tensor.reduction.plan},
+                                  {"nnz_received", tensor.nnz_received},
+                                  {"nnz_result", tensor.nnz_result}});
+  }
+  if (books.seal_time) details["seal_time"] = Count(*books.seal_time);
+  if (books.publish_time) details["publish_time"] = Count(*books.publish_time);
+  if (books.abort_time) details["abort_time"] = Count(*books.abort_time);
+  if (books.seal_reason) details["seal_reason"] = static_cast<int>(*books.seal_reason);
+  if (books.manifest) details["manifest"] = ToJson(*books.manifest);
+  return Dump(details);
+}
+
+absl::Status ReadDetails(std::string_view text, RoundSnapshot& books) {
+  return Parse(text, "state of a round", [&](const json& value) {
+    value.at("contributors").get_to(books.contributors);
+    value.at("bytes_received").get_to(books.bytes_received);
+    value.at("failure").get_to(books.failure);
+    books.tensors.clear();
+    for (const json& tensor : value.at("tensors")) {
+      TensorStatus& status = books.tensors.emplace_back();
+      tensor.at("name").get_to(status.name);
+      tensor.at("backend").get_to(status.backend);
+      tensor.at("plan").get_to(status.reduction.plan);
+      tensor.at("nnz_received").get_to(status.nnz_received);
+      tensor.at("nnz_result").get_to(status.nnz_result);
+    }
+    books.seal_time = OptionalTime(value, "seal_time");
+    books.publish_time = OptionalTime(value, "publish_time");
+    books.abort_time = OptionalTime(value, "abort_time");
+    books.seal_reason = ToSealReason(value);
+    if (value.contains("manifest")) books.manifest = ToManifest(value.at("manifest"));
+  });
+}
+
+std::string WriteAnchor(const RoundAnchor& anchor) {
+  json value = {{"wall", Count(anchor.wall)}};
+  if (anchor.until_deadline) value["until_deadline_ms"] = anchor.until_deadline->count();
+  if (anchor.until_grace_end) value["until_grace_end_ms"] = anchor.until_grace_end->count();
+  return Dump(value);
+}
+
+absl::StatusOr<RoundAnchor> ReadAnchor(std::string_view text) {
+  RoundAnchor anchor;
+  SPARSEAGG_RETURN_IF_ERROR(Parse(text, "clock of a round", [&](const json& value) {
+    anchor.wall = TimeOf(value.at("wall").get<int64_t>());
+    anchor.until_deadline = OptionalMs(value, "until_deadline_ms");
+    anchor.until_grace_end = OptionalMs(value, "until_grace_end_ms");
+  }));
+  return anchor;
+}
+
+std::string WriteUpload(float weight, std::span<const EncodedHeader> headers) {
+  return absl::StrCat(absl::Hex(std::bit_cast<uint32_t>(weight)), " ", WriteHeaders(headers));
+}
+
+std::string WriteHeaders(std::span<const EncodedHeader> headers) {
+  json list = json::array();
+  for (const EncodedHeader& header : headers) {
+    list.push_back({{"name", header.name},
+                    {"encoding", header.encoding},
+                    {"value_type", static_cast<int>(header.value_type)},
+                    {"dense_shape", header.dense_shape},
+                    {"sparse_dim", header.sparse_dim},
+                    {"index_type", static_cast<int>(header.index_type)},
+                    {"nnz", header.nnz},
+                    {"indices_bytes", header.indices_bytes},
+                    {"values_bytes", header.values_bytes},
+                    {"values_encoding", header.values_encoding}});
+  }
+  return Dump(list);
+}
+
+absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text) {
+  std::vector<EncodedHeader> headers;
+  SPARSEAGG_RETURN_IF_ERROR(Parse(text, "headers of an update", [&](const json& list) {
+    for (const json& value : list) {
+      EncodedHeader& header = headers.emplace_back();
+      value.at("name").get_to(header.name);
+      value.at("encoding").get_to(header.encoding);
+      header.value_type = EnumOf(value.at("value_type"), ValueType::kU64);
+      value.at("dense_shape").get_to(header.dense_shape);
+      value.at("sparse_dim").get_to(header.sparse_dim);
+      header.index_type = EnumOf(value.at("index_type"), IndexType::kI32);
+      value.at("nnz").get_to(header.nnz);
+      value.at("indices_bytes").get_to(header.indices_bytes);
+      value.at("values_bytes").get_to(header.values_bytes);
+      header.values_encoding = value.value("values_encoding", "");
+    }
+  }));
+  return headers;
+}
+
+std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
+                                           std::vector<uint64_t>& sizes) {
+  sizes.clear();
+  for (const SparseTensor& tensor : tensors) {
+    const bool without_rows = tensor.nnz() > 0 && tensor.indices.kept().empty();
+    sizes.push_back(tensor.nnz() + (without_rows ? kEveryRow : 0));
+  }
+  std::vector<std::string_view> pieces;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const SparseTensor& tensor = tensors[i];
+    pieces.emplace_back(reinterpret_cast<const char*>(&sizes[i]), sizeof(uint64_t));
+    const HostVector<uint64_t>& rows = tensor.indices.kept();
+    pieces.emplace_back(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(uint64_t));
+    pieces.emplace_back(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size());
+  }
+  return pieces;
+}
+
+absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes,
+                                                     const RoundSpec& spec) {
+  std::vector<SparseTensor> tensors;
+  for (const TensorSpec& tensor_spec : spec.tensors) {
+    SPARSEAGG_ASSIGN_OR_RETURN(const ReduceSpec reduce, MakeReduceSpec(tensor_spec));
+    SparseTensor& tensor = tensors.emplace_back();
+    tensor.layout = ResultLayout(reduce);
+    uint64_t nnz = 0;
+    if (!Take(bytes, &nnz, sizeof(nnz))) return Damaged("result");
+    const uint64_t row_bytes = tensor.layout.row_bytes();
+    const bool has_every_row = nnz >= kEveryRow;
+    if (has_every_row) nnz -= kEveryRow;
+    if (has_every_row && (nnz == 0 || nnz != tensor.layout.num_rows)) return Damaged("result");
+    const uint64_t entry_bytes = row_bytes + (has_every_row ? 0 : sizeof(uint64_t));
+    if (nnz > bytes.size() / entry_bytes) return Damaged("result");
+    if (has_every_row) {
+      tensor.indices = RowIds::Every(nnz);
+    } else {
+      tensor.indices.kept().resize(nnz);
+      Take(bytes, tensor.indices.kept().data(), nnz * sizeof(uint64_t));
+    }
+    tensor.values.resize(nnz * row_bytes);
+    Take(bytes, tensor.values.data(), tensor.values.size());
+  }
+  if (!bytes.empty()) return Damaged("result");
+  return tensors;
+}
+
+}  // namespace sparseagg

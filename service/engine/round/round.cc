@@ -1,0 +1,263 @@
+#include "service/engine/round/round.h"
+
+#include <shared_mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/names.h"
+#include "service/engine/result/held_result.h"
+
+namespace sparseagg {
+namespace {
+
+// Metadata of a refusal: why no more updates are accepted.
+constexpr char kClosedBy[] = "closed_by";
+
+}  // namespace
+
+Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundClock clock,
+             const RoundServices& services)
+    : name_(std::move(name)),
+      spec_(reducers->spec()),
+      services_(services),
+      strand_(services.executor),
+      clock_(clock),
+      anchor_is_stored_(true),
+      reducers_(std::move(reducers)) {
+  books_.tenant = std::string(TenantOf(name_));
+  books_.name = std::string(PublicName(name_));
+  books_.create_time = clock_.anchor().wall;  // one moment: the time it is open counts from here
+  books_.tensors = reducers_->Describe();
+  books_.revision = 1;
+}
+
+Round::Round(std::string name, RestoredRound restored, const RoundServices& services)
+    : name_(std::move(name)),
+      spec_(std::move(restored.spec)),
+      services_(services),
+      strand_(services.executor),
+      clock_(restored.clock),
+      reducers_(std::move(restored.reducers)),
+      books_(std::move(restored.books)) {
+  if (restored.result != nullptr) {
+    result_ = HoldMemory(std::move(restored.result), std::move(restored.result_memory),
+                         services_.budgets);
+  }
+  books_.tenant = std::string(TenantOf(name_));
+  books_.name = std::string(PublicName(name_));
+}
+
+absl::Status Round::Resume() {
+  FollowPolicyLater();
+  if (Snapshot().state != RoundState::kSealed) return absl::OkStatus();
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed,
+                             services_.store.CloseRound(name_, /*details=*/""));
+  strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
+    self->Publish(std::move(closed));
+  });
+  return absl::OkStatus();
+}
+
+// --- Looking ---
+
+RoundSnapshot Round::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  return SnapshotLocked();
+}
+
+RoundState Round::state() const {
+  std::lock_guard lock(mutex_);
+  return books_.state;
+}
+
+RoundSnapshot Round::SnapshotLocked() const {
+  RoundSnapshot snapshot = books_;
+  snapshot.spec = spec_;
+  snapshot.epoch = services_.store.Epoch();
+  snapshot.goal_reached = GoalReached(spec_.policy, books_.contributors);
+  if (books_.state == RoundState::kOpen) {
+    snapshot.close_time = clock_.CloseTime();
+    snapshot.time_left = TimeLeft(ProgressLocked(services_.options.steady_now()));
+  }
+  return snapshot;
+}
+
+absl::StatusOr<std::shared_ptr<const PublishedResult>> Round::Result() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (result_ != nullptr) return result_;
+  return RefuseLocked(
+      "ROUND_NOT_PUBLISHED",
+      absl::StrCat("has no result", books_.state == RoundState::kOpen ? "; seal it first" : "",
+                   books_.state == RoundState::kSealed ? " yet" : ""));
+}
+
+absl::StatusOr<std::shared_ptr<const TensorReducers>> Round::OpenReducers() const {
+  const auto now = services_.options.steady_now();
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckTakesMoreLocked(now));
+  return reducers_;
+}
+
+absl::StatusOr<std::optional<UpdateRecord>> Round::Counted(const std::string& contributor) const {
+  std::shared_lock gate(gate_);
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
+  }
+  return services_.store.Find(name_, contributor);
+}
+
+absl::Status Round::CheckExistsLocked() const {
+  if (!deleted_) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
+                   absl::StrCat("round \"", books_.name, "\" does not exist"));
+}
+
+absl::Status Round::CheckNotGivenUpLocked() const {
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (books_.state != RoundState::kAborted) return absl::OkStatus();
+  return NotOpenLocked("accepts no updates");
+}
+
+absl::Status Round::CheckTakesMoreLocked(std::chrono::steady_clock::time_point now) const {
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (books_.state != RoundState::kOpen) return NotOpenLocked("accepts no updates");
+  const auto closing = ReasonToClose(spec_.policy, ProgressLocked(now));
+  if (closing.has_value()) return ClosingLocked(*closing);
+  const uint64_t capacity = Capacity(spec_.policy);
+  if (capacity == 0 || books_.contributors < capacity) return absl::OkStatus();
+  return FullLocked();
+}
+
+absl::Status Round::ClosingLocked(SealReason reason) const {
+  return WithMetadata(RefuseLocked("ROUND_NOT_OPEN", "accepts no more updates: it is being closed"),
+                      kClosedBy, SealReasonName(reason));
+}
+
+absl::Status Round::FullLocked() const {
+  if (EndsAtGoal(spec_.policy)) return ClosingLocked(SealReason::kGoal);
+  return WithMetadata(MakeError(absl::StatusCode::kResourceExhausted, "ROUND_FULL",
+                                absl::StrCat("round \"", books_.name, "\" has its maximum of ",
+                                             spec_.policy.max_contributors,
+                                             " contributors; contribute to the next one")),
+                      kClosedBy, "FULL");
+}
+
+absl::Status Round::RefuseLocked(std::string_view reason, std::string_view what) const {
+  const std::string_view state = RoundStateName(books_.state);
+  const bool failed = books_.state == RoundState::kAborted && !books_.failure.empty();
+  const std::string why = failed ? absl::StrCat(" (", books_.failure, ")") : "";
+  return WithMetadata(MakeError(absl::StatusCode::kFailedPrecondition, reason,
+                                absl::StrCat("round \"", books_.name, "\" is ", std::string(state),
+                                             why, " and ", std::string(what))),
+                      "state", state);
+}
+
+absl::Status Round::NotOpenLocked(std::string_view what) const {
+  absl::Status refusal = RefuseLocked("ROUND_NOT_OPEN", what);
+  if (books_.seal_reason.has_value()) {
+    return WithMetadata(std::move(refusal), kClosedBy, SealReasonName(*books_.seal_reason));
+  }
+  return refusal;
+}
+
+// --- Counting ---
+
+absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& staging) {
+  std::shared_lock gate(gate_);
+  {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
+  }
+  auto stored =
+      services_.store.Put(std::move(update.record),
+                          {update.headers, update.payload, Capacity(spec_.policy), update.stored});
+  if (!stored.ok()) return WhyNotPut(stored.status());
+  PutResult& put = *stored;
+  if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));
+
+  bool look = false;
+  FoldTurn fold = FoldTurn::kNone;
+  {
+    std::lock_guard lock(mutex_);
+    fold = WaitToBeFoldedLocked({std::move(update.staged), put.record.weight, std::move(staging),
+                                 std::move(update.growth)});
+    CountAcceptedLocked(update);
+    EnterGoalLocked();
+    look = books_.contributors == spec_.policy.goal_contributors ||
+           books_.contributors == spec_.policy.max_contributors;
+  }
+  PostFold(fold);  // before a cut can post what comes after
+  gate.unlock();
+  if (look) FollowPolicyLater();
+  NotifyCountLater();
+  return MakeReceipt(std::move(put.record), /*duplicate=*/false);
+}
+
+absl::Status Round::WhyNotPut(const absl::Status& refusal) const {
+  const std::string reason = ErrorReason(refusal);
+  std::lock_guard lock(mutex_);
+  if (reason == "ROUND_NOT_OPEN") return NotOpenLocked("accepts no updates");
+  // What fills the round may be stored and not yet counted here.
+  if (reason == "ROUND_FULL") return FullLocked();
+  return refusal;
+}
+
+void Round::CountAcceptedLocked(const PreparedUpdate& update) {
+  ++books_.contributors;
+  books_.bytes_received += update.payload_bytes;
+  for (size_t i = 0; i < update.nnz.size(); ++i) {
+    books_.tensors[i].nnz_received += update.nnz[i];
+  }
+  ++books_.revision;
+}
+
+std::vector<ReductionReport> Round::EnterPlansLocked(std::vector<PlanReport> reports) {
+  std::vector<ReductionReport> fresh;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    TensorStatus& tensor = books_.tensors[i];
+    const PlanReport before = std::exchange(tensor.reduction, std::move(reports[i]));
+    const PlanReport& now = tensor.reduction;
+    if (now.seconds == before.seconds) continue;
+    fresh.push_back({.backend = tensor.backend,
+                     .plan = now.plan,
+                     .seconds = now.seconds - before.seconds,
+                     .predicted_seconds = now.predicted_seconds - before.predicted_seconds});
+  }
+  return fresh;
+}
+
+void Round::Observe(std::span<const ReductionReport> reductions) const {
+  for (const ReductionReport& report : reductions) services_.options.observer->OnReduction(report);
+}
+
+Receipt Round::AnswerResend(UpdateRecord record) {
+  std::lock_guard lock(mutex_);
+  ++duplicates_;
+  return MakeReceipt(std::move(record), /*duplicate=*/true);
+}
+
+Receipt Round::MakeReceipt(UpdateRecord record, bool duplicate) const {
+  return {.round = std::string(PublicName(name_)),
+          .contributor = std::move(record.contributor),
+          .update_id = std::move(record.update_id),
+          .duplicate = duplicate,
+          .sequence = record.sequence,
+          .digest = std::move(record.digest),
+          .durability = spec_.durability,
+          .epoch = services_.store.Epoch()};
+}
+
+void Round::CountRefusal(const absl::Status& refusal) {
+  if (RetryAfterMs(refusal) > 0) return;
+  const std::string reason = ErrorReason(refusal);
+  const auto metadata = ErrorMetadata(refusal);
+  const auto closed_by = metadata.find(kClosedBy);
+  std::lock_guard lock(mutex_);
+  ++rejected_[reason.empty() ? "UNKNOWN" : reason];
+  if (closed_by != metadata.end()) ++late_[closed_by->second];
+}
+
+}  // namespace sparseagg

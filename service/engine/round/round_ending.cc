@@ -1,0 +1,275 @@
+// Round, its ends: sealed on request or by its policy; given up; deleted.
+#include <algorithm>
+#include <shared_mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/recovery/stored.h"
+#include "service/engine/recovery/verify.h"
+#include "service/engine/round/round.h"
+#include "service/engine/upload/upload_table.h"
+#include "service/store/store_errors.h"
+
+namespace sparseagg {
+namespace {
+
+// No fault of the updates: they would give a result elsewhere, or later. A lack of memory, or a
+// back end that computes something else than the reference does, or loses entries.
+bool MayPass(const absl::Status& error) {
+  if (ErrorReason(error) == kResultMismatch || ErrorReason(error) == "NOT_EXACT") return true;
+  return absl::IsResourceExhausted(error) && ErrorReason(error) != "TOO_MANY_ENTRIES";
+}
+
+std::string InsufficientText(uint64_t contributors, uint64_t minimum) {
+  return absl::StrCat(contributors, " of at least ", minimum, " contributors");
+}
+
+}  // namespace
+
+// --- Sealing ---
+
+Round::Answer Round::AnswerSeal() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (!Next(books_.state, RoundEvent::kSeal).has_value()) return NotOpenLocked("cannot be sealed");
+  if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
+  return std::nullopt;
+}
+
+absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
+  SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerSeal());
+  if (answer.has_value()) return *std::move(answer);
+  std::unique_lock gate(gate_);
+  SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerSeal());  // another call may have been faster
+  if (answer.has_value()) return *std::move(answer);
+  RoundSnapshot sealed = Snapshot();
+  const Closing closing = HowToClose(spec_.policy, reason, sealed.contributors);
+  if (closing != Closing::kSeal) {
+    const std::string count = InsufficientText(sealed.contributors, spec_.policy.min_contributors);
+    if (closing == Closing::kRefuse) {
+      std::lock_guard lock(mutex_);
+      return RefuseLocked("INSUFFICIENT_CONTRIBUTORS",
+                          absl::StrCat("has ", count, "; wait for more, or abort it"));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(
+        GiveUp(absl::StrCat("INSUFFICIENT_CONTRIBUTORS: ", count, " at the deadline")));
+    gate.unlock();
+    NotifyEnd();
+    return Snapshot();
+  }
+  sealed.seal_time = services_.options.now();
+  sealed.seal_reason = reason;
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed,
+                             services_.store.CloseRound(name_, WriteDetails(sealed)));
+  {
+    std::lock_guard lock(mutex_);
+    books_.state = *Next(books_.state, RoundEvent::kSeal);
+    books_.seal_time = sealed.seal_time;
+    books_.seal_reason = sealed.seal_reason;
+    ++books_.revision;
+    sealed = SnapshotLocked();
+  }
+  gate.unlock();
+  NotifyEnd();  // before the result can be there: who watches sees the states in their order
+  // No commit is under way: every accepted update is folded, or waits to be.
+  strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
+    self->Publish(std::move(closed));
+  });
+  return sealed;
+}
+
+// --- By the policy ---
+
+void Round::FollowPolicyLater() {
+  {
+    std::lock_guard lock(mutex_);
+    if (spec_.policy.goal_contributors == 0 && !clock_.CloseTime().has_value()) return;
+  }
+  strand_.Post([self = shared_from_this()] { self->FollowPolicy(); });
+}
+
+void Round::FollowPolicy() {
+  const Moment now = {services_.options.now(), services_.options.steady_now()};
+  std::optional<SealReason> reason;
+  RoundClock::Left left;
+  RoundAnchor anchor;
+  bool keep_anchor = false;
+  uint64_t turn = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (deleted_ || books_.state != RoundState::kOpen) return;
+    EnterGoalLocked();
+    if (clock_.WallClockWasSet(now)) {
+      clock_.AnchorAt(now);
+      anchor_is_stored_ = false;
+    }
+    anchor = clock_.anchor();
+    keep_anchor = !std::exchange(anchor_is_stored_, true) && clock_.CloseTime().has_value();
+    const RoundProgress progress = ProgressLocked(now.steady);
+    reason = ReasonToClose(spec_.policy, progress);
+    left = TimeLeft(progress);
+    turn = ++policy_turn_;
+  }
+  if (reason.has_value()) {
+    const auto closed = Close(*reason);
+    if (closed.ok() || absl::IsNotFound(closed.status())) return;
+    if (RetryAfterMs(closed.status()) == 0) return Fail(closed.status());
+    TellOfWait(closed.status());
+    return LookAgain(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
+  }
+  if (keep_anchor && !services_.store.NoteRound(name_, WriteAnchor(anchor)).ok()) {
+    std::lock_guard lock(mutex_);
+    anchor_is_stored_ = false;  // at the next look
+  }
+  if (left.has_value()) LookAgain(*left, turn);
+}
+
+void Round::LookAgain(std::chrono::milliseconds after, uint64_t turn) {
+  const auto look = [weak = weak_from_this(), turn] {
+    const std::shared_ptr<Round> self = weak.lock();
+    if (self == nullptr) return;
+    {
+      std::lock_guard lock(self->mutex_);
+      if (self->policy_turn_ != turn) return;  // somebody looked meanwhile, and will again
+    }
+    self->FollowPolicyLater();
+  };
+  services_.executor.PostAfter(std::min(after, services_.options.look_interval), look);
+}
+
+void Round::EnterGoalLocked() {
+  if (!GoalReached(spec_.policy, books_.contributors)) return;
+  if (spec_.policy.grace.count() == 0 || clock_.anchor().until_grace_end.has_value()) return;
+  clock_.StartGrace(spec_.policy.grace, {services_.options.now(), services_.options.steady_now()});
+  anchor_is_stored_ = false;
+}
+
+RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) const {
+  return {.contributors = books_.contributors,
+          .until_deadline = clock_.UntilDeadline(now),
+          .until_grace_end = clock_.UntilGraceEnd(now)};
+}
+
+// --- Giving up and deleting ---
+
+Round::Answer Round::AnswerAbort() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  const auto next = Next(books_.state, RoundEvent::kAbort);
+  if (!next.has_value()) {
+    return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
+  }
+  if (*next == books_.state) return SnapshotLocked();  // a retry
+  if (!storing_result_) return std::nullopt;
+  return StoreBusy(absl::StrCat("the result of round \"", books_.name,
+                                "\" is being stored; try again to delete or abort it then"));
+}
+
+absl::StatusOr<RoundSnapshot> Round::Abort() {
+  SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerAbort());
+  if (answer.has_value()) return *std::move(answer);
+  {
+    std::unique_lock gate(gate_);
+    SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort());  // another call may have been faster
+    if (answer.has_value()) return *std::move(answer);
+    SPARSEAGG_RETURN_IF_ERROR(GiveUp(/*failure=*/""));
+  }
+  NotifyEnd();
+  return Snapshot();
+}
+
+absl::Status Round::GiveUp(std::string failure) {
+  RoundSnapshot aborted = Snapshot();
+  aborted.failure = failure;
+  aborted.abort_time = services_.options.now();
+  SPARSEAGG_RETURN_IF_ERROR(services_.store.AbortRound(name_, WriteDetails(aborted)));
+  MarkAborted(std::move(failure), *aborted.abort_time);
+  return absl::OkStatus();
+}
+
+void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when) {
+  std::shared_ptr<TensorReducers>
+      freed;  // after the lock; by the last user, if a fold is under way
+  std::lock_guard lock(mutex_);
+  books_.state = *Next(books_.state, RoundEvent::kAbort);
+  books_.failure = std::move(failure);
+  books_.abort_time = when;
+  ++books_.revision;
+  freed = std::move(reducers_);
+  ErasePayloadsLater();
+}
+
+void Round::Fail(const absl::Status& status) {
+  {
+    std::unique_lock gate(gate_);
+    if (Reducers() == nullptr) return;  // aborted meanwhile
+    RoundSnapshot failed = Snapshot();
+    failed.failure = std::string(status.message());
+    failed.abort_time = services_.options.now();
+    if (spec_.durability == Durability::kDurable && MayPass(status)) {
+      absl::StrAppend(&failed.failure,
+                      "; its updates are kept: the next start of the server takes the round up "
+                      "again, DeleteRound gives it up");
+    } else {
+      // The round ends even when its books cannot be changed now: DeleteRound() tries again.
+      const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));
+      if (!aborted.ok()) {
+        absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
+      }
+    }
+    MarkAborted(std::move(failed.failure), *failed.abort_time);
+  }
+  NotifyEnd();
+}
+
+absl::Status Round::CheckDeletable() const {
+  std::lock_guard lock(mutex_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  if (IsFinal(books_.state)) return absl::OkStatus();
+  return RefuseLocked("ROUND_NOT_FINAL", "cannot be deleted; abort it first");
+}
+
+absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());
+  std::unique_lock gate(gate_);
+  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have been faster
+  Tombstone tombstone{.round = name_, .erased = services_.options.now()};
+  if (Snapshot().state == RoundState::kPublished) tombstone.ended = RoundPhase::kPublished;
+  SPARSEAGG_RETURN_IF_ERROR(services_.options.limits.retry_horizon_ms == 0
+                                ? services_.store.EraseRound(name_)
+                                : services_.store.RetireRound(tombstone));
+  RoundSnapshot retired;
+  {
+    std::lock_guard lock(mutex_);
+    books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
+    result_.reset();
+    deleted_ = true;
+    retired = SnapshotLocked();
+  }
+  gone(tombstone);
+  gate.unlock();
+  if (spec_.durability == Durability::kDurable) {
+    services_.eraser.Post([&store = services_.store] {
+      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again
+    });
+  }
+  retired.state = RoundState::kRetired;  // also what was aborted
+  services_.options.observer->OnRoundState(retired);
+  return absl::OkStatus();
+}
+
+void Round::NotifyEnd() {
+  absl::Status why;
+  {
+    std::lock_guard lock(mutex_);
+    why = NotOpenLocked("ended before the update was complete");
+  }
+  services_.uploads.DropRound(name_, this, why);
+  if (spec_.durability == Durability::kDurable) {
+    services_.eraser.Post([&store = services_.store, name = name_] { store.DropPartialsOf(name); });
+  }
+  NotifyState();
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,260 @@
+// Round, on its strand: updates are folded, the result is made, kept and published.
+#include <chrono>
+#include <shared_mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/recovery/stored.h"
+#include "service/engine/recovery/verify.h"
+#include "service/engine/result/held_result.h"
+#include "service/engine/result/manifest.h"
+#include "service/engine/round/round.h"
+
+namespace sparseagg {
+namespace {
+
+// Small updates are folded together, when this much of them waits or after this long: to wake a
+// thread for each took a fifth of a server's time.
+constexpr uint64_t kBytesToFold = uint64_t{256} << 10;
+constexpr std::chrono::milliseconds kFoldWait{5};
+
+// Between two notices of counted updates: many may watch while many submit.
+constexpr std::chrono::milliseconds kCountWait{10};
+
+constexpr std::chrono::minutes kWordOfWait{1};
+
+}  // namespace
+
+std::shared_ptr<TensorReducers> Round::Reducers() const {
+  std::lock_guard lock(mutex_);
+  return reducers_;
+}
+
+Round::FoldTurn Round::WaitToBeFoldedLocked(UpdateToFold update) {
+  for (const StagedUpdate& tensor : update.staged) to_fold_bytes_ += tensor.bytes;
+  to_fold_.push_back(std::move(update));
+  return folding_ ? FoldTurn::kNone : NextFoldTurnLocked();
+}
+
+Round::FoldTurn Round::NextFoldTurnLocked() {
+  folding_ = to_fold_bytes_ >= kBytesToFold;
+  if (folding_) return FoldTurn::kNow;
+  if (to_fold_.empty() || std::exchange(fold_due_, true)) return FoldTurn::kNone;
+  return FoldTurn::kSoon;
+}
+
+void Round::PostFold(FoldTurn turn) {
+  if (turn == FoldTurn::kNow) {
+    strand_.Post([self = shared_from_this()] { self->FoldWaiting(); });
+  } else if (turn == FoldTurn::kSoon) {
+    services_.executor.PostAfter(kFoldWait, [self = shared_from_this()] { self->FoldNow(); });
+  }
+}
+
+void Round::FoldNow() {
+  {
+    std::lock_guard lock(mutex_);
+    fold_due_ = false;
+    if (folding_ || to_fold_.empty()) return;
+    folding_ = true;
+  }
+  PostFold(FoldTurn::kNow);
+}
+
+void Round::FoldWaiting() {
+  const absl::Status folded = FoldAll(TakeWaiting());
+  if (!folded.ok()) {
+    Fail(folded);
+    TakeWaiting();  // nobody needs them any more
+  }
+  FoldTurn next = FoldTurn::kNone;
+  {
+    std::lock_guard lock(mutex_);
+    next = NextFoldTurnLocked();
+  }
+  PostFold(next);
+}
+
+std::vector<UpdateToFold> Round::TakeWaiting() {
+  std::lock_guard lock(mutex_);
+  to_fold_bytes_ = 0;
+  return std::exchange(to_fold_, {});
+}
+
+absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return absl::OkStatus();
+  for (UpdateToFold& update : updates) {
+    UpdateToFold done = std::move(update);  // its memory is free afterwards
+    SPARSEAGG_RETURN_IF_ERROR(reducers->Accumulate(std::move(done.staged), done.weight));
+  }
+  // Asked for here, on the strand, and kept in the books for those who look from other threads.
+  std::vector<PlanReport> reports = reducers->PlanReports();
+  std::vector<ReductionReport> fresh;
+  {
+    std::lock_guard lock(mutex_);
+    if (reducers_ == nullptr) return absl::OkStatus();  // aborted meanwhile
+    fresh = EnterPlansLocked(std::move(reports));
+  }
+  Observe(fresh);
+  return absl::OkStatus();
+}
+
+std::vector<uint64_t> Round::EntriesReceived() const {
+  std::lock_guard lock(mutex_);
+  std::vector<uint64_t> entries;
+  for (const TensorStatus& tensor : books_.tensors) entries.push_back(tensor.nnz_received);
+  return entries;
+}
+
+void Round::Publish(std::vector<UpdateRecord> closed) {
+  const absl::Status folded = FoldAll(TakeWaiting());  // their turn may be posted behind this one
+  if (!folded.ok()) return Fail(folded);
+  const std::shared_ptr<TensorReducers> reducers = Reducers();
+  if (reducers == nullptr) return;
+  const absl::Status complete = reducers->CheckFolded(closed.size(), EntriesReceived());
+  if (!complete.ok()) return Fail(complete);
+  absl::StatusOr<PublishedResult> report = reducers->Report();
+  if (!report.ok()) return Fail(report.status());
+  std::vector<PlanReport> reports = reducers->PlanReports();
+  auto result = std::make_shared<PublishedResult>(*std::move(report));
+  Manifest manifest = DescribeResult(std::move(closed), *result);
+  manifest.infinite_values = result->manifest.infinite_values;
+  manifest.publish_time = services_.options.now();
+  RoundSnapshot published;
+  std::vector<ReductionReport> fresh;
+  {
+    std::lock_guard lock(mutex_);
+    manifest.rejected = rejected_;
+    manifest.late = late_;
+    manifest.duplicates = duplicates_;
+    manifest.seal_reason = books_.seal_reason;
+    for (size_t i = 0; i < result->tensors.size(); ++i) {
+      books_.tensors[i].nnz_result = result->tensors[i].nnz();
+    }
+    fresh = EnterPlansLocked(std::move(reports));
+    published = books_;
+  }
+  Observe(fresh);
+  published.publish_time = manifest.publish_time;
+  published.manifest = manifest;
+  result->manifest = std::move(manifest);
+  const absl::Status checked = SpotCheck(*result);
+  if (!checked.ok()) return Fail(checked);
+  StoreResult(std::move(result), published);
+}
+
+absl::Status Round::SpotCheck(const PublishedResult& result) {
+  if (spec_.durability != Durability::kDurable ||
+      !IsChosen(services_.options.verify_share, name_, create_time())) {
+    return absl::OkStatus();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status outcome = VerifyUnpublished(
+      services_.store, name_, result, services_.aggregation,
+      [this] { return services_.draining.load() || state() != RoundState::kSealed; });
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  services_.options.observer->OnVerification({Snapshot(), outcome, taken.count()});
+  return ErrorReason(outcome) == kResultMismatch ? outcome : absl::OkStatus();
+}
+
+void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {
+  {
+    std::shared_lock gate(gate_);  // an abort that is under way comes first
+    std::lock_guard lock(mutex_);
+    if (!Next(books_.state, RoundEvent::kPublish).has_value()) return;  // aborted meanwhile
+    storing_result_ = true;
+  }
+  // Without the gate: it may take minutes, and whoever asks for a receipt does not wait so long.
+  std::vector<uint64_t> sizes;
+  const absl::Status stored = services_.store.PublishRound(
+      name_, WriteDetails(published), ResultPieces(result->tensors, sizes), spec_.keep_updates);
+  {
+    std::lock_guard lock(mutex_);
+    storing_result_ = false;
+    if (stored.ok()) {
+      books_.state = *Next(books_.state, RoundEvent::kPublish);
+      books_.publish_time = published.publish_time;
+      books_.manifest = published.manifest;
+      ++books_.revision;
+      result_ = HoldMemory(std::move(result), reducers_->TakeMemory(), services_.budgets);
+      reducers_.reset();
+    }
+  }
+  if (RetryAfterMs(stored) > 0) {
+    return TryLater(stored, [self = shared_from_this(), result = std::move(result), published] {
+      self->StoreResult(result, published);
+    });
+  }
+  if (!stored.ok()) return Fail(stored);
+  NotifyState();
+  if (!spec_.keep_updates) ErasePayloadsLater();
+}
+
+void Round::ErasePayloadsLater() {
+  if (spec_.durability != Durability::kDurable) return;
+  services_.eraser.Post([self = shared_from_this()] { self->ErasePayloads(); });
+}
+
+void Round::ErasePayloads() {
+  {
+    std::lock_guard lock(mutex_);
+    if (deleted_) return;  // everything of it is erased, and its name may be another's
+  }
+  const absl::Status erased = services_.store.ErasePayloads(name_);
+  if (erased.ok() || absl::IsCancelled(erased)) return;
+  if (RetryAfterMs(erased) > 0) {
+    TellOfWait(erased);
+    return services_.eraser.PostAfter(std::chrono::milliseconds(RetryAfterMs(erased)),
+                                      [self = shared_from_this()] { self->ErasePayloads(); });
+  }
+  {
+    std::lock_guard lock(mutex_);
+    absl::StrAppend(&books_.failure, books_.failure.empty() ? "" : "; ",
+                    "raw updates could not be erased: ", std::string(erased.message()));
+  }
+  NotifyChange();
+}
+
+void Round::NotifyChange() { watchers_.Notify(Snapshot()); }
+
+void Round::NotifyCountLater() {
+  if (!watchers_.AnyForEveryChange()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(count_due_, true)) return;
+  }
+  services_.executor.PostAfter(kCountWait, [self = shared_from_this()] {
+    {
+      std::lock_guard lock(self->mutex_);
+      self->count_due_ = false;
+    }
+    self->NotifyChange();
+  });
+}
+
+void Round::NotifyState() {
+  services_.options.observer->OnRoundState(Snapshot());
+  NotifyChange();
+}
+
+void Round::TellOfWait(const absl::Status& refusal) {
+  const auto now = services_.options.steady_now();
+  {
+    std::lock_guard lock(mutex_);
+    if (now < next_word_) return;
+    next_word_ = now + kWordOfWait;
+  }
+  services_.options.observer->OnRoundWaits(Snapshot(), refusal);
+}
+
+void Round::TryLater(const absl::Status& refusal, Task step) {
+  TellOfWait(refusal);
+  services_.executor.PostAfter(std::chrono::milliseconds(RetryAfterMs(refusal)),
+                               [self = shared_from_this(), step = std::move(step)]() mutable {
+                                 self->strand_.Post(std::move(step));
+                               });
+}
+
+}  // namespace sparseagg

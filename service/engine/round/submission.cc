@@ -1,0 +1,100 @@
+#include "service/engine/round/submission.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "service/engine/ingest/arriving_update.h"
+#include "service/engine/names.h"
+#include "service/engine/recovery/stored.h"
+#include "sparse/validate.h"
+
+namespace sparseagg {
+namespace {
+
+std::string DigestOf(const Round& round, float weight, const UpdateBody& body,
+                     const UpdatePlan& plan) {
+  if (round.spec().durability == Durability::kDurable) {
+    return UpdateDigest(weight, body.tensors, plan.order);
+  }
+  if (body.arrived != nullptr) {
+    return QuickUpdateDigest(weight, body.tensors, body.arrived->sums(), plan.order);
+  }
+  return QuickUpdateDigest(weight, body.tensors, SumsOf(body.tensors), plan.order);
+}
+
+PreparedUpdate Identify(const Round& round, const UpdateHeader& header, const UpdateBody& body,
+                        const UpdatePlan& plan) {
+  PreparedUpdate update;
+  update.record.round = round.name();
+  update.record.contributor = header.contributor;
+  update.record.update_id = header.update_id;
+  update.record.weight = header.weight;
+  update.record.digest = DigestOf(round, header.weight, body, plan);
+  update.payload_bytes = plan.payload_bytes;
+  for (const size_t position : plan.order) {
+    update.nnz.push_back(body.tensors[position].header.nnz);
+  }
+  if (round.spec().durability != Durability::kDurable) return update;
+  update.stored = body.stored;
+  std::vector<EncodedHeader> headers;
+  if (body.stored != nullptr) {
+    headers = HeadersOf(body.tensors);
+  } else {
+    for (const size_t position : plan.order) {
+      const EncodedTensor& tensor = body.tensors[position];
+      headers.push_back(tensor.header);
+      update.payload.insert(update.payload.end(), tensor.indices.begin(), tensor.indices.end());
+      update.payload.insert(update.payload.end(), tensor.values.begin(), tensor.values.end());
+    }
+  }
+  update.headers = WriteHeaders(headers);
+  return update;
+}
+
+absl::StatusOr<StagedTensors> StagedOf(const TensorReducers& reducers, const UpdateBody& body,
+                                       const UpdatePlan& plan, float weight) {
+  if (body.arrived != nullptr) return body.arrived->Take();
+  return reducers.Stage(body.tensors, plan, weight);
+}
+
+}  // namespace
+
+absl::Status CheckUpdateHeader(const UpdateHeader& header) {
+  SPARSEAGG_RETURN_IF_ERROR(ValidateContributor(header.contributor));
+  SPARSEAGG_RETURN_IF_ERROR(ValidateUpdateId(header.update_id));
+  return ValidateWeight(header.weight);
+}
+
+absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
+                                     const UpdateBody& body, const Limits& limits,
+                                     Admission& admission, Reservation& staging) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round.Counted(header.contributor));
+  std::shared_ptr<const TensorReducers> reducers;
+  if (!counted.has_value()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(reducers, round.OpenReducers());
+  }
+  const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
+  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(round.spec(), headers, limits));
+  if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
+  if (counted.has_value()) {
+    // The store knows the contributor, so it compares and answers, and counts nothing: no need to
+    // stage.
+    PreparedUpdate resend = Identify(round, header, body, plan);
+    return round.Commit(resend, staging);
+  }
+  if (staging.bytes() < plan.staged_bytes) {
+    SPARSEAGG_ASSIGN_OR_RETURN(staging, admission.Reserve(plan.staged_bytes));
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(Reservation growth, reducers->ReserveGrowth(headers, plan));
+  SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, StagedOf(*reducers, body, plan, header.weight));
+  PreparedUpdate update = Identify(round, header, body, plan);
+  update.staged = std::move(staged);
+  update.growth = std::move(growth);
+  absl::StatusOr<Receipt> receipt = round.Commit(update, staging);
+  // Unless it counts, the entries are still there.
+  if (body.arrived != nullptr) body.arrived->PutBack(std::move(update.staged));
+  return receipt;
+}
+
+}  // namespace sparseagg

@@ -1,0 +1,25 @@
+// The way of an update into a round: received -> planned (headers only) -> admitted -> staged
+// (decoded, validated) -> stored -> counted -> receipt. An error at any step leaves the round as it
+// was, but for the count of refusals.
+#ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
+#define SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
+
+#include "service/engine/ingest/update.h"
+#include "service/engine/memory/admission.h"
+#include "service/engine/round/round.h"
+
+namespace sparseagg {
+
+// Name, id and weight of an update (INVALID_CONTRIBUTOR, INVALID_UPDATE_ID, INVALID_WEIGHT).
+absl::Status CheckUpdateHeader(const UpdateHeader& header);
+
+// Counts an update or answers a resend. `staging` holds the memory for the decoded entries, or
+// nothing: then it is reserved from `admission`. The fold takes it over; on an error it stays.
+// Thread-safe.
+absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
+                                     const UpdateBody& body, const Limits& limits,
+                                     Admission& admission, Reservation& staging);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_

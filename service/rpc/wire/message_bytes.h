@@ -1,0 +1,50 @@
+// The bytes of one message of a raw method: as they came in, and as they go out.
+#ifndef SPARSEAGG_SERVICE_RPC_WIRE_MESSAGE_BYTES_H_
+#define SPARSEAGG_SERVICE_RPC_WIRE_MESSAGE_BYTES_H_
+
+#include <google/protobuf/message_lite.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <string_view>
+#include <vector>
+
+#include "sparse/encoding.h"
+
+namespace sparseagg {
+
+// A received message, in the pieces that gRPC read. It keeps gRPC's read buffers, which may be
+// much larger than the message: not for longer than it takes to count an update. Moving it leaves
+// views of the bytes valid.
+class MessageBytes {
+ public:
+  MessageBytes() = default;
+  explicit MessageBytes(const grpc::ByteBuffer& message) {
+    if (!message.Valid() || !message.Dump(&slices_).ok()) slices_.clear();
+    pieces_.reserve(slices_.size());
+    for (const grpc::Slice& slice : slices_) {
+      pieces_.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+  }
+  MessageBytes(MessageBytes&&) = default;
+  MessageBytes& operator=(MessageBytes&&) = default;
+  MessageBytes(const MessageBytes&) = delete;
+  MessageBytes& operator=(const MessageBytes&) = delete;
+
+  ByteChain chain() const { return pieces_; }
+
+ private:
+  std::vector<grpc::Slice> slices_;  // a small one holds its bytes itself
+  std::vector<std::string_view> pieces_;
+};
+
+inline grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
+  const size_t size = message.ByteSizeLong();
+  const grpc::Slice slice(size);
+  message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_WIRE_MESSAGE_BYTES_H_

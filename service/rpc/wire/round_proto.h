@@ -1,0 +1,38 @@
+// Rounds, receipts and manifests between the engine's types and the wire.
+#ifndef SPARSEAGG_SERVICE_RPC_WIRE_ROUND_PROTO_H_
+#define SPARSEAGG_SERVICE_RPC_WIRE_ROUND_PROTO_H_
+
+#include <chrono>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "google/protobuf/duration.pb.h"
+#include "service/engine/engine.h"
+#include "sparseagg/v1/aggregation.pb.h"
+#include "sparseagg/v1/types.pb.h"
+
+namespace sparseagg {
+
+v1::Durability ToProto(Durability durability);
+v1::StoreEpoch ToProto(const StoreEpoch& epoch);
+v1::VerifyRoundResponse ToProto(const Verification& verified);
+v1::RoundSpec ToProto(const RoundSpec& spec);
+v1::Manifest ToProto(const Manifest& manifest);
+v1::Round ToProto(const RoundSnapshot& round);
+v1::Receipt ToProto(Receipt receipt);
+v1::ServerLoad ToProto(const EngineStats& stats);
+
+// INVALID_ARGUMENT for a value that this version does not know. An unset durability is
+// `default_durability`.
+absl::StatusOr<RoundSpec> FromProto(const v1::RoundSpec& proto, Durability default_durability);
+
+// INVALID_ARGUMENT (INVALID_DURATION) for a negative or malformed duration; above `longest` it is
+// `longest`, unset it is `unset`. `field` names it in the message.
+absl::StatusOr<std::chrono::milliseconds> ToMilliseconds(const google::protobuf::Duration* duration,
+                                                         const char* field,
+                                                         std::chrono::milliseconds unset,
+                                                         std::chrono::milliseconds longest);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_RPC_WIRE_ROUND_PROTO_H_

@@ -1,7 +1,0 @@
-#include "service/store/vector_state.h"
-
-namespace sparseagg {
-
-void ClearUpperHalves() {}  // there are none
-
-}  // namespace sparseagg

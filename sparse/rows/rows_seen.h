@@ -1,0 +1,60 @@
+// Indices of one dimension on their way to rows: copied, known to be in range and in order, in one
+// pass without an exit.
+#ifndef SPARSEAGG_SPARSE_ROWS_ROWS_SEEN_H_
+#define SPARSEAGG_SPARSE_ROWS_ROWS_SEEN_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "sparse/types.h"
+
+namespace sparseagg {
+
+// What is true of some of the rows so far: the highest bit says so.
+struct RowsSeen {
+  uint64_t out_of_range = 0;
+  uint64_t below_last = 0;      // the row is below the one before it
+  uint64_t not_above_last = 0;  // or equal to it
+
+  // Differences of what is in range have no more than 63 bits, and a sign.
+  void Note(uint64_t row, uint64_t last) {
+    below_last |= row - last;
+    not_above_last |= row - last - 1;
+  }
+  bool all_in_range() const { return out_of_range >> 63 == 0; }
+  EntryOrder order() const {
+    if (below_last >> 63 != 0) return EntryOrder::kUnsorted;
+    return not_above_last >> 63 != 0 ? EntryOrder::kSorted : EntryOrder::kCanonical;
+  }
+};
+
+// Index number i at `indices`, which need not be aligned.
+template <class Index>
+int64_t IndexAt(const char* indices, uint64_t i) {
+  Index index;
+  std::memcpy(&index, indices + i * sizeof(Index), sizeof(Index));
+  return index;
+}
+
+// `count` > 0 indices at `from` become rows, or the lowest bits of rows; `highest` is the last row
+// that is in range, and `last` the one before them.
+template <class Index, class Row>
+void CopyRows(const char* from, uint64_t count, uint64_t highest, uint64_t last,
+              Row* __restrict rows, RowsSeen& all_seen) {
+  RowsSeen seen = all_seen;  // where nothing else points to: this becomes vectors
+  const auto take = [&](uint64_t e, uint64_t before) {
+    const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
+    rows[e] = static_cast<Row>(row);
+    seen.out_of_range |= row | (highest - row);
+    seen.Note(row, before);
+  };
+  take(0, last);
+  for (uint64_t e = 1; e < count; ++e) {
+    take(e, static_cast<uint64_t>(IndexAt<Index>(from, e - 1)));
+  }
+  all_seen = seen;
+}
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SPARSE_ROWS_ROWS_SEEN_H_
