@@ -1,6 +1,7 @@
 #include "client/cli/top_screen.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -109,7 +110,7 @@ std::string Meter(const char* title, const json& use, bool bytes) {
   const double used = Number(use, "used");
   const double max = Number(use, "max");
   const double share = max > 0 ? std::min(used / max, 1.0) : 0;
-  const auto filled = static_cast<size_t>(share * kMeterWidth + 0.5);
+  const auto filled = static_cast<size_t>(std::lround(share * kMeterWidth));
   const std::string bar = std::string(filled, '#') + std::string(kMeterWidth - filled, '.');
   return absl::StrFormat("%-12s [%s] %s of %s", title, bar, bytes ? Bytes(used) : Count(used),
                          bytes ? Bytes(max) : Count(max));

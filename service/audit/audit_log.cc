@@ -84,7 +84,7 @@ absl::Status KeepTorn(const std::string& path, const std::string& torn) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
+absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const AuditOptions& options) {
   const int file = open(options.path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
   if (file < 0) return Unwritable(options.path, errno);
   // Owns the descriptor from here on.

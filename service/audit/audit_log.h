@@ -50,7 +50,7 @@ class AuditLog {
   // PERMISSION_DENIED (AUDIT_UNWRITABLE), FAILED_PRECONDITION (AUDIT_IN_USE) when another server
   // writes it, DATA_LOSS (AUDIT_BROKEN) when its last line is none of a log, or it has none near
   // its end.
-  static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
+  static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const AuditOptions& options);
   // Writes what waits, if it can be written.
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;

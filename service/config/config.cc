@@ -256,9 +256,10 @@ absl::Status Apply(std::string_view key, std::string_view value, const std::stri
 
 // Kubernetes and Docker make such for a service that is called sparseagg.
 bool IsOfOrchestrator(std::string_view variable) {
+  constexpr size_t kNone = std::string_view::npos;
   const size_t port = variable.find("_PORT_");
-  return variable.find("_SERVICE_") != variable.npos || variable.ends_with("_PORT") ||
-         (port != variable.npos && absl::ascii_isdigit(variable[port + 6]));
+  return variable.find("_SERVICE_") != kNone || variable.ends_with("_PORT") ||
+         (port != kNone && absl::ascii_isdigit(variable[port + 6]));
 }
 
 absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {

@@ -43,8 +43,8 @@ uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
   if (!info.may_be_lost) return info.memory_bytes;
   // A GPU's memory says nothing of the host's, where updates are kept until the result and states
   // and results are fetched to. Asked once: the limit stays what it is.
-  static const uint64_t host_bytes = AvailableMemoryBytes() / 2;
-  return std::min(info.memory_bytes, host_bytes);
+  static const uint64_t kHostBytes = AvailableMemoryBytes() / 2;
+  return std::min(info.memory_bytes, kHostBytes);
 }
 
 class EngineImpl : public Engine {
