@@ -327,7 +327,8 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
   if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
-  auto* reactor = new UnaryCall(calls_);
+  // A lack of memory ends the process, as noexcept says.
+  auto* reactor = new UnaryCall(calls_);  // NOLINT(bugprone-unhandled-exception-at-new)
   const bool taken = verifications_.Run(
       call->caller.tenant,
       [reactor, context, engine = call->engine, name = verify->name(), response] {

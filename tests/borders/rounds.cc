@@ -24,9 +24,9 @@
 namespace sparseagg::testing {
 namespace {
 
-template <size_t n>
-uint64_t AnyOf(const uint64_t (&list)[n], Random& random) {
-  return list[Below(random, n)];
+template <size_t kSize>
+uint64_t AnyOf(const uint64_t (&list)[kSize], Random& random) {
+  return list[Below(random, kSize)];
 }
 
 // --- Sizes of index spaces: on borders, one below, one above, and others ---

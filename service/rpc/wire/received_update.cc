@@ -158,7 +158,7 @@ bool ReadBody(uint32_t tag, const WireReader& content, Body* body) {
 template <typename Received, typename Body>
 Received ToReceived(Body body) {
   return std::visit(
-      [](auto&& part) -> Received {
+      [](auto& part) -> Received {
         using Part = std::decay_t<decltype(part)>;
         if constexpr (std::is_same_v<Part, ChunkParts>) {
           return ToChunk(std::move(part));
@@ -168,7 +168,7 @@ Received ToReceived(Body body) {
           return std::move(part);
         }
       },
-      std::move(body));
+      body);
 }
 
 absl::Status Malformed(const std::string& name) {

@@ -203,7 +203,7 @@ TEST_F(ScipyNpzTest, RefusesDiagonalsThatContradictThemselves) {
 }
 
 TEST_F(ScipyNpzTest, ReadsEveryTypeOfNumber) {
-  const auto read = [&](std::string_view descr, std::vector<uint8_t> bytes) {
+  const auto read = [&](std::string_view descr, const std::vector<uint8_t>& bytes) {
     auto members = Csr();
     members[2] = Array<uint8_t>("data", descr, {3}, bytes);
     return ReadOne(members);
