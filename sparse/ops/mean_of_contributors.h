@@ -1,12 +1,13 @@
 // mean_of_contributors: S / W_row with S as in sum and W_row the weight of the contributors that
-// hold the row. A rare row is not pulled towards zero by those that never saw it. To count the
-// others as zero, use weighted_mean.
+// hold the row. A rare row is not pulled towards zero by contributors that do not hold it. To count
+// those as zero, use weighted_mean.
 //
-//   absent coordinate       not in the sparse result; 0 in the dense one
-//   duplicates in an update added to S; the contributor's weight counts once in W_row
-//   zero weight             adds nothing; the coordinate is present. All its holders have weight
-//   zero: +0 empty update            changes nothing but the number of contributors empty round an
-//   empty tensor
+//   absent coordinate        not in the sparse result; 0 in the dense one
+//   duplicates in an update  are added to S; the contributor's weight counts once in W_row
+//   zero weight              adds nothing; the coordinate is present. If all of its holders have
+//                            weight zero, the result is +0
+//   empty update             changes nothing but the number of contributors
+//   empty round              gives an empty tensor
 //
 // S and W_row are each rounded once to f64, divided in IEEE f64, and rounded to the value type.
 #ifndef SPARSEAGG_SPARSE_OPS_MEAN_OF_CONTRIBUTORS_H_
