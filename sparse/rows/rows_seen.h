@@ -1,5 +1,5 @@
-// Indices of one dimension on their way to rows: copied, known to be in range and in order, in one
-// pass without an exit.
+// Copies indices of one dimension to rows, and checks their range and order, in one pass without
+// branches.
 #ifndef SPARSEAGG_SPARSE_ROWS_ROWS_SEEN_H_
 #define SPARSEAGG_SPARSE_ROWS_ROWS_SEEN_H_
 
@@ -10,13 +10,15 @@
 
 namespace sparseagg {
 
-// What is true of some of the rows so far: the highest bit says so.
+// Conditions that hold for at least one of the rows so far. A condition is the highest bit of its
+// word; the other bits are unspecified.
 struct RowsSeen {
   uint64_t out_of_range = 0;
   uint64_t below_last = 0;      // the row is below the one before it
-  uint64_t not_above_last = 0;  // or equal to it
+  uint64_t not_above_last = 0;  // the row is below or equal to the one before it
 
-  // Differences of what is in range have no more than 63 bits, and a sign.
+  // Compares a row with the one before it. The difference of two rows in range fits 63 bits and a
+  // sign.
   void Note(uint64_t row, uint64_t last) {
     below_last |= row - last;
     not_above_last |= row - last - 1;
@@ -28,7 +30,7 @@ struct RowsSeen {
   }
 };
 
-// Index number i at `indices`, which need not be aligned.
+// Returns index number i of `indices`, which need not be aligned.
 template <class Index>
 int64_t IndexAt(const char* indices, uint64_t i) {
   Index index;
@@ -36,12 +38,12 @@ int64_t IndexAt(const char* indices, uint64_t i) {
   return index;
 }
 
-// `count` > 0 indices at `from` become rows, or the lowest bits of rows; `highest` is the last row
-// that is in range, and `last` the one before them.
+// Copies `count` > 0 indices at `from`, which need not be aligned, to `rows`, which may keep only
+// their lowest bits. `highest` is the last row in range, and `last` the row before these.
 template <class Index, class Row>
 void CopyRows(const char* from, uint64_t count, uint64_t highest, uint64_t last,
               Row* __restrict rows, RowsSeen& all_seen) {
-  RowsSeen seen = all_seen;  // where nothing else points to: this becomes vectors
+  RowsSeen seen = all_seen;  // a local copy has no aliases, so that the loop is vectorized
   const auto take = [&](uint64_t e, uint64_t before) {
     const auto row = static_cast<uint64_t>(IndexAt<Index>(from, e));
     rows[e] = static_cast<Row>(row);
