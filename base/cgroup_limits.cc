@@ -16,17 +16,17 @@
 namespace sparseagg {
 namespace {
 
-// Processors that the process may run on: cpusets and taskset narrow them.
+// Returns the number of processors that the process may run on, which cpusets and taskset reduce.
 uint32_t UsableCpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0) {
     return static_cast<uint32_t>(CPU_COUNT(&set));
   }
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);  // more than a cpu_set_t holds
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);  // there are more than a cpu_set_t holds
   return online > 0 ? static_cast<uint32_t>(online) : 1;
 }
 
-// The first line of a file; empty where there is none.
+// Returns the first line of a file; "" when there is none.
 std::string LineIn(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -34,7 +34,8 @@ std::string LineIn(const std::string& path) {
   return line;
 }
 
-// "max" and anything else that is no number: none. So is 0, under which nothing could run.
+// Returns nullopt for "max" and anything else that is not a number, and for 0, under which nothing
+// could run.
 std::optional<uint64_t> NumberOf(std::string_view text) {
   uint64_t number = 0;
   if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) || number == 0) {
@@ -48,12 +49,13 @@ std::optional<uint64_t> Least(std::optional<uint64_t> a, std::optional<uint64_t>
   return std::min(*a, *b);
 }
 
-// What a group has of a limit, by its folder.
+// Reads the limit of the group in `folder`.
 using LimitOf = std::optional<uint64_t> (*)(const std::string& folder);
 
-// Of the groups from `mount` down to `group`, a path below it. In a container without a namespace
-// of control groups the path is the host's, and only `mount` itself, which is the container's
-// group, is there: the others have no file. A ".." leads to a group outside of the namespace.
+// Returns the lowest limit of the groups from `mount` down to `group`, a path below it. In a
+// container without a namespace of control groups the path is the host's, and only `mount` itself,
+// which is the container's group, exists: the others have no file. A ".." leads to a group outside
+// of the namespace.
 std::optional<uint64_t> LeastOnTheWay(const std::string& mount, const std::string& group,
                                       LimitOf limit) {
   std::string folder = mount;
@@ -67,8 +69,8 @@ std::optional<uint64_t> LeastOnTheWay(const std::string& mount, const std::strin
   return least;
 }
 
-// The groups that the process is in: of version 2, and of version 1 for a controller. A line is
-// NUMBER:CONTROLLERS:GROUP. Version 2 has the number 0 and no controllers:
+// The groups that the process is in: of version 2, and of version 1 for a controller. A line of the
+// file is NUMBER:CONTROLLERS:GROUP. Version 2 has the number 0 and no controllers:
 //   0::/kubepods.slice/pod7.slice/crio-1.scope
 //   4:memory:/docker/5f0c
 struct Membership {
@@ -90,7 +92,8 @@ Membership MembershipIn(const CgroupPlaces& places, std::string_view controller)
   return found;
 }
 
-// The mount itself counts also where nothing tells the group: it is the container's.
+// Returns the lowest limit of all groups of the process. The mount itself counts even when its
+// group is unknown: in a container it is the container's group.
 std::optional<uint64_t> LeastOfGroups(const CgroupPlaces& places, const std::string& controller,
                                       LimitOf v2, LimitOf v1) {
   const Membership groups = MembershipIn(places, controller);
@@ -98,7 +101,7 @@ std::optional<uint64_t> LeastOfGroups(const CgroupPlaces& places, const std::str
                LeastOnTheWay(absl::StrCat(places.root, "/", controller), groups.v1_group, v1));
 }
 
-// Processors that `quota` of each `period`, both in microseconds, are.
+// Converts a quota of each period, both in microseconds, to processors, rounded up.
 std::optional<uint64_t> CpusOf(std::optional<uint64_t> quota, std::optional<uint64_t> period) {
   if (!quota.has_value() || !period.has_value()) return std::nullopt;
   return (*quota - 1) / *period + 1;
