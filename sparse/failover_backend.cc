@@ -12,7 +12,7 @@
 namespace sparseagg {
 namespace {
 
-// What the aggregators of one back end share.
+// The state that the aggregators of one failover back end share.
 struct Pair {
   std::unique_ptr<Backend> first;
   std::unique_ptr<Backend> second;
@@ -29,7 +29,7 @@ struct Pair {
   }
 };
 
-// The entries of `update`, which must stay.
+// Returns an update that refers to the entries of `update`, which must outlive it.
 StagedUpdate Borrow(const StagedUpdate& update) {
   StagedUpdate borrowed;
   borrowed.entries = update.entries;
@@ -50,7 +50,8 @@ class FailoverAggregator : public Aggregator {
 
   absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
     const auto current = current_.load();
-    // What the first has may be handed to the second, who need not know other forms of rows.
+    // Updates of the first back end may be passed to the second one, which may not support compact
+    // forms of rows.
     return current->StageArriving(nnz, current.get() == first_ ? RowForms{} : forms);
   }
 
@@ -106,7 +107,7 @@ class FailoverAggregator : public Aggregator {
     float weight;
   };
 
-  // The first one's state replaces what was kept.
+  // Fetches the state of the first back end, which replaces the kept updates.
   absl::Status Fetch() {
     absl::StatusOr<Partial> state = current_.load()->Snapshot();
     if (!state.ok()) {
@@ -123,7 +124,7 @@ class FailoverAggregator : public Aggregator {
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Aggregator> second, pair_.NewSecond(plan_));
     fault_ = std::string(fault.message());
     failed_over_ = true;
-    current_ = second;  // the first one goes, and with it what it has of the updates
+    current_ = second;  // destroys the first aggregator and its references to the kept updates
     for (const Partial& partial : fetched_) SPARSEAGG_RETURN_IF_ERROR(second->Merge(partial));
     for (Kept& kept : kept_) {
       SPARSEAGG_RETURN_IF_ERROR(second->Accumulate(std::move(kept.update), kept.weight));
@@ -140,14 +141,14 @@ class FailoverAggregator : public Aggregator {
 
   Pair& pair_;
   const Plan plan_;
-  std::vector<Kept> kept_;  // before current_: outlives those who borrow
+  std::vector<Kept> kept_;  // declared before current_, which refers to these updates
   uint64_t kept_bytes_ = 0;
   std::vector<Partial> fetched_;
   uint64_t fetched_bytes_ = 0;
   bool failed_over_ = false;
   std::string fault_;
-  const Aggregator* const first_;                     // only compared with
-  std::atomic<std::shared_ptr<Aggregator>> current_;  // Stage() may run beside a change
+  const Aggregator* const first_;                     // used for comparison only
+  std::atomic<std::shared_ptr<Aggregator>> current_;  // Stage() may run while it changes
 };
 
 class FailoverBackend : public Backend {
@@ -155,7 +156,7 @@ class FailoverBackend : public Backend {
   FailoverBackend(std::unique_ptr<Backend> first, std::unique_ptr<Backend> second,
                   FailoverOptions options)
       : pair_{std::move(first), std::move(second), std::move(options)}, info_(pair_.first->info()) {
-    // Kept updates are memory, too.
+    // Kept updates take memory, too.
     info_.cost = [cost = info_.cost](const BackendInfo& info, std::string_view plan,
                                      const ReduceSpec& spec, const Workload& workload) {
       PlanCost with_kept = cost(info, plan, spec, workload);

@@ -26,7 +26,7 @@ bool IsKnown(const Workload& workload) {
   return workload.contributors > 0 && workload.nnz_per_update > 0;
 }
 
-// "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
+// Returns the reason of a choice: "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
 std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidate& chosen,
                         bool workload_known) {
   std::vector<std::string> others;
@@ -82,7 +82,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
     plan.cost = found->cost;
     return plan;
   }
-  // Of a dense tensor it is known what every update has.
+  // The updates of a dense tensor are known: each has its one row.
   const bool known = IsKnown(workload);
   if (!known && spec.layout.num_rows > 1) {
     plan.name = candidates.back().name;

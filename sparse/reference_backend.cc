@@ -15,9 +15,9 @@
 namespace sparseagg {
 namespace {
 
-constexpr uint64_t kMapNodeBytes = 64;  // of std::map, about
+constexpr uint64_t kMapNodeBytes = 64;  // of std::map, approximately
 
-// One coordinate row. Which members an operator uses is written in sparse/ops/op.h.
+// The state of one row. sparse/ops/op.h defines which members an operator uses.
 struct Row {
   std::vector<WideInteger> sums;  // exact sums of w * x
   std::vector<Int128> keys;       // extremes, as order keys
@@ -73,7 +73,7 @@ class ReferenceAggregator : public Aggregator {
 
   PlanReport plan_report() const override { return {.plan = "wide", .reason = "the definition"}; }
 
-  // Writes every exact value as side entries; the slots hold only what is an integer by nature.
+  // Writes every exact sum as side entries; slots hold only order keys, which are integers.
   absl::StatusOr<Partial> Snapshot() override {
     Partial partial = Header();
     const uint32_t width = SlotsPerRow(spec_);
@@ -134,7 +134,7 @@ class ReferenceAggregator : public Aggregator {
     return partial;
   }
 
-  // The wide integer behind slot `c`: the values come first, then the row slot.
+  // Returns the wide integer of slot `c`: the value slots come first, then the row slot.
   template <class R>
   static auto& Wide(R& row, uint32_t c) {
     return c < row.sums.size() ? row.sums[c] : row.holders;
@@ -159,7 +159,7 @@ class ReferenceAggregator : public Aggregator {
     }
   }
 
-  // Sums the update's duplicates first, then takes the extreme.
+  // Sums the duplicates within the update first, then takes the extreme.
   void AddExtremes(const CooView& entries) {
     const auto* values = static_cast<const V*>(entries.values);
     const uint32_t width = spec_.layout.row_width;

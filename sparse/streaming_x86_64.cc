@@ -20,8 +20,8 @@ bool HasAvx2() {
   return kHas;
 }
 
-// How a copy of `count` elements to `to` is cut: whole lines of the destination, from element
-// `first` on, and at least `before` elements and the rest by themselves.
+// Divides a copy of `count` elements to `to`: elements [first, end) fill whole cache lines of the
+// destination; at least `before` elements before them, and the remainder, are copied one by one.
 struct Lines {
   uint64_t first;
   uint64_t end;
@@ -46,7 +46,8 @@ SPARSEAGG_AVX2 void CopyLines(const char* from, uint64_t lines, char* to) {
   for (uint64_t i = 0; i < lines * kLineBytes; i += kVectorBytes) Stream(Load(from + i), to + i);
 }
 
-// The sign bit is set of values that are not finite: the largest exponent carries into it.
+// Returns a word whose sign bit is set if the value is not finite: the largest exponent carries
+// into it.
 uint32_t Badness(uint32_t bits) { return (bits & 0x7FFFFFFFu) + 0x00800000u; }
 
 bool CopyEach(const char* from, uint64_t count, float* to) {
@@ -60,7 +61,7 @@ bool CopyEach(const char* from, uint64_t count, float* to) {
   return bad >> 31 == 0;
 }
 
-// Whole lines. True: all are finite.
+// Copies whole lines. Returns true when all values are finite.
 SPARSEAGG_AVX2 bool StreamFloatLines(const char* from, uint64_t count, float* to) {
   const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   const __m256i carry = _mm256_set1_epi32(0x00800000);
@@ -73,7 +74,7 @@ SPARSEAGG_AVX2 bool StreamFloatLines(const char* from, uint64_t count, float* to
   return _mm256_movemask_ps(_mm256_castsi256_ps(bad)) == 0;
 }
 
-// Vectors of indices.
+// Operations on vectors of indices.
 template <class Index>
 struct Of {
   static constexpr bool kWide = sizeof(Index) == sizeof(uint64_t);
@@ -92,14 +93,14 @@ struct Of {
   }
 };
 
-// RowsSeen in vectors: lanes whose sign bits say so.
+// RowsSeen in vectors: a condition is the sign bit of a lane.
 struct LanesSeen {
   __m256i out_of_range;
   __m256i below_last;
   __m256i not_above_last;
 };
 
-// The vector of rows at `from`, and what is seen of it and of the index before it.
+// Loads the vector of rows at `from` and compares each with the index before it.
 template <class Index>
 SPARSEAGG_AVX2 __m256i Take(const char* from, __m256i highest, LanesSeen& seen) {
   const __m256i row = Load(from);
@@ -112,7 +113,7 @@ SPARSEAGG_AVX2 __m256i Take(const char* from, __m256i highest, LanesSeen& seen) 
   return row;
 }
 
-// None is in range where there are no rows.
+// Returns the highest index in range; -1 when there are no rows.
 template <class Index>
 Index HighestOf(uint64_t highest) {
   if (highest >> 63 != 0) return -1;
@@ -120,7 +121,7 @@ Index HighestOf(uint64_t highest) {
   return static_cast<Index>(std::min(highest, kMax));
 }
 
-// A line of rows, and what is seen of it. REQUIRES: an index before `from`.
+// Copies and checks one line of rows. REQUIRES: there is an index before `from`.
 template <class Index>
 SPARSEAGG_AVX2 void StreamLine(const char* from, __m256i highest, uint64_t* rows, LanesSeen& seen) {
   constexpr uint64_t kLanes = kVectorBytes / sizeof(Index);
@@ -128,22 +129,22 @@ SPARSEAGG_AVX2 void StreamLine(const char* from, __m256i highest, uint64_t* rows
     const __m256i row = Take<Index>(from + i * sizeof(Index), highest, seen);
     if constexpr (Of<Index>::kWide) {
       Stream(row, rows + i);
-    } else {  // negative indices are out of range: what becomes of them does not matter
+    } else {  // negative indices are out of range, so that their conversion does not matter
       Stream(_mm256_cvtepu32_epi64(_mm256_castsi256_si128(row)), rows + i);
       Stream(_mm256_cvtepu32_epi64(_mm256_extracti128_si256(row, 1)), rows + i + kLanes / 2);
     }
   }
 }
 
-// Of eight u64 the lower halves: in each half of the vector two of `a` and two of `b`.
+// Returns the lower halves of eight u64: in each half of the vector two of `a` and two of `b`.
 SPARSEAGG_AVX2 __m256i LowerHalves(__m256i a, __m256i b) {
   return _mm256_castps_si256(
       _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
 }
 
-// Of 16 u32 the lowest 16 bits: in each half of the vector four of `a` and four of `b`.
+// Returns the lowest 16 bits of 16 u32: in each half of the vector four of `a` and four of `b`.
 SPARSEAGG_AVX2 __m256i LowestBits(__m256i a, __m256i b) {
-  // Packing saturates: with the sign of the bits that are kept it changes nothing.
+  // Packing saturates, which has no effect once the kept bits are sign-extended.
   return _mm256_packs_epi32(_mm256_srai_epi32(_mm256_slli_epi32(a, 16), 16),
                             _mm256_srai_epi32(_mm256_slli_epi32(b, 16), 16));
 }
@@ -167,7 +168,7 @@ SPARSEAGG_AVX2 void StreamLine(const char* from, __m256i highest, uint16_t* rows
   }
 }
 
-// CopyRows() of whole lines. REQUIRES: an index before `from`.
+// CopyRows() of whole lines. REQUIRES: there is an index before `from`.
 template <class Index, class Row>
 SPARSEAGG_AVX2 void StreamRowLines(const char* from, uint64_t count, uint64_t highest, Row* rows,
                                    RowsSeen& seen) {
@@ -191,7 +192,7 @@ void StreamLines(const void* from, uint64_t lines, void* to) {
   }
 }
 
-void EndStream() { _mm_sfence(); }  // streamed writes are seen in no order without it
+void EndStream() { _mm_sfence(); }  // non-temporal stores are unordered without it
 
 bool StreamFloats(const char* from, uint64_t count, float* to) {
   if (!HasAvx2()) return CopyEach(from, count, to);
@@ -208,7 +209,7 @@ template <class Index, class Row>
 void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,
                 RowsSeen& seen) {
   if (!HasAvx2()) return CopyRows<Index>(from, count, highest, last, rows, seen);
-  const Lines lines = LinesOf(rows, count, 1);  // all in them have one before
+  const Lines lines = LinesOf(rows, count, 1);  // every index in them has one before it
   CopyRows<Index>(from, lines.first, highest, last, rows, seen);
   StreamRowLines<Index>(from + lines.first * sizeof(Index), lines.end - lines.first, highest,
                         rows + lines.first, seen);

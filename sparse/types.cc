@@ -29,7 +29,8 @@ absl::Status CheckName(const std::string& name) {
   return absl::OkStatus();
 }
 
-// The product of dimensions [begin, end) of the shape, or an error when it is not below `limit`.
+// Returns the product of dimensions [begin, end) of the shape, or an error when it is not below
+// `limit`.
 absl::StatusOr<uint64_t> Product(const TensorSpec& spec, size_t begin, size_t end, uint64_t limit,
                                  const char* what) {
   uint64_t product = 1;

@@ -24,7 +24,7 @@ absl::Status Invalid(std::string_view reason, const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// "tensor "emb": entry 17 (row 812), value 3": where a value stands.
+// Returns the position of a value for messages: `tensor "emb": entry 17 (row 812), value 3`.
 std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry, uint64_t column) {
   std::string text = absl::StrCat("tensor \"", spec.name, "\": entry ", entry, " (row ",
                                   RowOf(entries, entry), ")");
@@ -40,8 +40,8 @@ absl::Status RowError(const ReduceSpec& spec, const CooView& entries, uint64_t b
                               " at entry ", e, " is not below ", spec.layout.num_rows, " rows"));
 }
 
-// The highest bit is set unless the value and, of f64, its product with the weight are finite: the
-// largest exponent carries into it.
+// Returns a word whose highest bit is set unless the value and, for f64, its product with the
+// weight are finite: the largest exponent carries into it.
 uint32_t Badness(float value, float /*weight*/) {
   return (BitCast<uint32_t>(value) & 0x7FFFFFFFu) + 0x00800000u;
 }
@@ -70,8 +70,8 @@ absl::Status ValueError(const ReduceSpec& spec, const CooView& entries, uint64_t
 
 constexpr uint64_t kBlock = 4096;
 
-// Whether badness(i) has its highest bit for some i in [0, count). Without an exit, and in as many
-// lanes as the loop shall have in vectors.
+// Returns whether badness(i) has its highest bit set for some i in [0, count). The loop has no
+// early exit and separate lanes, so that it is vectorized.
 template <class F>
 bool AnyBad(uint64_t count, F badness) {
   constexpr uint64_t kLanes = 16;
@@ -99,14 +99,15 @@ absl::Status CheckFloats(const ReduceSpec& spec, const CooView& entries, uint64_
   return absl::OkStatus();
 }
 
-// For min and max: the duplicates of one row must sum up within the type.
+// For min and max: checks that the duplicates of one row sum up within the type.
 template <class V>
 absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) {
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
   if (std::is_sorted(entries.indices, entries.indices + entries.nnz, std::less_equal<>()))
     return absl::OkStatus();
-  // Nearly always: whatever is summed up lies between all that is negative and all that is not.
+  // A quick check, which nearly always suffices: every sum lies between the sum of all negative
+  // values and that of all others.
   Int128 lowest = 0;
   Int128 highest = 0;
   for (uint64_t i = 0; i < entries.nnz * width; ++i) {
@@ -152,7 +153,7 @@ absl::Status CheckIntegerWeight(const ReduceSpec& spec, float weight) {
                                  spec.name, weight, kIntegerWeightMax));
 }
 
-// What needs all entries of a tensor of integers.
+// Checks what requires all entries of a tensor of integers.
 template <class V>
 absl::Status CheckAllIntegers(const ReduceSpec& spec, const CooView& entries) {
   bool per_update = false;

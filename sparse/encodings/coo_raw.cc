@@ -31,8 +31,8 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
                                 entry, " ", what));
 }
 
-// Where an index is out of range, among the `count` indices of [sparse_dim] at `from`, the first of
-// which is number `first`. REQUIRES: there is one.
+// Returns the error of the first index out of range among the indices [count, sparse_dim] at
+// `from`; `first` is the position of the first of them. REQUIRES: there is such an index.
 template <class Index>
 absl::Status FindIndexError(const EncodedHeader& header, const char* from, uint64_t first) {
   const uint32_t dims = header.sparse_dim;
@@ -45,8 +45,8 @@ absl::Status FindIndexError(const EncodedHeader& header, const char* from, uint6
   }
 }
 
-// Flattens `count` > 0 indices of [sparse_dim] at `from` to rows, row-major; `last` is the row
-// before them. Without an exit: what is wrong is looked for after.
+// Flattens the indices [count, sparse_dim] at `from` to rows, row-major; count > 0, and `last` is
+// the row before them. The loop has no early exit; errors are located afterwards.
 template <class Index>
 void Flatten(const EncodedHeader& header, const char* from, uint64_t count, uint64_t last,
              uint64_t* __restrict rows, RowsSeen& all_seen) {
@@ -119,7 +119,8 @@ class RawDecoder : public TensorDecoder {
     return absl::OkStatus();
   }
 
-  // What comes is in no order, or wrong: rows go on as u64, which also says what is wrong.
+  // The next rows are in no order, or out of range. The rest is decoded as u64, which also locates
+  // an error.
   absl::Status Widen() {
     if (!out_.narrow_rows->Widen()) {
       return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
@@ -135,11 +136,11 @@ class RawDecoder : public TensorDecoder {
   UnitCutter index_cutter_;
   RowsSeen seen_;
   uint64_t rows_ = 0;
-  uint64_t last_ = std::numeric_limits<uint64_t>::max();  // row; the first comes after any
+  uint64_t last_ = std::numeric_limits<uint64_t>::max();  // last row; any row follows this one
   RawValues values_;
 };
 
-// rows -> [nnz, sparse_dim] indices.
+// Appends the rows as indices [nnz, sparse_dim].
 template <class Index>
 void AppendIndices(const CooView& entries, const EncodedHeader& header, std::string& out) {
   const uint32_t dims = header.sparse_dim;
@@ -165,7 +166,7 @@ absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) 
                      absl::StrCat("tensor \"", header.name, "\": coo.raw has no values encoding \"",
                                   header.values_encoding, "\"; coo.packed may have"));
   }
-  // 128 bits hold every product here: nnz is below 2^64, the factors below 2^35.
+  // 128 bits hold every product here: nnz is below 2^64, and the other factors are below 2^35.
   using Wide = unsigned __int128;
   const Wide indices = Wide{header.nnz} * header.sparse_dim * SizeOf(header.index_type);
   const Wide values = Wide{header.nnz} * layout.row_bytes();
@@ -182,7 +183,7 @@ absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteCh
   for (const std::string_view piece : indices) {
     SPARSEAGG_RETURN_IF_ERROR(decoder.AppendIndices(piece));
   }
-  // Not past the caches: whoever decodes all at once looks at the values next.
+  // These are ordinary stores: a caller that decodes everything in one call reads the values next.
   ChainReader(values).Read(out.values, header.values_bytes);
   return absl::OkStatus();
 }

@@ -30,7 +30,7 @@ bool NarrowRows::Append(const char* from, uint64_t count, uint64_t last, RowsSee
   return true;
 }
 
-// Where those begin that have their first row, or are passed over, among these.
+// Records where the segments begin that have their first row among these, or are skipped by them.
 template <class Index>
 void NarrowRows::NoteSegments(const char* from, uint64_t count) {
   const auto highest = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
@@ -38,7 +38,7 @@ void NarrowRows::NoteSegments(const char* from, uint64_t count) {
   for (; next_segment_ <= highest >> kSegmentBits; ++next_segment_) {
     const uint64_t row = next_segment_ << kSegmentBits;
     uint64_t end = count;
-    while (at < end) {  // the first that is not below
+    while (at < end) {  // a binary search for the first index at or above `row`
       const uint64_t middle = at + (end - at) / 2;
       if (static_cast<uint64_t>(IndexAt<Index>(from, middle)) < row) {
         at = middle + 1;
