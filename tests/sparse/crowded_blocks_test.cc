@@ -1,5 +1,5 @@
-// Rows that stay packed are judged as those that are decoded; of crowded blocks, which are looked
-// at in a way of their own, whatever is wrong with them.
+// Rows that stay packed are validated with the same outcome as rows that are decoded. Crowded
+// blocks have a check of their own, which is tested here with every kind of error.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -41,7 +41,7 @@ class CrowdedBlocksTest : public ::testing::Test {
     if (!status.ok()) return;
     EXPECT_EQ(decoder->order(), OrderOf(decoded.rows.data(), decoded.rows.size())) << what;
   }
-  // `entry` is changed, under a right check.
+  // Replaces the entry of a block by `entry`, with a correct check.
   void ExpectTheSameWith(size_t block, const BlockEntry& entry, const std::string& what) {
     Encoded encoded = good_;
     SetEntry(encoded, block, entry, EntryOf(good_, block + 1).begin - EntryOf(good_, block).begin);

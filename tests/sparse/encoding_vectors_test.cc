@@ -1,4 +1,4 @@
-// tests/vectors: the same tensors become the same bytes in C++ and in Python.
+// The tensors of tests/vectors have the same bytes in C++ and in Python.
 #include <gtest/gtest.h>
 
 #include <cstring>

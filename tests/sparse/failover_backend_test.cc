@@ -17,8 +17,8 @@ namespace {
 using testing::Difference;
 using testing::MakeSpec;
 
-// Calls of its aggregators until one fails; the call that fails has done its work already, and all
-// after it fail, too.
+// Makes a call of an aggregator fail after a number of successful ones. The failing call has
+// already done its work, and all calls after it fail, too.
 struct Fault {
   int calls_left = -1;  // < 0: never
   absl::Status status =

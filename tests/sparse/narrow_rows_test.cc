@@ -16,7 +16,7 @@ constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
 template <class Index>
 class NarrowRowsTest : public ::testing::Test {
  protected:
-  // Ascending, some of them equal where `repeats`.
+  // Returns ascending rows, some of them equal if `repeats`.
   static std::vector<Index> Sorted(uint64_t count, uint64_t num_rows, bool repeats,
                                    std::mt19937_64& random) {
     std::vector<Index> rows(count);
@@ -27,7 +27,8 @@ class NarrowRowsTest : public ::testing::Test {
     return rows;
   }
 
-  // In pieces of up to `piece_max` rows, each where nothing is aligned. False: one was not taken.
+  // Appends in pieces of up to `piece_max` rows, each at an unaligned address. Returns false when
+  // one was refused.
   bool Append(NarrowRows& narrow, const std::vector<Index>& rows, uint64_t piece_max,
               std::mt19937_64& random) {
     uint64_t at = 0;

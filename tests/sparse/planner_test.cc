@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 using testing::MakeSpec;
 using ::testing::Not;
 
-// A made-up model: "small" takes as many MiB as there are rows and a microsecond an entry; "any"
-// takes no memory and three.
+// A fictitious cost model: "small" takes one MiB per row and 1 us per entry; "any" takes no fixed
+// memory and 3 us per entry.
 PlanCost Cost(const BackendInfo&, std::string_view plan, const ReduceSpec& spec,
               const Workload& workload) {
   const double entries =
@@ -51,8 +51,8 @@ TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
   EXPECT_THAT(plan.reason, HasSubstr("small needs 101 MiB"));
 }
 
-// For 100 entries: what waits takes 1,000,000 bytes, the general plan may take twice as much
-// beside.
+// With 100 entries, the waiting ones take 1,000,000 bytes, and the general plan may use twice as
+// much beside them.
 TEST(IsAffordable, TheListingTakesWhatEntriesLeave) {
   const PlanCost general{.entry_bytes = 20'000};
   const auto affordable = [&](uint64_t fixed, uint64_t listing) {
@@ -99,7 +99,7 @@ TEST(MakePlan, KnowsThatEveryUpdateOfADenseTensorHasItsRow) {
   EXPECT_THAT(plan.reason, Not(HasSubstr("expected")));
 }
 
-// "small" takes 10 MiB here, "any" 24 bytes an entry.
+// Here "small" takes 10 MiB, and "any" takes 24 bytes per entry.
 TEST(MakePlan, AStateForAllRowsIsTakenWhenTheEntriesHavePaidForIt) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 10, 1);
   const uint64_t enough = (uint64_t{10} << 20) / 24 + 1;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t kValues = 1000;
 
-// Of an update with as many bytes as are streamed; the tests send a part of them.
+// Returns the header of an update that is large enough for streaming stores; the tests send a part
+// of it.
 EncodedHeader LargeHeader() {
   EncodedHeader header;
   header.value_type = ValueType::kF32;

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kCount = 50;
 constexpr uint64_t kUntouched = 0x7777777777777777;
 
-// As bytes that lie at no address divisible by two.
+// Indices as bytes at an odd address.
 template <class Index>
 struct Sent {
   explicit Sent(const std::vector<Index>& indices)
@@ -26,7 +26,8 @@ struct Sent {
   std::string bytes;
 };
 
-// StreamRows() and CopyRows() say and write the same, wherever the rows go.
+// Expects that StreamRows() and CopyRows() find and write the same, for every alignment of the
+// destination.
 template <class Index>
 void ExpectCopied(const std::vector<Index>& indices, uint64_t highest, uint64_t last) {
   const Sent<Index> sent(indices);
@@ -47,7 +48,7 @@ void ExpectCopied(const std::vector<Index>& indices, uint64_t highest, uint64_t 
   }
 }
 
-// The same of rows of which the lowest bits are kept.
+// The same for rows of which only the lowest bits are kept.
 template <class Index>
 void ExpectLowRows(const std::vector<Index>& indices, uint64_t highest, uint64_t last) {
   constexpr uint16_t kUntouchedLow = 0x7777;
@@ -77,7 +78,7 @@ void ExpectLowRows(const std::vector<Index>& indices, uint64_t highest, uint64_t
 template <class Index>
 class StreamRowsTest : public ::testing::Test {
  protected:
-  // Ascending, 10 apart.
+  // Returns ascending indices, 10 apart.
   static std::vector<Index> Ascending(uint64_t count) {
     std::vector<Index> indices(count);
     for (uint64_t i = 0; i < count; ++i) indices[i] = static_cast<Index>(10 * i + 10);
@@ -110,13 +111,13 @@ TYPED_TEST(StreamRowsTest, SeesWhatIsOutOfRangeAnywhere) {
       EXPECT_FALSE(seen.all_in_range()) << index << " at " << at;
       ExpectCopied(indices, 10 * kCount, 0);
     }
-    // The largest that a type has is in range of a dimension that is larger.
+    // The largest index of a type is in range if the dimension is larger.
     auto indices = this->Ascending(kCount);
     indices[at] = kMost;
     ExpectCopied(indices, std::numeric_limits<int64_t>::max(), 0);
     ExpectCopied(indices, static_cast<uint64_t>(kMost) - 1, 0);
   }
-  // A dimension of none.
+  // A dimension without rows.
   ExpectCopied(this->Ascending(kCount), std::numeric_limits<uint64_t>::max(), 0);
 }
 
