@@ -13,7 +13,7 @@
 namespace sparseagg {
 
 // Where Linux describes control groups.
-struct CgroupPlaces {
+struct CgroupPaths {
   std::string membership = "/proc/self/cgroup";  // which groups the process is in
   std::string root = "/sys/fs/cgroup";           // where their files are
 };
@@ -21,18 +21,18 @@ struct CgroupPlaces {
 // Returns the lowest memory limit, in bytes, of the process's own control group and of all groups
 // that contain it, of version 2 (memory.max) and of version 1 (memory.limit_in_bytes). Returns
 // nullopt when there is none. Files that are missing or hold no number set no limit. Thread-safe.
-std::optional<uint64_t> CgroupMemoryBytes(const CgroupPlaces& places = {});
+std::optional<uint64_t> CgroupMemoryBytes(const CgroupPaths& paths = {});
 
 // Returns the lowest CPU quota of the same groups (cpu.max; cpu.cfs_quota_us / cpu.cfs_period_us),
 // in processors, rounded up. Returns nullopt when there is none. Thread-safe.
-std::optional<uint32_t> CgroupCpus(const CgroupPlaces& places = {});
+std::optional<uint32_t> CgroupCpus(const CgroupPaths& paths = {});
 
 // Returns the machine's memory, or the limit of a control group if that is less. Thread-safe.
-uint64_t AvailableMemoryBytes(const CgroupPlaces& places = {});
+uint64_t AvailableMemoryBytes(const CgroupPaths& paths = {});
 
 // Returns the number of processors that the process may run on, or the quota of a control group if
 // that is less; at least 1. Thread-safe.
-uint32_t AvailableCpus(const CgroupPlaces& places = {});
+uint32_t AvailableCpus(const CgroupPaths& paths = {});
 
 }  // namespace sparseagg
 
