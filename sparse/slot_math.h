@@ -73,11 +73,11 @@ SPARSEAGG_HOST_DEVICE inline Lowered LowerValue(const Exact& value, const Exact&
                                                 ResultValue<Op, V>* out) {
   using R = ResultValue<Op, V>;
   if constexpr (ValueTraits<R>::kFloating) {
-    const double result = Op::Real(value, row, total_weight, ValueTraits<R>::kFormat);
+    const double result = Op::FinalizeFloat(value, row, total_weight, ValueTraits<R>::kFormat);
     *out = ValueTraits<R>::Narrow(result);
     return IsFiniteBits(result) ? Lowered::kOk : Lowered::kInfinite;
   } else {
-    const Int128 result = Op::Whole(value, row, total_weight);
+    const Int128 result = Op::FinalizeInteger(value, row, total_weight);
     if (overflow == IntegerOverflow::kChecked && !FitsInteger<R>(result)) return Lowered::kOverflow;
     *out = static_cast<R>(result);
     return Lowered::kOk;

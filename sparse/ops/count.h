@@ -20,12 +20,12 @@ struct Count {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact&, const Exact& row, double,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact&, const Exact& row, double,
+                                                    FloatFormat format) {
     return row.Round(format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact&, const Exact& row, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact&, const Exact& row, double) {
     return row.ToInteger();
   }
 };

@@ -22,11 +22,12 @@ struct Max {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double, FloatFormat) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact&, double,
+                                                    FloatFormat) {
     return FromOrderKey(static_cast<int64_t>(value.ToInteger()));
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact&, double) {
     return value.ToInteger();
   }
 };

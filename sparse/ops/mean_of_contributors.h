@@ -24,12 +24,13 @@ struct MeanOfContributors {
   static constexpr bool kIsMean = true;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact& row, double,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact& row, double,
+                                                    FloatFormat format) {
     return RoundDouble(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)), format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact& row, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact& row,
+                                                      double) {
     return NearestWhole(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)));
   }
 };

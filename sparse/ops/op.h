@@ -14,11 +14,11 @@
 //     kWeight     the exact sum of w over the contributors that hold the row, each counted once
 //     kOne        the number of those contributors
 //
-// Real() and Whole() finalize the exact slots of one coordinate to the result, for floating and
-// integer types:
+// FinalizeFloat() and FinalizeInteger() turn the exact slots of one coordinate into the result, for
+// floating and integer types:
 //
-// * Real() returns a number of the format, or infinity when the exact result is beyond it.
-// * Whole() returns the exact or rounded integer; the caller checks or wraps it.
+// * FinalizeFloat() returns a number of the format, or infinity when the exact result is beyond it.
+// * FinalizeInteger() returns the exact or rounded integer; the caller checks or wraps it.
 //
 // `Exact` is any type with `double Round(FloatFormat)`, which rounds the exact value once, and
 // `Int128 ToInteger()`. `total_weight` is the exact sum of the weights of all contributors of the

@@ -19,12 +19,12 @@ struct Sum {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact&, double,
+                                                    FloatFormat format) {
     return value.Round(format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact&, double) {
     return value.ToInteger();
   }
 };

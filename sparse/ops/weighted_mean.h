@@ -26,12 +26,13 @@ struct WeightedMean {
   static constexpr bool kIsMean = true;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double total_weight,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact&,
+                                                    double total_weight, FloatFormat format) {
     return RoundDouble(Quotient(value.Round(kFormatF64), total_weight), format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double total_weight) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact&,
+                                                      double total_weight) {
     return NearestWhole(Quotient(value.Round(kFormatF64), total_weight));
   }
 };
