@@ -41,8 +41,8 @@ struct SortedEntries {
 };
 
 // Returns the smallest coding that changes no value, or the requested one if the type has it.
-absl::StatusOr<ValueCoding> ChooseValues(const CooView& entries, const EncodeOptions& options,
-                                         EncodedHeader header) {
+absl::StatusOr<ValueCoding> ChooseValueCoding(const CooView& entries, const EncodeOptions& options,
+                                              EncodedHeader header) {
   const ValueType type = header.value_type;
   const uint64_t count = entries.nnz * entries.layout.row_width;
   if (options.values == kAuto) return SmallestExactCoding(type, entries.values, count);
@@ -100,7 +100,7 @@ absl::Status EncodeTensor(const CooView& entries, const EncodeOptions& options,
     if (encoding->name != kCooPacked.name)
       return encoding->encode(entries, header, indices, values);
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, ChooseValues(entries, options, header));
+  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, ChooseValueCoding(entries, options, header));
   std::string packed_indices;
   std::string packed_values;
   EncodedHeader packed = header;

@@ -13,17 +13,17 @@ namespace sparseagg {
 namespace {
 
 // The state that the aggregators of one failover back end share.
-struct Pair {
+struct BackendPair {
   std::unique_ptr<Backend> first;
   std::unique_ptr<Backend> second;
   FailoverOptions options;
   std::atomic<bool> reported{false};
 
-  void Note(const absl::Status& fault) {
+  void ReportLoss(const absl::Status& fault) {
     if (first->health().ok() || reported.exchange(true) || !options.on_loss) return;
     options.on_loss(fault);
   }
-  absl::StatusOr<std::unique_ptr<Aggregator>> NewSecond(const Plan& plan) {
+  absl::StatusOr<std::unique_ptr<Aggregator>> NewSecondAggregator(const Plan& plan) {
     SPARSEAGG_ASSIGN_OR_RETURN(const Plan own, MakePlan(plan.spec, plan.workload, second->info()));
     return second->NewAggregator(own);
   }
@@ -41,7 +41,7 @@ StagedUpdate Borrow(const StagedUpdate& update) {
 
 class FailoverAggregator : public Aggregator {
  public:
-  FailoverAggregator(Pair& pair, const Plan& plan, std::shared_ptr<Aggregator> first)
+  FailoverAggregator(BackendPair& pair, const Plan& plan, std::shared_ptr<Aggregator> first)
       : pair_(pair), plan_(plan), first_(first.get()), current_(std::move(first)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
@@ -63,7 +63,7 @@ class FailoverAggregator : public Aggregator {
     kept_.push_back({std::move(update), weight});
     if (!status.ok()) return FailOver(status);
     if (kept_bytes_ < std::max(pair_.options.kept_bytes_min, fetched_bytes_)) return status;
-    return Fetch();
+    return FetchState();
   }
 
   absl::Status Merge(const Partial& partial) override {
@@ -97,7 +97,7 @@ class FailoverAggregator : public Aggregator {
       SPARSEAGG_RETURN_IF_ERROR(FailOver(result.status()));
       result = std::move(*current_.load()).Report();
     }
-    Forget();
+    DiscardKept();
     return result;
   }
 
@@ -108,20 +108,21 @@ class FailoverAggregator : public Aggregator {
   };
 
   // Fetches the state of the first back end, which replaces the kept updates.
-  absl::Status Fetch() {
+  absl::Status FetchState() {
     absl::StatusOr<Partial> state = current_.load()->Snapshot();
     if (!state.ok()) {
       return IsProcessorFault(state.status()) ? FailOver(state.status()) : state.status();
     }
-    Forget();
+    DiscardKept();
     fetched_bytes_ = MemoryBytes(*state);
     fetched_.push_back(*std::move(state));
     return absl::OkStatus();
   }
 
   absl::Status FailOver(const absl::Status& fault) {
-    pair_.Note(fault);
-    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Aggregator> second, pair_.NewSecond(plan_));
+    pair_.ReportLoss(fault);
+    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Aggregator> second,
+                               pair_.NewSecondAggregator(plan_));
     fault_ = std::string(fault.message());
     failed_over_ = true;
     current_ = second;  // destroys the first aggregator and its references to the kept updates
@@ -129,17 +130,17 @@ class FailoverAggregator : public Aggregator {
     for (Kept& kept : kept_) {
       SPARSEAGG_RETURN_IF_ERROR(second->Accumulate(std::move(kept.update), kept.weight));
     }
-    Forget();
+    DiscardKept();
     return absl::OkStatus();
   }
 
-  void Forget() {
+  void DiscardKept() {
     kept_.clear();
     fetched_.clear();
     kept_bytes_ = fetched_bytes_ = 0;
   }
 
-  Pair& pair_;
+  BackendPair& pair_;
   const Plan plan_;
   std::vector<Kept> kept_;  // declared before current_, which refers to these updates
   uint64_t kept_bytes_ = 0;
@@ -174,12 +175,12 @@ class FailoverBackend : public Backend {
       return std::make_unique<FailoverAggregator>(pair_, plan, *std::move(first));
     }
     if (!IsProcessorFault(first.status())) return first.status();
-    pair_.Note(first.status());
-    return pair_.NewSecond(plan);
+    pair_.ReportLoss(first.status());
+    return pair_.NewSecondAggregator(plan);
   }
 
  private:
-  Pair pair_;
+  BackendPair pair_;
   BackendInfo info_;
 };
 

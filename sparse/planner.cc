@@ -10,7 +10,7 @@
 namespace sparseagg {
 namespace {
 
-std::string Seconds(double seconds) {
+std::string FormatSeconds(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.2g us", seconds * 1e6);
   return seconds < 1 ? absl::StrFormat("%.2g ms", seconds * 1e3)
                      : absl::StrFormat("%.2g s", seconds);
@@ -27,17 +27,17 @@ bool IsKnown(const Workload& workload) {
 }
 
 // Returns the reason of a choice: "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
-std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidate& chosen,
-                        bool workload_known) {
+std::string ReasonOfChoice(const std::vector<Candidate>& candidates, const Candidate& chosen,
+                           bool workload_known) {
   std::vector<std::string> others;
   for (const Candidate& other : candidates) {
     if (other.name == chosen.name) continue;
     const std::string name(other.name);
     others.push_back(
-        other.fits ? absl::StrCat(name, " ", Seconds(other.cost.seconds))
+        other.fits ? absl::StrCat(name, " ", FormatSeconds(other.cost.seconds))
                    : absl::StrCat(name, " needs ", other.cost.index_space_bytes() >> 20, " MiB"));
   }
-  return absl::StrCat(Seconds(chosen.cost.seconds),
+  return absl::StrCat(FormatSeconds(chosen.cost.seconds),
                       workload_known ? " expected" : " for a usual round",
                       others.empty() ? "" : "; ", absl::StrJoin(others, ", "));
 }
@@ -45,7 +45,7 @@ std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidat
 }  // namespace
 
 bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries) {
-  if (cost.index_space_bytes() <= kFixedBytesFree) return true;
+  if (cost.index_space_bytes() <= kFixedBytesExempt) return true;
   const double waiting = static_cast<double>(cost.entry_bytes) * entries;
   const double listing = std::max(0.0, static_cast<double>(cost.listing_bytes) - waiting);
   return static_cast<double>(cost.fixed_bytes) + listing <=
@@ -105,7 +105,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                                            return a.cost.seconds < b.cost.seconds;
                                          });
   plan.name = std::string(cheapest->name);
-  plan.reason = WhyCheapest(candidates, *cheapest, known);
+  plan.reason = ReasonOfChoice(candidates, *cheapest, known);
   plan.cost = cheapest->cost;
   return plan;
 }

@@ -72,10 +72,10 @@ struct Plan {
 
 // Any workload may use a plan with at most this much memory for the index space: it stays in a
 // core's L2 cache.
-inline constexpr uint64_t kFixedBytesFree = uint64_t{256} << 10;
+inline constexpr uint64_t kFixedBytesExempt = uint64_t{256} << 10;
 
 // Returns whether a plan may allocate its fixed bytes for a workload of `entries` entries.
-// `general` is the cost of the back end's last plan. Above kFixedBytesFree the condition is
+// `general` is the cost of the back end's last plan. Above kFixedBytesExempt the condition is
 //
 //   fixed_bytes + max(0, listing_bytes - entry_bytes * entries) <= general.entry_bytes * entries
 //

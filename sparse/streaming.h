@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "sparse/rows/rows_seen.h"
+#include "sparse/rows/row_flags.h"
 
 namespace sparseagg {
 
@@ -25,11 +25,11 @@ bool StreamFloats(const char* from, uint64_t count, float* to);
 void StreamLines(const void* from, uint64_t lines, void* to);
 void EndStream();
 
-// CopyRows() (sparse/rows/rows_seen.h) with streaming stores. Index is int32_t or int64_t, Row is
+// CopyRows() (sparse/rows/row_flags.h) with streaming stores. Index is int32_t or int64_t, Row is
 // uint64_t or uint16_t.
 template <class Index, class Row>
 void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,
-                RowsSeen& seen);
+                RowFlags& flags);
 
 }  // namespace sparseagg
 

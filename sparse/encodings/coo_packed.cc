@@ -44,7 +44,7 @@ class BlockReader {
 
   // Skips the next blocks as long as they are crowded and valid. `bytes` is the index array in one
   // piece. Next() handles all other blocks, and finds what is wrong with them.
-  void PassCrowded(const char* bytes) {
+  void SkipCrowdedBlocks(const char* bytes) {
     const uint64_t block_before = block_;
     const uint64_t position_before = position_;
     const char* words = bytes + blocks_ * sizeof(BlockEntry);
@@ -175,7 +175,7 @@ absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, Byt
   SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
   BlockReader blocks(header, layout.num_rows, indices);
   while (!blocks.done()) {
-    if (rows == nullptr) blocks.PassCrowded(indices[0].data());
+    if (rows == nullptr) blocks.SkipCrowdedBlocks(indices[0].data());
     SPARSEAGG_RETURN_IF_ERROR(blocks.Next(rows));
     if (rows != nullptr) rows += kBlockEntries;
   }
@@ -208,16 +208,16 @@ class PackedDecoder : public TensorDecoder {
   absl::Status AppendIndices(std::string_view bytes) override {
     std::string_view all;
     if (out_.packed_rows != nullptr) {
-      std::memcpy(out_.packed_rows + packed_, bytes.data(), bytes.size());
-      packed_ += bytes.size();
-      if (packed_ < header_.indices_bytes) return absl::OkStatus();
-      all = {out_.packed_rows, packed_};
+      std::memcpy(out_.packed_rows + packed_bytes_, bytes.data(), bytes.size());
+      packed_bytes_ += bytes.size();
+      if (packed_bytes_ < header_.indices_bytes) return absl::OkStatus();
+      all = {out_.packed_rows, packed_bytes_};
     } else {
-      if (!Keep(bytes, header_.indices_bytes)) return absl::OkStatus();
-      all = kept_;
+      if (!Buffer(bytes, header_.indices_bytes)) return absl::OkStatus();
+      all = buffered_;
     }
     SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices, order_));
-    std::string().swap(kept_);  // = {} would keep its memory
+    std::string().swap(buffered_);  // = {} would keep its memory
     return absl::OkStatus();
   }
 
@@ -229,9 +229,9 @@ class PackedDecoder : public TensorDecoder {
         return Decode({from, size}, count);
       });
     }
-    if (!Keep(bytes, header_.values_bytes)) return absl::OkStatus();
-    SPARSEAGG_RETURN_IF_ERROR(Decode(kept_, header_.nnz * out_.layout.row_width));
-    std::string().swap(kept_);  // = {} would keep its memory
+    if (!Buffer(bytes, header_.values_bytes)) return absl::OkStatus();
+    SPARSEAGG_RETURN_IF_ERROR(Decode(buffered_, header_.nnz * out_.layout.row_width));
+    std::string().swap(buffered_);  // = {} would keep its memory
     return absl::OkStatus();
   }
 
@@ -243,10 +243,10 @@ class PackedDecoder : public TensorDecoder {
 
  private:
   // Buffers `bytes`. Returns whether all of `total` bytes have arrived.
-  bool Keep(std::string_view bytes, uint64_t total) {
-    if (kept_.empty()) kept_.reserve(total);
-    kept_.append(bytes);
-    return kept_.size() == total;
+  bool Buffer(std::string_view bytes, uint64_t total) {
+    if (buffered_.empty()) buffered_.reserve(total);
+    buffered_.append(bytes);
+    return buffered_.size() == total;
   }
 
   absl::Status Decode(std::string_view bytes, uint64_t count) {
@@ -261,8 +261,8 @@ class PackedDecoder : public TensorDecoder {
   const ValueForm form_;
   UnitCutter cutter_;
   RawValues raw_values_;
-  std::string kept_;
-  uint64_t packed_ = 0;  // bytes received of rows that stay packed
+  std::string buffered_;
+  uint64_t packed_bytes_ = 0;  // bytes received of rows that stay packed
   EntryOrder order_ = EntryOrder::kUnknown;
   uint64_t values_ = 0;
 };

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "sparse/rows/rows_seen.h"
+#include "sparse/rows/row_flags.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -28,7 +28,7 @@ class NarrowRows {
   // (2^64 - 1 before the first). Returns false, and appends nothing, when one of them is out of
   // range or below the one before it.
   template <class Index>
-  bool Append(const char* from, uint64_t count, uint64_t last, RowsSeen& seen);
+  bool Append(const char* from, uint64_t count, uint64_t last, RowFlags& flags);
 
   // Allocates all rows as u64, copies those appended so far and frees the narrow ones. The caller
   // writes further rows to wide(). Returns false, and changes nothing, when there is no memory.
@@ -51,20 +51,20 @@ class NarrowRows {
   Segment segment(uint64_t s) const;
 
  private:
-  struct Free {
+  struct Deleter {
     void operator()(void* memory) const;
   };
 
   NarrowRows(uint64_t num_rows, uint64_t nnz) : num_rows_(num_rows), nnz_(nnz) {}
   uint64_t segments() const { return ((num_rows_ - 1) >> kSegmentBits) + 1; }
   template <class Index>
-  void NoteSegments(const char* from, uint64_t count);
+  void RecordSegmentBegins(const char* from, uint64_t count);
 
   const uint64_t num_rows_;
   const uint64_t nnz_;
-  std::unique_ptr<uint16_t[], Free> rows_;    // [nnz]
-  std::unique_ptr<uint32_t[], Free> begins_;  // [segments], first entry; set below next_segment_
-  std::unique_ptr<uint64_t[], Free> wide_;
+  std::unique_ptr<uint16_t[], Deleter> rows_;    // [nnz]
+  std::unique_ptr<uint32_t[], Deleter> begins_;  // [segments], first entry; set below next_segment_
+  std::unique_ptr<uint64_t[], Deleter> wide_;
   uint64_t size_ = 0;
   uint64_t next_segment_ = 0;  // first segment without rows
 };

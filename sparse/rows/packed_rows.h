@@ -66,7 +66,7 @@ class PackedRows {
                   reinterpret_cast<const unsigned char*>(block.words), block.count};
     }
     if (block.form == 0) return AllOf(block.first, block.count);
-    if (block.form == 1) return Spread(block, buffer);
+    if (block.form == 1) return ConvertToBitmap(block, buffer);
     return std::nullopt;
   }
 
@@ -96,7 +96,7 @@ class PackedRows {
   // RunLength(). REQUIRES: the form of block b is that of a block without gaps.
   uint64_t RunFrom(uint64_t b, uint64_t end) const;
   // Converts a block of one-bit differences to a bitmap. REQUIRES: it has the words that it needs.
-  static Bits Spread(const Block& block, BitsBuffer& buffer);
+  static Bits ConvertToBitmap(const Block& block, BitsBuffer& buffer);
 
   const char* directory_;
   const char* words_;

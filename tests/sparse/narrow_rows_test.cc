@@ -37,7 +37,7 @@ class NarrowRowsTest : public ::testing::Test {
       std::string bytes(1, '\0');
       bytes.append(reinterpret_cast<const char*>(rows.data() + at), count * sizeof(Index));
       const uint64_t last = at == 0 ? kNone : static_cast<uint64_t>(rows[at - 1]);
-      if (!narrow.Append<Index>(bytes.data() + 1, count, last, seen_)) return false;
+      if (!narrow.Append<Index>(bytes.data() + 1, count, last, flags_)) return false;
       at += count;
     }
     return true;
@@ -55,7 +55,7 @@ class NarrowRowsTest : public ::testing::Test {
     return rows;
   }
 
-  RowsSeen seen_;
+  RowFlags flags_;
 };
 using Indices = ::testing::Types<int32_t, int64_t>;
 TYPED_TEST_SUITE(NarrowRowsTest, Indices);
@@ -67,7 +67,7 @@ TYPED_TEST(NarrowRowsTest, GivesBackWhatItTookWhereverItWasCut) {
     for (const bool repeats : {false, true}) {
       const auto rows = this->Sorted(5000, num_rows, repeats, random);
       const auto narrow = NarrowRows::Make(num_rows, rows.size());
-      this->seen_ = {};
+      this->flags_ = {};
       ASSERT_TRUE(this->Append(*narrow, rows, 700, random));
       EXPECT_EQ(narrow->size(), rows.size());
       const std::vector<uint64_t> expected(rows.begin(), rows.end());
@@ -76,7 +76,7 @@ TYPED_TEST(NarrowRowsTest, GivesBackWhatItTookWhereverItWasCut) {
         EXPECT_EQ(narrow->RowOf(entry), expected[entry]);
       }
       const bool distinct = std::adjacent_find(rows.begin(), rows.end()) == rows.end();
-      EXPECT_EQ(this->seen_.order(), distinct ? EntryOrder::kCanonical : EntryOrder::kSorted);
+      EXPECT_EQ(this->flags_.order(), distinct ? EntryOrder::kCanonical : EntryOrder::kSorted);
       EXPECT_EQ(narrow->wide(), nullptr);
     }
   }
@@ -93,19 +93,19 @@ TYPED_TEST(NarrowRowsTest, DoesNotTakeWhatIsOutOfOrderOrRange) {
       rows[at] = wrong;
       const auto narrow = NarrowRows::Make(4000, kCount);
       const auto* bytes = reinterpret_cast<const char*>(rows.data());
-      EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->seen_)) << wrong;
+      EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->flags_)) << wrong;
       EXPECT_EQ(narrow->size(), 0u);
-      EXPECT_EQ(this->seen_.order(), EntryOrder::kCanonical) << "as if it had not come";
+      EXPECT_EQ(this->flags_.order(), EntryOrder::kCanonical) << "as if it had not come";
     }
     if (at == 0) continue;
     std::vector<TypeParam> rows(kCount, 7);
     for (uint64_t i = 0; i < kCount; ++i) rows[i] = static_cast<TypeParam>(i < at ? i + 10 : i + 8);
     const auto narrow = NarrowRows::Make(4000, kCount);
     const auto* bytes = reinterpret_cast<const char*>(rows.data());
-    EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->seen_));
-    ASSERT_TRUE(narrow->Append<TypeParam>(bytes, at, kNone, this->seen_)) << "what is before it";
+    EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->flags_));
+    ASSERT_TRUE(narrow->Append<TypeParam>(bytes, at, kNone, this->flags_)) << "what is before it";
     EXPECT_FALSE(narrow->Append<TypeParam>(bytes + at * sizeof(TypeParam), kCount - at,
-                                           static_cast<uint64_t>(rows[at - 1]), this->seen_))
+                                           static_cast<uint64_t>(rows[at - 1]), this->flags_))
         << "nor where the row before came with others";
     EXPECT_EQ(narrow->size(), at);
   }

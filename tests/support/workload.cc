@@ -241,10 +241,10 @@ StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update)
   StagedUpdate staged =
       ValueOrThrow(aggregator.StageArriving(update.rows.size(), {.narrow = true}));
   if (staged.entries.narrow_rows == nullptr) return StageCopy(aggregator, update);
-  RowsSeen seen;
+  RowFlags flags;
   const auto* rows = reinterpret_cast<const char*>(update.rows.data());
   EXPECT_TRUE(
-      staged.entries.narrow_rows->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, seen));
+      staged.entries.narrow_rows->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, flags));
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   return staged;
 }
