@@ -175,7 +175,7 @@ absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t
       absl::StatusCode::kOutOfRange, "INTEGER_OVERFLOW",
       absl::StrCat(where, " does not fit in ",
                    std::string(ValueTypeName(ResultLayout(spec).value_type)),
-                   "; use a wider type, or integer_overflow modular if it shall wrap"));
+                   "; use a wider type, or set integer_overflow to modular if it should wrap"));
 }
 
 absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t more) {

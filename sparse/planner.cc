@@ -38,7 +38,7 @@ std::string ReasonOfChoice(const std::vector<Candidate>& candidates, const Candi
                    : absl::StrCat(name, " needs ", other.cost.index_space_bytes() >> 20, " MiB"));
   }
   return absl::StrCat(FormatSeconds(chosen.cost.seconds),
-                      workload_known ? " expected" : " for a usual round",
+                      workload_known ? " expected" : " for a typical round",
                       others.empty() ? "" : "; ", absl::StrJoin(others, ", "));
 }
 
@@ -77,7 +77,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                        backend.memory_bytes >> 20, " MiB"));
     }
     plan.name = std::string(forced);
-    plan.reason = "asked for";
+    plan.reason = "requested";
     plan.forced = true;
     plan.cost = found->cost;
     return plan;
@@ -86,7 +86,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
   const bool known = IsKnown(workload);
   if (!known && spec.layout.num_rows > 1) {
     plan.name = candidates.back().name;
-    plan.reason = "nothing is known of the updates before they come";
+    plan.reason = "the updates are unknown before they arrive";
     plan.cost = candidates.back().cost;
     plan.cost.seconds = 0;
     plan.adaptive = true;

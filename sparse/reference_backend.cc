@@ -71,7 +71,9 @@ class ReferenceAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  PlanReport plan_report() const override { return {.plan = "wide", .reason = "the definition"}; }
+  PlanReport plan_report() const override {
+    return {.plan = "wide", .reason = "the only plan of this back end"};
+  }
 
   // Writes every exact sum as side entries; slots hold only order keys, which are integers.
   absl::StatusOr<Partial> Snapshot() override {
@@ -213,7 +215,7 @@ class ReferenceBackend : public Backend {
  public:
   ReferenceBackend() {
     info_.name = "reference";
-    info_.description = "one wide integer for each coordinate; the definition, slow";
+    info_.description = "one wide integer for each coordinate; defines the results, slow";
     info_.memory_bytes = ~uint64_t{0};
     info_.plans = {"wide"};
     info_.cost = &Cost;

@@ -106,7 +106,8 @@ absl::StatusOr<ReduceSpec> MakeReduceSpec(const TensorSpec& spec) {
       spec.integer_overflow == IntegerOverflow::kModular) {
     return BadSpec(
         spec.name,
-        absl::StrCat(reduce.op, " of modular integers has no meaning; use sum, or checked"));
+        absl::StrCat(reduce.op,
+                     " of modular integers has no meaning; use sum, or integer_overflow checked"));
   }
   return reduce;
 }

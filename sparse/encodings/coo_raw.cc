@@ -164,7 +164,7 @@ absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) 
   if (!header.values_encoding.empty()) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_VALUES_ENCODING",
                      absl::StrCat("tensor \"", header.name, "\": coo.raw has no values encoding \"",
-                                  header.values_encoding, "\"; coo.packed may have"));
+                                  header.values_encoding, "\"; use coo.packed"));
   }
   // 128 bits hold every product here: nnz is below 2^64, and the other factors are below 2^35.
   using Wide = unsigned __int128;

@@ -109,10 +109,11 @@ const char* UnpackWide(uint64_t row, uint64_t step, uint32_t width, const char* 
 const char* CheckBitmap(const char* words, uint32_t num_words, uint32_t count) {
   uint32_t bits = 0;
   for (uint32_t w = 0; w < num_words; ++w) bits += PopCount(LoadAs<uint32_t>(words + 4 * w));
-  if (bits != count) return "its bitmap has not as many bits as it has entries";
+  if (bits != count)
+    return "the number of bits set in its bitmap differs from its number of entries";
   if (num_words == 0 || (LoadAs<uint32_t>(words) & 1) == 0 ||
       LoadAs<uint32_t>(words + 4 * (num_words - 1)) == 0) {
-    return "its bitmap does not begin and end with an entry";
+    return "its bitmap must begin with a set bit and end with a word that is not 0";
   }
   return nullptr;
 }

@@ -99,7 +99,7 @@ TEST(MakePlan, KnowsThatEveryUpdateOfADenseTensorHasItsRow) {
   const Plan plan =
       MakePlan(MakeSpec("sum", ValueType::kF32, 1, 10), {}, FictitiousBackend()).value();
   EXPECT_FALSE(plan.adaptive);
-  EXPECT_THAT(plan.reason, HasSubstr("for a usual round"));
+  EXPECT_THAT(plan.reason, HasSubstr("for a typical round"));
   EXPECT_THAT(plan.reason, Not(HasSubstr("expected")));
 }
 
@@ -115,7 +115,7 @@ TEST(MakePlan, APlanCanBeForced) {
   const Plan plan =
       MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), kKnown, FictitiousBackend(), "any").value();
   EXPECT_EQ(plan.name, "any");
-  EXPECT_EQ(plan.reason, "asked for");
+  EXPECT_EQ(plan.reason, "requested");
   EXPECT_TRUE(plan.forced);
   EXPECT_DOUBLE_EQ(plan.cost.seconds, 15);
 }
