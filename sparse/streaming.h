@@ -1,7 +1,7 @@
 // Copies with non-temporal (streaming) stores, for data that is written now and read much later:
 // entries on their way from the network to the memory where they wait, and large results. Many
-// megabytes pass through the caches before they are read, and an ordinary copy, which first reads
-// each line of the destination, takes twice as long. Unless a function says otherwise, other
+// megabytes pass through the caches before that data is read, and an ordinary copy, which first
+// reads each line of the destination, takes twice as long. Unless a function says otherwise, other
 // threads may read what it has written as after any other store. The build selects the source file
 // of its processor; without non-temporal stores these are ordinary copies.
 #ifndef SPARSEAGG_SPARSE_STREAMING_H_

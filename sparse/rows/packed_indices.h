@@ -28,7 +28,7 @@ class PackedIndices {
   std::span<const uint64_t> RowsOf(size_t block, uint64_t* buffer) const;
 
   const RowIds& rows_;
-  std::vector<uint32_t> begins_;  // of each block's words, and the end
+  std::vector<uint32_t> begins_;  // first word of each block, and the end
   std::vector<uint8_t> forms_;
   bool fits_ = true;
 };

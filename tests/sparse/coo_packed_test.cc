@@ -133,7 +133,7 @@ TEST(CooPackedTest, NamesTheBlockWhoseBytesWereDamaged) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
 }
 
-TEST(CooPackedTest, RefusesBlocksThatOverlapLeaveGapsOrEndElsewhere) {
+TEST(CooPackedTest, RefusesBlocksThatOverlapLeaveGapsOrEndAtTheWrongWord) {
   const TensorSpec spec = SpecOf({1 << 20}, 1);
   const Encoded good = Pack(spec, AscendingRows(700, 500, 0, 4));
   const uint32_t words = EntryOf(good, 1).begin;
@@ -328,7 +328,7 @@ TEST(CooPackedTest, RandomBlocksWithARightCheckStayInRange) {
     EXPECT_NE(OrderOf(decoded.rows.data(), count), EntryOrder::kUnsorted);
     EXPECT_LT(decoded.rows.back(), uint64_t{1} << 30);
   }
-  EXPECT_GT(accepted, 500) << "the trials reach too little";
+  EXPECT_GT(accepted, 500) << "too few random blocks are accepted";
 }
 
 TEST(PackedIndicesTest, GivesTheSameBytesPieceByPiece) {

@@ -125,13 +125,13 @@ TEST_F(FailoverTest, MemoryThatRunsOutIsNoLoss) {
   EXPECT_EQ(Difference(expected_, testing::Reduce(*Make(), spec_, updates_)), "");
 }
 
-TEST_F(FailoverTest, OtherErrorsAreTheCallers) {
+TEST_F(FailoverTest, OtherErrorsAreReturned) {
   fault_.calls_left = 3;
   fault_.status = MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES", "too many");
   EXPECT_EQ(ErrorReason(testing::Reduce(*Make(), spec_, updates_).status()), "TOO_MANY_ENTRIES");
 }
 
-TEST_F(FailoverTest, ALossIsToldOnceAndSeenInHealthAndReason) {
+TEST_F(FailoverTest, ALossIsReportedOnceAndVisibleInHealthAndReason) {
   fault_.calls_left = 3;
   const auto backend = Make();
   const auto aggregator = testing::NewAggregator(*backend, spec_);

@@ -130,7 +130,7 @@ TEST(FloatFormat, BeyondTheRangeIsInfinite) {
             std::numeric_limits<double>::max());
 }
 
-TEST(FloatFormat, OrderKeysKeepTheOrderAndComeBack) {
+TEST(FloatFormat, OrderKeysPreserveTheOrderAndAreInvertible) {
   const double ascending[] = {
       -std::numeric_limits<double>::infinity(), -1e308, -1.0, -1e-320, 0.0, 1e-320, 1.0, 1e308};
   for (size_t i = 0; i + 1 < std::size(ascending); ++i) {

@@ -60,7 +60,7 @@ class NarrowRowsTest : public ::testing::Test {
 using Indices = ::testing::Types<int32_t, int64_t>;
 TYPED_TEST_SUITE(NarrowRowsTest, Indices);
 
-TYPED_TEST(NarrowRowsTest, GivesBackWhatItTookWhereverItWasCut) {
+TYPED_TEST(NarrowRowsTest, GivesTheAppendedRowsForAnyPieces) {
   std::mt19937_64 random(1);
   for (const uint64_t num_rows : {uint64_t{1}, uint64_t{65'535}, uint64_t{65'536}, uint64_t{65'537},
                                   uint64_t{1'000'003}, uint64_t{1} << 31}) {
@@ -82,7 +82,7 @@ TYPED_TEST(NarrowRowsTest, GivesBackWhatItTookWhereverItWasCut) {
   }
 }
 
-TYPED_TEST(NarrowRowsTest, DoesNotTakeWhatIsOutOfOrderOrRange) {
+TYPED_TEST(NarrowRowsTest, RefusesRowsOutOfOrderOrRange) {
   constexpr uint64_t kCount = 300;
   constexpr TypeParam kLeast = std::numeric_limits<TypeParam>::min();
   constexpr TypeParam kMost = std::numeric_limits<TypeParam>::max();
@@ -95,7 +95,7 @@ TYPED_TEST(NarrowRowsTest, DoesNotTakeWhatIsOutOfOrderOrRange) {
       const auto* bytes = reinterpret_cast<const char*>(rows.data());
       EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->flags_)) << wrong;
       EXPECT_EQ(narrow->size(), 0u);
-      EXPECT_EQ(this->flags_.order(), EntryOrder::kCanonical) << "as if it had not come";
+      EXPECT_EQ(this->flags_.order(), EntryOrder::kCanonical) << "as if it had not been appended";
     }
     if (at == 0) continue;
     std::vector<TypeParam> rows(kCount, 7);
@@ -103,15 +103,15 @@ TYPED_TEST(NarrowRowsTest, DoesNotTakeWhatIsOutOfOrderOrRange) {
     const auto narrow = NarrowRows::Make(4000, kCount);
     const auto* bytes = reinterpret_cast<const char*>(rows.data());
     EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->flags_));
-    ASSERT_TRUE(narrow->Append<TypeParam>(bytes, at, kNone, this->flags_)) << "what is before it";
+    ASSERT_TRUE(narrow->Append<TypeParam>(bytes, at, kNone, this->flags_)) << "the rows before it";
     EXPECT_FALSE(narrow->Append<TypeParam>(bytes + at * sizeof(TypeParam), kCount - at,
                                            static_cast<uint64_t>(rows[at - 1]), this->flags_))
-        << "nor where the row before came with others";
+        << "also if the previous row was appended with others";
     EXPECT_EQ(narrow->size(), at);
   }
 }
 
-TYPED_TEST(NarrowRowsTest, GoesOnWithEightBytesARow) {
+TYPED_TEST(NarrowRowsTest, WidensToEightBytesPerRow) {
   std::mt19937_64 random(2);
   constexpr uint64_t kNumRows = 1'000'000;
   const auto rows = this->Sorted(4000, kNumRows, true, random);

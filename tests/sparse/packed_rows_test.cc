@@ -177,7 +177,7 @@ TEST_F(PackedRowsTest, FindsWhereARowCanBegin) {
   }
 }
 
-TEST_F(PackedRowsTest, InspectingABlockSaysWhatItsRowsSay) {
+TEST_F(PackedRowsTest, InspectingABlockAgreesWithItsRows) {
   const PackedRows packed(View());
   for (uint64_t b = 0; b < packed.blocks(); ++b) {
     const PackedRows::Block block = packed.block(b);

@@ -55,7 +55,7 @@ TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
 
 // With 100 entries, the waiting ones take 1,000,000 bytes, and the general plan may use twice as
 // much beside them.
-TEST(IsAffordable, TheListingTakesWhatEntriesLeave) {
+TEST(IsAffordable, TheListingReusesTheMemoryOfTheEntries) {
   const PlanCost general{.entry_bytes = 20'000};
   const auto affordable = [&](uint64_t fixed, uint64_t listing) {
     return IsAffordable({.fixed_bytes = fixed, .entry_bytes = 10'000, .listing_bytes = listing},
@@ -104,7 +104,7 @@ TEST(MakePlan, KnowsThatEveryUpdateOfADenseTensorHasItsRow) {
 }
 
 // Here "small" takes 10 MiB, and "any" takes 24 bytes per entry.
-TEST(MakePlan, AStateForAllRowsIsTakenWhenTheEntriesHavePaidForIt) {
+TEST(MakePlan, AStateForAllRowsNeedsEnoughEntries) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 10, 1);
   const uint64_t enough = (uint64_t{10} << 20) / 24 + 1;
   EXPECT_EQ(MakePlan(spec, {1, enough - 1}, FictitiousBackend()).value().name, "any");

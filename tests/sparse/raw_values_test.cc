@@ -37,7 +37,7 @@ std::string_view BytesOf(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-TEST(RawValues, AreCopiedWhereverTheyAreCutAndWhereverTheyGo) {
+TEST(RawValues, AreCopiedInAnyPiecesToAnyAlignment) {
   std::mt19937 random(1);
   const EncodedHeader header = LargeHeader();
   for (uint64_t at = 0; at < 17; ++at) {
