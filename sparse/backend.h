@@ -82,11 +82,12 @@ class Aggregator {
   }
 
   // Folds in one contributor's update. Duplicate rows are summed and count as one contributor. May
-  // defer the work. On an error, nothing of the update is counted. REQUIRES: ValidateUpdate()
-  // accepted the entries with this weight.
+  // defer the work. Returns RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) beyond kAddendsMax entries; on an
+  // error, nothing of the update is counted. REQUIRES: ValidateUpdate() accepted the entries with
+  // this weight.
   virtual absl::Status Accumulate(StagedUpdate update, float weight) = 0;
 
-  // Merges a partial aggregate of the same spec. Returns FAILED_PRECONDITION when the specs differ.
+  // Merges a partial aggregate of the same spec. Returns the errors of CheckMergeable().
   virtual absl::Status Merge(const Partial& partial) = 0;
 
   // Returns the exact state so far. Does not change the result.
