@@ -16,26 +16,27 @@
 namespace sparseagg {
 namespace {
 
-// Processors that the process may run on: cpusets and taskset narrow them.
+// Returns the number of processors that the process may run on, which cpusets and taskset reduce.
 uint32_t UsableCpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0) {
     return static_cast<uint32_t>(CPU_COUNT(&set));
   }
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);  // more than a cpu_set_t holds
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);  // there are more than a cpu_set_t holds
   return online > 0 ? static_cast<uint32_t>(online) : 1;
 }
 
-// The first line of a file; empty where there is none.
-std::string LineIn(const std::string& path) {
+// Returns the first line of a file; "" when there is none.
+std::string FirstLineOf(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
 }
 
-// "max" and anything else that is no number: none. So is 0, under which nothing could run.
-std::optional<uint64_t> NumberOf(std::string_view text) {
+// Returns nullopt for "max" and anything else that is not a number, and for 0, under which nothing
+// could run.
+std::optional<uint64_t> ParseLimit(std::string_view text) {
   uint64_t number = 0;
   if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) || number == 0) {
     return std::nullopt;
@@ -43,41 +44,42 @@ std::optional<uint64_t> NumberOf(std::string_view text) {
   return number;
 }
 
-std::optional<uint64_t> Least(std::optional<uint64_t> a, std::optional<uint64_t> b) {
+std::optional<uint64_t> LowerOf(std::optional<uint64_t> a, std::optional<uint64_t> b) {
   if (!a.has_value() || !b.has_value()) return a.has_value() ? a : b;
   return std::min(*a, *b);
 }
 
-// What a group has of a limit, by its folder.
-using LimitOf = std::optional<uint64_t> (*)(const std::string& folder);
+// Reads the limit of the group in `folder`.
+using LimitReader = std::optional<uint64_t> (*)(const std::string& folder);
 
-// Of the groups from `mount` down to `group`, a path below it. In a container without a namespace
-// of control groups the path is the host's, and only `mount` itself, which is the container's
-// group, is there: the others have no file. A ".." leads to a group outside of the namespace.
-std::optional<uint64_t> LeastOnTheWay(const std::string& mount, const std::string& group,
-                                      LimitOf limit) {
+// Returns the lowest limit of the groups from `mount` down to `group`, a path below it. In a
+// container without a namespace of control groups the path is the host's, and only `mount` itself,
+// which is the container's group, exists: the others have no file. A ".." leads to a group outside
+// of the namespace.
+std::optional<uint64_t> LowestOnPath(const std::string& mount, const std::string& group,
+                                     LimitReader limit) {
   std::string folder = mount;
-  std::optional<uint64_t> least = limit(folder);
+  std::optional<uint64_t> lowest = limit(folder);
   const std::vector<std::string> names = absl::StrSplit(group, '/', absl::SkipEmpty());
   for (const std::string& name : names) {
     if (name == "..") break;
     absl::StrAppend(&folder, "/", name);
-    least = Least(least, limit(folder));
+    lowest = LowerOf(lowest, limit(folder));
   }
-  return least;
+  return lowest;
 }
 
-// The groups that the process is in: of version 2, and of version 1 for a controller. A line is
-// NUMBER:CONTROLLERS:GROUP. Version 2 has the number 0 and no controllers:
+// The groups that the process is in: of version 2, and of version 1 for a controller. A line of the
+// file is NUMBER:CONTROLLERS:GROUP. Version 2 has the number 0 and no controllers:
 //   0::/kubepods.slice/pod7.slice/crio-1.scope
 //   4:memory:/docker/5f0c
 struct Membership {
   std::string v2_group;
   std::string v1_group;
 };
-Membership MembershipIn(const CgroupPlaces& places, std::string_view controller) {
+Membership ReadMembership(const CgroupPaths& paths, std::string_view controller) {
   Membership found;
-  std::ifstream membership(places.membership);
+  std::ifstream membership(paths.membership);
   for (std::string line; std::getline(membership, line);) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
@@ -90,16 +92,18 @@ Membership MembershipIn(const CgroupPlaces& places, std::string_view controller)
   return found;
 }
 
-// The mount itself counts also where nothing tells the group: it is the container's.
-std::optional<uint64_t> LeastOfGroups(const CgroupPlaces& places, const std::string& controller,
-                                      LimitOf v2, LimitOf v1) {
-  const Membership groups = MembershipIn(places, controller);
-  return Least(LeastOnTheWay(places.root, groups.v2_group, v2),
-               LeastOnTheWay(absl::StrCat(places.root, "/", controller), groups.v1_group, v1));
+// Returns the lowest limit of all groups of the process. The mount itself counts even when its
+// group is unknown: in a container it is the container's group.
+std::optional<uint64_t> LowestOfGroups(const CgroupPaths& paths, const std::string& controller,
+                                       LimitReader v2, LimitReader v1) {
+  const Membership groups = ReadMembership(paths, controller);
+  return LowerOf(LowestOnPath(paths.root, groups.v2_group, v2),
+                 LowestOnPath(absl::StrCat(paths.root, "/", controller), groups.v1_group, v1));
 }
 
-// Processors that `quota` of each `period`, both in microseconds, are.
-std::optional<uint64_t> CpusOf(std::optional<uint64_t> quota, std::optional<uint64_t> period) {
+// Converts a quota of each period, both in microseconds, to processors, rounded up.
+std::optional<uint64_t> CpusFromQuota(std::optional<uint64_t> quota,
+                                      std::optional<uint64_t> period) {
   if (!quota.has_value() || !period.has_value()) return std::nullopt;
   return (*quota - 1) / *period + 1;
 }
@@ -113,38 +117,38 @@ uint64_t PhysicalMemoryBytes() {
 
 }  // namespace
 
-std::optional<uint64_t> CgroupMemoryBytes(const CgroupPlaces& places) {
-  return LeastOfGroups(
-      places, "memory",
-      [](const std::string& folder) { return NumberOf(LineIn(folder + "/memory.max")); },
+std::optional<uint64_t> CgroupMemoryBytes(const CgroupPaths& paths) {
+  return LowestOfGroups(
+      paths, "memory",
+      [](const std::string& folder) { return ParseLimit(FirstLineOf(folder + "/memory.max")); },
       [](const std::string& folder) {
-        return NumberOf(LineIn(folder + "/memory.limit_in_bytes"));
+        return ParseLimit(FirstLineOf(folder + "/memory.limit_in_bytes"));
       });
 }
 
-std::optional<uint32_t> CgroupCpus(const CgroupPlaces& places) {
+std::optional<uint32_t> CgroupCpus(const CgroupPaths& paths) {
   const auto v2 = [](const std::string& folder) -> std::optional<uint64_t> {
-    const std::vector<std::string> parts = absl::StrSplit(LineIn(folder + "/cpu.max"), ' ');
+    const std::vector<std::string> parts = absl::StrSplit(FirstLineOf(folder + "/cpu.max"), ' ');
     if (parts.size() != 2) return std::nullopt;
-    return CpusOf(NumberOf(parts[0]), NumberOf(parts[1]));
+    return CpusFromQuota(ParseLimit(parts[0]), ParseLimit(parts[1]));
   };
   const auto v1 = [](const std::string& folder) {
-    return CpusOf(NumberOf(LineIn(folder + "/cpu.cfs_quota_us")),
-                  NumberOf(LineIn(folder + "/cpu.cfs_period_us")));
+    return CpusFromQuota(ParseLimit(FirstLineOf(folder + "/cpu.cfs_quota_us")),
+                         ParseLimit(FirstLineOf(folder + "/cpu.cfs_period_us")));
   };
-  const std::optional<uint64_t> cpus = LeastOfGroups(places, "cpu", v2, v1);
+  const std::optional<uint64_t> cpus = LowestOfGroups(paths, "cpu", v2, v1);
   if (!cpus.has_value()) return std::nullopt;
   return static_cast<uint32_t>(std::min<uint64_t>(*cpus, std::numeric_limits<uint32_t>::max()));
 }
 
-uint64_t AvailableMemoryBytes(const CgroupPlaces& places) {
+uint64_t AvailableMemoryBytes(const CgroupPaths& paths) {
   const uint64_t physical = PhysicalMemoryBytes();
-  return std::min(physical, CgroupMemoryBytes(places).value_or(physical));
+  return std::min(physical, CgroupMemoryBytes(paths).value_or(physical));
 }
 
-uint32_t AvailableCpus(const CgroupPlaces& places) {
+uint32_t AvailableCpus(const CgroupPaths& paths) {
   const uint32_t usable = UsableCpus();
-  return std::min(usable, CgroupCpus(places).value_or(usable));
+  return std::min(usable, CgroupCpus(paths).value_or(usable));
 }
 
 }  // namespace sparseagg

@@ -1,5 +1,5 @@
-// The one place where the compiler's kind is asked for: functions marked SPARSEAGG_HOST_DEVICE run
-// on CPU and GPU, so that both use the same source for everything that decides a bit of a result.
+// The only code that depends on the kind of compiler. Functions marked SPARSEAGG_HOST_DEVICE run on
+// CPU and GPU, so that both use the same source for everything that decides a bit of a result.
 #ifndef SPARSEAGG_BASE_HOST_DEVICE_H_
 #define SPARSEAGG_BASE_HOST_DEVICE_H_
 
@@ -40,6 +40,7 @@ SPARSEAGG_HOST_DEVICE inline int CountTrailingZeros(uint64_t value) {
   return __builtin_ctzll(value);
 #endif
 }
+// Number of bits set.
 SPARSEAGG_HOST_DEVICE inline int PopulationCount(uint64_t value) {
 #if defined(__CUDA_ARCH__)
   return __popcll(value);

@@ -17,11 +17,12 @@ size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 
 void* AllocateHost(size_t bytes) noexcept {
   if (bytes < kHugeBytesMin) return std::aligned_alloc(kLine, RoundUp(bytes, kLine));
-  // Not aligned to huge pages: tcmalloc takes the alignment in addition, so that no block would fit
-  // where one of its size was, and memory would grow for many rounds (5 % of a server's time).
+  // Not aligned to huge pages: tcmalloc adds the alignment to the size, so that a block would not
+  // fit where one of its size has been freed, and memory would grow for many rounds (5 % of a
+  // server's time).
   const size_t size = RoundUp(bytes, kHugePage);
   void* memory = std::aligned_alloc(kPage, size);
-  // Advice only: where huge pages are off, ordinary ones serve.
+  // This is only advice: if huge pages are off, ordinary ones are used.
   if (memory != nullptr) madvise(memory, size, MADV_HUGEPAGE);
   return memory;
 }

@@ -1,6 +1,6 @@
-// Memory for large arrays on the host: not zeroed, and in huge pages where the system has them. At
-// the speed that entries are reduced, a first pass that only writes zeros, and a page fault for
-// every 4 KiB, would each cost as much as the reduction.
+// Memory for large arrays on the host: not zeroed, and in huge pages if the system has them. A
+// first pass that only writes zeros, or a page fault for every 4 KiB, would cost as much as the
+// reduction itself.
 #ifndef SPARSEAGG_BASE_HOST_VECTOR_H_
 #define SPARSEAGG_BASE_HOST_VECTOR_H_
 
@@ -13,14 +13,16 @@
 
 namespace sparseagg {
 
-// At least 64-byte aligned; null when there is no memory. From kHugeBytesMin on, pages that are
-// never written take no memory, so that a caller may ask for an upper bound. `bytes` > 0.
+// Allocates memory that is at least 64-byte aligned; returns null when there is none. From
+// kHugeBytesMin bytes on, pages that are never written take no memory, so that a caller may
+// allocate an upper bound. REQUIRES: bytes > 0.
 void* AllocateHost(size_t bytes) noexcept;
 void FreeHost(void* memory) noexcept;
 
 inline constexpr size_t kHugeBytesMin = size_t{4} << 20;
 
-// std::vector's allocator over AllocateHost(); elements made by resize() are left uninitialised.
+// An allocator for std::vector that uses AllocateHost() and leaves elements made by resize()
+// uninitialised.
 template <class T>
 struct HostAllocator {
   using value_type = T;

@@ -12,22 +12,23 @@
 
 namespace sparseagg {
 
-// A status of `code` that carries `reason`.
+// Returns a status of `code` that carries `reason`.
 absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::string_view message);
 
-// The reason of `status`; empty when it has none.
+// Returns the reason of `status`; empty when it has none.
 std::string ErrorReason(const absl::Status& status);
 
-// Adds a fact by name, for programs: ErrorInfo.metadata on the wire.
+// Adds a key and its value, for programs; it becomes ErrorInfo.metadata on the wire.
 absl::Status WithMetadata(absl::Status status, std::string_view key, std::string_view value);
 std::map<std::string, std::string> ErrorMetadata(const absl::Status& status);
 
-// The same error in other words: code, reason, facts and retry hint stay. REQUIRES: !status.ok().
+// Returns the same error with another message; code, reason, metadata and retry hint stay.
+// REQUIRES: !status.ok().
 absl::Status WithMessage(const absl::Status& status, std::string_view message);
 
-// Marks that waiting helps: the caller may try again after `ms` milliseconds.
+// Adds a retry hint: the caller may try again after `ms` milliseconds.
 absl::Status WithRetryAfter(absl::Status status, uint64_t ms);
-// Milliseconds to wait, or 0 when a retry is not expected to help.
+// Returns the milliseconds to wait before a retry, or 0 when a retry is not expected to help.
 uint64_t RetryAfterMs(const absl::Status& status);
 
 }  // namespace sparseagg

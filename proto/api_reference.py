@@ -3,7 +3,7 @@
 
 Usage: proto/api_reference.py [--check]      with --check it writes nothing, and fails when the page is not up to date
 
-A comment before a declaration and one after it on its line are taken alike. Needs protoc and Python's protobuf.
+Comments before a declaration and after it on the same line are treated alike. Needs protoc and Python's protobuf.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGE = ".sparseagg.v1."
 BEGIN = "<!-- From here on made by proto/api_reference.py: change the comments in proto/sparseagg/v1. -->\n"
 
 Field = descriptor_pb2.FieldDescriptorProto
-# Numbers of fields of descriptor.proto, of which the paths of source comments are made.
+# Field numbers of descriptor.proto, which make up the paths of source comments.
 MESSAGES, ENUMS, SERVICES = 4, 5, 6
 MESSAGE_FIELDS = ENUM_VALUES = SERVICE_METHODS = 2
 

@@ -1,4 +1,5 @@
-// Messages whose payload is not copied into them: what stands in front of it on the wire.
+// Serializes the part of a message that precedes its payload, so that the payload need not be
+// copied into the message.
 #ifndef SPARSEAGG_PROTO_CHUNK_HEAD_H_
 #define SPARSEAGG_PROTO_CHUNK_HEAD_H_
 
@@ -11,9 +12,9 @@
 
 namespace sparseagg {
 
-// A message that has nothing but `chunk` as its field `chunk_field`, up to where the bytes of the
-// chunk's field `data_field` begin: `data_bytes` of them are to follow, and end the message.
-// REQUIRES: the chunk has no data, and with them is below 2 GiB.
+// Serializes a message whose only field, number `chunk_field`, is `chunk`, up to where the bytes of
+// the chunk's field `data_field` begin. The caller appends `data_bytes` bytes of data, which
+// complete the message. REQUIRES: `chunk` has no data yet, and is below 2 GiB with it.
 inline std::string ChunkHead(int chunk_field, const google::protobuf::MessageLite& chunk,
                              int data_field, size_t data_bytes) {
   std::string inner = chunk.SerializeAsString();

@@ -18,7 +18,7 @@ absl::Status UnknownEnumValue(std::string_view reason, const std::string& tensor
 
 }  // namespace
 
-// The enums of the wire and of sparse/ have the same numbers; the assertions keep it so.
+// The enums of the wire and of sparse/ have the same numbers; these assertions ensure it.
 static_assert(static_cast<int>(ValueType::kF16) == v1::VALUE_TYPE_F16);
 static_assert(static_cast<int>(ValueType::kBF16) == v1::VALUE_TYPE_BF16);
 static_assert(static_cast<int>(ValueType::kF32) == v1::VALUE_TYPE_F32);

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMsPerSecond = 1000;
 constexpr uint64_t kNanosPerMs = 1'000'000;
 
-// A longest wait that a signed 64-bit number of milliseconds holds many times over: one year.
+// The longest wait: one year, which fits a 64-bit number of milliseconds many times over.
 constexpr int64_t kRetrySecondsMax = 365 * 86400;
 
 using Metadata = google::protobuf::Map<std::string, std::string>;

@@ -1,4 +1,4 @@
-// Limits of the protocol that both ends keep.
+// Limits of the protocol that both client and server observe.
 #ifndef SPARSEAGG_PROTO_LIMITS_H_
 #define SPARSEAGG_PROTO_LIMITS_H_
 
@@ -6,7 +6,7 @@
 
 namespace sparseagg {
 
-inline constexpr uint64_t kBatchUpdatesMax = 1000;  // of an UpdateBatch
+inline constexpr uint64_t kBatchUpdatesMax = 1000;  // updates in one UpdateBatch
 
 }  // namespace sparseagg
 

@@ -19,7 +19,7 @@ inline void AppendVarint(uint64_t value, std::string& out) {
   out.push_back(static_cast<char>(value));
 }
 
-// What stands in front of a string, bytes or a message of `bytes` bytes.
+// Appends what precedes a field of type string, bytes or message: its tag and its length, `bytes`.
 inline void AppendDelimiter(int field, size_t bytes, std::string& out) {
   AppendVarint(static_cast<uint32_t>(field) << 3 | kWireDelimited, out);
   AppendVarint(bytes, out);

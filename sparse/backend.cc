@@ -9,13 +9,13 @@
 namespace sparseagg {
 
 absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz) {
-  const unsigned __int128 wanted =
+  const unsigned __int128 needed =
       static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());
   StagedUpdate staged;
   staged.entries = {layout, nnz, nullptr, nullptr};
   if (nnz == 0) return staged;
-  if (wanted <= SIZE_MAX / 2) {
-    staged.bytes = static_cast<uint64_t>(wanted);
+  if (needed <= SIZE_MAX / 2) {
+    staged.bytes = static_cast<uint64_t>(needed);
     staged.memory = {AllocateHost(staged.bytes), &FreeHost};
   }
   if (staged.memory == nullptr) {

@@ -1,11 +1,11 @@
-// A back end: the implementation of the aggregation on one kind of processor. The flow of one
-// tensor of one round:
+// A back end implements the aggregation on one kind of processor. One tensor of one round takes
+// these steps:
 //
-//   NewAggregator(plan) -> { Stage(nnz) -> decode into it -> ValidateUpdate -> Accumulate } * ->
-//   Report
+//   NewAggregator(plan)
+//     -> for each update: Stage(nnz) -> decode into it -> ValidateUpdate -> Accumulate
+//     -> Report
 //
-// All back ends give the same bits (docs/numerics.md); sparse/reference_backend.h is the
-// definition.
+// All back ends produce the same bits (docs/numerics.md); sparse/reference_backend.h defines them.
 #ifndef SPARSEAGG_SPARSE_BACKEND_H_
 #define SPARSEAGG_SPARSE_BACKEND_H_
 
@@ -24,86 +24,93 @@
 
 namespace sparseagg {
 
-// Memory of the back end for the entries of one update, to be decoded into. Move-only by its owner
-// pointer.
+// Back-end memory that holds the entries of one update; an encoding decodes into it. Move-only,
+// since it owns `memory`.
 struct StagedUpdate {
   MutableCooView entries;
-  EntryOrder order = EntryOrder::kUnknown;  // as ValidateUpdate() found it
+  EntryOrder order = EntryOrder::kUnknown;  // as found by ValidateUpdate()
   std::unique_ptr<void, void (*)(void*)> memory{nullptr, [](void*) {}};
   uint64_t bytes = 0;                       // size of `memory`
-  std::unique_ptr<NarrowRows> narrow_rows;  // of `entries`, beside `memory`
+  std::unique_ptr<NarrowRows> narrow_rows;  // owns entries.narrow_rows; not part of `memory`
 };
 
-// The forms, other than `indices`, that an update's decoder could leave its rows in.
+// The compact forms, as alternatives to `indices`, in which an update's decoder can deliver its
+// rows.
 struct RowForms {
-  uint64_t packed_bytes = 0;  // > 0: as coo.packed, with as many bytes
-  bool narrow = false;        // as NarrowRows, unless they turn out to be in no order
+  uint64_t packed_bytes = 0;  // > 0: as coo.packed, in this many bytes
+  bool narrow = false;        // as NarrowRows, unless a row turns out to descend
 };
 
-// Stages in ordinary host memory: for back ends that read it where it is.
+// Stages in ordinary host memory, for back ends that read entries in place. Returns
+// RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is none.
 absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz);
 
+// The result of one tensor.
 struct Aggregate {
   SparseTensor tensor;           // layout ResultLayout(spec), canonical
   uint64_t infinite_values = 0;  // values whose exact result is beyond the range of the value type
-  // Entries of the updates in it, duplicates included, counted where they were added and not where
-  // they were accepted: the caller compares the two.
+  // Number of entries in the result, duplicates included. It is counted where entries are added,
+  // not where updates are accepted, so that the caller can compare the two counts.
   uint64_t addends = 0;
 };
 
-// How a tensor has been reduced so far. Predicted and measured times stand side by side, so that a
-// wrong choice of the planner can be seen.
+// How a tensor has been reduced so far. Predicted and measured times are given together, so that a
+// poor choice of the planner is visible.
 struct PlanReport {
-  std::string plan;              // the last one used; before any, the one that is meant
+  std::string plan;              // the last one used; before the first reduction, the chosen one
   std::string reason;            // as in Plan
   double predicted_seconds = 0;  // for the reductions done so far; 0: no prediction
-  double seconds = 0;            // that they took
+  double seconds = 0;            // measured for the same reductions
 };
 
-// One tensor of one round on one back end. Stage() and StageArriving() are thread-safe, also beside
-// the rest and after Report(); the rest is for one thread at a time.
+// Aggregates one tensor of one round on one back end. Stage() and StageArriving() are thread-safe:
+// they may run concurrently with any other member function, and after Report(). All others are for
+// one thread at a time.
 class Aggregator {
  public:
   virtual ~Aggregator() = default;
 
-  // Reserves memory for `nnz` entries. RESOURCE_EXHAUSTED when there is none.
+  // Reserves memory for `nnz` entries. Returns RESOURCE_EXHAUSTED when there is none.
   virtual absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const = 0;
 
-  // The same for an update that arrives piece by piece, and may take its time: not in memory that
-  // is given back together with that of others. A back end that can add rows in one of `forms` may
-  // ask for it: entries.packed_rows or entries.narrow_rows, and no indices.
+  // The same for an update that arrives in pieces and may take long. Its memory is not released
+  // together with that of other updates, so a slow sender does not keep theirs in use. A back end
+  // that can add rows in one of `forms` may request that form: it sets entries.packed_rows or
+  // entries.narrow_rows, and leaves entries.indices null.
   virtual absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms /*forms*/) const {
     return Stage(nnz);
   }
 
-  // Folds one contributor's update in. Duplicate rows are summed and count as one contributor. May
-  // defer the work. REQUIRES: ValidateUpdate() accepted the entries with this weight. On an error
-  // nothing is counted.
+  // Folds in one contributor's update. Duplicate rows are summed and count as one contributor. May
+  // defer the work. Returns RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) beyond kAddendsMax entries; on an
+  // error, nothing of the update is counted. REQUIRES: ValidateUpdate() accepted the entries with
+  // this weight.
   virtual absl::Status Accumulate(StagedUpdate update, float weight) = 0;
 
-  // Joins a partial aggregate of the same spec. FAILED_PRECONDITION when the specs differ.
+  // Merges a partial aggregate of the same spec. Returns the errors of CheckMergeable().
   virtual absl::Status Merge(const Partial& partial) = 0;
 
-  // The state so far, exact. Does not change the result.
+  // Returns the exact state so far. Does not change the result.
   virtual absl::StatusOr<Partial> Snapshot() = 0;
 
-  // Bytes that this aggregator holds now: its state and the entries that wait.
+  // Bytes that this aggregator holds now: its state, and the entries that are not reduced yet.
   virtual uint64_t memory_bytes() const = 0;
 
-  // Also after Report().
+  // May also be called after Report().
   virtual PlanReport plan_report() const = 0;
 
-  // The result: every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW) names the index of a
-  // checked integer that does not fit. Ends the aggregator.
+  // Returns the result, with every sum rounded once. Returns OUT_OF_RANGE (INTEGER_OVERFLOW),
+  // naming the index, when a checked integer does not fit its type. Nothing can be accumulated or
+  // merged afterwards.
   virtual absl::StatusOr<Aggregate> Report() && = 0;
 };
 
-// Thread-safe.
+// Makes aggregators. Thread-safe.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
-  // OK, or why the processor that this back end was made for is not used any more.
+  // Returns OK, or the reason why the back end no longer uses the processor that it was made for.
   virtual absl::Status health() const { return absl::OkStatus(); }
   virtual absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) = 0;
 };
@@ -113,15 +120,15 @@ struct BackendOptions {
   uint64_t memory_bytes = 0;  // 0: the back end decides
 };
 
-// A row of the list of back ends that this build has. `make` fails with UNAVAILABLE and says why
-// (no GPU, no driver).
+// One back end of this build. `make` returns UNAVAILABLE, with the reason, when the back end cannot
+// run on this machine (no GPU, no driver).
 struct BackendFactory {
   std::string_view name;
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(const BackendOptions& options);
 };
 
-// The back ends of this build, the preferred first. Generated by CMake from the folders that were
-// built.
+// Returns the back ends of this build, the preferred one first. CMake generates the list from the
+// folders that were built.
 std::span<const BackendFactory> AllBackends();
 
 }  // namespace sparseagg

@@ -1,4 +1,4 @@
-// What is asked of a ByteChain, wherever bytes come in pieces.
+// Functions of a ByteChain.
 #ifndef SPARSEAGG_SPARSE_BYTE_CHAIN_H_
 #define SPARSEAGG_SPARSE_BYTE_CHAIN_H_
 
@@ -9,6 +9,7 @@
 
 namespace sparseagg {
 
+// Returns the bytes of all pieces together.
 inline uint64_t LengthOf(ByteChain chain) {
   uint64_t bytes = 0;
   for (const std::string_view piece : chain) bytes += piece.size();

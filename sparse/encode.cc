@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kAuto[] = "auto";
 
-// Entries in ascending order; those of one row stay in theirs.
+// A copy of the entries in ascending order of rows. Entries of one row keep their order.
 struct SortedEntries {
   std::vector<uint64_t> rows;
   std::vector<std::byte> values;
@@ -40,9 +40,9 @@ struct SortedEntries {
   }
 };
 
-// The smallest that changes nothing, or the one asked for where the type has it.
-absl::StatusOr<ValueCoding> ChooseValues(const CooView& entries, const EncodeOptions& options,
-                                         EncodedHeader header) {
+// Returns the smallest coding that changes no value, or the requested one if the type has it.
+absl::StatusOr<ValueCoding> ChooseValueCoding(const CooView& entries, const EncodeOptions& options,
+                                              EncodedHeader header) {
   const ValueType type = header.value_type;
   const uint64_t count = entries.nnz * entries.layout.row_width;
   if (options.values == kAuto) return SmallestExactCoding(type, entries.values, count);
@@ -55,7 +55,8 @@ absl::StatusOr<ValueCoding> ChooseValues(const CooView& entries, const EncodeOpt
   return FindValueCoding(header);
 }
 
-// Rows outside of the shape would be refused by the receiver; coo.packed cannot even say them.
+// Checks that all rows are within the shape: the receiver would refuse others, and coo.packed
+// cannot represent them.
 absl::Status CheckRows(const CooView& entries, const EncodedHeader& header) {
   if (entries.nnz == 0) return absl::OkStatus();
   const uint64_t* largest = std::max_element(entries.indices, entries.indices + entries.nnz);
@@ -99,7 +100,7 @@ absl::Status EncodeTensor(const CooView& entries, const EncodeOptions& options,
     if (encoding->name != kCooPacked.name)
       return encoding->encode(entries, header, indices, values);
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, ChooseValues(entries, options, header));
+  SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, ChooseValueCoding(entries, options, header));
   std::string packed_indices;
   std::string packed_values;
   EncodedHeader packed = header;

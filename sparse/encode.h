@@ -1,4 +1,5 @@
-// The sender's choice: entries into the smallest encoding that says the same, or the one asked for.
+// Encodes a tensor for sending: in the smallest encoding that changes no value, or in a requested
+// one.
 #ifndef SPARSEAGG_SPARSE_ENCODE_H_
 #define SPARSEAGG_SPARSE_ENCODE_H_
 
@@ -14,16 +15,16 @@ struct EncodeOptions {
   // A name of AllEncodings(), or "auto": the one with the fewest bytes.
   std::string encoding = "auto";
   // A name of AllValueCodings(), or "auto": the one with the fewest bytes that changes no value.
-  // Whatever is asked for, integers and 16-bit values stay as they are, and so does everything in
-  // coo.raw when the encoding is chosen automatically.
+  // Integers and 16-bit values are always sent as they are, and so are all values when the encoding
+  // "auto" chooses coo.raw.
   std::string values = "auto";
-  uint64_t rounding_seed = 0;  // of stochastic values: the same seed gives the same bytes
+  uint64_t rounding_seed = 0;  // for stochastic codings: the same seed gives the same bytes
 };
 
-// Appends the payload of `entries` and fills encoding, values_encoding, nnz and the sizes of
-// `header` (the rest is the caller's). Unsorted entries are sorted for coo.packed: their sum is the
-// same. INVALID_ARGUMENT: UNKNOWN_ENCODING, UNKNOWN_VALUES_ENCODING, VALUE_NOT_CODABLE,
-// INDEX_OUT_OF_RANGE for a row that the header's shape does not have.
+// Appends the payload of `entries` and sets encoding, values_encoding, nnz and the sizes of
+// `header`; the caller sets the rest. Unsorted entries are sorted for coo.packed, which does not
+// change their sum. Returns INVALID_ARGUMENT: UNKNOWN_ENCODING, UNKNOWN_VALUES_ENCODING,
+// VALUE_NOT_CODABLE, or INDEX_OUT_OF_RANGE for a row that the header's shape does not have.
 absl::Status EncodeTensor(const CooView& entries, const EncodeOptions& options,
                           EncodedHeader& header, std::string& indices, std::string& values);
 

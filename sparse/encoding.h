@@ -1,5 +1,5 @@
-// Encodings turn bytes into COO entries and back. They are named by strings and listed in one
-// table: a new encoding is one file and one row of AllEncodings().
+// An encoding converts bytes to COO entries and back. Encodings are identified by name and listed
+// in one table: a new one is one file and one row of AllEncodings().
 #ifndef SPARSEAGG_SPARSE_ENCODING_H_
 #define SPARSEAGG_SPARSE_ENCODING_H_
 
@@ -36,20 +36,21 @@ struct EncodedHeader {
   uint64_t values_bytes = 0;
 };
 
-// Decodes a tensor while its bytes arrive, in pieces of any length: first all of its indices, then
-// its values. An error is what Encoding::decode says of the same bytes; nothing may follow it.
-// Thread-compatible.
+// Decodes a tensor while its bytes arrive in pieces of any length: first all of its indices, then
+// its values. Returns the same errors as Encoding::decode for the same bytes; nothing may be
+// appended after an error. Thread-compatible.
 class TensorDecoder {
  public:
   virtual ~TensorDecoder() = default;
-  // REQUIRES: no more bytes than the header states.
+  // REQUIRES: no more bytes, in total, than the header states.
   virtual absl::Status AppendIndices(std::string_view bytes) = 0;
   virtual absl::Status AppendValues(std::string_view bytes) = 0;
-  // How the rows are ordered, when decoding has shown that and that all of them are in range.
+  // The order of the rows, once decoding has established it and that all rows are in range;
+  // kUnknown otherwise.
   virtual EntryOrder order() const = 0;
-  // How many values are decoded, from the front: all of them when all bytes are there.
+  // Number of values decoded so far, from the front; all of them once all bytes have arrived.
   virtual uint64_t values() const = 0;
-  // How many of them, from the front, decoding has found to be finite f32 values.
+  // Number of those, from the front, that decoding has found to be finite f32 values.
   virtual uint64_t finite_values() const { return 0; }
 };
 
@@ -63,26 +64,28 @@ struct Encoding {
   // and values_bytes bytes.
   absl::Status (*decode)(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                          ByteChain values, const MutableCooView& out);
-  // The same bit by bit. What cannot be decoded before the rest is there is kept: kept_bytes() at
-  // most. The arguments must outlive the decoder. REQUIRES: inspect() succeeded.
+  // Makes a decoder of the same tensor for bytes that arrive in pieces. It buffers what it cannot
+  // decode before more has arrived: at most kept_bytes() bytes. The arguments must outlive the
+  // decoder. REQUIRES: inspect() succeeded.
   std::unique_ptr<TensorDecoder> (*decoder)(const EncodedHeader& header, const TensorSpec& spec,
                                             const MutableCooView& out);
   uint64_t (*kept_bytes)(const EncodedHeader& header);
-  // Appends the two payload arrays of `entries` and fills the sizes of `header` (name, value_type,
-  // dense_shape, sparse_dim and index_type are the caller's).
+  // Appends the two payload arrays of `entries` and sets encoding, nnz and the sizes of `header`.
+  // The caller sets name, value_type, dense_shape, sparse_dim and index_type.
   absl::Status (*encode)(const CooView& entries, EncodedHeader& header, std::string& indices,
                          std::string& values);
 };
 
 std::span<const Encoding> AllEncodings();
-// Names of the codings of values (EncodedHeader::values_encoding).
+// The names of the value codings (EncodedHeader::values_encoding).
 std::vector<std::string_view> AllValuesEncodings();
-// "" means "coo.raw". INVALID_ARGUMENT with the known names when there is no such encoding.
+// Finds an encoding by name; "" means "coo.raw". Returns INVALID_ARGUMENT (UNKNOWN_ENCODING), with
+// the known names, when there is none.
 absl::StatusOr<const Encoding*> FindEncoding(std::string_view name);
 
 // Checks that the header describes a tensor of `spec` (value type, shape, sparse_dim), then that
-// the sizes agree. Reasons: UNKNOWN_ENCODING, UNKNOWN_VALUES_ENCODING, TYPE_MISMATCH,
-// SHAPE_MISMATCH, SIZE_MISMATCH.
+// its sizes agree. Returns INVALID_ARGUMENT: UNKNOWN_ENCODING, UNKNOWN_VALUES_ENCODING,
+// TYPE_MISMATCH, SHAPE_MISMATCH or SIZE_MISMATCH.
 absl::Status InspectTensor(const EncodedHeader& header, const TensorSpec& spec);
 
 }  // namespace sparseagg

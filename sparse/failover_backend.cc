@@ -12,24 +12,24 @@
 namespace sparseagg {
 namespace {
 
-// What the aggregators of one back end share.
-struct Pair {
+// The state that the aggregators of one failover back end share.
+struct BackendPair {
   std::unique_ptr<Backend> first;
   std::unique_ptr<Backend> second;
   FailoverOptions options;
   std::atomic<bool> reported{false};
 
-  void Note(const absl::Status& fault) {
+  void ReportLoss(const absl::Status& fault) {
     if (first->health().ok() || reported.exchange(true) || !options.on_loss) return;
     options.on_loss(fault);
   }
-  absl::StatusOr<std::unique_ptr<Aggregator>> NewSecond(const Plan& plan) {
+  absl::StatusOr<std::unique_ptr<Aggregator>> NewSecondAggregator(const Plan& plan) {
     SPARSEAGG_ASSIGN_OR_RETURN(const Plan own, MakePlan(plan.spec, plan.workload, second->info()));
     return second->NewAggregator(own);
   }
 };
 
-// The entries of `update`, which must stay.
+// Returns an update that refers to the entries of `update`, which must outlive it.
 StagedUpdate Borrow(const StagedUpdate& update) {
   StagedUpdate borrowed;
   borrowed.entries = update.entries;
@@ -41,7 +41,7 @@ StagedUpdate Borrow(const StagedUpdate& update) {
 
 class FailoverAggregator : public Aggregator {
  public:
-  FailoverAggregator(Pair& pair, const Plan& plan, std::shared_ptr<Aggregator> first)
+  FailoverAggregator(BackendPair& pair, const Plan& plan, std::shared_ptr<Aggregator> first)
       : pair_(pair), plan_(plan), first_(first.get()), current_(std::move(first)) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
@@ -50,7 +50,8 @@ class FailoverAggregator : public Aggregator {
 
   absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
     const auto current = current_.load();
-    // What the first has may be handed to the second, who need not know other forms of rows.
+    // Updates of the first back end may be passed to the second one, which may not support compact
+    // forms of rows.
     return current->StageArriving(nnz, current.get() == first_ ? RowForms{} : forms);
   }
 
@@ -62,7 +63,7 @@ class FailoverAggregator : public Aggregator {
     kept_.push_back({std::move(update), weight});
     if (!status.ok()) return FailOver(status);
     if (kept_bytes_ < std::max(pair_.options.kept_bytes_min, fetched_bytes_)) return status;
-    return Fetch();
+    return FetchState();
   }
 
   absl::Status Merge(const Partial& partial) override {
@@ -96,7 +97,7 @@ class FailoverAggregator : public Aggregator {
       SPARSEAGG_RETURN_IF_ERROR(FailOver(result.status()));
       result = std::move(*current_.load()).Report();
     }
-    Forget();
+    DiscardKept();
     return result;
   }
 
@@ -106,48 +107,49 @@ class FailoverAggregator : public Aggregator {
     float weight;
   };
 
-  // The first one's state replaces what was kept.
-  absl::Status Fetch() {
+  // Fetches the state of the first back end, which replaces the kept updates.
+  absl::Status FetchState() {
     absl::StatusOr<Partial> state = current_.load()->Snapshot();
     if (!state.ok()) {
       return IsProcessorFault(state.status()) ? FailOver(state.status()) : state.status();
     }
-    Forget();
+    DiscardKept();
     fetched_bytes_ = MemoryBytes(*state);
     fetched_.push_back(*std::move(state));
     return absl::OkStatus();
   }
 
   absl::Status FailOver(const absl::Status& fault) {
-    pair_.Note(fault);
-    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Aggregator> second, pair_.NewSecond(plan_));
+    pair_.ReportLoss(fault);
+    SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Aggregator> second,
+                               pair_.NewSecondAggregator(plan_));
     fault_ = std::string(fault.message());
     failed_over_ = true;
-    current_ = second;  // the first one goes, and with it what it has of the updates
+    current_ = second;  // destroys the first aggregator and its references to the kept updates
     for (const Partial& partial : fetched_) SPARSEAGG_RETURN_IF_ERROR(second->Merge(partial));
     for (Kept& kept : kept_) {
       SPARSEAGG_RETURN_IF_ERROR(second->Accumulate(std::move(kept.update), kept.weight));
     }
-    Forget();
+    DiscardKept();
     return absl::OkStatus();
   }
 
-  void Forget() {
+  void DiscardKept() {
     kept_.clear();
     fetched_.clear();
     kept_bytes_ = fetched_bytes_ = 0;
   }
 
-  Pair& pair_;
+  BackendPair& pair_;
   const Plan plan_;
-  std::vector<Kept> kept_;  // before current_: outlives those who borrow
+  std::vector<Kept> kept_;  // declared before current_, which refers to these updates
   uint64_t kept_bytes_ = 0;
   std::vector<Partial> fetched_;
   uint64_t fetched_bytes_ = 0;
   bool failed_over_ = false;
   std::string fault_;
-  const Aggregator* const first_;                     // only compared with
-  std::atomic<std::shared_ptr<Aggregator>> current_;  // Stage() may run beside a change
+  const Aggregator* const first_;                     // used for comparison only
+  std::atomic<std::shared_ptr<Aggregator>> current_;  // Stage() may run while it changes
 };
 
 class FailoverBackend : public Backend {
@@ -155,7 +157,7 @@ class FailoverBackend : public Backend {
   FailoverBackend(std::unique_ptr<Backend> first, std::unique_ptr<Backend> second,
                   FailoverOptions options)
       : pair_{std::move(first), std::move(second), std::move(options)}, info_(pair_.first->info()) {
-    // Kept updates are memory, too.
+    // Kept updates take memory, too.
     info_.cost = [cost = info_.cost](const BackendInfo& info, std::string_view plan,
                                      const ReduceSpec& spec, const Workload& workload) {
       PlanCost with_kept = cost(info, plan, spec, workload);
@@ -173,12 +175,12 @@ class FailoverBackend : public Backend {
       return std::make_unique<FailoverAggregator>(pair_, plan, *std::move(first));
     }
     if (!IsProcessorFault(first.status())) return first.status();
-    pair_.Note(first.status());
-    return pair_.NewSecond(plan);
+    pair_.ReportLoss(first.status());
+    return pair_.NewSecondAggregator(plan);
   }
 
  private:
-  Pair pair_;
+  BackendPair pair_;
   BackendInfo info_;
 };
 

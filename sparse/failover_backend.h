@@ -1,8 +1,9 @@
-// A back end in front of another one that takes over: when the processor of the first fails, or has
-// no memory left, open reductions go on with the second, with the same bits. For that, staged
-// updates are kept until the result, or until there are so many that the state is fetched instead.
+// A back end with a fallback: when the processor of the first back end fails or runs out of memory,
+// open reductions continue on the second one, with the same bits. For that, staged updates are kept
+// until the result is made, or until they exceed a limit; then the state of the first back end is
+// fetched and replaces them.
 //
-//   Accumulate -> kept + first -> fault? -> second: Merge(fetched state), Accumulate(what was kept)
+//   Accumulate -> keep + first -> on a fault -> second: Merge(fetched state), Accumulate(kept ones)
 #ifndef SPARSEAGG_SPARSE_FAILOVER_BACKEND_H_
 #define SPARSEAGG_SPARSE_FAILOVER_BACKEND_H_
 
@@ -15,17 +16,17 @@
 namespace sparseagg {
 
 struct FailoverOptions {
-  // Called once, by the thread that meets the fault, when the first back end's processor is lost.
+  // Called once, by the thread that detects the fault, when the first back end's processor is lost.
   std::function<void(const absl::Status& fault)> on_loss;
-  // Bytes of updates that an aggregator keeps, at least, before it fetches its state.
+  // An aggregator keeps at least this many bytes of updates before it fetches its state.
   uint64_t kept_bytes_min = uint64_t{1} << 30;
 };
 
-// Whether an aggregator's error is one of its processor's, not of what it was given: UNAVAILABLE
-// (the processor is lost), or memory that has run out.
+// Returns whether an aggregator's error is caused by its processor, not by its input: UNAVAILABLE
+// (the processor is lost) or RESOURCE_EXHAUSTED (its memory has run out), except TOO_MANY_ENTRIES.
 bool IsProcessorFault(const absl::Status& status);
 
-// Has the name and the plans of `first`. health() tells when that is lost.
+// The result has the name, the plans and the health() of `first`.
 std::unique_ptr<Backend> MakeFailoverBackend(std::unique_ptr<Backend> first,
                                              std::unique_ptr<Backend> second,
                                              FailoverOptions options);

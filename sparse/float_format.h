@@ -1,6 +1,6 @@
-// Floating-point formats as integers: taking a value apart, and rounding an exact integer multiple
-// of a power of two to a format, once, to nearest with ties to even. Everything that decides the
-// bits of a floating result is here. Host and device.
+// Floating-point formats in integer arithmetic: splits a value into significand and exponent, and
+// rounds an exact integer multiple of a power of two to a format, once, to nearest with ties to
+// even. Everything that decides the bits of a floating result is here. Host and device.
 #ifndef SPARSEAGG_SPARSE_FLOAT_FORMAT_H_
 #define SPARSEAGG_SPARSE_FLOAT_FORMAT_H_
 
@@ -41,7 +41,8 @@ struct Scaled {
   int32_t exponent;
 };
 
-// Takes a finite double apart; the significand has its full 53 bits for normal numbers.
+// Splits a finite double into significand and exponent. The significand of a normal number has all
+// 53 bits.
 SPARSEAGG_HOST_DEVICE inline Scaled TakeApart(double value) {
   const uint64_t bits = BitCast<uint64_t>(value);
   const int32_t biased = static_cast<int32_t>(bits >> 52) & 0x7FF;
@@ -62,25 +63,26 @@ SPARSEAGG_HOST_DEVICE inline int BitWidth(UInt128 value) {
   return low == 0 ? 0 : 64 - CountLeadingZeros(low);
 }
 
-// 2^exponent * integer for an integer of at most 2^53, correctly even where 2^exponent itself is
-// not a double. Infinity when the product is too large. REQUIRES: the product is a multiple of
+// Returns 2^exponent * integer for an integer of at most 2^53, even where 2^exponent itself is not
+// a double. Returns infinity when the product is too large. REQUIRES: the product is a multiple of
 // 2^-1074.
 SPARSEAGG_HOST_DEVICE inline double ScaleExact(uint64_t integer, int exponent) {
   if (integer == 0) return 0.0;
   const int top = 63 - CountLeadingZeros(integer);  // position of the first bit
   const int first = top + exponent;                 // its power of two
   if (first > 1023) return BitCast<double>(uint64_t{0x7FF} << 52);
-  // A subnormal's bits are the multiple of 2^-1074. The shift is at most 51 here; the mask says so
-  // to tools that do not see that `first` bounds it.
+  // The bits of a subnormal are its multiple of 2^-1074. The shift is at most 51 here; the mask
+  // shows that to tools that do not infer it from the bound of `first`.
   if (first < -1022) return BitCast<double>(integer << ((exponent + 1074) & 63));
   const uint64_t significand = top > 52 ? integer >> 1 : integer << (52 - top);  // top 53: 2^53
   const uint64_t fraction = significand & ((uint64_t{1} << 52) - 1);
   return BitCast<double>((static_cast<uint64_t>(first + 1023) << 52) | fraction);
 }
 
-// Rounds magnitude * 2^exponent (plus something below its last bit when `sticky`) to the format: to
-// nearest, ties to even, subnormals kept, infinity beyond the range. The result, a double, is a
-// number of the format. REQUIRES: with `sticky`, magnitude has at least 64 bits.
+// Rounds magnitude * 2^exponent (plus a non-zero amount below its last bit when `sticky`) to the
+// format: to nearest, with ties to even; subnormals are kept, and a value beyond the range becomes
+// infinity. The result, a double, is a number of the format. REQUIRES: with `sticky`, magnitude has
+// at least 64 bits.
 SPARSEAGG_HOST_DEVICE inline double RoundMagnitude(UInt128 magnitude, int exponent, bool sticky,
                                                    FloatFormat format) {
   if (magnitude == 0) return 0.0;
@@ -119,8 +121,8 @@ SPARSEAGG_HOST_DEVICE inline double RoundDouble(double value, FloatFormat format
   return RoundScaled(parts.significand, parts.exponent, format);
 }
 
-// Order-preserving integer of a double that is not NaN: a < b exactly when OrderKey(a) <
-// OrderKey(b). REQUIRES: not -0.
+// Maps a double to an integer with the same order: a < b exactly when OrderKey(a) < OrderKey(b).
+// REQUIRES: neither NaN nor -0.
 SPARSEAGG_HOST_DEVICE inline int64_t OrderKey(double value) {
   const int64_t bits = BitCast<int64_t>(value);
   return bits >= 0 ? bits : INT64_MIN - bits;

@@ -12,7 +12,7 @@
 namespace sparseagg {
 namespace {
 
-// Runs of this many side entries of one slot are worth summing.
+// Side entries of one slot are summed when there are more than this many.
 constexpr size_t kSideRunMax = 16;
 
 void AppendSlot(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
@@ -116,8 +116,8 @@ void CompactSide(std::vector<SideEntry>& side) {
       for (size_t i = begin; i < end; ++i) sum.AddScaled(side[i].significand, side[i].exponent);
       AppendDigits(sum, side[begin].row, side[begin].column, digits);
     }
-    // A sum over the whole exponent range may need more digits than the run has entries; then the
-    // run stays.
+    // A sum over the whole exponent range may need more digits than the run has entries; the run is
+    // kept then.
     if (end - begin > kSideRunMax && digits.size() < end - begin) {
       out = std::copy(digits.begin(), digits.end(), side.begin() + out) - side.begin();
     } else {
@@ -175,7 +175,7 @@ absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t
       absl::StatusCode::kOutOfRange, "INTEGER_OVERFLOW",
       absl::StrCat(where, " does not fit in ",
                    std::string(ValueTypeName(ResultLayout(spec).value_type)),
-                   "; use a wider type, or integer_overflow modular if it shall wrap"));
+                   "; use a wider type, or set integer_overflow to modular if it should wrap"));
 }
 
 absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t more) {
@@ -188,8 +188,8 @@ absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t mor
 }
 
 Partial MergePartials(Partial a, Partial b) {
-  // The smaller one moves, so that a few entries far from the others cost themselves and not the
-  // others.
+  // The smaller one is rebased, so that a few entries far from the others do not move those to the
+  // side table.
   if (a.addends < b.addends) std::swap(a, b);
   Rebase(b, a.lsb);
   Partial out;

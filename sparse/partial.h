@@ -4,9 +4,9 @@
 //
 // Every row has SlotsPerRow(spec) slots of 128 bits. What a slot holds depends on the operator
 // (sparse/ops/):
-//   exact sums   multiples of 2^lsb (sparse/window.h; lsb is 0 for integers); the exact value of a
-//   slot is
-//                slot * 2^lsb + the sum of its entries in the side table
+//
+//   exact sums   a multiple of 2^lsb (sparse/window.h; lsb is 0 for integers); the exact value is
+//                slot * 2^lsb + the sum of the slot's entries in the side table
 //   min, max     the order key of the extreme value
 #ifndef SPARSEAGG_SPARSE_PARTIAL_H_
 #define SPARSEAGG_SPARSE_PARTIAL_H_
@@ -33,17 +33,18 @@ struct Partial {
   std::vector<SideEntry> side;  // sorted by (row, column)
 };
 
-// Bytes that the arrays of a partial aggregate hold.
+// Bytes of memory that the arrays of a partial aggregate hold.
 uint64_t MemoryBytes(const Partial& partial);
 
-// Slots of one row: the values of the row, and one more where the operator needs to know who holds
-// the row.
+// Number of slots of one row: its value slots, plus one where the operator has a row slot
+// (sparse/ops/op.h).
 uint32_t SlotsPerRow(const ReduceSpec& spec);
 
 // The slot of a row that no contributor holds yet.
 Int128 EmptySlotOf(const ReduceSpec& spec);
 
-// Joins the slots of a row into those of the same row elsewhere, both [SlotsPerRow(spec)].
+// Combines the slots `from` of a row with the slots `into` of the same row elsewhere. Both are
+// [SlotsPerRow(spec)].
 void CombineRow(const ReduceSpec& spec, const Int128* from, Int128* into);
 
 // Sorts a side table by (row, column).
@@ -53,25 +54,27 @@ void SortSide(std::vector<SideEntry>& side);
 void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column,
                   std::vector<SideEntry>& side);
 
-// Sums runs of more than a few side entries of one slot and writes them as few digits. Keeps the
-// value of every slot. REQUIRES: sorted. Bounds the side table by a constant number of entries a
-// slot.
+// Sums the side entries of every slot that has many and writes the sum as digits, where these are
+// fewer. Keeps the value of every slot, and bounds the side table by a constant number of entries
+// per slot. REQUIRES: `side` is sorted.
 void CompactSide(std::vector<SideEntry>& side);
 
-// Moves the slots of `partial` to multiples of 2^lsb; what does not fit goes to its side table.
+// Converts the slots of `partial` to multiples of 2^lsb. Values that do not fit move to its side
+// table.
 void Rebase(Partial& partial, int32_t lsb);
 
-// FAILED_PRECONDITION (SPEC_MISMATCH) unless both are the same reduction (the name does not
-// matter); RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) when together they exceed kAddendsMax.
+// Returns FAILED_PRECONDITION (SPEC_MISMATCH) unless both are of the same reduction, apart from its
+// name, and RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) when together they exceed kAddendsMax.
 absl::Status CheckMergeable(const Partial& a, const Partial& b);
 
-// OUT_OF_RANGE (INTEGER_OVERFLOW): the exact result of a checked integer does not fit its type.
+// Makes the error of a checked integer whose exact result does not fit its type: OUT_OF_RANGE
+// (INTEGER_OVERFLOW).
 absl::Status IntegerOverflowError(const ReduceSpec& spec, uint64_t row, uint32_t column);
 
-// RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) when `more` entries after `addends` exceed kAddendsMax.
+// Returns RESOURCE_EXHAUSTED (TOO_MANY_ENTRIES) when addends + more exceeds kAddendsMax.
 absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t more);
 
-// a + b. REQUIRES: CheckMergeable. Cost: linear in both.
+// Returns a + b, in time linear in both. REQUIRES: CheckMergeable(a, b) is OK.
 Partial MergePartials(Partial a, Partial b);
 
 }  // namespace sparseagg

@@ -10,7 +10,7 @@
 namespace sparseagg {
 namespace {
 
-std::string Seconds(double seconds) {
+std::string FormatSeconds(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.2g us", seconds * 1e6);
   return seconds < 1 ? absl::StrFormat("%.2g ms", seconds * 1e3)
                      : absl::StrFormat("%.2g s", seconds);
@@ -26,26 +26,26 @@ bool IsKnown(const Workload& workload) {
   return workload.contributors > 0 && workload.nnz_per_update > 0;
 }
 
-// "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
-std::string WhyCheapest(const std::vector<Candidate>& candidates, const Candidate& chosen,
-                        bool workload_known) {
+// Returns the reason of a choice: "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
+std::string ReasonOfChoice(const std::vector<Candidate>& candidates, const Candidate& chosen,
+                           bool workload_known) {
   std::vector<std::string> others;
   for (const Candidate& other : candidates) {
     if (other.name == chosen.name) continue;
     const std::string name(other.name);
     others.push_back(
-        other.fits ? absl::StrCat(name, " ", Seconds(other.cost.seconds))
+        other.fits ? absl::StrCat(name, " ", FormatSeconds(other.cost.seconds))
                    : absl::StrCat(name, " needs ", other.cost.index_space_bytes() >> 20, " MiB"));
   }
-  return absl::StrCat(Seconds(chosen.cost.seconds),
-                      workload_known ? " expected" : " for a usual round",
+  return absl::StrCat(FormatSeconds(chosen.cost.seconds),
+                      workload_known ? " expected" : " for a typical round",
                       others.empty() ? "" : "; ", absl::StrJoin(others, ", "));
 }
 
 }  // namespace
 
 bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries) {
-  if (cost.index_space_bytes() <= kFixedBytesFree) return true;
+  if (cost.index_space_bytes() <= kFixedBytesExempt) return true;
   const double waiting = static_cast<double>(cost.entry_bytes) * entries;
   const double listing = std::max(0.0, static_cast<double>(cost.listing_bytes) - waiting);
   return static_cast<double>(cost.fixed_bytes) + listing <=
@@ -77,16 +77,16 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                        backend.memory_bytes >> 20, " MiB"));
     }
     plan.name = std::string(forced);
-    plan.reason = "asked for";
+    plan.reason = "requested";
     plan.forced = true;
     plan.cost = found->cost;
     return plan;
   }
-  // Of a dense tensor it is known what every update has.
+  // The updates of a dense tensor are known: each has its one row.
   const bool known = IsKnown(workload);
   if (!known && spec.layout.num_rows > 1) {
     plan.name = candidates.back().name;
-    plan.reason = "nothing is known of the updates before they come";
+    plan.reason = "the updates are unknown before they arrive";
     plan.cost = candidates.back().cost;
     plan.cost.seconds = 0;
     plan.adaptive = true;
@@ -105,7 +105,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                                            return a.cost.seconds < b.cost.seconds;
                                          });
   plan.name = std::string(cheapest->name);
-  plan.reason = WhyCheapest(candidates, *cheapest, known);
+  plan.reason = ReasonOfChoice(candidates, *cheapest, known);
   plan.cost = cheapest->cost;
   return plan;
 }

@@ -15,9 +15,9 @@
 namespace sparseagg {
 namespace {
 
-constexpr uint64_t kMapNodeBytes = 64;  // of std::map, about
+constexpr uint64_t kMapNodeBytes = 64;  // of std::map, approximately
 
-// One coordinate row. Which members an operator uses is written in sparse/ops/op.h.
+// The state of one row. sparse/ops/op.h defines which members an operator uses.
 struct Row {
   std::vector<WideInteger> sums;  // exact sums of w * x
   std::vector<Int128> keys;       // extremes, as order keys
@@ -71,9 +71,11 @@ class ReferenceAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  PlanReport plan_report() const override { return {.plan = "wide", .reason = "the definition"}; }
+  PlanReport plan_report() const override {
+    return {.plan = "wide", .reason = "the only plan of this back end"};
+  }
 
-  // Writes every exact value as side entries; the slots hold only what is an integer by nature.
+  // Writes every exact sum as side entries; slots hold only order keys, which are integers.
   absl::StatusOr<Partial> Snapshot() override {
     Partial partial = Header();
     const uint32_t width = SlotsPerRow(spec_);
@@ -134,7 +136,7 @@ class ReferenceAggregator : public Aggregator {
     return partial;
   }
 
-  // The wide integer behind slot `c`: the values come first, then the row slot.
+  // Returns the wide integer of slot `c`: the value slots come first, then the row slot.
   template <class R>
   static auto& Wide(R& row, uint32_t c) {
     return c < row.sums.size() ? row.sums[c] : row.holders;
@@ -159,7 +161,7 @@ class ReferenceAggregator : public Aggregator {
     }
   }
 
-  // Sums the update's duplicates first, then takes the extreme.
+  // Sums the duplicates within the update first, then takes the extreme.
   void AddExtremes(const CooView& entries) {
     const auto* values = static_cast<const V*>(entries.values);
     const uint32_t width = spec_.layout.row_width;
@@ -213,7 +215,7 @@ class ReferenceBackend : public Backend {
  public:
   ReferenceBackend() {
     info_.name = "reference";
-    info_.description = "one wide integer for each coordinate; the definition, slow";
+    info_.description = "one wide integer for each coordinate; defines the results, slow";
     info_.memory_bytes = ~uint64_t{0};
     info_.plans = {"wide"};
     info_.cost = &Cost;

@@ -1,5 +1,6 @@
-// The reference back end: the definition of every result. One wide integer for each coordinate, one
-// map, no cleverness. Slow and large; the other back ends are compared with it byte for byte.
+// The reference back end, which defines every result. It keeps one wide integer for each coordinate
+// in one map, and is written as plainly as possible. It is slow and takes much memory; the tests
+// compare the other back ends with it byte for byte.
 #ifndef SPARSEAGG_SPARSE_REFERENCE_BACKEND_H_
 #define SPARSEAGG_SPARSE_REFERENCE_BACKEND_H_
 
@@ -10,7 +11,7 @@
 
 namespace sparseagg {
 
-// Never fails. Ignores the options: it is serial.
+// Never fails. Ignores the options, since it is serial.
 absl::StatusOr<std::unique_ptr<Backend>> MakeReferenceBackend(const BackendOptions& options);
 
 }  // namespace sparseagg

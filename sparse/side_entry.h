@@ -1,4 +1,5 @@
-// An entry of a side table: what does not fit the window of an exact accumulator. Host and device.
+// An entry of a side table, which holds what does not fit the window of an exact accumulator. Host
+// and device.
 #ifndef SPARSEAGG_SPARSE_SIDE_ENTRY_H_
 #define SPARSEAGG_SPARSE_SIDE_ENTRY_H_
 
@@ -9,9 +10,9 @@
 namespace sparseagg {
 
 // A number that does not fit the window: significand * 2^exponent, a part of slot (row, column).
-// The side table is a list of such digits, sorted by (row, column); a slot may have several. So a
-// product outside the window costs the 24 bytes of one entry, not a wide integer: what a hostile
-// sender costs the server is proportional to what it sent.
+// The side table is a list of such digits, sorted by (row, column); a slot may have several. A
+// product outside the window thus costs the 24 bytes of one entry, not a wide integer: the memory
+// that a hostile sender uses is proportional to what it sent.
 struct SideEntry {
   uint64_t row;
   uint32_t column;

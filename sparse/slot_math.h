@@ -15,12 +15,12 @@
 
 namespace sparseagg {
 
-// The type of one result value: that of the input, but u64 where only contributors are counted.
+// The type of one result value: that of the input, except u64 where only contributors are counted.
 template <class Op, class V>
 using ResultValue = std::conditional_t<Op::kValues == ValueSlots::kNone, uint64_t, V>;
 
-// weight * value: exact for f16, bf16, f32 (at most 48 bits) and for integers (whole weights); for
-// f64 the IEEE product.
+// Returns weight * value: exact for f16, bf16, f32 (at most 48 bits) and for integers (whole
+// weights); the IEEE product for f64.
 template <class V>
 SPARSEAGG_HOST_DEVICE inline WideValue<V> Lift(V value, float weight) {
   if constexpr (ValueTraits<V>::kFloating) {
@@ -30,12 +30,12 @@ SPARSEAGG_HOST_DEVICE inline WideValue<V> Lift(V value, float weight) {
   }
 }
 
-// Order key of a contributor's coordinate, from the sum of its entries rounded once (floating
-// types)...
+// Returns the order key of a contributor's coordinate. For floating types `rounded` is the sum of
+// its entries, rounded once.
 SPARSEAGG_HOST_DEVICE inline Int128 ContributionKey(double rounded) {
   return OrderKey(rounded == 0.0 ? 0.0 : rounded);
 }
-// ... or exact (integers; modular ones wrap to their type first).
+// For integers `sum` is the exact sum; modular ones wrap to their type first.
 template <class V>
 SPARSEAGG_HOST_DEVICE inline Int128 ContributionKey(Int128 sum, IntegerOverflow overflow) {
   return overflow == IntegerOverflow::kModular ? static_cast<Int128>(static_cast<V>(sum)) : sum;
@@ -50,7 +50,7 @@ SPARSEAGG_HOST_DEVICE constexpr Int128 EmptySlot() {
   return 0;
 }
 
-// Joins two slots of the same coordinate.
+// Combines two slots of the same coordinate.
 template <class Op>
 SPARSEAGG_HOST_DEVICE inline Int128 CombineSlots(Int128 a, Int128 b) {
   if constexpr (Op::kValues == ValueSlots::kMin) return a < b ? a : b;
@@ -58,32 +58,33 @@ SPARSEAGG_HOST_DEVICE inline Int128 CombineSlots(Int128 a, Int128 b) {
   return a + b;
 }
 
+// The outcome of LowerValue().
 enum class Lowered : uint8_t {
   kOk,
-  kInfinite,  // the exact result is beyond the range of the floating type; written as an infinity
+  kInfinite,  // the exact result is beyond the range of the floating type; an infinity is written
   kOverflow,  // a checked integer does not fit; nothing is written
 };
 
-// Writes the result of one coordinate. `row` is the exact row slot (any value when the operator has
-// none).
+// Finalizes one coordinate: rounds or checks its exact value and writes the result. `row` is the
+// exact row slot (any value when the operator has none).
 template <class Op, class V, class Exact>
 SPARSEAGG_HOST_DEVICE inline Lowered LowerValue(const Exact& value, const Exact& row,
                                                 double total_weight, IntegerOverflow overflow,
                                                 ResultValue<Op, V>* out) {
   using R = ResultValue<Op, V>;
   if constexpr (ValueTraits<R>::kFloating) {
-    const double result = Op::Real(value, row, total_weight, ValueTraits<R>::kFormat);
+    const double result = Op::FinalizeFloat(value, row, total_weight, ValueTraits<R>::kFormat);
     *out = ValueTraits<R>::Narrow(result);
     return IsFiniteBits(result) ? Lowered::kOk : Lowered::kInfinite;
   } else {
-    const Int128 result = Op::Whole(value, row, total_weight);
+    const Int128 result = Op::FinalizeInteger(value, row, total_weight);
     if (overflow == IntegerOverflow::kChecked && !FitsInteger<R>(result)) return Lowered::kOverflow;
     *out = static_cast<R>(result);
     return Lowered::kOk;
   }
 }
 
-// An exact value for LowerValue() that is a slot alone: slot * 2^lsb.
+// An exact value for LowerValue() that has no side entries: slot * 2^lsb.
 struct SlotValue {
   Int128 slot;
   int lsb;

@@ -15,13 +15,13 @@ void EndStream() {}
 
 template <class Index, class Row>
 void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,
-                RowsSeen& seen) {
-  CopyRows<Index>(from, count, highest, last, rows, seen);
+                RowFlags& flags) {
+  CopyRows<Index>(from, count, highest, last, rows, flags);
 }
 
-template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
-template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowsSeen&);
-template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowsSeen&);
-template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowsSeen&);
+template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowFlags&);
+template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowFlags&);
+template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowFlags&);
+template void StreamRows<int64_t>(const char*, uint64_t, uint64_t, uint64_t, uint16_t*, RowFlags&);
 
 }  // namespace sparseagg

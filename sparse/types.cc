@@ -29,7 +29,8 @@ absl::Status CheckName(const std::string& name) {
   return absl::OkStatus();
 }
 
-// The product of dimensions [begin, end) of the shape, or an error when it is not below `limit`.
+// Returns the product of dimensions [begin, end) of the shape, or an error when it is not below
+// `limit`.
 absl::StatusOr<uint64_t> Product(const TensorSpec& spec, size_t begin, size_t end, uint64_t limit,
                                  const char* what) {
   uint64_t product = 1;
@@ -105,7 +106,8 @@ absl::StatusOr<ReduceSpec> MakeReduceSpec(const TensorSpec& spec) {
       spec.integer_overflow == IntegerOverflow::kModular) {
     return BadSpec(
         spec.name,
-        absl::StrCat(reduce.op, " of modular integers has no meaning; use sum, or checked"));
+        absl::StrCat(reduce.op,
+                     " of modular integers has no meaning; use sum, or integer_overflow checked"));
   }
   return reduce;
 }

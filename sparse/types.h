@@ -1,9 +1,9 @@
-// The words of the project as types: what a tensor is, and how its entries lie in memory.
+// The core data types: what a tensor is, and how its entries lie in memory.
 //
 // A tensor is hybrid COO: its first `sparse_dim` dimensions are indexed, the rest is a dense row of
-// `row_width` values. The core works on flattened rows: an entry is (row, row_width values), with
-// row = the row-major position of the entry's index among the leading dimensions. sparse_dim == 0
-// is a dense tensor: num_rows 1, all of it in row 0.
+// `row_width` values. The core works on flattened rows: an entry is (row, row_width values), where
+// row is the row-major position of the entry's index among the indexed dimensions. A tensor with
+// sparse_dim == 0 is dense: num_rows is 1, and row 0 holds all of its values.
 #ifndef SPARSEAGG_SPARSE_TYPES_H_
 #define SPARSEAGG_SPARSE_TYPES_H_
 
@@ -63,7 +63,7 @@ inline constexpr uint64_t kNumRowsMax = uint64_t{1} << 63;     // exclusive
 inline constexpr uint64_t kRowWidthMax = uint64_t{1} << 20;    // sparse tensors
 inline constexpr uint64_t kDenseWidthMax = uint64_t{1} << 31;  // sparse_dim == 0
 
-// What a user states about one tensor of a round.
+// The user's description of one tensor of a round.
 struct TensorSpec {
   std::string name;
   ValueType value_type = ValueType::kF32;
@@ -74,7 +74,7 @@ struct TensorSpec {
   std::string plan;  // forces an algorithm; empty lets the planner choose
 };
 
-// What the core works on.
+// The flattened shape of a tensor, which the core works on.
 struct TensorLayout {
   uint64_t num_rows = 0;   // product of the indexed dimensions; 1 when there are none
   uint32_t row_width = 1;  // product of the other dimensions; 1 when there are none
@@ -84,41 +84,43 @@ struct TensorLayout {
   friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
 };
 
-// Flattens a spec. INVALID_ARGUMENT, naming the tensor and the limit: a bad name, rank, dimension,
-// sparse_dim, an index space of 2^63 rows or more, a row wider than kRowWidthMax (kDenseWidthMax
-// for sparse_dim 0).
+// Flattens a spec. Returns INVALID_ARGUMENT, naming the tensor and the limit: INVALID_SPEC for a
+// bad name, rank, dimension or sparse_dim; INDEX_SPACE_TOO_LARGE for an index space of 2^63 rows or
+// more, and for a row wider than kRowWidthMax (kDenseWidthMax when sparse_dim is 0).
 absl::StatusOr<TensorLayout> MakeLayout(const TensorSpec& spec);
 
-// How the rows of an update follow one another.
+// The order of the rows of an update.
 enum class EntryOrder : uint8_t {
-  kUnknown,
+  kUnknown,  // not checked yet
   kUnsorted,
-  kSorted,     // never descending
-  kCanonical,  // strictly ascending: sorted, no row twice
+  kSorted,     // non-descending; rows may repeat
+  kCanonical,  // strictly ascending; no row repeats
 };
 
 class NarrowRows;
 
-// Entries in host memory. Rows need be neither sorted nor distinct; equal rows are summed.
+// A read-only view of entries in host memory. Rows need not be sorted or distinct; the values of
+// equal rows are summed.
 struct CooView {
   TensorLayout layout;
   uint64_t nnz = 0;
   const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
   const void* values = nullptr;       // [nnz, row_width] of layout.value_type
-  // In place of `indices`, null then, where a back end has asked for it
-  // (Aggregator::StageArriving): the rows as coo.packed encodes them (sparse/rows/packed_rows.h),
-  // or in two bytes each (sparse/rows/narrow_rows.h).
+  // The rows in a compact form, where a back end has requested one (Aggregator::StageArriving): as
+  // coo.packed encodes them (sparse/rows/packed_rows.h), or in two bytes each
+  // (sparse/rows/narrow_rows.h). `indices` is null then.
   const char* packed_rows = nullptr;
   uint64_t packed_rows_bytes = 0;
   const NarrowRows* narrow_rows = nullptr;
 };
 
+// The same, for a decoder to write.
 struct MutableCooView {
   TensorLayout layout;
   uint64_t nnz = 0;
   uint64_t* indices = nullptr;  // [nnz]
   void* values = nullptr;       // [nnz, row_width]
-  char* packed_rows = nullptr;  // as in CooView; kBlockSlackBytes more can be read
+  char* packed_rows = nullptr;  // as in CooView; kBlockSlackBytes more bytes are readable
   uint64_t packed_rows_bytes = 0;
   NarrowRows* narrow_rows = nullptr;
 
@@ -127,7 +129,7 @@ struct MutableCooView {
   }
 };
 
-// A canonical tensor: rows strictly ascending.
+// A canonical tensor: its rows are strictly ascending.
 struct SparseTensor {
   TensorLayout layout;
   RowIds indices;                // [nnz]
@@ -137,18 +139,19 @@ struct SparseTensor {
   friend bool operator==(const SparseTensor&, const SparseTensor&) = default;
 };
 
-// One reduction: what is summed, and how.
+// One reduction: its tensor, its operator and its overflow rule.
 struct ReduceSpec {
-  std::string name;  // the tensor's, for messages
+  std::string name;  // the tensor's name, for messages
   TensorLayout layout;
   std::string op = "sum";
   IntegerOverflow integer_overflow = IntegerOverflow::kChecked;
 };
 
-// Checks the operator, too: INVALID_ARGUMENT for an unknown one, or for a mean of modular integers.
+// Flattens a spec and checks its operator. Returns INVALID_ARGUMENT for the errors of MakeLayout(),
+// an unknown operator (UNKNOWN_OPERATOR), and a mean of modular integers (INVALID_SPEC).
 absl::StatusOr<ReduceSpec> MakeReduceSpec(const TensorSpec& spec);
 
-// Layout of the result of `spec`: that of the input, but u64 of width 1 for "count".
+// Returns the layout of the result of `spec`: that of the input, except u64 of width 1 for "count".
 TensorLayout ResultLayout(const ReduceSpec& spec);
 
 }  // namespace sparseagg

@@ -18,13 +18,13 @@
 namespace sparseagg {
 namespace {
 
-constexpr uint32_t kBad = uint32_t{1} << 31;
+constexpr uint32_t kErrorBit = uint32_t{1} << 31;
 
 absl::Status Invalid(std::string_view reason, const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// "tensor "emb": entry 17 (row 812), value 3": where a value stands.
+// Returns the position of a value for messages: `tensor "emb": entry 17 (row 812), value 3`.
 std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry, uint64_t column) {
   std::string text = absl::StrCat("tensor \"", spec.name, "\": entry ", entry, " (row ",
                                   RowOf(entries, entry), ")");
@@ -40,15 +40,19 @@ absl::Status RowError(const ReduceSpec& spec, const CooView& entries, uint64_t b
                               " at entry ", e, " is not below ", spec.layout.num_rows, " rows"));
 }
 
-// The highest bit is set unless the value and, of f64, its product with the weight are finite: the
-// largest exponent carries into it.
-uint32_t Badness(float value, float /*weight*/) {
+// Returns a word whose highest bit is set unless the value and, for f64, its product with the
+// weight are finite: the largest exponent carries into it.
+uint32_t NonFiniteBit(float value, float /*weight*/) {
   return (BitCast<uint32_t>(value) & 0x7FFFFFFFu) + 0x00800000u;
 }
-uint32_t Badness(F16 value, float /*weight*/) { return ((value.bits & 0x7FFFu) + 0x0400u) << 16; }
-uint32_t Badness(BF16 value, float /*weight*/) { return ((value.bits & 0x7FFFu) + 0x0080u) << 16; }
-uint32_t Badness(double value, float weight) {
-  return IsFiniteBits(value) && IsFiniteBits(Lift(value, weight)) ? 0 : kBad;
+uint32_t NonFiniteBit(F16 value, float /*weight*/) {
+  return ((value.bits & 0x7FFFu) + 0x0400u) << 16;
+}
+uint32_t NonFiniteBit(BF16 value, float /*weight*/) {
+  return ((value.bits & 0x7FFFu) + 0x0080u) << 16;
+}
+uint32_t NonFiniteBit(double value, float weight) {
+  return IsFiniteBits(value) && IsFiniteBits(Lift(value, weight)) ? 0 : kErrorBit;
 }
 
 template <class V>
@@ -57,7 +61,7 @@ absl::Status ValueError(const ReduceSpec& spec, const CooView& entries, uint64_t
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
   uint64_t i = begin;
-  while ((Badness(values[i], weight) & kBad) == 0) ++i;
+  while ((NonFiniteBit(values[i], weight) & kErrorBit) == 0) ++i;
   const double value = Widen(values[i]);
   const std::string where = Where(spec, entries, i / width, i % width);
   if (!IsFiniteBits(value)) {
@@ -70,20 +74,20 @@ absl::Status ValueError(const ReduceSpec& spec, const CooView& entries, uint64_t
 
 constexpr uint64_t kBlock = 4096;
 
-// Whether badness(i) has its highest bit for some i in [0, count). Without an exit, and in as many
-// lanes as the loop shall have in vectors.
+// Returns whether error_bit(i) has its highest bit set for some i in [0, count). The loop has no
+// early exit and separate lanes, so that it is vectorized.
 template <class F>
-bool AnyBad(uint64_t count, F badness) {
+bool AnyErrorBit(uint64_t count, F error_bit) {
   constexpr uint64_t kLanes = 16;
   std::array<uint32_t, kLanes> lanes{};
   uint64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    for (uint64_t k = 0; k < kLanes; ++k) lanes[k] |= badness(i + k);
+    for (uint64_t k = 0; k < kLanes; ++k) lanes[k] |= error_bit(i + k);
   }
   uint32_t any = 0;
-  for (; i < count; ++i) any |= badness(i);
+  for (; i < count; ++i) any |= error_bit(i);
   for (const uint32_t lane : lanes) any |= lane;
-  return (any & kBad) != 0;
+  return (any & kErrorBit) != 0;
 }
 
 template <class V>
@@ -92,21 +96,22 @@ absl::Status CheckFloats(const ReduceSpec& spec, const CooView& entries, uint64_
   const auto* values = static_cast<const V*>(entries.values);
   for (uint64_t begin = from; begin < to; begin += kBlock) {
     const V* block = values + begin;
-    const bool bad =
-        AnyBad(std::min(kBlock, to - begin), [=](uint64_t i) { return Badness(block[i], weight); });
+    const bool bad = AnyErrorBit(std::min(kBlock, to - begin),
+                                 [=](uint64_t i) { return NonFiniteBit(block[i], weight); });
     if (bad) return ValueError<V>(spec, entries, begin, weight);
   }
   return absl::OkStatus();
 }
 
-// For min and max: the duplicates of one row must sum up within the type.
+// For min and max: checks that the duplicates of one row sum up within the type.
 template <class V>
 absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) {
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
   if (std::is_sorted(entries.indices, entries.indices + entries.nnz, std::less_equal<>()))
     return absl::OkStatus();
-  // Nearly always: whatever is summed up lies between all that is negative and all that is not.
+  // A quick check, which nearly always suffices: every sum lies between the sum of all negative
+  // values and that of all others.
   Int128 lowest = 0;
   Int128 highest = 0;
   for (uint64_t i = 0; i < entries.nnz * width; ++i) {
@@ -152,7 +157,7 @@ absl::Status CheckIntegerWeight(const ReduceSpec& spec, float weight) {
                                  spec.name, weight, kIntegerWeightMax));
 }
 
-// What needs all entries of a tensor of integers.
+// Checks what requires all entries of a tensor of integers.
 template <class V>
 absl::Status CheckAllIntegers(const ReduceSpec& spec, const CooView& entries) {
   bool per_update = false;
@@ -207,7 +212,7 @@ absl::Status UpdateValidator::CheckRows() {
   for (uint64_t begin = 0; begin < entries_.nnz; begin += kBlock) {
     const uint64_t* block = entries_.indices + begin;
     const uint64_t count = std::min(kBlock, entries_.nnz - begin);
-    if (AnyBad(count, [=](uint64_t i) { return block[i] >= num_rows ? kBad : 0; })) {
+    if (AnyErrorBit(count, [=](uint64_t i) { return block[i] >= num_rows ? kErrorBit : 0; })) {
       return RowError(spec_, entries_, begin);
     }
   }

@@ -1,5 +1,5 @@
-// What must hold of an update before it is counted. All checks of an update come before the first
-// change of state.
+// Checks an update before it is counted. All checks of an update come before the first change of
+// state.
 #ifndef SPARSEAGG_SPARSE_VALIDATE_H_
 #define SPARSEAGG_SPARSE_VALIDATE_H_
 
@@ -17,38 +17,41 @@ namespace sparseagg {
 // Largest weight of an update of integers: every whole number up to here is exact in f32.
 inline constexpr float kIntegerWeightMax = 16777216.0f;  // 2^24
 
-// `error` as that of one update among others: the message begins with `update "ID": `, and metadata
-// kUpdateIdFact has the id for programs. OK, and what is about an update without an id, stays as it
-// is.
+// Attributes `error` to one update among several: puts `update "ID": ` before its message, and the
+// id into its metadata under kUpdateIdFact, for programs. Returns `error` unchanged when it is OK
+// or the update has no id.
 inline constexpr std::string_view kUpdateIdFact = "update_id";
 absl::Status OfUpdate(const absl::Status& error, const std::string& update_id);
 
-// A weight is finite and not negative (reason INVALID_WEIGHT).
+// Returns INVALID_ARGUMENT (INVALID_WEIGHT) unless the weight is finite and not negative.
 absl::Status ValidateWeight(float weight);
 
-// Checks decoded entries: rows in range (INDEX_OUT_OF_RANGE), values finite (NON_FINITE_VALUE);
-// where the operator uses weights, f64 products finite (PRODUCT_OVERFLOW) and, for integers, a
-// whole weight of at most 2^24 (INVALID_WEIGHT); for min and max of checked integers, that the
-// duplicates of one row sum up within the type (INTEGER_OVERFLOW). Messages name the tensor and the
-// entry. Reads the entries once; changes nothing. Returns how their rows are ordered, for
-// StagedUpdate::order.
+// Checks decoded entries and returns the order of their rows, for StagedUpdate::order. Reads the
+// entries once; changes nothing. Returns INVALID_ARGUMENT, naming the tensor and the entry:
+// * INDEX_OUT_OF_RANGE when a row is out of range;
+// * NON_FINITE_VALUE when a value is NaN or infinite;
+// * PRODUCT_OVERFLOW, where the operator uses weights, when an f64 product is not finite;
+// * INVALID_WEIGHT when ValidateWeight() refuses the weight or, for integers where the operator
+//   uses weights, when it is not a whole number of at most 2^24;
+// * INTEGER_OVERFLOW, for min and max of checked integers, when the duplicates of one row sum up
+//   beyond the type.
 absl::StatusOr<EntryOrder> ValidateUpdate(const ReduceSpec& spec, const CooView& entries,
                                           float weight);
 
-// The same bit by bit, while the entries are being decoded and still in cache. Thread-compatible.
+// The same in steps, while the entries are being decoded and are still in cache. Thread-compatible.
 class UpdateValidator {
  public:
-  // The entries behind `entries` may be written later. `spec` must outlive this. INVALID_WEIGHT
-  // comes out first, whatever is checked.
+  // The entries that `entries` refers to may be written later. `spec` must outlive the validator.
+  // The first check, whichever it is, returns INVALID_WEIGHT if the weight is refused.
   UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight);
 
-  // All rows are known to be in range and in this order: they are not looked at.
+  // Skips the check of the rows: all of them are known to be in range and in this order.
   void TakeOrder(EntryOrder order) { order_ = order; }
-  // The first `count` values are known to be finite f32 values: they are not looked at.
+  // Skips the check of the first `count` values: they are known to be finite f32 values.
   void TakeFinite(uint64_t count) { values_ = std::max(values_, count); }
-  // Checks the values [those checked before, end).
+  // Checks the values from the first unchecked one up to `end`, exclusive.
   absl::Status CheckValues(uint64_t end);
-  // Checks the rest and what needs all of it.
+  // Checks the remaining entries, and what requires all of them.
   absl::StatusOr<EntryOrder> Finish();
 
  private:
@@ -58,11 +61,11 @@ class UpdateValidator {
   const CooView entries_;
   const float weight_;  // 1 where the operator does not use it
   absl::Status weight_status_;
-  EntryOrder order_ = EntryOrder::kUnknown;  // of rows that have been checked
-  uint64_t values_ = 0;                      // checked
+  EntryOrder order_ = EntryOrder::kUnknown;  // kUnknown until the rows are checked
+  uint64_t values_ = 0;                      // number of values checked, from the front
 };
 
-// How the rows are ordered. One pass over them.
+// Returns how the rows are ordered, in one pass over them.
 EntryOrder OrderOf(const uint64_t* rows, uint64_t nnz);
 
 }  // namespace sparseagg

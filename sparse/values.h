@@ -68,7 +68,7 @@ struct FloatTraits {
 template <>
 struct ValueTraits<F16> : FloatTraits<ValueType::kF16> {
   static constexpr FloatFormat kFormat = kFormatF16;
-  // Narrow() turns a number of the format (a result of rounding) into its bits.
+  // Converts a number of the format (a result of rounding) to its bits.
   SPARSEAGG_HOST_DEVICE static F16 Narrow(double value) {
     const uint64_t bits = BitCast<uint64_t>(value);
     const uint32_t sign = static_cast<uint32_t>(bits >> 63) << 15;
@@ -76,7 +76,7 @@ struct ValueTraits<F16> : FloatTraits<ValueType::kF16> {
     if (biased == 0x7FF) return {static_cast<uint16_t>(sign | 0x7C00)};
     const int exponent = biased - 1023;
     if (exponent < -24)
-      return {static_cast<uint16_t>(sign)};  // zero: the format has nothing else there
+      return {static_cast<uint16_t>(sign)};  // zero: the format has no other number this small
     const uint64_t significand = (bits & ((uint64_t{1} << 52) - 1)) | (uint64_t{1} << 52);
     if (exponent < -14) return {static_cast<uint16_t>(sign | (significand >> (28 - exponent)))};
     return {static_cast<uint16_t>(sign | (static_cast<uint32_t>(exponent + 15) << 10) |
@@ -101,7 +101,7 @@ struct ValueTraits<double> : FloatTraits<ValueType::kF64> {
   SPARSEAGG_HOST_DEVICE static double Narrow(double value) { return value; }
 };
 
-// The type in which one value is exact: double for floating types, Int128 for integers.
+// The type that holds one value exactly: double for floating types, Int128 for integers.
 template <class V>
 using WideValue = typename ValueTraits<V>::Wide;
 

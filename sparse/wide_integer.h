@@ -39,7 +39,7 @@ class WideInteger {
                               : k == 2 ? high
                                        : sign;
       if (k > 2 && addend + carry == 0)
-        return;  // nothing more to add (also: all ones plus a carry)
+        return;  // nothing left to add; all ones plus a carry also make zero
       const UInt128 sum = static_cast<UInt128>(words_[i]) + addend + carry;
       words_[i] = static_cast<uint64_t>(sum);
       carry = static_cast<uint64_t>(sum >> 64);
@@ -72,7 +72,7 @@ class WideInteger {
     int top = kWords - 1;
     while (top >= 0 && magnitude.words_[top] == 0) --top;
     if (top < 0) return 0.0;
-    // The first 65 to 128 bits, and whether anything follows them.
+    // The first 65 to 128 bits, and whether any bit set follows them.
     const int base = top > 0 ? top - 1 : 0;
     const UInt128 head =
         top > 0 ? (static_cast<UInt128>(magnitude.words_[top]) << 64) | magnitude.words_[top - 1]

@@ -1,9 +1,9 @@
 // Windowed integers: the fast exact accumulator.
 //
 // A slot is a 128-bit integer that counts multiples of 2^lsb. A product that is such a multiple and
-// below 2^(lsb + kWindowValueBits) in magnitude is added as an integer: exact, and the same in
-// every order. Any other product goes, whole, to the side table (sparse/partial.h). The window
-// decides speed, never bits.
+// below 2^(lsb + kWindowValueBits) in magnitude is added as an integer: exactly, and with the same
+// result in every order. Any other product goes, as a whole, to the side table (sparse/partial.h).
+// The window affects speed, never the bits of a result.
 //
 //   bit   127 126        126-38=88                                0
 //         sign | room for 2^38 addends | a product of the window  |        bit 0 is worth 2^lsb
@@ -20,12 +20,12 @@
 namespace sparseagg {
 
 inline constexpr int kWindowValueBits = 88;
-// Addends of one slot. Also keeps sums of integers (64 bits times a weight of 24 bits) inside a
-// slot.
+// The largest number of addends of one slot. It also keeps sums of integers (64 bits times a weight
+// of 24 bits) within a slot.
 inline constexpr uint64_t kAddendsMax = uint64_t{1} << 38;
 
-// Converts value to multiples of 2^lsb. False, leaving `fixed` alone, when it is not one of the
-// window.
+// Converts `value` to a number of multiples of 2^lsb. Returns false, leaving `fixed` unchanged,
+// when the window does not hold it.
 SPARSEAGG_HOST_DEVICE inline bool ToFixed(double value, int lsb, Int128* fixed) {
   const Scaled parts = TakeApart(value);
   if (parts.significand == 0) {

@@ -9,7 +9,7 @@
 namespace sparseagg {
 namespace {
 
-// The powers of two of a number's first and last bit.
+// The exponents of a number's first and last bit.
 struct Bits {
   int first;
   int last;
@@ -35,9 +35,9 @@ int32_t ChooseWindow(const std::vector<double>& samples) {
   if (bits.empty()) return 0;
   std::sort(bits.begin(), bits.end(),
             [](const Bits& a, const Bits& b) { return a.first < b.first; });
-  // Slide over the samples by their first bit. A range of them fits when its span, from the lowest
-  // last bit to the highest first bit, does; ToFixed() wants room for a whole 53-bit significand
-  // above the last bit.
+  // A sliding range over the samples, sorted by their first bit. A range fits the window if its
+  // span, from the lowest last bit to the highest first bit, does; ToFixed() needs room for a whole
+  // 53-bit significand above the last bit.
   size_t best_begin = 0;
   size_t best_count = 0;
   for (size_t begin = 0, end = 0; begin < bits.size(); ++begin) {
@@ -53,7 +53,7 @@ int32_t ChooseWindow(const std::vector<double>& samples) {
     lowest = std::min(lowest, bits[i].last);
   const int highest = bits[best_begin + best_count - 1].first;
   const int slack = std::max(0, kWindowValueBits - (highest - lowest + 1));
-  // From the window's last bit up: half the slack, the samples, the rest.
+  // From the window's last bit up: half of the slack, the samples, the other half.
   return std::max(lowest - slack / 2, -1074);
 }
 

@@ -1,5 +1,5 @@
-// Chooses the window of the exact accumulators from a sample of what will be added. The choice
-// decides how many products need the side table, that is, speed and memory; no bit of a result
+// Chooses the window of the exact accumulators from a sample of the products to be added. The
+// choice decides how many products need the side table, and so speed and memory; no bit of a result
 // depends on it.
 #ifndef SPARSEAGG_SPARSE_WINDOW_CHOICE_H_
 #define SPARSEAGG_SPARSE_WINDOW_CHOICE_H_
@@ -9,9 +9,10 @@
 
 namespace sparseagg {
 
-// The lsb (sparse/window.h) of a window that holds as many of the samples as possible, with equal
-// room above and below them. By counting, not by the largest value: a few extreme products cannot
-// move the window away from the others. Zeros do not count. All zeros: 0.
+// Returns the lsb (sparse/window.h) of a window that holds as many of the samples as possible, with
+// equal room above and below them. It counts samples instead of following the largest one, so a few
+// extreme products cannot move the window away from the others. Zeros are ignored; returns 0 when
+// there is nothing else.
 int32_t ChooseWindow(const std::vector<double>& samples);
 
 }  // namespace sparseagg

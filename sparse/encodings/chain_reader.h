@@ -28,14 +28,14 @@ class ChainReader {
     });
   }
 
-  // Passes over the next `bytes` bytes. REQUIRES: the chain has as many left.
+  // Skips the next `bytes` bytes. REQUIRES: the chain has as many left.
   void Skip(size_t bytes) {
     ForEachPart(bytes, [](const char*, size_t) {});
   }
 
-  // The next `bytes` bytes in one piece that can be read up to `slack` bytes beyond its end: in
-  // place where the chain has them so, else copied to `scratch` of bytes + slack bytes. REQUIRES:
-  // the chain has `bytes` left.
+  // Returns the next `bytes` bytes as one piece that is readable up to `slack` bytes beyond its
+  // end: in place if the chain has them so, otherwise copied to `scratch`, [bytes + slack].
+  // REQUIRES: the chain has `bytes` left.
   const char* Take(size_t bytes, size_t slack, char* scratch) {
     if (piece_ < chain_.size() && chain_[piece_].size() - at_ >= bytes + slack) {
       const char* in_place = chain_[piece_].data() + at_;

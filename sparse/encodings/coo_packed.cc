@@ -23,8 +23,8 @@ static_assert(std::endian::native == std::endian::little, "words are copied, not
 
 constexpr size_t kWordBytes = 4;
 
-// Decodes one block after the other; the reader of the entries is one entry ahead of that of the
-// words, because a block's words end where the next ones begin.
+// Decodes one block after another. The reader of the entries is one entry ahead of the reader of
+// the words, because a block's words end where those of the next one begin.
 class BlockReader {
  public:
   BlockReader(const EncodedHeader& header, uint64_t num_rows, ByteChain indices)
@@ -39,18 +39,18 @@ class BlockReader {
   }
 
   bool done() const { return block_ == blocks_; }
-  // Of the blocks so far.
+  // The order of the rows in the blocks so far.
   EntryOrder order() const { return distinct_ ? EntryOrder::kCanonical : EntryOrder::kSorted; }
 
-  // Passes over the next blocks, of bytes that lie in one piece, as long as they are crowded and
-  // good; Next() knows all others, and what is wrong with them.
-  void PassCrowded(const char* bytes) {
+  // Skips the next blocks as long as they are crowded and valid. `bytes` is the index array in one
+  // piece. Next() handles all other blocks, and finds what is wrong with them.
+  void SkipCrowdedBlocks(const char* bytes) {
     const uint64_t block_before = block_;
     const uint64_t position_before = position_;
     const char* words = bytes + blocks_ * sizeof(BlockEntry);
     while (block_ + 1 < blocks_) {  // the last one may be short
       const auto after = LoadAs<BlockEntry>(bytes + (block_ + 1) * sizeof(BlockEntry));
-      const uint64_t num_words = after.begin - position_;  // huge where it is before
+      const uint64_t num_words = after.begin - position_;  // huge if `after` begins before it
       if (next_.begin != position_ || after.begin > total_words_) break;
       uint64_t last;
       if (!IsCrowdedBlock(next_, words + position_ * kWordBytes, num_words, last)) break;
@@ -65,7 +65,7 @@ class BlockReader {
     words_.Skip((position_ - position_before) * kWordBytes);
   }
 
-  // The next block's rows to `rows`; null: they are checked only.
+  // Writes the next block's rows to `rows`; if that is null, only checks them.
   absl::Status Next(uint64_t* rows) {
     const uint64_t first_entry = block_ * kBlockEntries;
     const auto count =
@@ -86,8 +86,8 @@ class BlockReader {
                                     ": its check does not agree with its content; the "
                                     "bytes were damaged, send them again"));
     }
-    // Here and not by the last row alone: from a first row in range, which is below 2^63, no form
-    // wraps around to a last one that is in range, too.
+    // Checking the last row alone would not suffice. From a first row in range, which is below
+    // 2^63, no form wraps around to a last row in range.
     if (entry.first >= num_rows_) return OutOfRange({&entry.first, 1}, first_entry);
     BlockRows found;
     const char* wrong =
@@ -158,12 +158,13 @@ class BlockReader {
   BlockEntry next_;
   uint64_t block_ = 0;
   uint64_t position_ = 0;  // of the next block, in words
-  uint64_t last_ = 0;      // row of the last block
+  uint64_t last_ = 0;      // last row of the previous block
   bool distinct_ = true;
   std::array<char, kBlockWordsMax * kWordBytes + kBlockSlackBytes> buffer_;
 };
 
-// To `rows`; null: they are checked only, and lie in one piece. Notes how they are ordered.
+// Writes all rows to `rows`; if that is null, only checks them, and `indices` must be one piece.
+// Sets `order`.
 absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                         uint64_t* rows, EntryOrder& order) {
   if (header.nnz == 0) return absl::OkStatus();
@@ -174,7 +175,7 @@ absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, Byt
   SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(spec));
   BlockReader blocks(header, layout.num_rows, indices);
   while (!blocks.done()) {
-    if (rows == nullptr) blocks.PassCrowded(indices[0].data());
+    if (rows == nullptr) blocks.SkipCrowdedBlocks(indices[0].data());
     SPARSEAGG_RETURN_IF_ERROR(blocks.Next(rows));
     if (rows != nullptr) rows += kBlockEntries;
   }
@@ -182,7 +183,7 @@ absl::Status DecodeRows(const EncodedHeader& header, const TensorSpec& spec, Byt
   return absl::OkStatus();
 }
 
-// Of values whose scales come first, decoding one needs bytes from two places.
+// Scales precede the values, so that decoding a value needs bytes from two places.
 bool HasScales(ValueForm form) { return form == ValueForm::kInt8 || form == ValueForm::kInt4; }
 
 ValueForm FormOf(const EncodedHeader& header) {
@@ -203,20 +204,20 @@ class PackedDecoder : public TensorDecoder {
     out.indices[0] = 0;
   }
 
-  // All of them when the last byte is there.
+  // Decodes all of them when the last byte has arrived.
   absl::Status AppendIndices(std::string_view bytes) override {
     std::string_view all;
     if (out_.packed_rows != nullptr) {
-      std::memcpy(out_.packed_rows + packed_, bytes.data(), bytes.size());
-      packed_ += bytes.size();
-      if (packed_ < header_.indices_bytes) return absl::OkStatus();
-      all = {out_.packed_rows, packed_};
+      std::memcpy(out_.packed_rows + packed_bytes_, bytes.data(), bytes.size());
+      packed_bytes_ += bytes.size();
+      if (packed_bytes_ < header_.indices_bytes) return absl::OkStatus();
+      all = {out_.packed_rows, packed_bytes_};
     } else {
-      if (!Keep(bytes, header_.indices_bytes)) return absl::OkStatus();
-      all = kept_;
+      if (!Buffer(bytes, header_.indices_bytes)) return absl::OkStatus();
+      all = buffered_;
     }
     SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices, order_));
-    std::string().swap(kept_);  // = {} would keep its memory
+    std::string().swap(buffered_);  // = {} would keep its memory
     return absl::OkStatus();
   }
 
@@ -228,9 +229,9 @@ class PackedDecoder : public TensorDecoder {
         return Decode({from, size}, count);
       });
     }
-    if (!Keep(bytes, header_.values_bytes)) return absl::OkStatus();
-    SPARSEAGG_RETURN_IF_ERROR(Decode(kept_, header_.nnz * out_.layout.row_width));
-    std::string().swap(kept_);  // = {} would keep its memory
+    if (!Buffer(bytes, header_.values_bytes)) return absl::OkStatus();
+    SPARSEAGG_RETURN_IF_ERROR(Decode(buffered_, header_.nnz * out_.layout.row_width));
+    std::string().swap(buffered_);  // = {} would keep its memory
     return absl::OkStatus();
   }
 
@@ -241,11 +242,11 @@ class PackedDecoder : public TensorDecoder {
   uint64_t finite_values() const override { return raw_values_.finite_values(); }
 
  private:
-  // Whether all of `total` bytes are there now.
-  bool Keep(std::string_view bytes, uint64_t total) {
-    if (kept_.empty()) kept_.reserve(total);
-    kept_.append(bytes);
-    return kept_.size() == total;
+  // Buffers `bytes`. Returns whether all of `total` bytes have arrived.
+  bool Buffer(std::string_view bytes, uint64_t total) {
+    if (buffered_.empty()) buffered_.reserve(total);
+    buffered_.append(bytes);
+    return buffered_.size() == total;
   }
 
   absl::Status Decode(std::string_view bytes, uint64_t count) {
@@ -260,8 +261,8 @@ class PackedDecoder : public TensorDecoder {
   const ValueForm form_;
   UnitCutter cutter_;
   RawValues raw_values_;
-  std::string kept_;
-  uint64_t packed_ = 0;  // bytes of rows that are kept as they came
+  std::string buffered_;
+  uint64_t packed_bytes_ = 0;  // bytes received of rows that stay packed
   EntryOrder order_ = EntryOrder::kUnknown;
   uint64_t values_ = 0;
 };
@@ -282,7 +283,7 @@ absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spe
     return header.indices_bytes == 0 ? absl::OkStatus()
                                      : SizeError(header, "indices", "0", header.indices_bytes);
   }
-  // Below 2^64 by far: nnz is bounded by the values, which take half a byte each at least.
+  // This is far below 2^64: nnz is bounded by the values, which take at least half a byte each.
   const uint64_t blocks = BlocksOf(header.nnz);
   const uint64_t entries = blocks * sizeof(BlockEntry);
   using Wide = unsigned __int128;

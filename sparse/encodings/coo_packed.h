@@ -5,10 +5,10 @@
 //                                    the blocks' words, without gaps, in the order of the entries
 //   values  := sparse/encodings/value_coding.h
 //
-// Rows are flattened, never descend, and may repeat. All entries come before all words and say
-// where a block's words begin: any block can be decoded without the ones before it. A full tensor
-// costs half a bit an entry for its indices. sparse_dim 0 (a dense tensor): no indices, nnz 0 or 1.
-// The header's index_type means nothing.
+// Rows are flattened, never descend, and may repeat. All entries come before all words and state
+// where a block's words begin, so any block can be decoded without the ones before it. The indices
+// of a tensor that holds every row cost half a bit per entry. A dense tensor (sparse_dim 0) has no
+// indices and nnz 0 or 1. The header's index_type is ignored.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_COO_PACKED_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_COO_PACKED_H_
 
@@ -22,22 +22,22 @@ namespace sparseagg {
 
 absl::Status InspectCooPacked(const EncodedHeader& header, const TensorSpec& spec);
 
-// Errors: MALFORMED_BLOCK and CHECKSUM_MISMATCH name tensor and block, INDEX_OUT_OF_RANGE the
-// entry.
+// Returns INVALID_ARGUMENT (MALFORMED_BLOCK) or DATA_LOSS (CHECKSUM_MISMATCH), naming tensor and
+// block, or INVALID_ARGUMENT (INDEX_OUT_OF_RANGE), naming the entry.
 absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                              ByteChain values, const MutableCooView& out);
 
-// Indices, and values with scales, are kept until all of them are there.
+// The decoder buffers indices, and values with scales, until all of them have arrived.
 std::unique_ptr<TensorDecoder> CooPackedDecoder(const EncodedHeader& header, const TensorSpec& spec,
                                                 const MutableCooView& out);
 uint64_t CooPackedKeptBytes(const EncodedHeader& header);
 
-// Values as header.values_encoding says; stochastic ones with the seed 0. INVALID_ARGUMENT
-// (UNSORTED_ENTRIES) unless the rows never descend, and the errors of the values.
+// Encodes the values as header.values_encoding states; stochastic codings use seed 0. Returns
+// INVALID_ARGUMENT (UNSORTED_ENTRIES) if a row descends, and the errors of EncodeValues().
 absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std::string& indices,
                              std::string& values);
 
-// The indices alone. REQUIRES: rows never descend, below 2^63.
+// Appends the indices alone. REQUIRES: rows never descend and are below 2^63.
 void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out);
 
 inline constexpr Encoding kCooPacked = {"coo.packed",      &InspectCooPacked,   &DecodeCooPacked,

@@ -14,7 +14,7 @@
 #include "sparse/encodings/size_error.h"
 #include "sparse/encodings/unit_cutter.h"
 #include "sparse/rows/narrow_rows.h"
-#include "sparse/rows/rows_seen.h"
+#include "sparse/rows/row_flags.h"
 #include "sparse/streaming.h"
 
 namespace sparseagg {
@@ -31,8 +31,8 @@ absl::Status IndexError(const EncodedHeader& header, uint64_t entry, uint32_t di
                                 entry, " ", what));
 }
 
-// Where an index is out of range, among the `count` indices of [sparse_dim] at `from`, the first of
-// which is number `first`. REQUIRES: there is one.
+// Returns the error of the first index out of range among the indices [count, sparse_dim] at
+// `from`; `first` is the position of the first of them. REQUIRES: there is such an index.
 template <class Index>
 absl::Status FindIndexError(const EncodedHeader& header, const char* from, uint64_t first) {
   const uint32_t dims = header.sparse_dim;
@@ -45,26 +45,26 @@ absl::Status FindIndexError(const EncodedHeader& header, const char* from, uint6
   }
 }
 
-// Flattens `count` > 0 indices of [sparse_dim] at `from` to rows, row-major; `last` is the row
-// before them. Without an exit: what is wrong is looked for after.
+// Flattens the indices [count, sparse_dim] at `from` to rows, row-major; count > 0, and `last` is
+// the row before them. The loop has no early exit; errors are located afterwards.
 template <class Index>
 void Flatten(const EncodedHeader& header, const char* from, uint64_t count, uint64_t last,
-             uint64_t* __restrict rows, RowsSeen& all_seen) {
-  RowsSeen seen = all_seen;
+             uint64_t* __restrict rows, RowFlags& all_flags) {
+  RowFlags flags = all_flags;
   const uint32_t dims = header.sparse_dim;
   for (uint64_t e = 0; e < count; ++e) {
     uint64_t row = 0;
     for (uint32_t d = 0; d < dims; ++d) {
       const auto limit = static_cast<uint64_t>(header.dense_shape[d]);
       const auto index = static_cast<uint64_t>(IndexAt<Index>(from, e * dims + d));
-      seen.out_of_range |= index | (limit - 1 - index);
+      flags.out_of_range |= index | (limit - 1 - index);
       row = row * limit + index;
     }
     rows[e] = row;
-    seen.Note(row, last);
+    flags.CompareWithLast(row, last);
     last = row;
   }
-  all_seen = seen;
+  all_flags = flags;
 }
 
 class RawDecoder : public TensorDecoder {
@@ -87,7 +87,7 @@ class RawDecoder : public TensorDecoder {
   }
   absl::Status AppendValues(std::string_view bytes) override { return values_.Append(bytes); }
   EntryOrder order() const override {
-    return rows_ == header_.nnz ? seen_.order() : EntryOrder::kUnknown;
+    return rows_ == header_.nnz ? flags_.order() : EntryOrder::kUnknown;
   }
   uint64_t values() const override { return values_.values(); }
   uint64_t finite_values() const override { return values_.finite_values(); }
@@ -96,7 +96,7 @@ class RawDecoder : public TensorDecoder {
   template <class Index>
   absl::Status Append(const char* from, uint64_t count) {
     if (out_.narrow_rows != nullptr) {
-      if (out_.narrow_rows->Append<Index>(from, count, last_, seen_)) {
+      if (out_.narrow_rows->Append<Index>(from, count, last_, flags_)) {
         last_ = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
         rows_ += count;
         return absl::OkStatus();
@@ -108,18 +108,19 @@ class RawDecoder : public TensorDecoder {
       const auto highest = static_cast<uint64_t>(header_.dense_shape[0]) - 1;
       const bool streams = header_.indices_bytes >= kStreamBytesMin;
       (streams ? StreamRows<Index, uint64_t> : CopyRows<Index, uint64_t>)(from, count, highest,
-                                                                          last_, rows, seen_);
+                                                                          last_, rows, flags_);
       last_ = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
     } else {
-      Flatten<Index>(header_, from, count, last_, rows, seen_);
+      Flatten<Index>(header_, from, count, last_, rows, flags_);
       last_ = rows[count - 1];
     }
-    if (!seen_.all_in_range()) return FindIndexError<Index>(header_, from, rows_);
+    if (!flags_.all_in_range()) return FindIndexError<Index>(header_, from, rows_);
     rows_ += count;
     return absl::OkStatus();
   }
 
-  // What comes is in no order, or wrong: rows go on as u64, which also says what is wrong.
+  // The next rows are in no order, or out of range. The rest is decoded as u64, which also locates
+  // an error.
   absl::Status Widen() {
     if (!out_.narrow_rows->Widen()) {
       return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
@@ -133,13 +134,13 @@ class RawDecoder : public TensorDecoder {
   const EncodedHeader& header_;
   MutableCooView out_;
   UnitCutter index_cutter_;
-  RowsSeen seen_;
+  RowFlags flags_;
   uint64_t rows_ = 0;
-  uint64_t last_ = std::numeric_limits<uint64_t>::max();  // row; the first comes after any
+  uint64_t last_ = std::numeric_limits<uint64_t>::max();  // last row; any row follows this one
   RawValues values_;
 };
 
-// rows -> [nnz, sparse_dim] indices.
+// Appends the rows as indices [nnz, sparse_dim].
 template <class Index>
 void AppendIndices(const CooView& entries, const EncodedHeader& header, std::string& out) {
   const uint32_t dims = header.sparse_dim;
@@ -163,9 +164,9 @@ absl::Status InspectCooRaw(const EncodedHeader& header, const TensorSpec& spec) 
   if (!header.values_encoding.empty()) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_VALUES_ENCODING",
                      absl::StrCat("tensor \"", header.name, "\": coo.raw has no values encoding \"",
-                                  header.values_encoding, "\"; coo.packed may have"));
+                                  header.values_encoding, "\"; use coo.packed"));
   }
-  // 128 bits hold every product here: nnz is below 2^64, the factors below 2^35.
+  // 128 bits hold every product here: nnz is below 2^64, and the other factors are below 2^35.
   using Wide = unsigned __int128;
   const Wide indices = Wide{header.nnz} * header.sparse_dim * SizeOf(header.index_type);
   const Wide values = Wide{header.nnz} * layout.row_bytes();
@@ -182,7 +183,7 @@ absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec&, ByteCh
   for (const std::string_view piece : indices) {
     SPARSEAGG_RETURN_IF_ERROR(decoder.AppendIndices(piece));
   }
-  // Not past the caches: whoever decodes all at once looks at the values next.
+  // These are ordinary stores: a caller that decodes everything in one call reads the values next.
   ChainReader(values).Read(out.values, header.values_bytes);
   return absl::OkStatus();
 }

@@ -1,11 +1,10 @@
 // coo.raw: the arrays as they lie in memory.
 //
-//   indices := nnz x sparse_dim x index     index := i64 | i32, little-endian, as the header's
-//   index_type says values  := nnz x row_width x value      value := little-endian, of the header's
-//   value_type
+//   indices := nnz x sparse_dim x index     index := i64 | i32, by the header's index_type
+//   values  := nnz x row_width x value      value := a number of the header's value_type
 //
-// Entries in any order, equal indices allowed. sparse_dim 0 (a dense tensor): no indices, nnz 0
-// or 1.
+// All numbers are little-endian. Entries may come in any order, and indices may repeat. A dense
+// tensor (sparse_dim 0) has no indices and nnz 0 or 1.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_COO_RAW_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_COO_RAW_H_
 

@@ -1,5 +1,6 @@
-// Single values between f32 and the 16-bit types, as vectors can do them: without a branch.
-// sparse/values.h has the same conversions as the numerics contract states them, through f64.
+// Conversions of single values between f32 and the 16-bit types, written so that loops over them
+// are vectorized. sparse/values.h has the same conversions as the numerics contract states them,
+// through f64.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_NARROW_FLOAT_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_NARROW_FLOAT_H_
 
@@ -12,7 +13,7 @@ inline float FloatOfBF16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// Multiplying by 2^112 moves the exponent's bias from 15 to 127, subnormals included.
+// Multiplying by 2^112 changes the exponent's bias from 15 to 127, subnormals included.
 inline float FloatOfF16(uint16_t bits) {
   const auto magnitude =
       std::bit_cast<uint32_t>(std::bit_cast<float>((bits & 0x7FFFu) << 13) * 0x1p112f);
@@ -20,13 +21,13 @@ inline float FloatOfF16(uint16_t bits) {
   return std::bit_cast<float>(magnitude | special | (bits & 0x8000u) << 16);
 }
 
-// To nearest, ties to even. Infinity where the value rounds beyond the type. REQUIRES: no NaN.
+// Rounds to nearest, ties to even; to infinity if the result is beyond the type. REQUIRES: no NaN.
 inline uint16_t BF16OfFloat(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-// To nearest, ties to even. Infinity where the value rounds beyond the type. REQUIRES: no NaN.
+// Rounds to nearest, ties to even; to infinity if the result is beyond the type. REQUIRES: no NaN.
 inline uint16_t F16OfFloat(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u;

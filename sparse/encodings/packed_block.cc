@@ -16,34 +16,34 @@ constexpr std::array<uint64_t, kBlockWordsMax + 5> kKeys = [] {
 // 255 differences of this width cannot carry a row beyond 64 bits: 2^63 + 255 * 2^54 < 2^64.
 constexpr uint32_t kSafeWidthMax = 54;
 
-// std::popcount() is a call where the build allows no such instruction; this one becomes vectors
-// (Warren, Hacker's Delight, 5-1).
+// std::popcount() is a function call if the build does not allow the instruction; this one is
+// vectorized (Warren, Hacker's Delight, 5-1).
 uint32_t PopCount(uint32_t x) {
   x -= x >> 1 & 0x55555555u;
   x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
   return ((x + (x >> 4)) & 0x0F0F0F0Fu) * 0x01010101u >> 24;
 }
 
-// The same for 8 bytes at a time, in each of them.
+// Counts the bits of each of eight bytes.
 uint64_t BitsOfBytes(uint64_t x) {
   x -= x >> 1 & 0x5555555555555555;
   x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
   return (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
 }
 
-uint32_t SumOfBytes(uint64_t x) {  // which may be beyond a byte
+uint32_t SumOfBytes(uint64_t x) {  // the sum may exceed a byte
   const uint64_t pairs = (x & 0x00FF00FF00FF00FF) + (x >> 8 & 0x00FF00FF00FF00FF);
   return static_cast<uint32_t>(pairs * 0x0001000100010001 >> 48);
 }
 
-// The part of a block's check that is not of its words.
+// The part of a block's check that does not depend on its words.
 uint64_t CheckOfHead(uint64_t first, uint32_t form) {
   return kKeys[1] + kKeys[2] * static_cast<uint32_t>(first) + kKeys[3] * (first >> 32) +
          kKeys[4] * form;
 }
 
-// Eight differences at a time: they fill whole bytes, so that each lies at a bit that the compiler
-// knows, and one load of 8 bytes holds several. Returns how many rows there are then.
+// Unpacks eight differences at a time. They fill whole bytes, so that the bit position of each is a
+// compile-time constant, and one load of 8 bytes holds several. Returns the number of rows written.
 template <uint32_t kWidth>
 uint32_t UnpackGroups(uint64_t step, const char* words, uint32_t count, uint64_t* rows) {
   constexpr uint32_t kGroup = 8;
@@ -78,7 +78,7 @@ constexpr auto kUnpackGroups =
 
 void UnpackNarrow(uint64_t row, uint64_t step, uint32_t width, const char* words, uint32_t count,
                   uint64_t* rows) {
-  if (width == 0) {  // rows one after another: a loop of its own becomes vectors
+  if (width == 0) {  // consecutive or equal rows: a separate loop is vectorized
     for (uint32_t i = 0; i < count; ++i) rows[i] = row + step * i;
     return;
   }
@@ -109,10 +109,11 @@ const char* UnpackWide(uint64_t row, uint64_t step, uint32_t width, const char* 
 const char* CheckBitmap(const char* words, uint32_t num_words, uint32_t count) {
   uint32_t bits = 0;
   for (uint32_t w = 0; w < num_words; ++w) bits += PopCount(LoadAs<uint32_t>(words + 4 * w));
-  if (bits != count) return "its bitmap has not as many bits as it has entries";
+  if (bits != count)
+    return "the number of bits set in its bitmap differs from its number of entries";
   if (num_words == 0 || (LoadAs<uint32_t>(words) & 1) == 0 ||
       LoadAs<uint32_t>(words + 4 * (num_words - 1)) == 0) {
-    return "its bitmap does not begin and end with an entry";
+    return "its bitmap must begin with a set bit and end with a word that is not 0";
   }
   return nullptr;
 }
@@ -161,7 +162,7 @@ void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint
   const uint64_t step = plan.form < kRepeatsForm ? 1 : 0;
   const uint32_t width = plan.form % kRepeatsForm;
   if (width == 0) return;
-  unsigned __int128 pending = 0;  // bits that fill no word yet, fewer than 32 before an addition
+  unsigned __int128 pending = 0;  // bits of the next word; fewer than 32 before each addition
   uint32_t pending_bits = 0;
   for (uint32_t i = 1; i < count; ++i) {
     const uint64_t difference = rows[i] - rows[i - 1] - step;
@@ -199,7 +200,7 @@ bool IsCrowdedBlock(const BlockEntry& entry, const char* words, uint64_t num_wor
   }
   if (entry.form() != kBitmapForm || num_words > kCrowdedWords) return false;
   uint64_t sum = CheckOfHead(entry.first, kBitmapForm);
-  uint64_t bits_of_bytes = 0;  // 8 from each of 8 pairs of words at most
+  uint64_t bits_of_bytes = 0;  // at most 8 from each of 8 pairs of words
   uint32_t i = 0;
   for (; i + 2 <= num_words; i += 2) {
     const auto pair = LoadAs<uint64_t>(words + 4 * i);
@@ -232,7 +233,7 @@ const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint3
     return nullptr;
   }
   if (form == 1) {
-    uint64_t ones = 0;  // unused bits may be anything
+    uint64_t ones = 0;  // unused bits are ignored
     for (uint32_t i = 0; i < count - 1; i += 32) {
       const uint32_t left = count - 1 - i;
       const auto word = LoadAs<uint32_t>(words + i / 8);

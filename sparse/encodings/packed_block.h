@@ -1,6 +1,6 @@
 // One block of coo.packed: up to 256 ascending rows as bits. docs/wire_format.md has the grammar
-// and an example. Nothing here knows tensors or bytes of a message: sparse/encodings/coo_packed.h
-// puts blocks together. Host and device, but for the functions that work on whole blocks.
+// and an example. This file depends on neither tensors nor messages; sparse/encodings/coo_packed.h
+// puts blocks together. Host and device, except the functions that work on whole blocks.
 //
 //   entry := first:u64 begin:u32 tag:u32      16 bytes, one load of a GPU thread
 //            first  the block's first row
@@ -18,8 +18,8 @@
 //            key(n) := SplitMix64's output function of n * 0x9E3779B97F4A7C15
 //
 // The check is multilinear hashing (Lemire and Kaser, "Strongly universal string hashing is fast",
-// 2014): as good as a CRC against random damage, a sum of products, so that vectors, numpy and a
-// warp compute it in any order.
+// 2014). It is as good as a CRC against random damage, and it is a sum of products, so that
+// vectors, numpy and a warp can compute it in any order.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_PACKED_BLOCK_H_
 
@@ -67,15 +67,15 @@ SPARSEAGG_HOST_DEVICE constexpr uint64_t BlockKey(uint64_t n) {
   return SplitMix64(n * 0x9E3779B97F4A7C15);
 }
 
-// What a block will look like.
+// The form and size of a block to be packed.
 struct BlockPlan {
   uint32_t form = 0;
   uint32_t words = 0;
 };
 
-// The smallest form; but a bitmap, which is added as it is, for differences of one bit where it
-// takes an eighth more words at most. REQUIRES: 1 <= count <= kBlockEntries; rows never descend,
-// below 2^63.
+// Chooses the smallest form. For differences of one bit it prefers a bitmap, which can be added
+// without unpacking, if that takes at most an eighth more words. REQUIRES: 1 <= count <=
+// kBlockEntries; rows never descend and are below 2^63.
 BlockPlan PlanBlock(const uint64_t* rows, uint32_t count);
 
 // Writes plan.words words.
@@ -87,14 +87,14 @@ uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t n
 // Readable bytes that UnpackBlock() needs after a block's words.
 inline constexpr size_t kBlockSlackBytes = 16;
 
-// Writes `count` ascending rows. `words` need not be aligned and has kBlockSlackBytes more bytes.
-// Null, or what is wrong with the block; `rows` holds anything then. REQUIRES: first < 2^63 (beyond
-// that, rows may wrap around to small ones), a form of the grammar, num_words as it says, num_words
-// <= kBlockWordsMax.
+// Writes `count` ascending rows. `words` need not be aligned and is followed by kBlockSlackBytes
+// readable bytes. Returns null, or a text that says what is wrong with the block; `rows` is
+// unspecified then. REQUIRES: first < 2^63 (beyond that, rows may wrap around to small ones), a
+// form of the grammar, num_words as the form requires, num_words <= kBlockWordsMax.
 const char* UnpackBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                         uint32_t count, uint64_t* rows);
 
-// What bytes of a block hold, wherever they lie.
+// Reads a T from memory that need not be aligned.
 template <class T>
 T LoadAs(const void* from) {
   T value;
@@ -108,21 +108,22 @@ inline uint64_t LastOfBitmap(uint64_t first, const char* words, uint32_t num_wor
   return first + 32 * uint64_t{num_words} - 1 - static_cast<uint32_t>(std::countl_zero(last_word));
 }
 
-// What there is to know of a block's rows without having them.
+// Properties of a block's rows that are found without unpacking it.
 struct BlockRows {
   uint64_t last = 0;
   bool distinct = false;  // strictly ascending
 };
 
-// A whole block is crowded when it is a bitmap of at most so many words, or has no gaps.
+// A full block is crowded when it has no gaps or is a bitmap of at most this many words.
 inline constexpr uint32_t kCrowdedWords = 16;
 
-// Whether it is a whole block of crowded rows, in order and as its check says. Knows most blocks
-// of a crowded tensor, in a fraction of the time that InspectBlock() takes. What it does not know
-// may be good, too. `words` need not be aligned.
+// Returns true, and sets `last` to the last row, for a full and crowded block that is well-formed
+// and agrees with its check. This recognizes most blocks of a crowded tensor, in a fraction of the
+// time that InspectBlock() takes. Returns false for all other blocks, valid ones too; `last` is
+// unspecified then. `words` need not be aligned.
 bool IsCrowdedBlock(const BlockEntry& entry, const char* words, uint64_t num_words, uint64_t& last);
 
-// The same as UnpackBlock() without the rows, and faster for the forms of crowded ones.
+// Checks what UnpackBlock() checks and sets `rows`, without unpacking the forms of crowded blocks.
 const char* InspectBlock(uint64_t first, uint32_t form, const char* words, uint32_t num_words,
                          uint32_t count, BlockRows& rows);
 

@@ -1,4 +1,4 @@
-// Values that lie in a payload as they do in memory.
+// Copies values that a payload holds in the same form as memory.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_RAW_VALUES_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_RAW_VALUES_H_
 
@@ -13,8 +13,8 @@
 
 namespace sparseagg {
 
-// Takes them in pieces of any length, in order. Many f32 values go past the caches: whoever wants
-// them next comes when others have taken their place there.
+// Takes them in pieces of any length, in order. Large f32 arrays are copied with non-temporal
+// stores: other data would replace them in the caches before they are read.
 class RawValues {
  public:
   RawValues(const EncodedHeader& header, void* out)
@@ -37,7 +37,7 @@ class RawValues {
     });
   }
 
-  // What is there, from the front, and what of it is known to be finite.
+  // Number of values copied so far, and of those, from the front, that are known to be finite.
   uint64_t values() const { return bytes_ / value_bytes_; }
   uint64_t finite_values() const { return finite_; }
 

@@ -1,4 +1,4 @@
-// What all encodings say about sizes that do not agree with the header.
+// The errors, shared by all encodings, for sizes that do not agree with the header.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_SIZE_ERROR_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_SIZE_ERROR_H_
 
@@ -25,7 +25,7 @@ inline std::string BytesText(unsigned __int128 bytes) {
                                                       : absl::StrCat(static_cast<uint64_t>(bytes));
 }
 
-// A dense tensor is one row.
+// Checks that a dense tensor has one row, or none.
 inline absl::Status CheckDenseNnz(const EncodedHeader& header) {
   if (header.sparse_dim != 0 || header.nnz <= 1) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInvalidArgument, "SIZE_MISMATCH",

@@ -20,8 +20,8 @@ class UnitCutter {
   // REQUIRES: unit <= kUnitBytesMax.
   explicit UnitCutter(size_t unit) : unit_(unit) {}
 
-  // Calls take(const char* units, uint64_t count), which returns a Status, for what is whole now;
-  // the rest is kept for the next time. Units need not be aligned.
+  // Calls take(const char* units, uint64_t count), which returns a Status, for the units that are
+  // complete now; keeps the rest for the next call. Units need not be aligned.
   template <class Take>
   absl::Status Feed(std::string_view bytes, Take take) {
     if (kept_ > 0) {

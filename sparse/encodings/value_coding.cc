@@ -24,12 +24,12 @@ bool SuitsType(ValueForm form, ValueType type) {
   return type == ValueType::kF64 || (type == ValueType::kF32 && form != ValueForm::kF32);
 }
 
-// Values are read through a buffer of this many, so that decoding takes no memory of its own and
-// loops stay in the first cache.
+// Values are read through a buffer of this many, so that decoding allocates no memory and loops
+// stay in the L1 cache.
 constexpr uint64_t kBatchValues = 1024;
 static_assert(kBatchValues % kScaleValues == 0);
 
-// Narrow -> Wide without a loss, in batches: widen(Narrow) gives the value.
+// Converts Narrow to Wide without loss, in batches; widen(Narrow) returns the value.
 template <class Narrow, class Wide, class Widen>
 void DecodeFloats(uint64_t count, ByteChain values, Wide* out, Widen widen) {
   ChainReader reader(values);
@@ -47,7 +47,7 @@ absl::Status ScaleError(const EncodedHeader& header, uint64_t block, float scale
                                 " is ", scale, "; it must be finite and not negative"));
 }
 
-// `Wide` decides in which type q * scale is rounded; f64 rounds nothing.
+// `Wide` is the type to which q * scale is rounded; in f64 the product is exact.
 template <ValueForm kForm, class Wide>
 absl::Status DecodeScaled(const EncodedHeader& header, uint64_t count, ByteChain values,
                           Wide* out) {

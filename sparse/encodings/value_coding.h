@@ -1,22 +1,22 @@
-// How the values of a coo.packed tensor travel: TensorHeader.values_encoding. What the server adds
-// up is the decoded value, a number of the tensor's value type, the same on every machine; from
+// How the values of a coo.packed tensor are encoded: TensorHeader.values_encoding. The server sums
+// the decoded value, a number of the tensor's value type, which is the same on every machine; from
 // there on the sum is exact.
 //
-//   name                        tensor     bytes a value   decoded value
-//   "" (raw)                    any        that of the type  the value
-//   f32                         f64        4               the value; exact
-//   bf16, f16                   f32, f64   2               the value; exact
-//   int8, int8.stochastic       f32, f64   1 + 1/32        q * scale, rounded once to the value
-//   type int4, int4.stochastic       f32, f64   1/2 + 1/32      the same
+//   name                   tensor    bytes per value  decoded value
+//   "" (raw)               any       the type's size  the value
+//   f32                    f64       4                the value; exact
+//   bf16, f16              f32, f64  2                the value; exact
+//   int8, int8.stochastic  f32, f64  1 + 1/32         q * scale, rounded once to the value type
+//   int4, int4.stochastic  f32, f64  1/2 + 1/32       the same
 //
-//   raw, f32, bf16, f16 := value *                  little-endian, [nnz, row_width]
-//   int8 := scale:f32 * q:i8 *                      one scale for 128 values in a row
-//   int4 := scale:f32 * (q:i4 q:i4) *               two's complement, the first in the low half;
-//   the
-//                                                   half after an odd number of values is 0
+//   raw, f32, bf16, f16 := value *    little-endian, [nnz, row_width]
+//   int8 := scale:f32 * q:i8 *        one scale for 128 consecutive values
+//   int4 := scale:f32 * (q:i4 q:i4) * two's complement, the first in the low half of the byte;
+//                                     the half after an odd number of values is 0
 //
-// The suffix says how the sender rounded to q: to nearest, ties to even, or up with the probability
-// of the remainder. Decoding is the same. A scale is finite and not negative.
+// The suffix tells how the sender rounded to q: to nearest, ties to even, or, if stochastic, up
+// with a probability equal to the remainder. Decoding is the same for both. A scale is finite and
+// not negative.
 #ifndef SPARSEAGG_SPARSE_ENCODINGS_VALUE_CODING_H_
 #define SPARSEAGG_SPARSE_ENCODINGS_VALUE_CODING_H_
 
@@ -44,26 +44,26 @@ struct ValueCoding {
 // Every name but "".
 std::span<const ValueCoding> AllValueCodings();
 
-// That of header.values_encoding, which may be empty or "raw". INVALID_ARGUMENT
-// (UNKNOWN_VALUES_ENCODING), naming the tensor: there is none of this name, or not for
-// header.value_type.
+// Finds the coding that header.values_encoding names; it may be empty or "raw". Returns
+// INVALID_ARGUMENT (UNKNOWN_VALUES_ENCODING), naming the tensor, when header.value_type has no
+// coding of this name.
 absl::StatusOr<ValueCoding> FindValueCoding(const EncodedHeader& header);
 
-// Bytes of `count` values.
+// Returns the encoded bytes of `count` values.
 unsigned __int128 CodedBytes(ValueForm form, ValueType type, unsigned __int128 count);
 
-// Decodes `count` values into `out`. INVALID_ARGUMENT (MALFORMED_BLOCK) for a scale that is no
-// number of the grammar. REQUIRES: the chain holds CodedBytes().
+// Decodes `count` values into `out`. Returns INVALID_ARGUMENT (MALFORMED_BLOCK) when a scale is
+// negative or not finite. REQUIRES: the chain holds CodedBytes().
 absl::Status DecodeValues(const EncodedHeader& header, ValueForm form, uint64_t count,
                           ByteChain values, void* out);
 
-// Appends `count` values of header.value_type. `seed` decides the stochastic roundings: the same
-// seed gives the same bytes. INVALID_ARGUMENT (VALUE_NOT_CODABLE), naming tensor and value, for a
-// value that is not finite, or beyond the range of the coding.
+// Appends `count` values of header.value_type. `seed` determines stochastic rounding: the same seed
+// gives the same bytes. Returns INVALID_ARGUMENT (VALUE_NOT_CODABLE), naming tensor and value, for
+// a value that is not finite or is beyond the range of the coding.
 absl::Status EncodeValues(const EncodedHeader& header, const ValueCoding& coding,
                           const void* values, uint64_t count, uint64_t seed, std::string& out);
 
-// The smallest coding that changes none of these values.
+// Returns the smallest coding that changes none of these values.
 ValueCoding SmallestExactCoding(ValueType type, const void* values, uint64_t count);
 
 }  // namespace sparseagg

@@ -1,6 +1,6 @@
 // The sender's half of sparse/encodings/value_coding.h. Every operation on numbers here is one of
 // IEEE arithmetic, rounded to nearest, so that another client (python/sparseagg/_value_coding.py)
-// makes the same bytes.
+// produces the same bytes.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -27,7 +27,7 @@ void Append(Narrow value, std::string& out) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// narrow(float) gives the Narrow nearest, is_finite(Narrow) whether that is a number.
+// narrow(float) returns the nearest Narrow, and is_finite(Narrow) whether that is finite.
 template <class Narrow, class Wide, class Convert, class IsFinite>
 absl::Status EncodeFloats(const EncodedHeader& header, const Wide* values, uint64_t count,
                           Convert narrow, IsFinite is_finite, std::string& out) {
@@ -42,7 +42,7 @@ absl::Status EncodeFloats(const EncodedHeader& header, const Wide* values, uint6
   return absl::OkStatus();
 }
 
-// In [0, 1), from the seed and the position alone.
+// Returns a number in [0, 1) that depends only on the seed and the position.
 double Uniform(uint64_t seed, uint64_t position) {
   return static_cast<double>(BlockKey(seed + position) >> 40) * 0x1p-24;
 }
@@ -73,7 +73,7 @@ absl::Status EncodeScaled(const EncodedHeader& header, const Wide* values, uint6
     const double magnitude = std::abs(static_cast<double>(values[largest]));
     auto scale = static_cast<float>(magnitude / rounding.limit);
     if (!std::isfinite(scale)) return NotCodable(header, largest, values[largest]);
-    // Beside the largest number of the type the nearest scale may lead beyond it.
+    // Next to the largest number of the type, the nearest scale may lead beyond the type.
     if (!std::isfinite(static_cast<Wide>(rounding.limit * double{scale}))) {
       scale = std::nextafter(scale, 0.0f);
     }

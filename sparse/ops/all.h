@@ -1,4 +1,4 @@
-// The list of operators. A new operator is one header of this folder and one word here.
+// The list of operators. A new operator is one header of this folder and one entry here.
 #ifndef SPARSEAGG_SPARSE_OPS_ALL_H_
 #define SPARSEAGG_SPARSE_OPS_ALL_H_
 

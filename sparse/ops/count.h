@@ -1,11 +1,11 @@
-// count: the number of contributors that hold the row, as u64, one value a row whatever the row's
+// count: the number of contributors that hold the row, as u64, one value per row whatever its
 // width.
 //
-//   absent coordinate       not in the sparse result; 0 in the dense one
-//   duplicates in an update one contributor
-//   zero weight             counts: weights play no part
-//   empty update            holds no row
-//   empty round             an empty tensor
+//   absent coordinate        not in the sparse result; 0 in the dense one
+//   duplicates in an update  count as one contributor
+//   zero weight              is counted: weights are ignored
+//   empty update             holds no row
+//   empty round              gives an empty tensor
 #ifndef SPARSEAGG_SPARSE_OPS_COUNT_H_
 #define SPARSEAGG_SPARSE_OPS_COUNT_H_
 
@@ -20,12 +20,12 @@ struct Count {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact&, const Exact& row, double,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact&, const Exact& row, double,
+                                                    FloatFormat format) {
     return row.Round(format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact&, const Exact& row, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact&, const Exact& row, double) {
     return row.ToInteger();
   }
 };

@@ -1,12 +1,13 @@
 // mean_of_contributors: S / W_row with S as in sum and W_row the weight of the contributors that
-// hold the row. A rare row is not pulled towards zero by those that never saw it. To count the
-// others as zero, use weighted_mean.
+// hold the row. A rare row is not pulled towards zero by contributors that do not hold it. To count
+// those as zero, use weighted_mean.
 //
-//   absent coordinate       not in the sparse result; 0 in the dense one
-//   duplicates in an update added to S; the contributor's weight counts once in W_row
-//   zero weight             adds nothing; the coordinate is present. All its holders have weight
-//   zero: +0 empty update            changes nothing but the number of contributors empty round an
-//   empty tensor
+//   absent coordinate        not in the sparse result; 0 in the dense one
+//   duplicates in an update  are added to S; the contributor's weight counts once in W_row
+//   zero weight              adds nothing; the coordinate is present. If all of its holders have
+//                            weight zero, the result is +0
+//   empty update             changes nothing but the number of contributors
+//   empty round              gives an empty tensor
 //
 // S and W_row are each rounded once to f64, divided in IEEE f64, and rounded to the value type.
 #ifndef SPARSEAGG_SPARSE_OPS_MEAN_OF_CONTRIBUTORS_H_
@@ -23,12 +24,13 @@ struct MeanOfContributors {
   static constexpr bool kIsMean = true;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact& row, double,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact& row, double,
+                                                    FloatFormat format) {
     return RoundDouble(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)), format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact& row, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact& row,
+                                                      double) {
     return NearestWhole(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)));
   }
 };

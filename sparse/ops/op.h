@@ -1,27 +1,28 @@
-// What an operator is. One header of this folder defines each operator as a struct of static
-// members; ops/all.h lists them. A back end is written once against this interface and instantiated
-// for every operator in the list.
+// Defines what an operator is. Each header of this folder defines one operator as a struct of
+// static members; ops/all.h lists them. A back end is written once against this interface and
+// instantiated for every operator in the list.
 //
-// For one row, an operator keeps `row_width` value slots (none when kValues is kNone) and, when
-// kRowSlot is not kNone, one slot more. With x an entry's value, w its update's weight:
+// For one row, an operator keeps `row_width` value slots (none when kValues is kNone) and, unless
+// kRowSlot is kNone, one row slot. With x an entry's value and w its update's weight, they hold:
 //
-//   kValues  kExactSum   slot = exact sum over all entries of w * x  (integers: w and x whole
-//   numbers)
-//            kMin, kMax  slot = extreme over the contributors of r, with r = the sum of the
-//            contributor's entries of
-//                        this coordinate, rounded once to the value type; weights play no part
-//            kNone       values are not looked at
-//   kRowSlot kWeight     slot = exact sum of w over the contributors that hold the row, each
-//   counted once
-//            kOne        slot = number of those contributors
+//   kValues
+//     kExactSum   the exact sum of w * x over all entries (integers: w and x are whole numbers)
+//     kMin, kMax  the extreme of r over the contributors, where r is the sum of a contributor's
+//                 entries of this coordinate, rounded once to the value type; weights are ignored
+//     kNone       nothing; values are ignored
+//   kRowSlot
+//     kWeight     the exact sum of w over the contributors that hold the row, each counted once
+//     kOne        the number of those contributors
 //
-// Real() and Whole() lower the exact slots of one coordinate to the result, for floating and
-// integer types. `Exact` is any type with `double Round(FloatFormat)` (rounds the exact value once)
-// and `Int128 ToInteger()`.
-//   Real   returns a number of the format; infinity when the exact result is beyond it
-//   Whole  returns the exact or rounded integer; the caller checks or wraps it
-// `total_weight` is the exact sum of the weights of all contributors of the round, rounded once to
-// f64.
+// FinalizeFloat() and FinalizeInteger() turn the exact slots of one coordinate into the result, for
+// floating and integer types:
+//
+// * FinalizeFloat() returns a number of the format, or infinity when the exact result is beyond it.
+// * FinalizeInteger() returns the exact or rounded integer; the caller checks or wraps it.
+//
+// `Exact` is any type with `double Round(FloatFormat)`, which rounds the exact value once, and
+// `Int128 ToInteger()`. `total_weight` is the exact sum of the weights of all contributors of the
+// round, rounded once to f64.
 #ifndef SPARSEAGG_SPARSE_OPS_OP_H_
 #define SPARSEAGG_SPARSE_OPS_OP_H_
 
@@ -42,28 +43,29 @@ concept ReduceOp = requires {
   { Op::kName } -> std::convertible_to<std::string_view>;
   { Op::kValues } -> std::convertible_to<ValueSlots>;
   { Op::kRowSlot } -> std::convertible_to<RowSlot>;
-  { Op::kIsMean } -> std::convertible_to<bool>;  // divides: has no meaning for modular integers
+  { Op::kIsMean } -> std::convertible_to<bool>;  // divides, so modular integers are refused
 };
 
-// Duplicates inside one update must be gathered before this operator sees the update.
+// Whether the duplicates within one update must be summed before the operator is applied.
 template <class Op>
 inline constexpr bool kPerUpdate =
     Op::kValues == ValueSlots::kMin || Op::kValues == ValueSlots::kMax;
 
-// Whether the weight of an update has a part in the result. Where it has none, any finite weight
-// that is not negative will do.
+// Whether the weight of an update affects the result. If not, any finite, non-negative weight is
+// accepted.
 template <class Op>
 inline constexpr bool kUsesWeights =
     Op::kValues == ValueSlots::kExactSum || Op::kRowSlot == RowSlot::kWeight;
 
-// The quotient of two exact sums as the contract defines it: each rounded once to f64, divided in
-// IEEE f64. A zero divisor means that all weights are zero, so the dividend is zero too; the mean
-// is then +0.
+// The quotient of two exact sums, as docs/numerics.md defines it: each is rounded once to f64, and
+// they are divided in IEEE f64. A zero divisor means that all weights are zero, so the dividend is
+// zero, too, and the mean is +0.
 SPARSEAGG_HOST_DEVICE inline double Quotient(double dividend, double divisor) {
   return divisor == 0.0 ? 0.0 : dividend / divisor;
 }
 
-// Nearest whole number, ties to even.
+// Rounds to the nearest integer, ties to even. Values of 2^123 and more in magnitude, which no
+// integer type holds, become 2^126 with their sign.
 SPARSEAGG_HOST_DEVICE inline Int128 NearestWhole(double value) {
   const Scaled parts = TakeApart(value);
   if (parts.exponent >= 0) {

@@ -1,10 +1,10 @@
 // sum: for every coordinate, S = sum of w * x over all entries; the result is S rounded once.
 //
-//   absent coordinate       not in the sparse result; 0 in the dense one
-//   duplicates in an update added like any other entries
-//   zero weight             the coordinate is present with +0
-//   empty update            counts as a contributor, changes no coordinate
-//   empty round             an empty tensor
+//   absent coordinate        not in the sparse result; 0 in the dense one
+//   duplicates in an update  are added like any other entries
+//   zero weight              adds nothing; the coordinate is present, as +0 if nothing else is
+//   added empty update             counts as a contributor, changes no coordinate empty round gives
+//   an empty tensor
 #ifndef SPARSEAGG_SPARSE_OPS_SUM_H_
 #define SPARSEAGG_SPARSE_OPS_SUM_H_
 
@@ -19,12 +19,12 @@ struct Sum {
   static constexpr bool kIsMean = false;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact&, double,
+                                                    FloatFormat format) {
     return value.Round(format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact&, double) {
     return value.ToInteger();
   }
 };

@@ -3,11 +3,12 @@
 // untouched rows are zero. To divide by the weight of those that hold the coordinate, use
 // mean_of_contributors.
 //
-//   absent coordinate       not in the sparse result; 0 in the dense one
-//   duplicates in an update added, as one contribution
-//   zero weight             adds nothing to S or W; the coordinate is present. All weights zero: +0
-//   empty update            its weight counts in W
-//   empty round             an empty tensor
+//   absent coordinate        not in the sparse result; 0 in the dense one
+//   duplicates in an update  are added to S; the contributor's weight counts once in W
+//   zero weight              adds nothing to S or W; the coordinate is present. If all weights are
+//                            zero, the result is +0
+//   empty update             adds its weight to W
+//   empty round              gives an empty tensor
 //
 // S and W are each rounded once to f64, divided in IEEE f64, and rounded to the value type
 // (integers: nearest, ties to even).
@@ -25,12 +26,13 @@ struct WeightedMean {
   static constexpr bool kIsMean = true;
 
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static double Real(const Exact& value, const Exact&, double total_weight,
-                                           FloatFormat format) {
+  SPARSEAGG_HOST_DEVICE static double FinalizeFloat(const Exact& value, const Exact&,
+                                                    double total_weight, FloatFormat format) {
     return RoundDouble(Quotient(value.Round(kFormatF64), total_weight), format);
   }
   template <class Exact>
-  SPARSEAGG_HOST_DEVICE static Int128 Whole(const Exact& value, const Exact&, double total_weight) {
+  SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact&,
+                                                      double total_weight) {
     return NearestWhole(Quotient(value.Round(kFormatF64), total_weight));
   }
 };

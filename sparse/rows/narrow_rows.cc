@@ -8,7 +8,7 @@
 
 namespace sparseagg {
 
-void NarrowRows::Free::operator()(void* memory) const { FreeHost(memory); }
+void NarrowRows::Deleter::operator()(void* memory) const { FreeHost(memory); }
 
 std::unique_ptr<NarrowRows> NarrowRows::Make(uint64_t num_rows, uint64_t nnz) {
   std::unique_ptr<NarrowRows> rows(new (std::nothrow) NarrowRows(num_rows, nnz));
@@ -20,25 +20,25 @@ std::unique_ptr<NarrowRows> NarrowRows::Make(uint64_t num_rows, uint64_t nnz) {
 }
 
 template <class Index>
-bool NarrowRows::Append(const char* from, uint64_t count, uint64_t last, RowsSeen& seen) {
-  RowsSeen now;
+bool NarrowRows::Append(const char* from, uint64_t count, uint64_t last, RowFlags& flags) {
+  RowFlags now;
   StreamRows<Index>(from, count, num_rows_ - 1, last, rows_.get() + size_, now);
   if (!now.all_in_range() || now.order() == EntryOrder::kUnsorted) return false;
-  seen.not_above_last |= now.not_above_last;
-  NoteSegments<Index>(from, count);
+  flags.not_ascending |= now.not_ascending;
+  RecordSegmentBegins<Index>(from, count);
   size_ += count;
   return true;
 }
 
-// Where those begin that have their first row, or are passed over, among these.
+// Records where the segments begin that have their first row among these, or are skipped by them.
 template <class Index>
-void NarrowRows::NoteSegments(const char* from, uint64_t count) {
+void NarrowRows::RecordSegmentBegins(const char* from, uint64_t count) {
   const auto highest = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
   uint64_t at = 0;
   for (; next_segment_ <= highest >> kSegmentBits; ++next_segment_) {
     const uint64_t row = next_segment_ << kSegmentBits;
     uint64_t end = count;
-    while (at < end) {  // the first that is not below
+    while (at < end) {  // a binary search for the first index at or above `row`
       const uint64_t middle = at + (end - at) / 2;
       if (static_cast<uint64_t>(IndexAt<Index>(from, middle)) < row) {
         at = middle + 1;
@@ -56,7 +56,7 @@ NarrowRows::Segment NarrowRows::segment(uint64_t s) const {
 }
 
 bool NarrowRows::Widen() {
-  std::unique_ptr<uint64_t[], Free> wide(
+  std::unique_ptr<uint64_t[], Deleter> wide(
       static_cast<uint64_t*>(AllocateHost(nnz_ * sizeof(uint64_t))));
   if (wide == nullptr) return false;
   for (uint64_t s = 0; s < next_segment_; ++s) {
@@ -87,7 +87,7 @@ uint64_t NarrowRows::bytes() const {
   return nnz_ * sizeof(uint16_t) + segments() * sizeof(uint32_t);
 }
 
-template bool NarrowRows::Append<int32_t>(const char*, uint64_t, uint64_t, RowsSeen&);
-template bool NarrowRows::Append<int64_t>(const char*, uint64_t, uint64_t, RowsSeen&);
+template bool NarrowRows::Append<int32_t>(const char*, uint64_t, uint64_t, RowFlags&);
+template bool NarrowRows::Append<int64_t>(const char*, uint64_t, uint64_t, RowFlags&);
 
 }  // namespace sparseagg

@@ -1,74 +1,75 @@
-// The rows of an update that arrives in order, in two bytes each where others take eight: what a
-// row has below 2^16, by segments of as many rows. Entries wait in memory until they are added, and
-// to write and read them there takes longer than to add them.
+// The rows of an update that arrives in ascending order, in two bytes each instead of eight: the
+// low 16 bits of each row, grouped by segments of 2^16 rows. Entries wait in memory until they are
+// added, and writing and reading them there takes longer than adding them.
 #ifndef SPARSEAGG_SPARSE_ROWS_NARROW_ROWS_H_
 #define SPARSEAGG_SPARSE_ROWS_NARROW_ROWS_H_
 
 #include <cstdint>
 #include <memory>
 
-#include "sparse/rows/rows_seen.h"
+#include "sparse/rows/row_flags.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
 
-// Rows are appended as indices of one dimension. One that is below the row before it is not taken:
-// whoever has such an update goes on with rows of eight bytes (Widen). Thread-compatible.
+// Rows are appended as indices of one dimension. Append() fails on a descending row; the caller
+// must then Widen() to rows of eight bytes. Thread-compatible.
 class NarrowRows {
  public:
   static constexpr int kSegmentBits = 16;
   static constexpr uint64_t kSegmentRows = uint64_t{1} << kSegmentBits;
   static constexpr uint64_t kNnzMax = (uint64_t{1} << 32) - 1;
 
-  // For `nnz` rows below num_rows. Null when there is no memory. REQUIRES: 0 < nnz <= kNnzMax.
+  // Makes room for `nnz` rows below num_rows. Returns null when there is no memory. REQUIRES: 0 <
+  // nnz <= kNnzMax.
   static std::unique_ptr<NarrowRows> Make(uint64_t num_rows, uint64_t nnz);
 
-  // Takes `count` > 0 indices at `from`, which need not be aligned; `last` is the row before them
-  // (the highest u64 before the first). False, and nothing is taken: one of them is out of range or
-  // below the one before it.
+  // Appends `count` > 0 indices at `from`, which need not be aligned; `last` is the row before them
+  // (2^64 - 1 before the first). Returns false, and appends nothing, when one of them is out of
+  // range or below the one before it.
   template <class Index>
-  bool Append(const char* from, uint64_t count, uint64_t last, RowsSeen& seen);
+  bool Append(const char* from, uint64_t count, uint64_t last, RowFlags& flags);
 
-  // Makes room for all rows as u64, and writes those that are there; no more are appended then, and
-  // memory is that of those only. False, and nothing changes: there is none.
+  // Allocates all rows as u64, copies those appended so far and frees the narrow ones. The caller
+  // writes further rows to wide(). Returns false, and changes nothing, when there is no memory.
   bool Widen();
   // [nnz]; null unless widened.
   uint64_t* wide() const { return wide_.get(); }
 
   uint64_t size() const { return size_; }
-  // Also of rows that have been widened. REQUIRES: the entry is there.
+  // The row of an entry, also after Widen(). REQUIRES: the row has been appended or written.
   uint64_t RowOf(uint64_t entry) const;
   uint64_t bytes() const;
 
-  // Entries [begin, end) have rows from s * kSegmentRows on, and below the next segment's; `rows`
-  // has what each is above that. REQUIRES: not widened, all rows are there.
+  // The entries [begin, end) whose rows are in [s * kSegmentRows, (s + 1) * kSegmentRows). `rows`
+  // has each row less s * kSegmentRows. REQUIRES: not widened, and all rows have been appended.
   struct Segment {
-    const uint16_t* rows;  // of entry `begin`
+    const uint16_t* rows;  // [end - begin]
     uint64_t begin;
     uint64_t end;
   };
   Segment segment(uint64_t s) const;
 
  private:
-  struct Free {
+  struct Deleter {
     void operator()(void* memory) const;
   };
 
   NarrowRows(uint64_t num_rows, uint64_t nnz) : num_rows_(num_rows), nnz_(nnz) {}
   uint64_t segments() const { return ((num_rows_ - 1) >> kSegmentBits) + 1; }
   template <class Index>
-  void NoteSegments(const char* from, uint64_t count);
+  void RecordSegmentBegins(const char* from, uint64_t count);
 
   const uint64_t num_rows_;
   const uint64_t nnz_;
-  std::unique_ptr<uint16_t[], Free> rows_;    // [nnz]
-  std::unique_ptr<uint32_t[], Free> begins_;  // [segments], first entry; before next_segment_
-  std::unique_ptr<uint64_t[], Free> wide_;
+  std::unique_ptr<uint16_t[], Deleter> rows_;    // [nnz]
+  std::unique_ptr<uint32_t[], Deleter> begins_;  // [segments], first entry; set below next_segment_
+  std::unique_ptr<uint64_t[], Deleter> wide_;
   uint64_t size_ = 0;
-  uint64_t next_segment_ = 0;  // of which no row has come
+  uint64_t next_segment_ = 0;  // first segment without rows
 };
 
-// Lets `indices` be the rows, where they have been widened.
+// Makes entries.indices refer to the wide rows, if the narrow ones have been widened.
 void ReferToWideRows(MutableCooView& entries);
 
 }  // namespace sparseagg

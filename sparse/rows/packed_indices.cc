@@ -27,7 +27,7 @@ PackedIndices::PackedIndices(const RowIds& rows) : rows_(rows) {
 
 uint64_t PackedIndices::directory_bytes() const { return forms_.size() * sizeof(BlockEntry); }
 
-// Where they lie, or in `buffer`, which has room for those of a block.
+// Returns the block's rows: a view of the stored ones, or generated in `buffer`, [kBlockEntries].
 std::span<const uint64_t> PackedIndices::RowsOf(size_t block, uint64_t* buffer) const {
   const uint64_t begin = block * kBlockEntries;
   return rows_.Piece(begin, std::min<uint64_t>(rows_.size() - begin, kBlockEntries), buffer);
@@ -42,7 +42,8 @@ void PackedIndices::Read(uint64_t offset, size_t n, char* out) const {
     uint64_t piece_begin = block * sizeof(BlockEntry);
     if (!in_directory) {
       const uint64_t word = (offset - directory_bytes()) / 4;
-      // Blocks without words begin where the next one does: the last of those that begin here.
+      // Blocks without words begin where the next one does; this is the last of those that begin
+      // here.
       block = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), word) -
                                   begins_.begin()) -
               1;

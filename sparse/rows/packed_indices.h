@@ -1,4 +1,5 @@
-// The indices of coo.packed, made piece by piece: of a large result they never exist as a whole.
+// Generates the index bytes of coo.packed piece by piece, so that those of a large result never
+// exist as a whole.
 #ifndef SPARSEAGG_SPARSE_ROWS_PACKED_INDICES_H_
 #define SPARSEAGG_SPARSE_ROWS_PACKED_INDICES_H_
 
@@ -11,12 +12,12 @@
 
 namespace sparseagg {
 
-// Immutable. Keeps five bytes for 256 rows; the rows must outlive it.
+// Immutable. Holds five bytes for 256 rows; the rows must outlive it.
 class PackedIndices {
  public:
   explicit PackedIndices(const RowIds& rows);
 
-  // False when coo.packed cannot hold so many words (16 GiB of them).
+  // False when the blocks have more words than coo.packed can hold (16 GiB of them).
   bool fits() const { return fits_; }
   uint64_t bytes() const { return directory_bytes() + uint64_t{begins_.back()} * 4; }
   // Bytes [offset, offset + n) of the array. REQUIRES: fits(); offset + n <= bytes().
@@ -27,7 +28,7 @@ class PackedIndices {
   std::span<const uint64_t> RowsOf(size_t block, uint64_t* buffer) const;
 
   const RowIds& rows_;
-  std::vector<uint32_t> begins_;  // of each block's words, and the end
+  std::vector<uint32_t> begins_;  // first word of each block, and the end
   std::vector<uint8_t> forms_;
   bool fits_ = true;
 };

@@ -9,11 +9,12 @@
 namespace sparseagg {
 namespace {
 
-// Differences of one bit, eight at a time, as a bitmap: 0 is "the next row", 1 "the one after it".
-struct SpreadTable {
+// Converts eight one-bit differences at a time to a bitmap: 0 is "the next row", 1 "the one after
+// it".
+struct BitmapTable {
   uint16_t bits[256];
-  uint8_t sizes[256];  // of `bits`
-  constexpr SpreadTable() : bits(), sizes() {
+  uint8_t sizes[256];  // number of bits in `bits`
+  constexpr BitmapTable() : bits(), sizes() {
     for (uint32_t byte = 0; byte < 256; ++byte) {
       uint8_t& size = sizes[byte];
       for (uint32_t i = 0; i < 8; ++i) {
@@ -24,7 +25,7 @@ struct SpreadTable {
     }
   }
 };
-constexpr SpreadTable kSpread;
+constexpr BitmapTable kBitmapTable;
 
 constexpr auto kAllBits = [] {
   std::array<unsigned char, PackedRows::kRunBlocksMax * kBlockEntries / 8 + 8> bytes{};
@@ -61,16 +62,16 @@ PackedRows::Bits PackedRows::AllOf(uint64_t first, uint32_t count) {
   return {first, first + count - 1, kAllBits.data(), count};
 }
 
-PackedRows::Bits PackedRows::Spread(const Block& block, BitsBuffer& buffer) {
+PackedRows::Bits PackedRows::ConvertToBitmap(const Block& block, BitsBuffer& buffer) {
   unsigned char* out = buffer.data();
-  uint64_t pending = 1;  // bits from there on, `filled` of them
+  uint64_t pending = 1;  // the next bits of the output, `filled` of them
   uint32_t filled = 1;
   const uint32_t differences = block.count - 1;
   for (uint32_t i = 0; i < differences; i += 8) {
-    const uint32_t left = std::min(8u, differences - i);  // bits beyond them mean nothing
+    const uint32_t left = std::min(8u, differences - i);  // further bits are unused
     const uint32_t byte = static_cast<unsigned char>(block.words[i / 8]) & ((1u << left) - 1);
-    const uint32_t own = kSpread.sizes[byte] - (8 - left);
-    const uint64_t bits = kSpread.bits[byte] & ((1u << own) - 1);
+    const uint32_t own = kBitmapTable.sizes[byte] - (8 - left);
+    const uint64_t bits = kBitmapTable.bits[byte] & ((1u << own) - 1);
     pending |= bits << filled;
     filled += own;
     std::memcpy(out, &pending, sizeof(pending));
@@ -84,7 +85,7 @@ PackedRows::Bits PackedRows::Spread(const Block& block, BitsBuffer& buffer) {
 }
 
 uint64_t PackedRows::LowerBound(uint64_t row) const {
-  uint64_t begin = 0;  // blocks before it begin below `row`
+  uint64_t begin = 0;  // all blocks before it begin below `row`
   uint64_t end = blocks_;
   while (begin < end) {
     const uint64_t middle = begin + (end - begin) / 2;

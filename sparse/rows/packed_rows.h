@@ -1,5 +1,6 @@
-// The rows of an update as coo.packed has them, found good by its decoder: 256 rows at a time come
-// out of them, where they are needed. They take half a bit to a few bits an entry, in place of 64.
+// The rows of an update as coo.packed encodes them, already validated by its decoder. They are
+// unpacked where they are needed, in blocks of 256, and take half a bit to a few bits per entry
+// instead of 64.
 #ifndef SPARSEAGG_SPARSE_ROWS_PACKED_ROWS_H_
 #define SPARSEAGG_SPARSE_ROWS_PACKED_ROWS_H_
 
@@ -19,22 +20,23 @@ class PackedRows {
   // REQUIRES: entries.packed_rows is not null.
   explicit PackedRows(const CooView& entries);
 
-  // A block, and where its entries stand.
+  // A block, and the position of its entries in the update.
   struct Block {
-    uint64_t first = 0;  // row
+    uint64_t first = 0;  // first row
     uint32_t form = 0;
     uint32_t num_words = 0;
     const char* words = nullptr;
-    uint64_t begin = 0;  // of its entries among those of the update
-    uint32_t count = 0;  // of them
+    uint64_t begin = 0;  // first entry
+    uint32_t count = 0;  // number of entries
   };
 
-  // Rows as a bitmap: bit k of `bytes` says whether it has row first + k, up to and with `last`.
+  // Rows as a bitmap: bit k of `bytes` is set if row first + k is in it, for rows up to `last`,
+  // inclusive.
   struct Bits {
     uint64_t first = 0;
     uint64_t last = 0;
-    const unsigned char* bytes = nullptr;  // [(last - first) / 8 + 1]; 8 more can be read
-    uint32_t count = 0;                    // of rows
+    const unsigned char* bytes = nullptr;  // [(last - first) / 8 + 1]; 8 more are readable
+    uint32_t count = 0;                    // number of rows
   };
   using BitsBuffer = std::array<unsigned char, 2 * kBlockEntries / 8 + 8>;
 
@@ -49,35 +51,40 @@ class PackedRows {
             .begin = b * kBlockEntries,
             .count = EntriesOf(b, 1)};
   }
-  // Of `blocks` blocks from `b` on.
+  // Number of entries in `blocks` blocks from block `b` on.
   uint32_t EntriesOf(uint64_t b, uint64_t blocks) const {
     return static_cast<uint32_t>(std::min(blocks * kBlockEntries, nnz_ - b * kBlockEntries));
   }
-  // Writes the block's rows.
+  // Writes the block's rows: [block.count].
   static void Unpack(const Block& block, uint64_t* rows);
 
-  // The block as a bitmap, if it is one or is crowded enough to become one at once: in `buffer`.
+  // Returns the block as a bitmap, if it is one or is crowded enough to be converted directly. The
+  // bitmap may lie in `buffer`.
   static std::optional<Bits> BitsOf(const Block& block, BitsBuffer& buffer) {
     if (block.form == kBitmapForm) {
       return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
                   reinterpret_cast<const unsigned char*>(block.words), block.count};
     }
     if (block.form == 0) return AllOf(block.first, block.count);
-    if (block.form == 1) return Spread(block, buffer);
+    if (block.form == 1) return ConvertToBitmap(block, buffer);
     return std::nullopt;
   }
 
-  // How many blocks from `b` on have all rows from the first of them on, below `end`: 0 if block b
-  // has gaps. At most kRunBlocksMax.
+  // Returns the number of consecutive blocks, from block `b` on, that together hold every row from
+  // the first row of block b on, all below `end`. Returns 0 if block b has gaps, and at most
+  // kRunBlocksMax.
   uint64_t RunLength(uint64_t b, uint64_t end) const {
     return entry(b).form() == 0 ? RunFrom(b, end) : 0;
   }
-  // `count` rows from `first` on. REQUIRES: those of a run.
+  // Returns the bitmap of `count` rows without gaps from `first` on. REQUIRES: they are rows of one
+  // run (RunLength()).
   static Bits AllOf(uint64_t first, uint32_t count);
   static constexpr uint64_t kRunBlocksMax = 32;
 
-  // No block before this one has rows from `row` on. REQUIRES: blocks() > 0.
+  // Returns a block such that no block before it has a row at or above `row`. REQUIRES: blocks() >
+  // 0.
   uint64_t LowerBound(uint64_t row) const;
+  // Returns the row of an entry; unpacks its block.
   uint64_t RowOf(uint64_t entry) const;
   // Writes all rows: [nnz].
   void UnpackAll(uint64_t* rows) const;
@@ -86,10 +93,10 @@ class PackedRows {
   BlockEntry entry(uint64_t b) const {
     return LoadAs<BlockEntry>(directory_ + b * sizeof(BlockEntry));
   }
-  // RunLength() where block b's form is that of one without gaps.
+  // RunLength(). REQUIRES: the form of block b is that of a block without gaps.
   uint64_t RunFrom(uint64_t b, uint64_t end) const;
-  // A block of differences of one bit. REQUIRES: that it has the words it needs.
-  static Bits Spread(const Block& block, BitsBuffer& buffer);
+  // Converts a block of one-bit differences to a bitmap. REQUIRES: it has the words that it needs.
+  static Bits ConvertToBitmap(const Block& block, BitsBuffer& buffer);
 
   const char* directory_;
   const char* words_;
@@ -98,7 +105,7 @@ class PackedRows {
   uint32_t total_words_;
 };
 
-// The row of an entry, however the rows are kept.
+// Returns the row of an entry, in whichever form the rows are stored.
 uint64_t RowOf(const CooView& entries, uint64_t entry);
 
 }  // namespace sparseagg

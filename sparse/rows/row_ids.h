@@ -1,5 +1,6 @@
-// The rows of a canonical tensor. Where it has every row there is, as crowded sums do, they are
-// known without being kept: 8 bytes of a row need neither memory nor time.
+// The rows of a canonical tensor. A tensor that holds every row, as the sum of many updates often
+// does, needs no array of them: row i is i. That saves 8 bytes of memory per row, and the time to
+// write them.
 #ifndef SPARSEAGG_SPARSE_ROWS_ROW_IDS_H_
 #define SPARSEAGG_SPARSE_ROWS_ROW_IDS_H_
 
@@ -17,7 +18,7 @@
 
 namespace sparseagg {
 
-// Strictly ascending, each below 2^63; like a constant std::vector<uint64_t> of them.
+// Rows in strictly ascending order, each below 2^63. Reads like a const std::vector<uint64_t>.
 class RowIds {
  public:
   class const_iterator;
@@ -43,22 +44,24 @@ class RowIds {
   const_iterator begin() const;
   const_iterator end() const;
 
-  // How many are below `row`: where it is, or would be.
+  // Returns the number of rows below `row`: the position at which it is, or would be inserted.
   uint64_t LowerBound(uint64_t row) const {
     if (rows_.empty()) return std::min(row, every_);
     return static_cast<uint64_t>(std::lower_bound(rows_.begin(), rows_.end(), row) - rows_.begin());
   }
 
-  // The array of them; empty where row i is i and no array says so. To be written where it is not.
+  // The stored array; empty for the rows of Every(). Only rows that are not of Every() may be
+  // written through it.
   const HostVector<uint64_t>& kept() const { return rows_; }
   HostVector<uint64_t>& kept() { return rows_; }
-  // Rows [begin, begin + n): where they lie, or as written to `buffer`.
+  // Returns rows [begin, begin + n): a view of the stored array, or, if there is none, generated in
+  // `buffer`.
   std::span<const uint64_t> Piece(uint64_t begin, size_t n, uint64_t* buffer) const {
     if (!rows_.empty()) return std::span(rows_).subspan(begin, n);
     std::iota(buffer, buffer + n, begin);
     return {buffer, n};
   }
-  // All of them as an array: where it lies, or as made in `buffer`.
+  // Returns all rows as an array: the stored one, or, if there is none, one generated in `buffer`.
   std::span<const uint64_t> Array(HostVector<uint64_t>& buffer) const {
     if (rows_.empty()) buffer.resize(every_);
     return Piece(0, size(), buffer.data());
@@ -69,7 +72,7 @@ class RowIds {
   friend bool operator==(const RowIds& a, const RowIds& b);
 
  private:
-  uint64_t every_ = 0;  // how many there are, where rows_ is empty
+  uint64_t every_ = 0;  // number of rows if rows_ is empty
   HostVector<uint64_t> rows_;
 };
 

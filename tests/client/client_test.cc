@@ -66,7 +66,7 @@ TEST_F(ClientTest, RunsARoundFromCreationToDeletion) {
   EXPECT_EQ(published.manifest->total_weight, 3.0);
   const TensorStatus& status = published.tensor_status.at(0);
   EXPECT_EQ(status.plan, "wide");
-  EXPECT_EQ(status.plan_reason, "the definition");
+  EXPECT_EQ(status.plan_reason, "the only plan of this back end");
   EXPECT_EQ(status.nnz_received, 3u);
   EXPECT_EQ(status.nnz_result, 2u);
   EXPECT_EQ(status.predicted_seconds, 1.5);  // of tests/service/timed_backend.h

@@ -1,5 +1,5 @@
-// Every back end and plan gives the bytes of the reference back end: operators x value types x row
-// widths x sizes x distributions of rows x kinds of values.
+// Every back end and plan gives the same bytes as the reference back end, for operators x value
+// types x row widths x sizes x distributions of rows x kinds of values.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -56,7 +56,7 @@ TEST_P(ConformanceTest, EveryPlanGivesTheBytesOfTheReference) {
     for (uint32_t width : kRowWidths) {
       for (uint64_t nnz : kSizes) {
         for (Distribution distribution : kAllDistributions) {
-          // Each kind of values meets each size, width and distribution over the run of seeds.
+          // Over all seeds, each kind of values is combined with each size, width and distribution.
           const Values values = kAllValues[seed % std::size(kAllValues)];
           const ReduceSpec spec =
               MakeSpec(std::string(op), type, seed % 2 == 0 ? 1000 : 300, width);
@@ -80,7 +80,7 @@ TEST_P(ConformanceTest, ModularIntegersWrapLikeTheReference) {
   }
 }
 
-// A weight that is not negative may have a sign all the same.
+// A weight that is not negative may still have a sign.
 TEST_P(ConformanceTest, AWeightOfNegativeZeroIsZero) {
   const auto [op, type] = GetParam();
   const ReduceSpec spec = MakeSpec(std::string(op), type, 300, 2);
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(OperatorsAndTypes, ConformanceTest,
                                             ::testing::ValuesIn(kAllValueTypes)),
                          ParamName);
 
-// Large enough for many pieces, ranges and tasks.
+// These are large enough for many pieces, ranges and tasks.
 class LargeConformanceTest
     : public ::testing::TestWithParam<std::tuple<std::string_view, Distribution>> {};
 
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LargeConformanceTest,
 
 TEST(ConformanceIndexSpace, RowsUpToTheLimitOfTheIndexSpace) {
   const auto reference = *MakeReferenceBackend({});
-  // Also spaces whose coordinates are as many as 64-bit numbers: their product is zero.
+  // These include spaces with 2^64 coordinates, a product that is zero in 64 bits.
   const std::pair<uint64_t, uint32_t> spaces[] = {
       {kNumRowsMax - 1, 1}, {kNumRowsMax - 1, 3}, {uint64_t{1} << 62, 4}, {uint64_t{1} << 58, 64}};
   for (const auto& [num_rows, width] : spaces) {
@@ -157,7 +157,7 @@ TEST(ConformanceIndexSpace, RowsUpToTheLimitOfTheIndexSpace) {
           EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates, plan)), "")
               << plan << " " << num_rows << " rows of " << width << ", nnz " << nnz;
         }
-        if (plans.empty()) continue;  // only dense plans are tested
+        if (plans.empty()) continue;  // it has only dense plans, too large here
         EXPECT_EQ(Difference(expected, Reduce(*backend, spec, updates)), "")
             << "the planner's choice";
       }

@@ -20,17 +20,17 @@ constexpr std::string_view kNoLimitV1 = "9223372036854771712\n";
 // A machine's files, in a folder of the test's own.
 class CgroupLimitsTest : public ::testing::Test {
  protected:
-  CgroupLimitsTest() { std::filesystem::create_directories(places_.root); }
+  CgroupLimitsTest() { std::filesystem::create_directories(paths_.root); }
 
-  void Member(std::string_view lines) const { WriteTo(places_.membership, lines); }
+  void Member(std::string_view lines) const { WriteTo(paths_.membership, lines); }
   void Write(const std::string& file, std::string_view content) const {
-    WriteTo(places_.root + "/" + file, content);
+    WriteTo(paths_.root + "/" + file, content);
   }
-  std::optional<uint64_t> Limit() const { return CgroupMemoryBytes(places_); }
-  std::optional<uint32_t> Cpus() const { return CgroupCpus(places_); }
+  std::optional<uint64_t> Limit() const { return CgroupMemoryBytes(paths_); }
+  std::optional<uint32_t> Cpus() const { return CgroupCpus(paths_); }
 
   const testing::TemporaryFolder folder_;
-  const CgroupPlaces places_{folder_.path() + "/cgroup", folder_.path() + "/sys"};
+  const CgroupPaths paths_{folder_.path() + "/cgroup", folder_.path() + "/sys"};
 
  private:
   static void WriteTo(const std::filesystem::path& path, std::string_view content) {
@@ -108,7 +108,7 @@ TEST_F(CgroupLimitsTest, ThereIsNoneWithoutFiles) {
   EXPECT_EQ(Limit(), std::nullopt);
   Member("0::/a\n4:memory:/b\n");
   EXPECT_EQ(Limit(), std::nullopt);
-  std::filesystem::create_directories(places_.root + "/memory.max");
+  std::filesystem::create_directories(paths_.root + "/memory.max");
   EXPECT_EQ(Limit(), std::nullopt) << "a folder of that name";
 }
 
@@ -123,13 +123,13 @@ TEST_F(CgroupLimitsTest, GarbageSetsNoLimit) {
 }
 
 TEST_F(CgroupLimitsTest, NoGroupGivesMoreThanTheMachineHas) {
-  const uint64_t physical = AvailableMemoryBytes(places_);
+  const uint64_t physical = AvailableMemoryBytes(paths_);
   EXPECT_GT(physical, 16 * kMiB);
   Member("4:memory:/\n");
   Write("memory/memory.limit_in_bytes", kNoLimitV1);
-  EXPECT_EQ(AvailableMemoryBytes(places_), physical);
+  EXPECT_EQ(AvailableMemoryBytes(paths_), physical);
   Write("memory/memory.limit_in_bytes", "16777216\n");
-  EXPECT_EQ(AvailableMemoryBytes(places_), 16 * kMiB);
+  EXPECT_EQ(AvailableMemoryBytes(paths_), 16 * kMiB);
 }
 
 TEST_F(CgroupLimitsTest, CpusAreThoseOfTheQuotaRoundedUp) {
@@ -178,13 +178,13 @@ TEST_F(CgroupLimitsTest, GarbageSetsNoCpuQuota) {
 }
 
 TEST_F(CgroupLimitsTest, NoGroupGivesMoreCpusThanTheMachineHas) {
-  const uint32_t usable = AvailableCpus(places_);
+  const uint32_t usable = AvailableCpus(paths_);
   EXPECT_GE(usable, 1u);
   Member("0::/\n");
   Write("cpu.max", "100000000 1000\n");
-  EXPECT_EQ(AvailableCpus(places_), usable);
+  EXPECT_EQ(AvailableCpus(paths_), usable);
   Write("cpu.max", "50000 100000\n");
-  EXPECT_EQ(AvailableCpus(places_), 1u);
+  EXPECT_EQ(AvailableCpus(paths_), 1u);
 }
 
 TEST(CpuBackendThreadsTest, AreAsManyAsTheProcessMayUseCpus) {

@@ -45,7 +45,7 @@ BORDER_MUTATIONS = (
     ),
     Mutation(
         "differences of one bit end a bitmap as if their last byte was whole",
-        ((PACKED_ROWS, "kSpread.sizes[byte] - (8 - left);", "kSpread.sizes[byte];"),),
+        ((PACKED_ROWS, "kBitmapTable.sizes[byte] - (8 - left);", "kBitmapTable.sizes[byte];"),),
         BORDERS,
     ),
     Mutation(

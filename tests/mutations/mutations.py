@@ -506,9 +506,9 @@ MUTATIONS = (
         "an index may be as large as its dimension",
         (
             (
-                "sparse/rows/rows_seen.h",
-                "seen.out_of_range |= row | (highest - row);",
-                "seen.out_of_range |= row | (highest + 1 - row);",
+                "sparse/rows/row_flags.h",
+                "flags.out_of_range |= row | (highest - row);",
+                "flags.out_of_range |= row | (highest + 1 - row);",
             ),
         ),
         fuzz("encoding"),

@@ -1,5 +1,5 @@
-// A result is a pure function of the accepted (weight, update) pairs: no order, batching, splitting
-// or merging of the same updates changes a bit.
+// A result is a pure function of the accepted (weight, update) pairs: neither order nor batching,
+// splitting or merging of the same updates changes a bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,13 +29,13 @@ class OrderTest : public ::testing::TestWithParam<std::tuple<std::string_view, V
     }
     const auto [op, type, values] = GetParam();
     case_.spec = MakeSpec(std::string(op), type, 200, 2);
-    // Checked integers this large would all be refused, or fail; wrapping ones keep their
-    // differences visible.
+    // Checked integers this large would all be refused or fail; with modular ones differences stay
+    // visible.
     const bool is_mean = op == "weighted_mean" || op == "mean_of_contributors";
     if (values != Values::kNormal && !is_mean)
       case_.spec.integer_overflow = IntegerOverflow::kModular;
     case_.updates = MakeUpdates(case_.spec, {150, 16, Distribution::kZipf, values}, 42);
-    // Only what would be accepted, so that the splits below start from accepted updates.
+    // Keep only valid updates, so that the splits below start from accepted ones.
     const auto aggregator = NewAggregator(*reference_, case_.spec);
     std::erase_if(case_.updates, [&](const Update& update) {
       return !ValidateUpdate(case_.spec, StageCopy(*aggregator, update).entries.view(),
@@ -46,7 +46,7 @@ class OrderTest : public ::testing::TestWithParam<std::tuple<std::string_view, V
     case_.expected = Reduce(*reference_, case_.spec, case_.updates);
   }
 
-  // For each back end and plan.
+  // Calls a function for each back end and plan.
   template <class F>
   void ForEachPlan(const F& f) {
     for (const auto& backend : backends_) {
@@ -99,7 +99,7 @@ TEST_P(OrderTest, FoldingAfterEveryUpdateChangesNoBit) {
     const auto aggregator = NewAggregator(backend, case_.spec, plan);
     for (const Update& update : case_.updates) {
       ASSERT_TRUE(aggregator->Accumulate(StageCopy(*aggregator, update), update.weight).ok());
-      ASSERT_TRUE(aggregator->Snapshot().ok());  // folds what waits
+      ASSERT_TRUE(aggregator->Snapshot().ok());  // folds the waiting entries
     }
     ExpectExpected(std::move(*aggregator).Report(), plan);
   });
@@ -108,7 +108,8 @@ TEST_P(OrderTest, FoldingAfterEveryUpdateChangesNoBit) {
 TEST_P(OrderTest, MergingPartialsOfAnyBackEndChangesNoBit) {
   ForEachPlan([&](Backend& backend, const std::string& plan) {
     for (const auto& other : backends_) {
-      // Three partial aggregates, made by another back end, joined with a part accumulated here.
+      // Three partial aggregates, made by another back end, are merged with a part accumulated
+      // here.
       const auto target = NewAggregator(backend, case_.spec, plan);
       std::vector<std::unique_ptr<Aggregator>> parts;
       for (int p = 0; p < 3; ++p) parts.push_back(NewAggregator(*other, case_.spec));
@@ -158,7 +159,7 @@ TEST_P(OrderTest, SplittingAWeightChangesNoBitOfSumsAndMeans) {
     Update two = update;
     one.weight = IsFloating(type) ? update.weight / 4 : std::trunc(update.weight / 4);
     two.weight = update.weight - one.weight;
-    // Only splits that are exact: both parts are numbers of f32, and so is their sum.
+    // Only exact splits: both parts are numbers of f32, and so is their sum.
     if (static_cast<double>(one.weight) + static_cast<double>(two.weight) !=
         static_cast<double>(update.weight))
       two.weight = -1;
@@ -169,7 +170,7 @@ TEST_P(OrderTest, SplittingAWeightChangesNoBitOfSumsAndMeans) {
       split.push_back(two);
     }
   }
-  uint64_t addends = 0;  // what travels twice is added twice
+  uint64_t addends = 0;  // entries that are sent twice are added twice
   for (const Update& update : split) addends += update.rows.size();
   if (case_.expected.ok()) case_.expected->addends = addends;
   ForEachPlan([&](Backend& backend, const std::string& plan) {

@@ -86,7 +86,7 @@ TEST(CooPackedTest, HoldsEveryWidthOfDifferences) {
   }
 }
 
-// Blocks of any length: the unpacker takes eight differences at a time and then one by one.
+// Blocks have any length: the unpacker takes eight differences at a time and then single ones.
 TEST(CooPackedTest, UnpacksBlocksOfEveryWidthAndLength) {
   std::mt19937_64 random(1);
   for (uint32_t width = 1; width <= 54; ++width) {
@@ -133,7 +133,7 @@ TEST(CooPackedTest, NamesTheBlockWhoseBytesWereDamaged) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
 }
 
-TEST(CooPackedTest, RefusesBlocksThatOverlapLeaveGapsOrEndElsewhere) {
+TEST(CooPackedTest, RefusesBlocksThatOverlapLeaveGapsOrEndAtTheWrongWord) {
   const TensorSpec spec = SpecOf({1 << 20}, 1);
   const Encoded good = Pack(spec, AscendingRows(700, 500, 0, 4));
   const uint32_t words = EntryOf(good, 1).begin;
@@ -207,7 +207,7 @@ TEST(CooPackedTest, RefusesRowsThatWrapAroundOrGoBack) {
   ExpectError(Decode(back, spec).status, "MALFORMED_BLOCK", "block 1 of 2: it begins below");
 }
 
-// Of unsigned rows the last may be in range again: 2^64 - 2, 2^64 - 1, 0.
+// Unsigned rows may wrap around, so that the last one is in range again: 2^64 - 2, 2^64 - 1, 0.
 TEST(CooPackedTest, RefusesBlocksThatBeginBeyondTheRowsAndEndInRange) {
   const TensorSpec spec = SpecOf({1 << 20}, 1);
   for (const auto& [form, words] : std::vector<std::pair<uint32_t, std::vector<uint32_t>>>{
@@ -246,7 +246,7 @@ TEST(CooPackedTest, RefusesSizesThatDoNotAgreeBeforeReadingAnything) {
   ExpectError(inspect([](EncodedHeader& h) { ++h.indices_bytes; }), "SIZE_MISMATCH", "indices");
   ExpectError(inspect([](EncodedHeader& h) { h.indices_bytes = uint64_t{1} << 40; }),
               "SIZE_MISMATCH", "indices");
-  // Two blocks, with as many words as blocks can have and with one more.
+  // Two blocks, with the largest number of words and with one more.
   constexpr uint64_t kMost = 2 * (sizeof(BlockEntry) + 4 * kBlockWordsMax);
   EXPECT_TRUE(inspect([](EncodedHeader& h) { h.indices_bytes = kMost; }).ok());
   ExpectError(inspect([](EncodedHeader& h) { h.indices_bytes = kMost + 4; }), "SIZE_MISMATCH",
@@ -273,7 +273,7 @@ TEST(CooPackedTest, ADenseTensorHasOneEntryAndNoIndices) {
   EXPECT_EQ(decoded.ValuesAs<float>(), values);
 }
 
-// Bytes in any cut, truncated, and with every byte flipped: a Status, or entries in range.
+// Bytes cut anywhere, truncated, or with any byte flipped give a Status, or entries in range.
 TEST(CooPackedTest, AnyCutOfTheBytesDecodesAndNoDamageGoesOutOfRange) {
   const TensorSpec spec = SpecOf({2000}, 1);
   std::vector<uint64_t> rows = AscendingRows(256, 6, 0.1, 9);
@@ -302,7 +302,7 @@ TEST(CooPackedTest, AnyCutOfTheBytesDecodesAndNoDamageGoesOutOfRange) {
   }
 }
 
-// Random blocks under a right check reach everything behind it.
+// Random blocks with a correct check reach the code behind it.
 TEST(CooPackedTest, RandomBlocksWithARightCheckStayInRange) {
   std::mt19937_64 random(11);
   const TensorSpec spec = SpecOf({1 << 30}, 1);
@@ -328,7 +328,7 @@ TEST(CooPackedTest, RandomBlocksWithARightCheckStayInRange) {
     EXPECT_NE(OrderOf(decoded.rows.data(), count), EntryOrder::kUnsorted);
     EXPECT_LT(decoded.rows.back(), uint64_t{1} << 30);
   }
-  EXPECT_GT(accepted, 500) << "the trials reach too little";
+  EXPECT_GT(accepted, 500) << "too few random blocks are accepted";
 }
 
 TEST(PackedIndicesTest, GivesTheSameBytesPieceByPiece) {
@@ -337,7 +337,7 @@ TEST(PackedIndicesTest, GivesTheSameBytesPieceByPiece) {
       const std::vector<uint64_t> rows = AscendingRows(count, gap, 0, count + gap);
       std::string whole;
       AppendPackedIndices(rows.data(), rows.size(), whole);
-      // Without a gap the rows are the first there are, and are not kept either.
+      // Rows without a gap are the first ones; they are not stored either.
       const RowIds ids =
           gap == 1 ? RowIds::Every(count) : RowIds(HostVector<uint64_t>(rows.begin(), rows.end()));
       const PackedIndices packed{ids};

@@ -1,5 +1,5 @@
-// Rows that stay packed are judged as those that are decoded; of crowded blocks, which are looked
-// at in a way of their own, whatever is wrong with them.
+// Rows that stay packed are validated with the same outcome as rows that are decoded. Crowded
+// blocks have a check of their own, which is tested here with every kind of error.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -41,7 +41,7 @@ class CrowdedBlocksTest : public ::testing::Test {
     if (!status.ok()) return;
     EXPECT_EQ(decoder->order(), OrderOf(decoded.rows.data(), decoded.rows.size())) << what;
   }
-  // `entry` is changed, under a right check.
+  // Replaces the entry of a block by `entry`, with a correct check.
   void ExpectTheSameWith(size_t block, const BlockEntry& entry, const std::string& what) {
     Encoded encoded = good_;
     SetEntry(encoded, block, entry, EntryOf(good_, block + 1).begin - EntryOf(good_, block).begin);
@@ -54,7 +54,7 @@ class CrowdedBlocksTest : public ::testing::Test {
   int refused_ = 0;
 };
 
-TEST_F(CrowdedBlocksTest, AreJudgedAlikeWithDamageAnywhere) {
+TEST_F(CrowdedBlocksTest, AreValidatedAlikeWithDamageAnywhere) {
   ASSERT_EQ(EntryOf(good_, 0).form(), kBitmapForm);
   ASSERT_EQ(EntryOf(good_, kFull).form(), 0u);
   ExpectTheSame(good_, spec_, "undamaged");
@@ -67,7 +67,7 @@ TEST_F(CrowdedBlocksTest, AreJudgedAlikeWithDamageAnywhere) {
   EXPECT_EQ(refused_, static_cast<int>(good_.indices.size()));
 }
 
-TEST_F(CrowdedBlocksTest, AreJudgedAlikeWithARightCheck) {
+TEST_F(CrowdedBlocksTest, AreValidatedAlikeWithACorrectCheck) {
   for (size_t block = 0; block < 4; ++block) {
     const BlockEntry entry = EntryOf(good_, block);
     const size_t words = 5 * sizeof(entry) + 4 * size_t{entry.begin};
@@ -95,7 +95,7 @@ TEST_F(CrowdedBlocksTest, AreJudgedAlikeWithARightCheck) {
   EXPECT_GT(refused_, 100);
 }
 
-TEST_F(CrowdedBlocksTest, AreJudgedAlikeByTheShape) {
+TEST_F(CrowdedBlocksTest, AreValidatedAlikeAgainstTheShape) {
   const auto expect_the_same = [&](uint64_t num_rows) {
     Encoded encoded = good_;
     encoded.header.dense_shape = {static_cast<int64_t>(num_rows)};
@@ -109,7 +109,7 @@ TEST_F(CrowdedBlocksTest, AreJudgedAlikeByTheShape) {
   EXPECT_EQ(refused_, 7);
 }
 
-TEST_F(CrowdedBlocksTest, MayBeginWhereTheOneBeforeEnds) {
+TEST_F(CrowdedBlocksTest, MayBeginWhereThePreviousOneEnds) {
   const uint64_t step = rows_[kBlockEntries] - rows_[kBlockEntries - 1];
   for (auto at = rows_.begin() + kBlockEntries; at < rows_.end(); ++at) *at -= step;
   good_ = Pack(spec_, rows_);

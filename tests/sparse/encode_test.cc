@@ -81,7 +81,7 @@ struct Case {
   std::string values;
 };
 
-// Every encoding and coding of values, value types, row widths and sizes around every boundary.
+// Covers every encoding, value coding, value type, row width, and the sizes around every boundary.
 TEST(EncodeTensorTest, DecodingUndoesEveryEncodingThatChangesNothing) {
   std::vector<Case> cases;
   for (const Encoding& encoding : AllEncodings())

@@ -1,4 +1,4 @@
-// Tensors as bytes, for the tests of the encodings.
+// Encodes and decodes tensors for the tests of the encodings.
 #ifndef SPARSEAGG_TESTS_SPARSE_ENCODED_H_
 #define SPARSEAGG_TESTS_SPARSE_ENCODED_H_
 
@@ -69,21 +69,21 @@ absl::StatusOr<Encoded> TryEncode(const TensorSpec& spec, const std::vector<uint
   return encoded;
 }
 
-// As coo.packed, with values as they are.
+// Encodes rows as coo.packed with raw values.
 inline Encoded Pack(const TensorSpec& spec, const std::vector<uint64_t>& rows) {
   return TryEncode(spec, rows, std::vector<float>(rows.size(), 1.0f),
                    {.encoding = "coo.packed", .values = "raw"})
       .value();
 }
 
-// An entry of coo.packed.
+// Returns the directory entry of a block of coo.packed.
 inline BlockEntry EntryOf(const Encoded& encoded, size_t block) {
   BlockEntry entry;
   std::memcpy(&entry, encoded.indices.data() + block * sizeof(entry), sizeof(entry));
   return entry;
 }
 
-// Puts `entry` there with the check that its words need, so that nothing but the entry is wrong.
+// Replaces a directory entry by `entry` with the matching check, so that only the entry is wrong.
 inline void SetEntry(Encoded& encoded, size_t block, BlockEntry entry, uint32_t num_words) {
   const size_t blocks = BlocksOf(encoded.header.nnz);
   const char* words = encoded.indices.data() + blocks * sizeof(entry) + 4 * size_t{entry.begin};
@@ -99,7 +99,7 @@ inline std::vector<std::string_view> Pieces(const std::string& bytes, size_t siz
   return pieces;
 }
 
-// Fed to Encoding::decoder in pieces.
+// Decodes in pieces with Encoding::decoder.
 inline Decoded DecodeArriving(const Encoded& encoded, const TensorSpec& spec, size_t piece) {
   Decoded decoded;
   const EncodedHeader& header = encoded.header;
@@ -124,8 +124,8 @@ inline Decoded DecodeArriving(const Encoded& encoded, const TensorSpec& spec, si
   return decoded;
 }
 
-// As a server does: the sizes from the bytes that came, memory of exactly that size. Decoding the
-// same pieces as they arrive has to end in the same way.
+// Decodes as a server does: the sizes are those of the received bytes, and memory has exactly that
+// size. Decoding the same pieces as they arrive must have the same outcome.
 inline Decoded Decode(Encoded encoded, const TensorSpec& spec, size_t piece = 1 << 20) {
   Decoded decoded;
   encoded.header.indices_bytes = encoded.indices.size();
@@ -150,7 +150,8 @@ inline Decoded Decode(Encoded encoded, const TensorSpec& spec, size_t piece = 1 
   return decoded;
 }
 
-// `count` ascending rows: gaps of 1 to `gap_max`, repeated with the probability `repeats`.
+// Makes `count` ascending rows with gaps of 1 to `gap_max`; a row is repeated with the probability
+// `repeats`.
 inline std::vector<uint64_t> AscendingRows(uint64_t count, uint64_t gap_max, double repeats,
                                            uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -165,7 +166,8 @@ inline std::vector<uint64_t> AscendingRows(uint64_t count, uint64_t gap_max, dou
   return rows;
 }
 
-// `count` ascending rows, as of a tensor that holds each with the probability `density`.
+// Makes `count` ascending rows, those of a tensor that holds each row with the probability
+// `density`.
 inline std::vector<uint64_t> RowsOfDensity(uint64_t count, double density, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::bernoulli_distribution held(density);

@@ -1,4 +1,4 @@
-// tests/vectors: the same tensors become the same bytes in C++ and in Python.
+// The tensors of tests/vectors have the same bytes in C++ and in Python.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -41,7 +41,7 @@ TensorSpec SpecOf(const json& vector) {
                          *ParseValueType(vector.at("value_type").get<std::string>()));
 }
 
-TEST_F(EncodingVectorsTest, BecomeTheSameBytesAndComeBack) {
+TEST_F(EncodingVectorsTest, AreEncodedToTheSameBytesAndDecoded) {
   ASSERT_GT(vectors_.size(), 20u);
   for (const json& vector : vectors_) {
     SCOPED_TRACE(vector.at("name").get<std::string>());

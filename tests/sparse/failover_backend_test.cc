@@ -17,8 +17,8 @@ namespace {
 using testing::Difference;
 using testing::MakeSpec;
 
-// Calls of its aggregators until one fails; the call that fails has done its work already, and all
-// after it fail, too.
+// Makes a call of an aggregator fail after a number of successful ones. The failing call has
+// already done its work, and all calls after it fail, too.
 struct Fault {
   int calls_left = -1;  // < 0: never
   absl::Status status =
@@ -125,13 +125,13 @@ TEST_F(FailoverTest, MemoryThatRunsOutIsNoLoss) {
   EXPECT_EQ(Difference(expected_, testing::Reduce(*Make(), spec_, updates_)), "");
 }
 
-TEST_F(FailoverTest, OtherErrorsAreTheCallers) {
+TEST_F(FailoverTest, OtherErrorsAreReturned) {
   fault_.calls_left = 3;
   fault_.status = MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES", "too many");
   EXPECT_EQ(ErrorReason(testing::Reduce(*Make(), spec_, updates_).status()), "TOO_MANY_ENTRIES");
 }
 
-TEST_F(FailoverTest, ALossIsToldOnceAndSeenInHealthAndReason) {
+TEST_F(FailoverTest, ALossIsReportedOnceAndVisibleInHealthAndReason) {
   fault_.calls_left = 3;
   const auto backend = Make();
   const auto aggregator = testing::NewAggregator(*backend, spec_);

@@ -11,12 +11,12 @@
 namespace sparseagg {
 namespace {
 
-// By its machine mode: g++ 12 calls it _Float16 or, for ARM, __fp16.
+// Declared by its machine mode: g++ 12 calls the type _Float16 or, for ARM, __fp16.
 using CompilersF16 __attribute__((mode(HF))) = float;
 
 uint64_t Bits(double value) { return BitCast<uint64_t>(value); }
 
-// A finite double of any exponent.
+// Returns a random finite double of any exponent.
 double AnyDouble(std::mt19937_64& random) {
   for (;;) {
     const double value = BitCast<double>(random());
@@ -40,7 +40,7 @@ TEST(FloatFormat, RoundsToF32LikeTheHardware) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 300000; ++i) {
     double value = AnyDouble(random);
-    // Most of them in and around the range of f32, where all the cases are.
+    // Most of them are in and around the range of f32, where all special cases are.
     int exponent = 0;
     if (i % 4 != 0)
       value = std::ldexp(std::frexp(value, &exponent), static_cast<int>(random() % 300) - 160);
@@ -130,7 +130,7 @@ TEST(FloatFormat, BeyondTheRangeIsInfinite) {
             std::numeric_limits<double>::max());
 }
 
-TEST(FloatFormat, OrderKeysKeepTheOrderAndComeBack) {
+TEST(FloatFormat, OrderKeysPreserveTheOrderAndAreInvertible) {
   const double ascending[] = {
       -std::numeric_limits<double>::infinity(), -1e308, -1.0, -1e-320, 0.0, 1e-320, 1.0, 1e308};
   for (size_t i = 0; i + 1 < std::size(ascending); ++i) {

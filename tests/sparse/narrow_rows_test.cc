@@ -16,7 +16,7 @@ constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
 template <class Index>
 class NarrowRowsTest : public ::testing::Test {
  protected:
-  // Ascending, some of them equal where `repeats`.
+  // Returns ascending rows, some of them equal if `repeats`.
   static std::vector<Index> Sorted(uint64_t count, uint64_t num_rows, bool repeats,
                                    std::mt19937_64& random) {
     std::vector<Index> rows(count);
@@ -27,7 +27,8 @@ class NarrowRowsTest : public ::testing::Test {
     return rows;
   }
 
-  // In pieces of up to `piece_max` rows, each where nothing is aligned. False: one was not taken.
+  // Appends in pieces of up to `piece_max` rows, each at an unaligned address. Returns false when
+  // one was refused.
   bool Append(NarrowRows& narrow, const std::vector<Index>& rows, uint64_t piece_max,
               std::mt19937_64& random) {
     uint64_t at = 0;
@@ -36,7 +37,7 @@ class NarrowRowsTest : public ::testing::Test {
       std::string bytes(1, '\0');
       bytes.append(reinterpret_cast<const char*>(rows.data() + at), count * sizeof(Index));
       const uint64_t last = at == 0 ? kNone : static_cast<uint64_t>(rows[at - 1]);
-      if (!narrow.Append<Index>(bytes.data() + 1, count, last, seen_)) return false;
+      if (!narrow.Append<Index>(bytes.data() + 1, count, last, flags_)) return false;
       at += count;
     }
     return true;
@@ -54,19 +55,19 @@ class NarrowRowsTest : public ::testing::Test {
     return rows;
   }
 
-  RowsSeen seen_;
+  RowFlags flags_;
 };
 using Indices = ::testing::Types<int32_t, int64_t>;
 TYPED_TEST_SUITE(NarrowRowsTest, Indices);
 
-TYPED_TEST(NarrowRowsTest, GivesBackWhatItTookWhereverItWasCut) {
+TYPED_TEST(NarrowRowsTest, GivesTheAppendedRowsForAnyPieces) {
   std::mt19937_64 random(1);
   for (const uint64_t num_rows : {uint64_t{1}, uint64_t{65'535}, uint64_t{65'536}, uint64_t{65'537},
                                   uint64_t{1'000'003}, uint64_t{1} << 31}) {
     for (const bool repeats : {false, true}) {
       const auto rows = this->Sorted(5000, num_rows, repeats, random);
       const auto narrow = NarrowRows::Make(num_rows, rows.size());
-      this->seen_ = {};
+      this->flags_ = {};
       ASSERT_TRUE(this->Append(*narrow, rows, 700, random));
       EXPECT_EQ(narrow->size(), rows.size());
       const std::vector<uint64_t> expected(rows.begin(), rows.end());
@@ -75,13 +76,13 @@ TYPED_TEST(NarrowRowsTest, GivesBackWhatItTookWhereverItWasCut) {
         EXPECT_EQ(narrow->RowOf(entry), expected[entry]);
       }
       const bool distinct = std::adjacent_find(rows.begin(), rows.end()) == rows.end();
-      EXPECT_EQ(this->seen_.order(), distinct ? EntryOrder::kCanonical : EntryOrder::kSorted);
+      EXPECT_EQ(this->flags_.order(), distinct ? EntryOrder::kCanonical : EntryOrder::kSorted);
       EXPECT_EQ(narrow->wide(), nullptr);
     }
   }
 }
 
-TYPED_TEST(NarrowRowsTest, DoesNotTakeWhatIsOutOfOrderOrRange) {
+TYPED_TEST(NarrowRowsTest, RefusesRowsOutOfOrderOrRange) {
   constexpr uint64_t kCount = 300;
   constexpr TypeParam kLeast = std::numeric_limits<TypeParam>::min();
   constexpr TypeParam kMost = std::numeric_limits<TypeParam>::max();
@@ -92,25 +93,25 @@ TYPED_TEST(NarrowRowsTest, DoesNotTakeWhatIsOutOfOrderOrRange) {
       rows[at] = wrong;
       const auto narrow = NarrowRows::Make(4000, kCount);
       const auto* bytes = reinterpret_cast<const char*>(rows.data());
-      EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->seen_)) << wrong;
+      EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->flags_)) << wrong;
       EXPECT_EQ(narrow->size(), 0u);
-      EXPECT_EQ(this->seen_.order(), EntryOrder::kCanonical) << "as if it had not come";
+      EXPECT_EQ(this->flags_.order(), EntryOrder::kCanonical) << "as if it had not been appended";
     }
     if (at == 0) continue;
     std::vector<TypeParam> rows(kCount, 7);
     for (uint64_t i = 0; i < kCount; ++i) rows[i] = static_cast<TypeParam>(i < at ? i + 10 : i + 8);
     const auto narrow = NarrowRows::Make(4000, kCount);
     const auto* bytes = reinterpret_cast<const char*>(rows.data());
-    EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->seen_));
-    ASSERT_TRUE(narrow->Append<TypeParam>(bytes, at, kNone, this->seen_)) << "what is before it";
+    EXPECT_FALSE(narrow->Append<TypeParam>(bytes, kCount, kNone, this->flags_));
+    ASSERT_TRUE(narrow->Append<TypeParam>(bytes, at, kNone, this->flags_)) << "the rows before it";
     EXPECT_FALSE(narrow->Append<TypeParam>(bytes + at * sizeof(TypeParam), kCount - at,
-                                           static_cast<uint64_t>(rows[at - 1]), this->seen_))
-        << "nor where the row before came with others";
+                                           static_cast<uint64_t>(rows[at - 1]), this->flags_))
+        << "also if the previous row was appended with others";
     EXPECT_EQ(narrow->size(), at);
   }
 }
 
-TYPED_TEST(NarrowRowsTest, GoesOnWithEightBytesARow) {
+TYPED_TEST(NarrowRowsTest, WidensToEightBytesPerRow) {
   std::mt19937_64 random(2);
   constexpr uint64_t kNumRows = 1'000'000;
   const auto rows = this->Sorted(4000, kNumRows, true, random);

@@ -1,4 +1,5 @@
-// The written meaning of every operator (sparse/ops/*.h), on every back end and plan of this build.
+// Tests the documented meaning of every operator (sparse/ops/*.h) on every back end and plan of
+// this build.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -18,8 +18,8 @@
 namespace sparseagg {
 namespace {
 
-// Rows whose blocks are of one form each: all of a range, differences of one bit, bitmaps,
-// differences of more bits, repeated rows, far apart ones.
+// Returns rows with blocks of every form: without gaps, one-bit differences, bitmaps, wider
+// differences, repeated rows, and rows far apart.
 std::vector<uint64_t> RowsOfEveryForm() {
   std::mt19937_64 random(5);
   std::vector<uint64_t> rows;
@@ -87,7 +87,8 @@ TEST_F(PackedRowsTest, CrowdedBlocksAreBitmaps) {
   EXPECT_EQ(as_bits, (std::vector<bool>{true, true, true, false, false, false, false, true}));
 }
 
-// What a block of these rows becomes as a bitmap; none where it does not.
+// Returns the rows of the bitmap to which a block of these rows is converted; none if it is not
+// converted.
 std::vector<uint64_t> RowsOfBits(const std::vector<uint64_t>& rows) {
   std::string bytes;
   AppendPackedIndices(rows.data(), rows.size(), bytes);
@@ -169,14 +170,14 @@ TEST_F(PackedRowsTest, FindsWhereARowCanBegin) {
     const uint64_t block = packed.LowerBound(row);
     EXPECT_LE(block * kBlockEntries, static_cast<uint64_t>(first)) << row;
     ASSERT_LT(block, packed.blocks());
-    // No earlier than needed: the block after it begins at the row, or beyond.
+    // It is no earlier than needed: the next block begins at the row or beyond.
     if (block + 1 < packed.blocks()) {
       EXPECT_GE(packed.block(block + 1).first, row);
     }
   }
 }
 
-TEST_F(PackedRowsTest, InspectingABlockSaysWhatItsRowsSay) {
+TEST_F(PackedRowsTest, InspectingABlockAgreesWithItsRows) {
   const PackedRows packed(View());
   for (uint64_t b = 0; b < packed.blocks(); ++b) {
     const PackedRows::Block block = packed.block(b);
@@ -200,7 +201,7 @@ TEST_F(PackedRowsTest, ABitmapThatCountsWrongIsRefusedWithoutUnpackingIt) {
   EXPECT_EQ(found.last, 2u);
 }
 
-// A value that is not finite is named by its row, though there are no rows to look at.
+// The error of a non-finite value names its row, although the rows are packed.
 TEST(PackedRowsErrorTest, AWrongValueIsNamedByItsRow) {
   const TensorSpec tensor = testing::SpecOf({5000}, 1);
   const std::vector<uint64_t> rows = testing::RowsOfDensity(5000, 0.5, 3);

@@ -15,7 +15,7 @@ namespace {
 
 using testing::MakeSpec;
 
-// The exact value of slot (row, column), column 0 of a width of 1.
+// Returns the exact value of slot (row, 0); the width is 1.
 WideInteger ValueOf(const Partial& partial, uint64_t row) {
   WideInteger value;
   const auto at = std::find(partial.rows.begin(), partial.rows.end(), row);

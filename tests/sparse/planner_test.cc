@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 using testing::MakeSpec;
 using ::testing::Not;
 
-// A made-up model: "small" takes as many MiB as there are rows and a microsecond an entry; "any"
-// takes no memory and three.
+// A fictitious cost model: "small" takes one MiB per row and 1 us per entry; "any" takes no fixed
+// memory and 3 us per entry.
 PlanCost Cost(const BackendInfo&, std::string_view plan, const ReduceSpec& spec,
               const Workload& workload) {
   const double entries =
@@ -23,7 +23,7 @@ PlanCost Cost(const BackendInfo&, std::string_view plan, const ReduceSpec& spec,
   return {3e-6 * entries, 0, 24};
 }
 
-BackendInfo MadeUp() {
+BackendInfo FictitiousBackend() {
   BackendInfo info;
   info.name = "made-up";
   info.memory_bytes = uint64_t{100} << 20;
@@ -35,7 +35,8 @@ BackendInfo MadeUp() {
 const Workload kKnown{.contributors = 10, .nnz_per_update = 500'000};
 
 TEST(MakePlan, TakesTheCheapestAndSaysWhatTheOthersCost) {
-  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 100, 1), kKnown, MadeUp()).value();
+  const Plan plan =
+      MakePlan(MakeSpec("sum", ValueType::kF32, 100, 1), kKnown, FictitiousBackend()).value();
   EXPECT_EQ(plan.name, "small");
   EXPECT_EQ(plan.reason, "5 s expected; any 15 s");
   EXPECT_FALSE(plan.adaptive);
@@ -46,14 +47,15 @@ TEST(MakePlan, TakesTheCheapestAndSaysWhatTheOthersCost) {
 }
 
 TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
-  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 101, 1), kKnown, MadeUp()).value();
+  const Plan plan =
+      MakePlan(MakeSpec("sum", ValueType::kF32, 101, 1), kKnown, FictitiousBackend()).value();
   EXPECT_EQ(plan.name, "any");
   EXPECT_THAT(plan.reason, HasSubstr("small needs 101 MiB"));
 }
 
-// For 100 entries: what waits takes 1,000,000 bytes, the general plan may take twice as much
-// beside.
-TEST(IsAffordable, TheListingTakesWhatEntriesLeave) {
+// With 100 entries, the waiting ones take 1,000,000 bytes, and the general plan may use twice as
+// much beside them.
+TEST(IsAffordable, TheListingReusesTheMemoryOfTheEntries) {
   const PlanCost general{.entry_bytes = 20'000};
   const auto affordable = [&](uint64_t fixed, uint64_t listing) {
     return IsAffordable({.fixed_bytes = fixed, .entry_bytes = 10'000, .listing_bytes = listing},
@@ -67,7 +69,7 @@ TEST(IsAffordable, TheListingTakesWhatEntriesLeave) {
 }
 
 TEST(MakePlan, TheListingHasToFitInMemoryBesideTheState) {
-  BackendInfo info = MadeUp();
+  BackendInfo info = FictitiousBackend();
   info.cost = [](const BackendInfo&, std::string_view plan, const ReduceSpec&, const Workload&) {
     if (plan == "any") return PlanCost{.seconds = 2, .entry_bytes = 24};
     return PlanCost{.seconds = 1,
@@ -84,7 +86,8 @@ TEST(MakePlan, TheListingHasToFitInMemoryBesideTheState) {
 
 TEST(MakePlan, AssumesNothingOfAnUnknownWorkload) {
   for (const Workload& unknown : {Workload{}, Workload{.contributors = 10}}) {
-    const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), unknown, MadeUp()).value();
+    const Plan plan =
+        MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), unknown, FictitiousBackend()).value();
     EXPECT_EQ(plan.name, "any");
     EXPECT_TRUE(plan.adaptive);
     EXPECT_EQ(plan.cost.fixed_bytes, 0u);
@@ -93,35 +96,36 @@ TEST(MakePlan, AssumesNothingOfAnUnknownWorkload) {
 }
 
 TEST(MakePlan, KnowsThatEveryUpdateOfADenseTensorHasItsRow) {
-  const Plan plan = MakePlan(MakeSpec("sum", ValueType::kF32, 1, 10), {}, MadeUp()).value();
+  const Plan plan =
+      MakePlan(MakeSpec("sum", ValueType::kF32, 1, 10), {}, FictitiousBackend()).value();
   EXPECT_FALSE(plan.adaptive);
-  EXPECT_THAT(plan.reason, HasSubstr("for a usual round"));
+  EXPECT_THAT(plan.reason, HasSubstr("for a typical round"));
   EXPECT_THAT(plan.reason, Not(HasSubstr("expected")));
 }
 
-// "small" takes 10 MiB here, "any" 24 bytes an entry.
-TEST(MakePlan, AStateForAllRowsIsTakenWhenTheEntriesHavePaidForIt) {
+// Here "small" takes 10 MiB, and "any" takes 24 bytes per entry.
+TEST(MakePlan, AStateForAllRowsNeedsEnoughEntries) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 10, 1);
   const uint64_t enough = (uint64_t{10} << 20) / 24 + 1;
-  EXPECT_EQ(MakePlan(spec, {1, enough - 1}, MadeUp()).value().name, "any");
-  EXPECT_EQ(MakePlan(spec, {1, enough}, MadeUp()).value().name, "small");
+  EXPECT_EQ(MakePlan(spec, {1, enough - 1}, FictitiousBackend()).value().name, "any");
+  EXPECT_EQ(MakePlan(spec, {1, enough}, FictitiousBackend()).value().name, "small");
 }
 
 TEST(MakePlan, APlanCanBeForced) {
   const Plan plan =
-      MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), kKnown, MadeUp(), "any").value();
+      MakePlan(MakeSpec("sum", ValueType::kF32, 10, 1), kKnown, FictitiousBackend(), "any").value();
   EXPECT_EQ(plan.name, "any");
-  EXPECT_EQ(plan.reason, "asked for");
+  EXPECT_EQ(plan.reason, "requested");
   EXPECT_TRUE(plan.forced);
   EXPECT_DOUBLE_EQ(plan.cost.seconds, 15);
 }
 
 TEST(MakePlan, AForcedPlanMustExistAndFit) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 1000, 1);
-  const auto unknown = MakePlan(spec, kKnown, MadeUp(), "quantum");
+  const auto unknown = MakePlan(spec, kKnown, FictitiousBackend(), "quantum");
   EXPECT_EQ(ErrorReason(unknown.status()), "UNKNOWN_PLAN");
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("small, any"));
-  const auto large = MakePlan(spec, kKnown, MadeUp(), "small");
+  const auto large = MakePlan(spec, kKnown, FictitiousBackend(), "small");
   EXPECT_EQ(large.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrorReason(large.status()), "PLAN_TOO_LARGE");
   EXPECT_THAT(std::string(large.status().message()), HasSubstr("needs 1000 MiB"));

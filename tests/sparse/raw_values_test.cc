@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t kValues = 1000;
 
-// Of an update with as many bytes as are streamed; the tests send a part of them.
+// Returns the header of an update that is large enough for streaming stores; the tests send a part
+// of it.
 EncodedHeader LargeHeader() {
   EncodedHeader header;
   header.value_type = ValueType::kF32;
@@ -36,7 +37,7 @@ std::string_view BytesOf(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-TEST(RawValues, AreCopiedWhereverTheyAreCutAndWhereverTheyGo) {
+TEST(RawValues, AreCopiedInAnyPiecesToAnyAlignment) {
   std::mt19937 random(1);
   const EncodedHeader header = LargeHeader();
   for (uint64_t at = 0; at < 17; ++at) {

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(RowIdsTest, ThoseThatAreKept) {
+TEST(RowIdsTest, ReadsStoredRows) {
   const RowIds rows = {2, 5, 9};
   EXPECT_THAT(rows, ElementsAre(2, 5, 9));
   EXPECT_THAT(rows.kept(), ElementsAre(2, 5, 9));
@@ -22,7 +22,7 @@ TEST(RowIdsTest, ThoseThatAreKept) {
   EXPECT_EQ(rows.MemoryBytes(), 24u);
 }
 
-TEST(RowIdsTest, EveryRowIsKnownWithoutBeingKept) {
+TEST(RowIdsTest, EveryRowNeedsNoArray) {
   const RowIds rows = RowIds::Every(4);
   EXPECT_THAT(rows, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(rows.kept(), IsEmpty());
@@ -39,7 +39,7 @@ TEST(RowIdsTest, NoRowsAreTheSameEitherWay) {
   EXPECT_THAT(RowIds().Array(made), IsEmpty());
 }
 
-TEST(RowIdsTest, EqualWhereTheRowsAre) {
+TEST(RowIdsTest, AreEqualIfTheirRowsAre) {
   EXPECT_EQ(RowIds::Every(3), RowIds({0, 1, 2}));
   EXPECT_NE(RowIds::Every(3), RowIds({0, 1}));
   EXPECT_NE(RowIds::Every(3), RowIds({0, 1, 3}));
@@ -57,7 +57,7 @@ TEST(RowIdsTest, FindsWhereARowIsOrWouldBe) {
   EXPECT_EQ(some.LowerBound(6), 2u);
 }
 
-TEST(RowIdsTest, PiecesAndTheWholeAreWhereTheyLieOrMade) {
+TEST(RowIdsTest, PiecesAndArraysAreViewsOrGenerated) {
   std::array<uint64_t, 2> buffer;
   HostVector<uint64_t> made;
   const RowIds every = RowIds::Every(4);

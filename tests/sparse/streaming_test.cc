@@ -15,10 +15,10 @@ namespace {
 constexpr uint64_t kCount = 50;
 constexpr uint64_t kUntouched = 0x7777777777777777;
 
-// As bytes that lie at no address divisible by two.
+// Indices as bytes at an odd address.
 template <class Index>
-struct Sent {
-  explicit Sent(const std::vector<Index>& indices)
+struct UnalignedIndices {
+  explicit UnalignedIndices(const std::vector<Index>& indices)
       : bytes(1 + indices.size() * sizeof(Index), '\0') {
     std::memcpy(bytes.data() + 1, indices.data(), bytes.size() - 1);
   }
@@ -26,47 +26,48 @@ struct Sent {
   std::string bytes;
 };
 
-// StreamRows() and CopyRows() say and write the same, wherever the rows go.
+// Expects that StreamRows() and CopyRows() find and write the same, for every alignment of the
+// destination.
 template <class Index>
 void ExpectCopied(const std::vector<Index>& indices, uint64_t highest, uint64_t last) {
-  const Sent<Index> sent(indices);
+  const UnalignedIndices<Index> sent(indices);
   const uint64_t count = indices.size();
   std::vector<uint64_t> copied(count);
-  RowsSeen by_copy;
+  RowFlags by_copy;
   CopyRows<Index>(sent.begin(), count, highest, last, copied.data(), by_copy);
   for (uint64_t at = 0; at < 9; ++at) {
     std::vector<uint64_t> rows(count + 20, kUntouched);
-    RowsSeen seen;
-    StreamRows<Index>(sent.begin(), count, highest, last, rows.data() + at, seen);
-    ASSERT_EQ(seen.all_in_range(), by_copy.all_in_range());
+    RowFlags flags;
+    StreamRows<Index>(sent.begin(), count, highest, last, rows.data() + at, flags);
+    ASSERT_EQ(flags.all_in_range(), by_copy.all_in_range());
     for (uint64_t i = 0; i < at; ++i) ASSERT_EQ(rows[i], kUntouched);
     for (uint64_t i = at + count; i < rows.size(); ++i) ASSERT_EQ(rows[i], kUntouched);
-    if (!seen.all_in_range()) continue;
-    ASSERT_EQ(seen.order(), by_copy.order());
+    if (!flags.all_in_range()) continue;
+    ASSERT_EQ(flags.order(), by_copy.order());
     ASSERT_EQ(std::vector<uint64_t>(rows.begin() + at, rows.begin() + at + count), copied);
   }
 }
 
-// The same of rows of which the lowest bits are kept.
+// The same for rows of which only the lowest bits are kept.
 template <class Index>
 void ExpectLowRows(const std::vector<Index>& indices, uint64_t highest, uint64_t last) {
   constexpr uint16_t kUntouchedLow = 0x7777;
-  const Sent<Index> sent(indices);
+  const UnalignedIndices<Index> sent(indices);
   const uint64_t count = indices.size();
-  RowsSeen by_copy;
+  RowFlags by_copy;
   std::vector<uint64_t> rows(count);
   CopyRows<Index>(sent.begin(), count, highest, last, rows.data(), by_copy);
   for (uint64_t at = 0; at < 33; ++at) {
     std::vector<uint16_t> low(count + 80, kUntouchedLow);
-    RowsSeen seen;
-    StreamRows<Index>(sent.begin(), count, highest, last, low.data() + at, seen);
-    ASSERT_EQ(seen.all_in_range(), by_copy.all_in_range());
+    RowFlags flags;
+    StreamRows<Index>(sent.begin(), count, highest, last, low.data() + at, flags);
+    ASSERT_EQ(flags.all_in_range(), by_copy.all_in_range());
     for (uint64_t i = 0; i < at; ++i) ASSERT_EQ(low[i], kUntouchedLow);
     for (uint64_t i = at + count; i < low.size(); ++i) ASSERT_EQ(low[i], kUntouchedLow);
-    if (!seen.all_in_range()) continue;
-    ASSERT_EQ(seen.order(), by_copy.order());
+    if (!flags.all_in_range()) continue;
+    ASSERT_EQ(flags.order(), by_copy.order());
     for (uint64_t i = 0; i < count; ++i) ASSERT_EQ(low[at + i], rows[i] & 0xFFFF) << i;
-    RowsSeen by_low_copy;
+    RowFlags by_low_copy;
     std::vector<uint16_t> copied(count);
     CopyRows<Index>(sent.begin(), count, highest, last, copied.data(), by_low_copy);
     ASSERT_EQ(by_low_copy.order(), by_copy.order());
@@ -77,7 +78,7 @@ void ExpectLowRows(const std::vector<Index>& indices, uint64_t highest, uint64_t
 template <class Index>
 class StreamRowsTest : public ::testing::Test {
  protected:
-  // Ascending, 10 apart.
+  // Returns ascending indices, 10 apart.
   static std::vector<Index> Ascending(uint64_t count) {
     std::vector<Index> indices(count);
     for (uint64_t i = 0; i < count; ++i) indices[i] = static_cast<Index>(10 * i + 10);
@@ -103,20 +104,20 @@ TYPED_TEST(StreamRowsTest, SeesWhatIsOutOfRangeAnywhere) {
     for (const TypeParam index : {TypeParam{-1}, kLeast, TypeParam{10 * kCount + 1}, kMost}) {
       auto indices = this->Ascending(kCount);
       indices[at] = index;
-      const Sent<TypeParam> sent(indices);
+      const UnalignedIndices<TypeParam> sent(indices);
       std::vector<uint64_t> rows(kCount);
-      RowsSeen seen;
-      StreamRows<TypeParam>(sent.begin(), kCount, 10 * kCount, 0, rows.data(), seen);
-      EXPECT_FALSE(seen.all_in_range()) << index << " at " << at;
+      RowFlags flags;
+      StreamRows<TypeParam>(sent.begin(), kCount, 10 * kCount, 0, rows.data(), flags);
+      EXPECT_FALSE(flags.all_in_range()) << index << " at " << at;
       ExpectCopied(indices, 10 * kCount, 0);
     }
-    // The largest that a type has is in range of a dimension that is larger.
+    // The largest index of a type is in range if the dimension is larger.
     auto indices = this->Ascending(kCount);
     indices[at] = kMost;
     ExpectCopied(indices, std::numeric_limits<int64_t>::max(), 0);
     ExpectCopied(indices, static_cast<uint64_t>(kMost) - 1, 0);
   }
-  // A dimension of none.
+  // A dimension without rows.
   ExpectCopied(this->Ascending(kCount), std::numeric_limits<uint64_t>::max(), 0);
 }
 
@@ -125,13 +126,13 @@ TYPED_TEST(StreamRowsTest, SeesWhatIsOutOfOrderAnywhere) {
     for (const int step : {-1, 0, 1}) {
       auto indices = this->Ascending(kCount);
       indices[at] = static_cast<TypeParam>(indices[at - 1] + step);
-      const Sent<TypeParam> sent(indices);
+      const UnalignedIndices<TypeParam> sent(indices);
       std::vector<uint64_t> rows(kCount);
-      RowsSeen seen;
-      StreamRows<TypeParam>(sent.begin(), kCount, 10 * kCount, 0, rows.data(), seen);
-      EXPECT_EQ(seen.order(), step < 0    ? EntryOrder::kUnsorted
-                              : step == 0 ? EntryOrder::kSorted
-                                          : EntryOrder::kCanonical);
+      RowFlags flags;
+      StreamRows<TypeParam>(sent.begin(), kCount, 10 * kCount, 0, rows.data(), flags);
+      EXPECT_EQ(flags.order(), step < 0    ? EntryOrder::kUnsorted
+                               : step == 0 ? EntryOrder::kSorted
+                                           : EntryOrder::kCanonical);
       ExpectCopied(indices, 10 * kCount, 0);
     }
   }

@@ -100,7 +100,7 @@ TEST(ResultLayout, CountsAreOneU64ForEachRow) {
   EXPECT_EQ(layout.num_rows, 5u);
 }
 
-TEST(ValueTypes, NamesComeBack) {
+TEST(ValueTypes, NamesCanBeParsed) {
   for (ValueType type : kAllValueTypes) EXPECT_EQ(ParseValueType(ValueTypeName(type)), type);
   EXPECT_EQ(ParseValueType("f8"), std::nullopt);
 }

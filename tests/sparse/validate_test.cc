@@ -117,7 +117,7 @@ TEST(ValidateUpdate, AnEmptyUpdateIsValid) {
   EXPECT_TRUE(Validate<float>(MakeSpec("sum", ValueType::kF32, 8, 1), {}, {}).ok());
 }
 
-TEST(UpdateValidator, SaysTheSameWhereverItStopsOnTheWay) {
+TEST(UpdateValidator, HasTheSameOutcomeInAnySteps) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 5000, 2);
   for (const uint64_t bad_entry : {0, 63, 64, 4095, 4096, 4999}) {
     std::vector<uint64_t> rows(5000);

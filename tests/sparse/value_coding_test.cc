@@ -59,7 +59,7 @@ TEST(NarrowFloatTest, WidensEvery16BitPatternAsTheNumericsContractDoes) {
 TEST(NarrowFloatTest, RoundsToNearestEvenAsTheNumericsContractDoes) {
   std::mt19937 random(1);
   const auto check = [](float value) {
-    // RoundDouble() has no negative zero: the sign is put back.
+    // RoundDouble() gives no negative zero, so the sign is restored.
     const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
     const double magnitude = std::abs(value);
     const auto half = ValueTraits<F16>::Narrow(RoundDouble(magnitude, kFormatF16)).bits;

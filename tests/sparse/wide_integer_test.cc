@@ -87,7 +87,7 @@ TEST(WideInteger, AddScaledTakesAllOf128Bits) {
   }
 }
 
-TEST(WideInteger, WholeNumbersComeBackAsIntegers) {
+TEST(WideInteger, ConvertsWholeNumbersToIntegers) {
   WideInteger sum;
   Int128 expected = 0;
   std::mt19937_64 random(5);

@@ -10,7 +10,7 @@
 namespace sparseagg {
 namespace {
 
-// The part of the non-zero samples that a window at `lsb` holds, 0 to 1; 1 when there are none.
+// Returns the fraction of the non-zero samples that a window at `lsb` holds; 1 when there are none.
 double WindowCoverage(const std::vector<double>& samples, int32_t lsb) {
   size_t counted = 0;
   size_t held = 0;

@@ -18,7 +18,7 @@ TEST(Window, WhatItTakesItHoldsExactly) {
     const int lsb = static_cast<int>(random() % 80) - 90;
     Int128 fixed = 12345;
     if (!ToFixed(value, lsb, &fixed)) {
-      EXPECT_EQ(fixed == 12345, true) << "left alone";
+      EXPECT_EQ(fixed == 12345, true) << "unchanged";
       continue;
     }
     ++taken;

@@ -25,7 +25,7 @@ void Extend(X509* certificate, int extension, const std::string& value) {
   X509_EXTENSION_free(made);
 }
 
-// Without issuer and signature.
+// Makes a certificate without issuer and signature.
 std::shared_ptr<X509> NewCertificate(const std::string& common_name, EVP_PKEY* key, long serial,
                                      long valid_seconds) {
   const std::shared_ptr<X509> certificate(X509_new(), X509_free);

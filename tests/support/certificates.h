@@ -1,4 +1,4 @@
-// Certificate authorities and certificates for tests, made in a moment.
+// Certificate authorities and certificates for tests, generated on demand.
 #ifndef SPARSEAGG_TESTS_SUPPORT_CERTIFICATES_H_
 #define SPARSEAGG_TESTS_SUPPORT_CERTIFICATES_H_
 
@@ -14,14 +14,15 @@ struct PemPair {
   std::string key;
 };
 
-// P-256. Thread-compatible.
+// An authority with a P-256 key. Thread-compatible.
 class CertificateAuthority {
  public:
   explicit CertificateAuthority(const std::string& name);
 
   const std::string& certificate() const { return pem_.certificate; }
 
-  // `alternative_names` as OpenSSL writes them: "DNS:a.example,URI:spiffe://a/b,IP:127.0.0.1".
+  // Issues a certificate with a key of its own. `alternative_names` has OpenSSL's syntax:
+  // "DNS:a.example,URI:spiffe://a/b,IP:127.0.0.1".
   PemPair Issue(const std::string& common_name, const std::string& alternative_names,
                 long valid_seconds = 86400);
 
@@ -32,7 +33,7 @@ class CertificateAuthority {
   long serial_ = 1;
 };
 
-// Under another name and renamed, as those do who replace a certificate in use.
+// Writes a file under another name and renames it, as one replaces a certificate in use.
 void ReplaceFile(const std::string& path, const std::string& text);
 
 }  // namespace sparseagg::testing

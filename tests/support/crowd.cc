@@ -13,7 +13,7 @@ using Random = std::mt19937_64;
 constexpr uint64_t kScatter = 0x9E3779B97F4A7C15u;
 
 uint64_t ZipfRow(uint64_t num_rows, Random& random) {
-  // As many in every power of ten of ranks: the first has 3 percent of all.
+  // Each power of ten of ranks has the same number of entries: the first rank has 3 percent of all.
   const double u = static_cast<double>(random() >> 11) * 0x1p-53;
   const auto rank = static_cast<uint64_t>(std::pow(1e9, u));
   return rank * kScatter % num_rows;
@@ -57,7 +57,7 @@ uint64_t RowOf(const ReduceSpec& spec, Crowd crowd, Random& random) {
   }
 }
 
-// Neighbours from some row on, of which every hundredth or so is missing.
+// Adjacent rows from a random row on, of which about every hundredth is missing.
 std::vector<uint64_t> Runs(uint64_t num_rows, uint64_t nnz, Random& random) {
   std::vector<uint64_t> rows;
   const uint64_t last = num_rows - std::min(num_rows, nnz);
@@ -97,7 +97,7 @@ std::vector<Update> MakeCrowd(const ReduceSpec& spec, const CrowdShape& shape, u
     }
     Arrange(shape.arrival, random, update.rows);
     update.weight = MakeWeight(spec, shape.values, random);
-    // The one that has everything must count for something.
+    // The contributor that has nearly all entries must not have weight zero.
     if (nnz == shape.entries && update.weight == 0) update.weight = 1;
     update.values =
         MakeValues(spec, update.rows.size() * spec.layout.row_width, shape.values, random);

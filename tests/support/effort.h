@@ -1,5 +1,5 @@
-// How much a checker looks at: little in a usual test run, as much as the environment says in a
-// long one (./dev reliability).
+// How much a randomized test checks: little in an ordinary test run, as much as an environment
+// variable says in a long one (./dev reliability).
 #ifndef SPARSEAGG_TESTS_SUPPORT_EFFORT_H_
 #define SPARSEAGG_TESTS_SUPPORT_EFFORT_H_
 

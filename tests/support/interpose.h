@@ -1,4 +1,4 @@
-// For libraries that stand between a program and the C library (LD_PRELOAD).
+// Helpers for libraries that replace functions of the C library in a program (LD_PRELOAD).
 #ifndef SPARSEAGG_TESTS_SUPPORT_INTERPOSE_H_
 #define SPARSEAGG_TESTS_SUPPORT_INTERPOSE_H_
 
@@ -11,13 +11,13 @@
 
 namespace sparseagg::testing {
 
-// The function that this library's one hides.
+// Returns the function that this library's function of the same name hides.
 template <class Function>
 Function* Next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// What a descriptor has open; empty when that has no path.
+// Returns the path of an open file descriptor; empty when it has none.
 inline std::string PathOf(int fd) {
   char link[64];
   char path[PATH_MAX + 1] = {};

@@ -1,5 +1,5 @@
-// An executor that runs tasks when it is told to, on the caller's thread, in a time of its own:
-// what a test does with it happens in the same order every time.
+// An executor for tests: it runs tasks only on request, on the caller's thread, and has a clock of
+// its own, so that everything happens in the same order in every run.
 #ifndef SPARSEAGG_TESTS_SUPPORT_MANUAL_EXECUTOR_H_
 #define SPARSEAGG_TESTS_SUPPORT_MANUAL_EXECUTOR_H_
 
@@ -27,17 +27,18 @@ class ManualExecutor : public Executor {
     return true;
   }
 
-  // Those of different strands may run in any order, and a strand has one queued at a time.
+  // Number of tasks that are ready to run. A strand has at most one in the queue, so they may run
+  // in any order.
   size_t queued() const { return queued_.size(); }
   size_t waiting() const override { return queued_.size(); }
-  // REQUIRES: choice < queued().
+  // Runs the queued task number `choice`. REQUIRES: choice < queued().
   void RunOne(size_t choice) {
     const auto at = queued_.begin() + static_cast<std::ptrdiff_t>(choice);
     Task task = std::move(*at);
     queued_.erase(at);
     task();
   }
-  // Queues what is due then.
+  // Advances the clock and queues the tasks that are due then.
   void Advance(std::chrono::milliseconds by) {
     now_ += by;
     while (!delayed_.empty() && delayed_.begin()->first <= now_) {
@@ -46,7 +47,8 @@ class ManualExecutor : public Executor {
     }
   }
   size_t delayed() const { return delayed_.size(); }
-  // As the end of the process would. To be called before the engine goes that posted them.
+  // Drops all tasks, as the end of the process would. REQUIRES: the engine that posted them still
+  // exists.
   void DropAll() {
     queued_.clear();
     delayed_.clear();

@@ -1,5 +1,5 @@
-// A port of this machine at which connections are taken and nothing is said: the system takes them,
-// and nobody asks for them.
+// A local port that accepts connections and never answers: the system completes them, but the
+// process does not accept() them.
 #ifndef SPARSEAGG_TESTS_SUPPORT_SILENT_LISTENER_H_
 #define SPARSEAGG_TESTS_SUPPORT_SILENT_LISTENER_H_
 

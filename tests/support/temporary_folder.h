@@ -1,4 +1,4 @@
-// An empty folder of a test's own, gone with it.
+// An empty folder for one test, removed with this object.
 #ifndef SPARSEAGG_TESTS_SUPPORT_TEMPORARY_FOLDER_H_
 #define SPARSEAGG_TESTS_SUPPORT_TEMPORARY_FOLDER_H_
 

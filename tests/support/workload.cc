@@ -79,7 +79,7 @@ std::vector<uint64_t> MakeRows(const ReduceSpec& spec, const Shape& shape, uint3
   return rows;
 }
 
-// The largest number of a floating type.
+// Returns the largest number of a floating type.
 template <class V>
 double Largest() {
   constexpr FloatFormat kFormat = ValueTraits<V>::kFormat;
@@ -174,7 +174,7 @@ float MakeWeight(const ReduceSpec& spec, Values kind, Random& random) {
   if (draw == 0) return 0.0f;
   if (spec.layout.value_type == ValueType::kF64 && kind != Values::kNormal &&
       kind != Values::kSmall) {
-    // Products stay finite, and those of the smallest numbers are rounded, some to zero.
+    // Products stay finite; those of the smallest numbers are rounded, some of them to zero.
     return draw < 4 ? 1.0f : std::ldexp(1.0f, -static_cast<int>(Below(random, 4)));
   }
   if (draw < 4 || kind == Values::kSmall) return 1.0f;
@@ -241,10 +241,10 @@ StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update)
   StagedUpdate staged =
       ValueOrThrow(aggregator.StageArriving(update.rows.size(), {.narrow = true}));
   if (staged.entries.narrow_rows == nullptr) return StageCopy(aggregator, update);
-  RowsSeen seen;
+  RowFlags flags;
   const auto* rows = reinterpret_cast<const char*>(update.rows.data());
   EXPECT_TRUE(
-      staged.entries.narrow_rows->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, seen));
+      staged.entries.narrow_rows->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, flags));
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   return staged;
 }

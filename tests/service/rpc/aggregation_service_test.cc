@@ -52,7 +52,7 @@ TEST_F(AggregationServiceTest, ShowsHowEachTensorWasReduced) {
   EXPECT_EQ(tensor.name(), "t");
   EXPECT_EQ(tensor.backend(), "reference");
   EXPECT_EQ(tensor.plan(), "wide");
-  EXPECT_EQ(tensor.plan_reason(), "the definition");
+  EXPECT_EQ(tensor.plan_reason(), "the only plan of this back end");
   EXPECT_EQ(tensor.nnz_received(), 2);
   EXPECT_EQ(tensor.nnz_result(), 2);
   EXPECT_EQ(tensor.predicted_seconds(), 1.25);
