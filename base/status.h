@@ -4,9 +4,11 @@
 #ifndef SPARSEAGG_BASE_STATUS_H_
 #define SPARSEAGG_BASE_STATUS_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 

@@ -56,6 +56,7 @@ class FailoverAggregator : public Aggregator {
   }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     if (failed_over_) return current_.load()->Accumulate(std::move(update), weight);
     const absl::Status status = current_.load()->Accumulate(Borrow(update), weight);
     if (!status.ok() && !IsProcessorFault(status)) return status;
@@ -67,6 +68,7 @@ class FailoverAggregator : public Aggregator {
   }
 
   absl::Status Merge(const Partial& partial) override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     const absl::Status status = current_.load()->Merge(partial);
     if (failed_over_ || (!status.ok() && !IsProcessorFault(status))) return status;
     fetched_bytes_ += MemoryBytes(partial);
@@ -75,6 +77,7 @@ class FailoverAggregator : public Aggregator {
   }
 
   absl::StatusOr<Partial> Snapshot() override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     absl::StatusOr<Partial> state = current_.load()->Snapshot();
     if (failed_over_ || state.ok() || !IsProcessorFault(state.status())) return state;
     SPARSEAGG_RETURN_IF_ERROR(FailOver(state.status()));
@@ -92,6 +95,7 @@ class FailoverAggregator : public Aggregator {
   }
 
   absl::StatusOr<Aggregate> Report() && override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     absl::StatusOr<Aggregate> result = std::move(*current_.load()).Report();
     if (!failed_over_ && !result.ok() && IsProcessorFault(result.status())) {
       SPARSEAGG_RETURN_IF_ERROR(FailOver(result.status()));
@@ -111,7 +115,8 @@ class FailoverAggregator : public Aggregator {
   absl::Status FetchState() {
     absl::StatusOr<Partial> state = current_.load()->Snapshot();
     if (!state.ok()) {
-      return IsProcessorFault(state.status()) ? FailOver(state.status()) : state.status();
+      if (IsProcessorFault(state.status())) return FailOver(state.status());
+      return broken_ = state.status();
     }
     DiscardKept();
     fetched_bytes_ = MemoryBytes(*state);
@@ -121,6 +126,10 @@ class FailoverAggregator : public Aggregator {
 
   absl::Status FailOver(const absl::Status& fault) {
     pair_.ReportLoss(fault);
+    return broken_ = ReplayOnSecond(fault);
+  }
+
+  absl::Status ReplayOnSecond(const absl::Status& fault) {
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Aggregator> second,
                                pair_.NewSecondAggregator(plan_));
     fault_ = std::string(fault.message());
@@ -148,6 +157,9 @@ class FailoverAggregator : public Aggregator {
   uint64_t fetched_bytes_ = 0;
   bool failed_over_ = false;
   std::string fault_;
+  // An error after which the state lacks an update that was counted, or holds a part of what was
+  // kept. Every later call returns it.
+  absl::Status broken_;
   const Aggregator* const first_;                     // used for comparison only
   std::atomic<std::shared_ptr<Aggregator>> current_;  // Stage() may run while it changes
 };

@@ -70,19 +70,6 @@ uint64_t MemoryBytes(const Partial& partial) {
          partial.side.capacity() * sizeof(SideEntry);
 }
 
-Int128 EmptySlotOf(const ReduceSpec& spec) {
-  Int128 slot = 0;
-  AllOps::With(spec.op, [&](auto op) { slot = EmptySlot<decltype(op)>(); });
-  return slot;
-}
-
-void CombineRow(const ReduceSpec& spec, const Int128* from, Int128* into) {
-  const uint32_t width = SlotsPerRow(spec);
-  AllOps::With(spec.op, [&](auto op) {
-    for (uint32_t c = 0; c < width; ++c) into[c] = CombineSlots<decltype(op)>(into[c], from[c]);
-  });
-}
-
 void SortSide(std::vector<SideEntry>& side) { std::sort(side.begin(), side.end(), SlotBefore); }
 
 void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column,

@@ -40,13 +40,6 @@ uint64_t MemoryBytes(const Partial& partial);
 // (sparse/ops/op.h).
 uint32_t SlotsPerRow(const ReduceSpec& spec);
 
-// The slot of a row that no contributor holds yet.
-Int128 EmptySlotOf(const ReduceSpec& spec);
-
-// Combines the slots `from` of a row with the slots `into` of the same row elsewhere. Both are
-// [SlotsPerRow(spec)].
-void CombineRow(const ReduceSpec& spec, const Int128* from, Int128* into);
-
 // Sorts a side table by (row, column).
 void SortSide(std::vector<SideEntry>& side);
 

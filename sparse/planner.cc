@@ -10,10 +10,14 @@
 namespace sparseagg {
 namespace {
 
+// Two significant digits below 100, all digits before the point from there on.
+std::string FormatNumber(double number) {
+  return number < 99.5 ? absl::StrFormat("%.2g", number) : absl::StrFormat("%.0f", number);
+}
+
 std::string FormatSeconds(double seconds) {
-  if (seconds < 1e-3) return absl::StrFormat("%.2g us", seconds * 1e6);
-  return seconds < 1 ? absl::StrFormat("%.2g ms", seconds * 1e3)
-                     : absl::StrFormat("%.2g s", seconds);
+  if (seconds < 1e-3) return FormatNumber(seconds * 1e6) + " us";
+  return seconds < 1 ? FormatNumber(seconds * 1e3) + " ms" : FormatNumber(seconds) + " s";
 }
 
 struct Candidate {

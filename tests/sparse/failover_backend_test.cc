@@ -131,6 +131,22 @@ TEST_F(FailoverTest, OtherErrorsAreReturned) {
   EXPECT_EQ(ErrorReason(testing::Reduce(*Make(), spec_, updates_).status()), "TOO_MANY_ENTRIES");
 }
 
+// The update has been counted by then, so that a later result would have it once or never.
+TEST_F(FailoverTest, AnErrorOfTheStateIsReturnedByEveryLaterCall) {
+  fault_.calls_left = 1;
+  fault_.status = MakeError(absl::StatusCode::kInternal, "NOT_EXACT", "the counts differ");
+  const auto backend = Make(/*kept_bytes_min=*/1);
+  const auto aggregator = testing::NewAggregator(*backend, spec_);
+  const auto accumulate = [&] {
+    return aggregator->Accumulate(testing::StageCopy(*aggregator, updates_[0]), 1.0f);
+  };
+  EXPECT_EQ(ErrorReason(accumulate()), "NOT_EXACT");
+  fault_ = {};  // the first back end works again
+  EXPECT_EQ(ErrorReason(accumulate()), "NOT_EXACT");
+  EXPECT_EQ(ErrorReason(aggregator->Snapshot().status()), "NOT_EXACT");
+  EXPECT_EQ(ErrorReason(std::move(*aggregator).Report().status()), "NOT_EXACT");
+}
+
 TEST_F(FailoverTest, ALossIsReportedOnceAndVisibleInHealthAndReason) {
   fault_.calls_left = 3;
   const auto backend = Make();

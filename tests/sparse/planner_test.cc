@@ -46,6 +46,17 @@ TEST(MakePlan, TakesTheCheapestAndSaysWhatTheOthersCost) {
   EXPECT_EQ(plan.cost.entry_bytes, 12u);
 }
 
+TEST(MakePlan, TimesAreDecimalNumbersWithoutExponents) {
+  const auto reason = [](uint64_t entries) {
+    const Workload workload{.contributors = 1, .nnz_per_update = entries};
+    return MakePlan(MakeSpec("sum", ValueType::kF32, 100, 1), workload, FictitiousBackend())
+        ->reason;
+  };
+  EXPECT_EQ(reason(500), "500 us expected; any 1.5 ms");
+  EXPECT_EQ(reason(250'000), "250 ms expected; any 750 ms");
+  EXPECT_EQ(reason(150'000'000), "150 s expected; any 450 s");
+}
+
 TEST(MakePlan, APlanThatDoesNotFitIsNotTakenHoweverCheap) {
   const Plan plan =
       MakePlan(MakeSpec("sum", ValueType::kF32, 101, 1), kKnown, FictitiousBackend()).value();
