@@ -10,13 +10,13 @@
 namespace sparseagg {
 namespace {
 
-// As many errors as are worth a double for every cell, and a pass over all of them.
+// Returns how many errors are worth a double for every cell and a pass over all cells.
 size_t ManyOf(const ErrorCells& cells) { return cells.size() / 16 + 64; }
 
 }  // namespace
 
-// By keys of (row, column, position), which together rarely need more than 64 bits: a window's rows
-// are close to each other.
+// Sorts by keys of (row, column, position), which together rarely need more than 64 bits: a
+// window's rows are close to each other.
 void SideTable::Sort() {
   constexpr size_t kWorthKeys = 64;
   if (std::is_sorted(entries_.begin(), entries_.end(), SlotBefore)) return;
@@ -84,8 +84,9 @@ void SideTable::Append(const ErrorCells& cells) {
       [this](uint64_t row, uint32_t column, double error) { AppendEntry(row, column, error); });
 }
 
-// The next time only after as many entries as are left now: so every entry is sorted a constant
-// number of times on average. Few slots may have had them all: then they do not become error cells.
+// Compacts the entries. It runs again only after as many further entries as are left now, so every
+// entry is sorted a constant number of times on average. Entries that few slots have do not become
+// error cells.
 void SideTable::MakeRoom() {
   Sort();
   CompactSide(entries_);
