@@ -1,5 +1,5 @@
-// Windows with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Kernels of windows with a cell for every coordinate. Compiled once for every instruction set: see
+// simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_DENSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_DENSE_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_DENSE_INL_H_
@@ -54,7 +54,7 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
     AdvanceRun(run, done, width);
   }
 
-  // ---- Out of dense windows.
+  // ---- Reading held rows.
 
   static bool IsHeld(const CellWindow& window, size_t row, uint32_t width) {
     if constexpr (C::kHasValues) {
@@ -101,7 +101,7 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
     return n;
   }
 
-  // Whole vectors; what is left of the window is the caller's.
+  // Handles whole vectors; the caller handles the rest of the window.
   template <bool kEmpty>
   static size_t Compress(const CellWindow& window, size_t& at, size_t rows, size_t rows_max,
                          const CellBlock& out) {

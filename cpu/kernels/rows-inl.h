@@ -1,5 +1,5 @@
-// Entries and rows of cells.
-// Compiled once for every instruction set: see simd-inl.h.
+// Reads entries, and joins rows into rows of cells. Compiled once for every instruction set: see
+// simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_ROWS_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_ROWS_INL_H_
@@ -65,11 +65,11 @@ struct RowKernels {
     cursor.value += entries * sizeof(V);
   }
 
-  // Vectors that are added between two looks at their errors.
+  // Vectors that are added between two checks of their errors.
   static constexpr size_t kTile = 4;
 
-  // As many columns as are whole tiles; returns the first that is not in one. `ahead`, unless null:
-  // a row of values that comes later.
+  // Adds as many columns as form whole tiles, and returns the first column after them. Prefetches
+  // `ahead`, a row of values that comes later, unless it is null.
   template <size_t kVectors>
   static HWY_INLINE uint32_t AddTiles(uint64_t row, const V* HWY_RESTRICT values, const V* ahead,
                                       float weight, Columns columns, double* HWY_RESTRICT cells,
@@ -110,7 +110,7 @@ struct RowKernels {
     return c;
   }
 
-  // kLanes errors of columns from `column` on.
+  // Pushes kLanes errors of columns from `column` on.
   static HWY_INLINE void PushErrors(uint64_t row, uint32_t column,
                                     const double* HWY_RESTRICT errors, SideTable& side) {
     ErrorCells* const cells = side.cells();
@@ -161,7 +161,8 @@ struct RowKernels {
     }
   }
 
-  // AddRow() on trial: with kLog, what the cells were goes to `log`, one behind the other.
+  // The speculative form of AddRow(). With kLog, saves the former cells to `log`, one after
+  // another.
   template <bool kLog>
   static HWY_INLINE void TryRow(const V* HWY_RESTRICT values, const V* ahead, float weight,
                                 Columns columns, double* HWY_RESTRICT cells,
@@ -206,11 +207,11 @@ struct RowKernels {
     }
   }
 
-  // Of a cursor: its values are fetched from memory while those so far before them are added. Cells
-  // come from the second cache, which a core waits for by itself.
+  // Values of a cursor are prefetched from memory while those this many bytes before them are
+  // added. Cells come from the second-level cache, which needs no prefetching.
   static constexpr size_t kBytesAhead = 6144;
 
-  // As many cells of a row as are whole vectors; returns the first that is not in one.
+  // Joins as many cells of a row as form whole vectors, and returns the first cell after them.
   static uint32_t JoinVectors(uint64_t row, uint32_t width, const double* HWY_RESTRICT from,
                               double* HWY_RESTRICT cells, SideTable& side) {
     const DoubleTag d;

@@ -1,5 +1,5 @@
-// Entries of one value whose rows are bits, added to a window with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Adds entries of one value, whose rows are the bits of a bitmap, to a window with a cell for every
+// coordinate. Compiled once for every instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SCATTER_BITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SCATTER_BITS_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SCATTER_BITS_INL_H_
@@ -34,20 +34,20 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
   using Base::AddOne;
   using Base::kBytesAhead;
 
-  // Values whose addends are formed at once: two vectors of doubles, one of floats.
+  // Values whose addends are formed at once: two vectors of doubles, or one of floats.
   static constexpr size_t kPair = 2 * kLanes;
   struct Pair {
-    // Not left to the compiler: g++ makes them for what every machine has, and those of NEON's
-    // vectors cannot be called from there.
+    // Not defaulted: g++ compiles defaulted constructors for the baseline instruction set, and
+    // those of NEON's vectors cannot be called from there.
     HWY_INLINE Pair() {}  // NOLINT(modernize-use-equals-default)
     HWY_INLINE Pair(hn::Vec<DoubleTag> a, hn::Vec<DoubleTag> b) : first(a), second(b) {}
     hn::Vec<DoubleTag> first;
     hn::Vec<DoubleTag> second;
   };
-  // Pairs that are added between two looks at their errors.
+  // Pairs that are added between two checks of their errors.
   static constexpr size_t kPairs = 2;
   static constexpr size_t kTileRows = kPairs * kPair;
-  // Rows of as many tiles as are in eight bytes of which up to seven bits belong to others.
+  // Rows of as many whole tiles as fit eight bytes, of which up to seven bits belong to other rows.
   static constexpr size_t kWordRows = 57 / kTileRows * kTileRows;
 
   // The bits of a bitmap, and the values that belong to them.
@@ -55,8 +55,8 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     const PackedRows::Bits* rows;
     const V* value;  // of the next bit
 
-    // Those of rows [row, row + kWordRows), which may begin before the first, by less than a tile,
-    // and end after the last; what is above them is unspecified.
+    // Returns the bits of rows [row, row + kWordRows), which may begin before the first row, by
+    // less than a tile, and end after the last. The bits above them are unspecified.
     HWY_INLINE uint64_t WordAt(uint64_t row) const {
       uint64_t word;
       if (row < rows->first) {
@@ -93,8 +93,8 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     return static_cast<uint64_t>(cursor.value - reinterpret_cast<const V*>(values));
   }
 
-  // Tiles from `row` on that are within the window and have rows; on trial if that is worth it.
-  // REQUIRES: weight != 0.
+  // Adds the tiles from `row` on that are within the window and have rows, speculatively where that
+  // pays. REQUIRES: weight != 0.
   template <bool kFull>
   static HWY_INLINE void AddTiles(BitsCursor& cursor, uint64_t& row, float weight,
                                   const CellWindow& window, uint64_t limit, SideTable& side) {
@@ -125,7 +125,8 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     for (; row < end; row += kTileRows) AddTile<kFull>(cursor, row, weight, window, side);
   }
 
-  // Returns the cursor behind them. Works on copies, as TryEntries() does.
+  // Adds tiles, saves the former cells to `log`, and returns the cursor behind the tiles. Works on
+  // copies, as TryEntries() does.
   template <bool kFull>
   static HWY_INLINE BitsCursor TryTiles(const BitsCursor& from, uint64_t begin, uint64_t end,
                                         float weight, const CellWindow& window,
@@ -208,9 +209,9 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     }
   }
 
-  // What pair `p` of a tile adds, by its part of the tile's bits; its values begin at `used`, which
-  // is moved on. To rows without a bit it adds -0.0, which changes nothing, an empty cell's -0.0
-  // included.
+  // Returns what pair `p` of a tile adds, by its part of the tile's bits. Its values begin at
+  // `used`, which is advanced. Rows without a bit get -0.0, which changes no cell, not even an
+  // empty one's -0.0.
   template <bool kFull>
   static HWY_INLINE Pair AddendsOf(uint64_t tile_bits, size_t p, const V* HWY_RESTRICT values,
                                    size_t& used, hn::Vec<DoubleTag> factor) {

@@ -1,5 +1,5 @@
-// Rows of several values, added to a window with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Adds rows of several values to a window with a cell for every coordinate. Compiled once for every
+// instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SCATTER_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SCATTER_ROWS_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SCATTER_ROWS_INL_H_
@@ -34,7 +34,7 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
   using Base::WeightOf;
 
   // A part of a cursor: entries [begin, end) of the `size` that are added, the cursor that comes
-  // next, if any, and how many rows ahead values are fetched.
+  // next, if any, and how many rows ahead values are prefetched.
   struct Part {
     const Cursor& cursor;
     size_t begin;
@@ -44,7 +44,8 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     size_t rows_ahead;
   };
 
-  // Of rows of the next cursor, which are looked through before its values are added.
+  // Most cache lines of the next cursor's rows that are prefetched: they are searched before its
+  // values are added.
   static constexpr size_t kLinesOfRowsMax = 32;
 
   static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
@@ -67,7 +68,7 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     Advance(cursor, size, width);
   }
 
-  // What the cursor has below `limit`; the rows of the next one are fetched.
+  // Returns the cursor's entries below `limit`, and prefetches the rows of the next cursor.
   static HWY_INLINE Part WholeOf(const Cursor& cursor, uint64_t limit, uint32_t width,
                                  const Cursor* next) {
     const size_t size = cursor.SizeBelow(limit);
@@ -75,8 +76,8 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     return {cursor, 0, size, size, next, std::max<size_t>(1, kBytesAhead / (width * sizeof(V)))};
   }
 
-  // The values that are added about kBytesAhead after those of entry i: of this cursor, or of the
-  // next. Null: none are known.
+  // Returns the values that are added about kBytesAhead after those of entry i, in this cursor or
+  // in the next; null if none are known.
   static HWY_INLINE const V* ValuesAhead(const Part& part, size_t i, uint32_t width) {
     const size_t ahead = i + part.rows_ahead;
     if (ahead < part.size) return EntryValues(part.cursor) + ahead * width;
@@ -93,7 +94,7 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
         Base::AddRow(row, EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width), weight,
                      columns, Values(window.values) + (row - window.begin) * width, side);
       }
-      // The row's own cell belongs to whoever has its first column.
+      // The row's own cell belongs to the task that has the row's first column.
       if constexpr (C::kHasRow) {
         if (columns.begin == 0) {
           C::JoinRow(Rows(window.row_cells)[row - window.begin], C::LiftRow(weight), row, width,
@@ -103,7 +104,7 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     }
   }
 
-  // The same, on trial if that is worth it: at most kTrialCells cells.
+  // The same, speculatively where that pays. REQUIRES: at most kTrialCells cells.
   static HWY_INLINE void TryRows(const Part& part, uint32_t width, Columns columns,
                                  const CellWindow& window, SideTable& side) {
     const size_t size = columns.end - columns.begin;
@@ -128,7 +129,7 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     Try(side, add, undo, add_checked);
   }
 
-  // ScatterRows() of all columns, on trial for a window: see CpuKernels.
+  // The speculative form of ScatterRows() for all columns: see CpuKernels.
   static bool TryScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
                              const CellWindow& window) {
     const Part part = WholeOf(cursor, limit, width, next);

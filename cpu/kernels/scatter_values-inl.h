@@ -1,5 +1,5 @@
-// Entries of one value, added to a window with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Adds entries of one value to a window with a cell for every coordinate. Compiled once for every
+// instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SCATTER_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SCATTER_VALUES_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SCATTER_VALUES_INL_H_
@@ -49,11 +49,11 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // Entries of the same cursor that are fetched ahead: the processor's own prefetching starts anew
-  // at each page. For short visits these are what the next windows will ask for.
+  // How many entries of the same cursor are prefetched ahead: the processor's own prefetcher starts
+  // again at each page. In short visits these are the entries of the next windows.
   static constexpr size_t kEntriesFetched = 192;
 
-  // What kLanes entries from `at` on add.
+  // Returns what kLanes entries from `at` on add.
   template <bool kOneWeight, class AnyCursor>
   static HWY_INLINE hn::Vec<DoubleTag> Products(const AnyCursor& cursor, size_t at) {
     const DoubleTag d;
@@ -71,8 +71,9 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at + kGroup <= cursor.size() && RowOf(cursor, at + kGroup - 1, window) < limit;
   }
 
-  // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
-  // as vectors; rounding errors are looked at once a group, or, on trial, once for many.
+  // Adds kGroup entries at a time, as long as all of them are below `limit`. Their products are
+  // formed as vectors. Rounding errors are checked once for each group or, in speculation, once for
+  // many groups.
   template <bool kOneWeight, class AnyCursor>
   static HWY_INLINE void ScatterSums(AnyCursor& cursor, uint64_t limit, const CellWindow& window,
                                      SideTable& side) {
@@ -109,13 +110,14 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     Advance(cursor, done, 1);
   }
 
-  // Entries that one trial is about. With fewer, asking costs more than it saves.
+  // Most and fewest entries of one speculation. With fewer, reading the flag costs more than it
+  // saves.
   static constexpr size_t kTrialEntries = 128;
   static constexpr size_t kTrialEntriesMin = 16;
 
-  // Entries from `begin` on that are below `limit`, kTrialEntries or, if there are fewer than that,
-  // all of them; returns where they end. Works on copies: the compiler cannot know that cells are
-  // not what references refer to.
+  // Adds the entries from `begin` on that are below `limit`: kTrialEntries or, if there are fewer,
+  // all of them. Saves the former cells to `log`, and returns where the entries end. Works on
+  // copies, since the compiler must assume that stores to cells change what references refer to.
   template <bool kOneWeight, class AnyCursor>
   static HWY_INLINE size_t TryEntries(const AnyCursor& entries, size_t begin, uint64_t limit,
                                       const CellWindow& cells, double* HWY_RESTRICT log) {
@@ -131,7 +133,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
       TryGroup<kOneWeight, true>(cursor, at, window, log + (at - begin));
     }
     if (at >= most) return at;
-    // Fewer than a group, so that `log` has room; but a visit has few groups.
+    // The rest is less than a group, so `log` has room for it. It is added here, too, because a
+    // visit has few groups.
     for (; at < cursor.size() && RowOf(cursor, at, window) < limit; ++at) {
       double& cell = Values(window.values)[RowOf(cursor, at, window) - window.begin];
       log[at - begin] = cell;
@@ -140,8 +143,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at;
   }
 
-  // Whether kTrialEntries rows follow one another. Their ends tell: what is between them is not
-  // read, two thirds of the bytes of a full update.
+  // Whether kTrialEntries rows follow one another. The first and the last row decide; the rows
+  // between them, two thirds of the bytes of a full update, are not read.
   template <class AnyCursor>
   static HWY_INLINE bool IsRun(const AnyCursor& cursor, size_t at, uint64_t limit,
                                const CellWindow& window) {
@@ -152,7 +155,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
            RowOf(cursor, at + kLast, window) < limit;
   }
 
-  // Of such rows.
+  // Adds the entries of such rows. With kLog, saves the former cells to `log`.
   template <bool kOneWeight, bool kLog, class AnyCursor>
   static HWY_INLINE void TryRun(const AnyCursor& cursor, size_t at, const CellWindow& window,
                                 double* HWY_RESTRICT log) {
@@ -169,7 +172,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // With kLog, what the cells were goes to `log`.
+  // Adds a group. With kLog, saves the former cells to `log`.
   template <bool kOneWeight, bool kLog, class AnyCursor>
   static HWY_INLINE void TryGroup(const AnyCursor& cursor, size_t at, const CellWindow& window,
                                   double* HWY_RESTRICT log) {
@@ -262,8 +265,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // Errors of kGroup entries, level by level: these do not wait for each other, as those of one
-  // entry would.
+  // Pushes the errors of kGroup entries, level by level: the errors of one level do not depend on
+  // each other, as the levels of one entry do.
   template <class RowOfEntry>
   static HWY_INLINE void PushErrors(const RowOfEntry& row_of, double* HWY_RESTRICT errors,
                                     SideTable& side) {
@@ -320,10 +323,11 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // Cursors that are added on trial between two looks: a trial that fails ends soon.
+  // Cursors that are added speculatively between two readings of the flag, so that a failed
+  // speculation ends soon.
   static constexpr size_t kBetweenLooks = 32;
 
-  // Scatter() on trial for a window: see CpuKernels.
+  // The speculative form of Scatter(): see CpuKernels.
   static bool TryScatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
                          const CellWindow& window) {
     for (size_t k = 0; k < cursors.size(); ++k) {

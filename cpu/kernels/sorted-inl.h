@@ -1,5 +1,5 @@
-// Windows whose entries are packed, sorted by row, and summed run by run.
-// Compiled once for every instruction set: see simd-inl.h.
+// Kernels of windows whose entries are packed, sorted by row, and summed run by run. Compiled once
+// for every instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SORTED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SORTED_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SORTED_INL_H_
@@ -43,7 +43,7 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
     const uint64_t* HWY_RESTRICT row = cursor.row;
     const V* HWY_RESTRICT values = EntryValues(cursor);
     uint64_t* HWY_RESTRICT keys = packed.keys.data() + packed.size;
-    const KeyForm form = packed;  // a copy: `packed` could change with every key that is written
+    const KeyForm form = packed;  // a copy: a store of a key could change `packed`
     size_t done = 0;
     for (; done < size && row[done] < limit; ++done) {
       const size_t position = packed.size + done;

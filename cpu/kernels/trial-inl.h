@@ -1,9 +1,10 @@
-// Additions on trial: many are made without a look at their errors, and then the processor is asked
-// whether any of them was rounded. It hardly ever is; where it was, the cells become what they
-// were, and the additions are made again one by one. To ask costs some 20 cycles, to write what
-// cells were a store each; to compute whether a sum is exact takes three times as many operations
-// as the sum. Where a whole window can be made anew, what cells were need not be written either
-// (cpu/windowed/window_trials.h). Compiled once for every instruction set: see simd-inl.h.
+// Speculative additions: many are made without computing their errors, and then the processor's
+// flag tells whether any of them was rounded. That is rare; if one was, the cells are restored, and
+// the additions are made again one by one. Reading the flag costs some 20 cycles, and saving the
+// former cells one store each; computing whether a sum is exact takes three times as many
+// operations as the sum. Where a whole window can be summed again, the former cells need not be
+// saved either (cpu/windowed/window_trials.h). Compiled once for every instruction set: see
+// simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_
@@ -26,30 +27,30 @@ HWY_BEFORE_NAMESPACE();
 namespace sparseagg {
 namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 
-// Cells that one trial is about, at most: what they were stays in the first cache beside them.
+// Most cells of one speculation: their former values stay in the first-level cache beside them.
 inline constexpr size_t kTrialCells = 512;
-// With fewer, asking costs more than it saves.
+// With fewer cells, reading the flag costs more than it saves.
 inline constexpr size_t kTrialCellsMin = 64;
-// Groups that are added without a trial after many that have failed.
+// Most groups that are added without speculation after repeated failures.
 inline constexpr uint32_t kWithoutTrialMax = 64;
 
-// Where sums are doubles and products exact: those of f64 are rounded themselves.
+// True where sums are doubles and products are exact; products of f64 are themselves rounded.
 template <class C, class V>
 inline constexpr bool kCanBeTried = C::kInexactValues && !C::kHasRow && !std::is_same_v<V, double>;
 
-// AVX-512 asks each sum with one addition more (SumsIfExact).
+// AVX-512 instead checks each sum with one further addition (SumsIfExact).
 template <class C, class V>
 inline constexpr bool kHasTrials = kCanBeTried<C, V> && !SPARSEAGG_HAS_AVX512;
 
-// Whether the next group is to be tried.
+// Whether to add the next group speculatively.
 HWY_INLINE bool WantsTrial(SideTable& side) {
   if (side.without_trial == 0) return RoundingFlag::Works();
   --side.without_trial;
   return false;
 }
 
-// Whether an operation has been rounded since the flag was cleared. (fetestexcept() asks the x87 as
-// well, which takes 30 ns.)
+// Whether an operation has been rounded since the flag was cleared. (fetestexcept() also reads the
+// flags of the x87, which takes 30 ns.)
 HWY_INLINE bool AnyRounded() {
 #if HWY_ARCH_X86_64
   uint32_t status;
@@ -60,8 +61,8 @@ HWY_INLINE bool AnyRounded() {
 #endif
 }
 
-// Adds with `add()`; unless that is exact, `undo()` and `add_checked()`, which pushes errors to
-// `side`. Where trials fail again and again, fewer are made.
+// Calls add(). If a sum was rounded, calls undo() and then add_checked(), which pushes errors to
+// `side`. The more often speculation fails in succession, the more groups skip it.
 template <class Add, class Undo, class AddChecked>
 HWY_INLINE void Try(SideTable& side, const Add& add, const Undo& undo,
                     const AddChecked& add_checked) {
@@ -74,7 +75,7 @@ HWY_INLINE void Try(SideTable& side, const Add& add, const Undo& undo,
   const size_t before = side.pushed();
   add_checked();
   RoundingFlag::Clear();
-  if (side.pushed() == before) return;  // it was something else, before the trial
+  if (side.pushed() == before) return;  // an earlier operation had set the flag
   side.without_trial = side.after_failure;
   side.after_failure = std::min(2 * side.after_failure, kWithoutTrialMax);
 }
