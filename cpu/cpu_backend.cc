@@ -25,7 +25,7 @@
 namespace sparseagg {
 namespace {
 
-// Of an update that waits and of its cursor, beside the entries: most of what a very small one
+// Bytes of a pending update and its cursor, beside its entries: most of what a very small update
 // takes.
 constexpr uint64_t kUpdateBytes = 512;
 
@@ -34,7 +34,7 @@ absl::Status OutOfMemory(const ReduceSpec& spec) {
                    absl::StrCat("tensor \"", spec.name, "\": no memory left to reduce it"));
 }
 
-// Books that do not agree: a fault of this program, and no result.
+// The counts of entries do not agree: a bug of this program, so there is no result.
 absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
   return MakeError(
       absl::StatusCode::kInternal, "NOT_EXACT",
@@ -42,7 +42,7 @@ absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
                    "; a fault of the server, so there is no result: please report it"));
 }
 
-// Runs f, with the lack of memory, and books that do not agree, as a status.
+// Runs f. Returns a status when memory runs out, or when counts of entries do not agree.
 template <class F>
 absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   try {
@@ -61,8 +61,8 @@ std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels
   return std::make_unique<SparsePlan>(plan.spec, kernels, parallel);
 }
 
-// What every reduction takes, however few its entries are, and the cost model leaves out, since it
-// is the same for all plans: memory for its windows, and threads that wake up.
+// The time that every reduction takes, however few its entries are: memory for its windows, and
+// threads that wake up. The cost model leaves it out, since it is the same for all plans.
 constexpr double kReductionSeconds = 50e-6;
 
 class CpuAggregator : public Aggregator {
@@ -84,9 +84,10 @@ class CpuAggregator : public Aggregator {
     return staging_.Stage(spec_.layout, nnz);
   }
 
-  // Rows stay packed, or narrow, where a dense state is what they are added to: an update that
-  // holds a quarter of the rows makes it dense, and those that wait and may hold half of them will.
-  // Each is looked at for every few thousand rows of the state, so it must have some entries there.
+  // Rows stay packed, or narrow, where they will be added to a dense state. An update that holds a
+  // quarter of the rows makes the state dense, and so do pending updates that may hold half of
+  // them. Each such update is visited for every few thousand rows of the state, so it must have
+  // some entries there.
   absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
     const uint64_t num_rows = spec_.layout.num_rows;
     const bool one_value =
@@ -115,7 +116,8 @@ class CpuAggregator : public Aggregator {
       const uint64_t rows_bytes = update.narrow_rows == nullptr ? 0 : update.narrow_rows->bytes();
       const uint64_t bytes = update.bytes + rows_bytes + kUpdateBytes;
       const bool sorted = update.order >= EntryOrder::kSorted;
-      // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
+      // The sign bit is reserved for entries after the first of their row (canonical.h), so -0
+      // becomes 0.
       SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
         waiting_.push_back({std::move(update), std::fabs(weight)});
       }));
@@ -187,7 +189,7 @@ class CpuAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  // Where nothing has been folded yet, all that came is known now, and so is the cheapest plan.
+  // If nothing has been folded yet, all updates are known now, and so is the cheapest plan.
   void ChooseForAllThatCame() {
     if (!adaptive_ || dense_ || waiting_.empty() || plan_->MemoryBytes() > 0) return;
     const absl::StatusOr<Plan> plan = MakePlan(spec_, Waiting(), info_);
@@ -195,9 +197,9 @@ class CpuAggregator : public Aggregator {
     if (plan->name == "dense") BecomeDense();
   }
 
-  // A sorted state is swept along by every batch. When it may come to hold half of the rows, a cell
-  // for each of them takes no more memory than a fold does, and is swept along no more. Entries in
-  // no order, which find their cells far apart, may take longer than that.
+  // Every batch merges with a sorted state. Once the state may hold half of the rows, a cell for
+  // every row takes no more memory than a fold does, and needs no merging. Unsorted entries, whose
+  // cells lie far apart, may take longer than the merging.
   void KeepDenseWhereHalfCanBe() {
     if (forced_ || dense_) return;
     if (!AreHalf(StateRows() + WaitingEntries())) return;
@@ -209,14 +211,14 @@ class CpuAggregator : public Aggregator {
     KeepDense("half of the rows, or more, may be held");
   }
 
-  // Of a state that is a sorted run.
+  // Returns the rows of a state that is a sorted run.
   uint64_t StateRows() const {
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
     return plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
   }
 
-  // Of all rows there are.
+  // Whether `rows` are at least half of all rows.
   bool AreHalf(uint64_t rows) const {
     const uint64_t num_rows = spec_.layout.num_rows;
     return rows >= num_rows / 2 + num_rows % 2;
@@ -241,7 +243,7 @@ class CpuAggregator : public Aggregator {
     return entries;
   }
 
-  // What waits, as a workload that is reduced at once.
+  // Returns the pending updates as a workload that is reduced at once.
   Workload Waiting() const {
     Workload workload{
         .contributors = waiting_.size(), .order = EntryOrder::kCanonical, .at_once = true};
@@ -252,10 +254,11 @@ class CpuAggregator : public Aggregator {
     return workload;
   }
 
-  // The same together with a sorted state, which is swept along like one more update.
+  // The same together with a sorted state, which is merged like one more update.
   Workload WithState(Workload workload) const {
     const uint64_t state_rows = StateRows();
-    // Where there is neither, the model would take a round of a usual size: none has one entry.
+    // With neither, the model would assume a round of a usual size, so an empty one counts as one
+    // entry.
     const uint64_t entries = std::max<uint64_t>(WaitingEntries() + state_rows, 1);
     if (state_rows > 0 || workload.contributors == 0) ++workload.contributors;
     workload.nnz_per_update = std::max<uint64_t>(entries / workload.contributors, 1);
@@ -267,7 +270,8 @@ class CpuAggregator : public Aggregator {
     return CpuCost(info_, report_.plan, spec_, WithState(waiting)).seconds;
   }
 
-  // Runs f(feed) on what waits; notes the plan, what it should take and what it takes.
+  // Runs f(feed) on the pending updates, and records the plan, the predicted time and the measured
+  // time.
   template <class F>
   absl::Status Timed(DenseStep step, const F& f) {
     const auto start = std::chrono::steady_clock::now();
@@ -298,14 +302,14 @@ class CpuAggregator : public Aggregator {
   const bool adaptive_;
   PlanReport report_;
   std::unique_ptr<CpuPlan> plan_;
-  std::atomic<bool> dense_;  // what plan_ is; Stage() asks for it
+  std::atomic<bool> dense_;  // whether plan_ is a DensePlan; StageArriving() reads it
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
-  uint64_t folded_ = 0;  // of them: entries that a plan has been given
+  uint64_t folded_ = 0;  // of them, those that a plan has been given
   WideInteger total_weight_;
   std::vector<PendingUpdate> waiting_;
   uint64_t waiting_bytes_ = 0;
-  std::atomic<uint64_t> sorted_waiting_ = 0;  // entries of them; Stage() asks for it, too
+  std::atomic<uint64_t> sorted_waiting_ = 0;  // their entries; StageArriving() reads it
 };
 
 class CpuBackend : public Backend {

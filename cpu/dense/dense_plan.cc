@@ -14,9 +14,9 @@ namespace sparseagg {
 namespace {
 
 constexpr uint32_t kGroupsPerThread = 4;
-// More looks at cursors than this, and entries are distributed over slices one by one.
+// With more visits of cursors than this, entries are distributed over slices one by one.
 constexpr uint64_t kVisitsPerEntry = 4;
-// What the next update has in as many columns is fetched while those of this one are added.
+// Columns whose values of the next update are prefetched while those of this update are added.
 constexpr uint32_t kPieceColumns = 1024;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
@@ -49,7 +49,8 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
   row_cells_.resize(num_rows * kernels.row_bytes);
 }
 
-// Those of them that no batch had rows in; a slice may be named several times.
+// Enters the slices, and clears those that no batch had rows in. A slice may be listed several
+// times.
 void DensePlan::EnterAndClear(std::vector<size_t> slices) {
   std::erase_if(slices, [this](size_t s) { return !Enter(s); });
   parallel_.For(slices.size(), [&](size_t i) {
@@ -76,7 +77,7 @@ std::span<const std::byte> DensePlan::ValueCells(uint64_t begin, uint64_t end) c
   return std::span(values_).subspan(begin * row_bytes, (end - begin) * row_bytes);
 }
 
-// Those of its slices; none where it has no slice.
+// Returns the rows of the group's slices; none if it has no slice.
 RowWindow DensePlan::RowsOfGroup(size_t g) const {
   const size_t first = FirstOfGroup(g);
   if (first == group_ends_[g]) return {0, 0, true};
@@ -109,7 +110,7 @@ void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
   if (!unsorted.empty()) FoldUnsorted(unsorted);
 }
 
-// Those of the cursor's next row.
+// Prefetches values of the cursor's next row.
 void DensePlan::FetchValues(const Cursor& cursor, Columns columns) const {
   const uint64_t bytes = SizeOf(spec_.layout.value_type);
   const uint64_t size = (columns.end - columns.begin) * bytes;
@@ -144,7 +145,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   });
 }
 
-// All rows as one slice, on this thread.
+// Adds all entries on this thread, as if all rows were one slice.
 void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
   std::vector<size_t> slices;
   uint64_t entries = 0;
@@ -171,8 +172,8 @@ void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
   TakeSide(std::move(sides));
 }
 
-// A part of a slice whose cells fit a cache, unless the cursors have too little there to be worth
-// their visits.
+// Returns the rows of a slice that are visited at a time: their cells fit a cache, unless cursors
+// have too few entries there to be worth the visits.
 uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cells_least) const {
   const double worth = static_cast<double>(kEntriesPerVisit * cursors) *
                        static_cast<double>(spec_.layout.num_rows) / static_cast<double>(entries);
@@ -184,7 +185,7 @@ uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cell
   return (slice + visits - 1) / visits;
 }
 
-// Sorted cursors, or any where there is one slice only.
+// REQUIRES: the cursors are sorted, or there is only one slice.
 void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   uint64_t entries = 0;
   for (const Cursor& cursor : cursors) entries += cursor.size();
@@ -264,7 +265,8 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   tally.Expect(0, entries);
 }
 
-// What `work` pushes, but for what the slice's error cells take.
+// Runs `work`, and returns the side entries that it pushes, without those that the slice's error
+// cells take.
 std::vector<SideEntry> DensePlan::InSlice(size_t slice, const Work& work) {
   SideTable side;
   side.Attach(errors_[slice]);
@@ -273,7 +275,7 @@ std::vector<SideEntry> DensePlan::InSlice(size_t slice, const Work& work) {
   return side.Take();
 }
 
-// `parallel`: on all threads.
+// Runs `work` for each slice; on all threads if `parallel`.
 void DensePlan::ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
                              bool parallel) {
   std::vector<std::vector<SideEntry>> sides(errors_.size());
@@ -288,7 +290,8 @@ void DensePlan::ForEachSlice(const std::function<void(size_t slice, SideTable& s
   TakeSide(std::move(sides));
 }
 
-// Sides of ascending slices of rows are in order one after another; those of columns are not.
+// Merges the side entries of slices into side_. Those of ascending slices of rows are in order one
+// after another; those of slices of columns are not.
 void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
   size_t size = 0;
   for (const auto& side : sides) size += side.size();
@@ -297,7 +300,7 @@ void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
   added.reserve(size);
   for (auto& side : sides) {
     added.insert(added.end(), side.begin(), side.end());
-    side = std::vector<SideEntry>();  // there may be many: not twice
+    side = std::vector<SideEntry>();  // frees it: there may be many
   }
   if (!std::is_sorted(added.begin(), added.end(), SlotBefore)) SortSide(added);
   if (side_.empty()) {

@@ -1,9 +1,9 @@
-// Plan "dense": a cell for every coordinate of the index space, kept over the whole round. For
-// small index spaces and dense tensors; addresses are those of the index space, memory and the time
-// to finish those of the slices that hold rows.
+// Plan "dense": a cell for every coordinate of the index space, kept over the whole round. It is
+// for small index spaces and dense tensors. It reserves addresses for the whole index space, but
+// memory, and the time to finish, are those of the slices that hold rows.
 //
-// Cells are cut into slices, of rows or (where rows are few and wide) of columns; a slice belongs
-// to one task, so cells are written without atomics.
+// Cells are divided into slices, of rows or (where rows are few and wide) of columns. A slice
+// belongs to one task, so cells are written without atomics.
 #ifndef SPARSEAGG_CPU_DENSE_DENSE_PLAN_H_
 #define SPARSEAGG_CPU_DENSE_DENSE_PLAN_H_
 
@@ -34,15 +34,16 @@ class DensePlan : public CpuPlan {
 
  private:
   static constexpr uint32_t kSliceColumns = 4096;  // their cells stay cached
-  // What sorted updates visit of a slice at a time: it stays in a core's second cache beside
-  // entries that stream by (2^17 cells: 12 % more time of the server for scalars). Of wide rows,
-  // kWideCells.
+  // Cells of a slice that sorted updates visit at a time: they stay in a core's second-level cache
+  // beside entries that stream by (with 2^17 cells the server takes 12 % more time for scalars).
+  // Wide rows take kWideCells.
   static constexpr uint64_t kVisitCells = uint64_t{1} << 13;
 
   CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
   CellWindow From(uint64_t row);
   size_t SliceOf(uint64_t row) const { return row / (slices_[0].end - slices_[0].begin); }
-  // Notes that the slice holds rows; whether it is the first time: its cells are not empty yet.
+  // Records that the slice holds rows. Returns whether it held none before: its cells are not clear
+  // yet.
   bool Enter(size_t slice) { return std::exchange(entered_[slice], uint8_t{1}) == 0; }
   void EnterAndClear(std::vector<size_t> slices);
   bool EveryIsEntered() const;
@@ -91,10 +92,11 @@ class DensePlan : public CpuPlan {
   std::vector<size_t> group_ends_;   // slices [group_ends_[g - 1], group_ends_[g]) are one task
   HostVector<std::byte> values_;     // [num_rows, row_width] cells
   HostVector<std::byte> row_cells_;  // [num_rows]
-  // Of each slice, whether a batch had rows in it. The first one that does empties its cells on the
-  // way, while they are cached; nobody reads those of other slices, nor do they take memory.
+  // For each slice, whether a batch had rows in it. The first batch that does clears its cells as
+  // it visits them, while they are cached. The cells of other slices are not read and take no
+  // memory.
   std::vector<uint8_t> entered_;
-  std::vector<ErrorCells> errors_;  // of each slice, also where those are of columns
+  std::vector<ErrorCells> errors_;  // for each slice, of rows or of columns
   std::vector<SideEntry> side_;     // sorted
 };
 

@@ -1,4 +1,4 @@
-// The dense plan's cells as results, and as a run.
+// Turns the dense plan's cells into results, or into a run.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -15,7 +15,7 @@ CellRun DensePlan::State() {
   SideTable side;
   side.Append(side_);
   for (const ErrorCells& errors : errors_) side.Append(errors);
-  SparseSums sums = *Emit({}, side.Take());  // cells, so there is no result that could fail
+  SparseSums sums = *Emit({}, side.Take());  // cannot fail: it writes cells, not results
   return {std::move(sums.rows.kept()), std::move(sums.values), std::move(sums.row_cells),
           std::move(sums.side)};
 }
@@ -30,15 +30,15 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
   return every_row.has_value() ? *std::move(every_row) : Emit(lowering, side_);
 }
 
-// Those that may hold what cells of slot (row, column) have lost; null: none.
+// Returns the error cells that may hold errors of slot (row, column); null if there are none.
 ErrorCells* DensePlan::ErrorsOf(uint64_t row, uint32_t column) {
   if (column == width_) return nullptr;  // the row's cell
   if (by_columns_) return &errors_[column / kSliceColumns];
   return &errors_[SliceOf(row)];
 }
 
-// Error cells become a part of the cells, as results are to be made of them; of what has side
-// entries, side entries.
+// Adds the error cells to their cells, before results are made. For slots with side entries, they
+// become side entries instead.
 void DensePlan::SettleErrors() {
   const auto holds = [](const ErrorCells& errors) { return errors.levels() > 0; };
   if (std::none_of(errors_.begin(), errors_.end(), holds)) return;
@@ -67,8 +67,8 @@ void DensePlan::SettleErrors() {
   });
 }
 
-// Results where every row is held; nullopt where one is not. It takes a third of Emit()'s time, and
-// of its output.
+// Returns the results if every row is held; nullopt if one is not. It takes a third of the time of
+// Emit(), and of its output.
 std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering& lowering) {
   if (!EveryIsEntered()) return std::nullopt;
   const uint64_t num_rows = spec_.layout.num_rows;
@@ -93,7 +93,8 @@ std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering
 absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
                                            const std::vector<SideEntry>& side) {
   RangedOutput output(spec_, kernels_, lowering, parallel_);
-  // Counted first: reading the cells once more takes less than closing gaps between ranges.
+  // Rows are counted first: reading the cells once more takes less time than closing gaps between
+  // ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
   parallel_.For(counts.size(), [&](size_t g) {
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
@@ -111,7 +112,7 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
   return output.Close(side);
 }
 
-// Few wide rows: the columns of each are lowered in parallel, in place.
+// Writes the results of few wide rows: the columns of each are finalized in parallel, in place.
 absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
   SparseSums sums;
   for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
@@ -133,7 +134,8 @@ absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
       statuses[t] = LowerColumns(row, {begin, begin + size}, total_weight, out, infinite[t]);
     });
     for (size_t t = 0; t < tasks; ++t) {
-      // An error names a column of its task's: the whole row says which one it is.
+      // The error names a column within its task: the whole row is finalized again, to name the
+      // column within the row.
       if (!statuses[t].ok()) {
         return kernels_.lower(spec_, total_weight, row, 1, SideOf(*row.rows), out, infinite[t]);
       }
@@ -143,12 +145,13 @@ absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
   return sums;
 }
 
-// Columns of one row, as a row of their own.
+// Finalizes columns of one row, as a row of their own.
 absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, double total_weight,
                                      std::byte* out, uint64_t& infinite_values) const {
   ReduceSpec spec = spec_;
   spec.layout.row_width = columns.end - columns.begin;
-  // Found, not looked for: every value of the row may have entries, and every task comes here.
+  // By binary search, not a scan: every value of the row may have entries, and every task does
+  // this.
   const SideRange all = SideOf(*row.rows);
   const auto from = [&all](uint32_t column) {
     return std::lower_bound(all.begin(), all.end(), column,

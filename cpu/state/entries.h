@@ -61,7 +61,7 @@ struct NarrowCursor {
 
 inline constexpr size_t kLineBytes = 64;
 
-// Prefetches a line into the second-level cache, which can wait for more lines at a time than the
+// Prefetches a line into the second-level cache, which can have more lines outstanding than the
 // first (docs/decisions/0004-cpu-plans.md).
 inline void FetchLine(const void* at) {
   constexpr int kSecondCache = 2;

@@ -10,7 +10,8 @@ namespace sparseagg {
 const char* InstructionSet();
 
 // The size of its vectors: 64 with AVX-512. The answer is computed once, because
-// hwy::SupportedTargets() asks the processor at each call, which takes 40 us on a virtual machine.
+// hwy::SupportedTargets() queries the processor at each call, which takes 40 us on a virtual
+// machine.
 size_t VectorBytes();
 
 }  // namespace sparseagg

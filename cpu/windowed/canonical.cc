@@ -17,7 +17,7 @@
 namespace sparseagg {
 namespace {
 
-// Positions of the entries, ascending by row; entries of one row in any order.
+// Returns the positions of the entries, ascending by row; entries of one row are in any order.
 HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
   HostVector<uint64_t> order(nnz);
   const auto [least, most] = std::minmax_element(rows, rows + nnz);
@@ -37,7 +37,7 @@ HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
   return order;
 }
 
-// Copies of chosen entries, in the order chosen.
+// Copies chosen entries, in the order of the calls.
 class Copy {
  public:
   Copy(const CooView& from, uint64_t nnz) : from_(from), row_bytes_(from.layout.row_bytes()) {
@@ -64,7 +64,8 @@ class Copy {
     ++size_;
   }
 
-  // The row and the values of the entry that comes next, for those who write it themselves.
+  // The row and the values of the next entry, for callers that write it in place; Next() completes
+  // it.
   uint64_t& Row() { return reinterpret_cast<uint64_t*>(rows_.data())[size_]; }
   std::byte* Value() { return values_.data() + size_ * row_bytes_; }
   void Next() { ++size_; }
@@ -89,7 +90,8 @@ class Copy {
   uint64_t size_ = 0;
 };
 
-// The contributor's coordinate: the sum of its entries, rounded once to the value type.
+// Returns the contributor's value of one coordinate: the sum of its entries, rounded once to the
+// value type.
 template <class V>
 V SumOf(const V* values, std::span<const uint64_t> entries, uint64_t width, uint32_t column) {
   if constexpr (ValueTraits<V>::kFloating) {
@@ -97,7 +99,7 @@ V SumOf(const V* values, std::span<const uint64_t> entries, uint64_t width, uint
     for (uint64_t entry : entries) sum.Add(Widen(values[entry * width + column]));
     return ValueTraits<V>::Narrow(sum.Round(ValueTraits<V>::kFormat));
   } else {
-    Int128 sum = 0;  // in range, or modular: ValidateUpdate() has seen to it
+    Int128 sum = 0;  // in range, or modular: ValidateUpdate() has checked that
     for (uint64_t entry : entries) sum += static_cast<Int128>(values[entry * width + column]);
     return static_cast<V>(sum);
   }

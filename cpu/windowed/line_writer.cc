@@ -8,7 +8,7 @@
 namespace sparseagg {
 
 void LineWriter::Write(std::span<const std::byte> bytes) {
-  // A line that began before the output is not written as a whole.
+  // A line that begins before the output is not written as a whole.
   const size_t begun = reinterpret_cast<uintptr_t>(to_) % kLineBytes;
   if (begun > 0) {
     const size_t rest = std::min(kLineBytes - begun, bytes.size());

@@ -19,10 +19,10 @@
 
 namespace sparseagg {
 
-// Finds the window of a row: a table by the row's leading bits, then a search among the few windows
-// of that table cell. Cells are as a floating-point number would have them, the same number in
-// every power of two: indices that crowd at the start of a huge index space find as fine cells
-// there as evenly spread ones do at its end.
+// Finds the window of a row: first in a table by the row's leading bits, then among the few windows
+// of that table cell. Table cells are spaced like floating-point numbers, as many in every power of
+// two: indices that cluster at the start of a huge index space find as fine cells there as evenly
+// spread ones do at its end.
 class WindowIndex {
  public:
   explicit WindowIndex(std::span<const RowWindow> windows);
@@ -63,17 +63,17 @@ class WindowIndex {
 
 class Partition {
  public:
-  // `value_bytes`: of a value to carry along, 0 for none. Rows of several values are carried as
-  // references to where they are.
+  // `value_bytes` is the size of a value, which is written with its row; 0 for none. Rows of
+  // several values are written as references to them.
   Partition(const TensorLayout& layout, size_t value_bytes, std::span<const RowWindow> windows,
             Parallel& parallel);
 
-  // Distributes the entries of all cursors. Calls done(k) when cursor k has been read for the last
-  // time, from any thread; what it returns is memory that the partition may write to from then on.
+  // Distributes the entries of all cursors. Calls done(k), from any thread, when cursor k has been
+  // read for the last time; done(k) returns memory that the partition may write to from then on.
   void Distribute(std::span<const Cursor> cursors,
                   const std::function<std::span<std::byte>(size_t)>& done);
 
-  // What window w has: entries, or references for rows of several values.
+  // Reads the chunks of window w: entries, or references for rows of several values.
   void Read(size_t w, std::vector<EntryChunk>& chunks) const;
   void Read(size_t w, std::vector<RefChunk>& chunks) const;
   uint64_t EntriesOf(size_t w) const;
@@ -91,7 +91,7 @@ class Partition {
   struct Writer {
     std::vector<std::vector<EntryChunk>> chunks;  // `values` of wide rows are references
     std::vector<Tail> tails;
-    std::span<std::byte> slab;  // what is left of it
+    std::span<std::byte> slab;  // its unused rest
   };
   struct Part {
     size_t cursor;
@@ -99,7 +99,8 @@ class Partition {
     uint64_t end;
   };
 
-  // Of a chunk: packed entries; or rows, then values or references, then weights.
+  // Bytes of the parts of a chunk: packed entries; or rows, then values or references, then
+  // weights.
   size_t RowsBytes() const;
   size_t ValuesBytes() const;
   size_t WeightsBytes() const;
@@ -122,12 +123,12 @@ class Partition {
   const WindowIndex index_;
   const size_t num_windows_;
   const bool can_pack_;       // rows and values fit packed words
-  bool packed_ = false;       // entries are
+  bool packed_ = false;       // entries are packed words
   bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
   uint32_t chunk_entries_ = 0;
   std::vector<Writer> writers_;
   std::mutex mutex_;
-  std::vector<std::span<std::byte>> spare_;  // given back by done()
+  std::vector<std::span<std::byte>> spare_;  // returned by done()
   std::vector<HostVector<std::byte>> own_slabs_;
 };
 

@@ -10,9 +10,9 @@
 namespace sparseagg {
 namespace {
 
-constexpr size_t kBlockCells = 1024;  // that are lowered at a time: they stay in the first cache
-// A sparse window is packed this many entries at most; more of them than its plan expected are cut
-// in two.
+constexpr size_t kBlockCells = 1024;  // finalized at a time: they stay in the first-level cache
+// Most entries that a sparse window packs. A window with more, which its plan did not expect, is
+// divided in two.
 constexpr size_t kPackedMax = size_t{1} << 17;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
@@ -80,7 +80,7 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
   if (!status_.ok()) return;
   if (!window.dense && SweepSparse(window, cursors, run, ahead)) return;
   if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
-    // More entries than a sparse window takes.
+    // The window has more entries than a sparse window takes.
     const uint64_t middle = window.begin + (window.end - window.begin) / 2;
     Sweep({window.begin, middle, false}, cursors, run, ahead);
     Sweep({middle, window.end, false}, cursors, run, ahead);
@@ -102,7 +102,8 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
   EmitDense(cells, window);
 }
 
-// False, with nothing consumed and the cells empty as before, when that is to be done with care.
+// Returns false, with nothing consumed and the cells clear, if the window must be summed on the
+// exact path.
 bool RangeReducer::SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors,
                                 const Ahead& ahead, const CellWindow& cells) {
   if (kernels_.try_scatter == nullptr || !RoundingFlag::Works() || !trials_.Wanted()) return false;
@@ -124,7 +125,7 @@ bool RangeReducer::SweepOnTrial(const RowWindow& window, std::span<Cursor> curso
   return false;
 }
 
-// False, with nothing consumed, when the window has too many entries.
+// Returns false, with nothing consumed, if the window has too many entries.
 bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
                                const Ahead& ahead) {
   saved_.assign(cursors.begin(), cursors.end());
@@ -207,7 +208,7 @@ void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk>
   EmitPacked();
 }
 
-// When results are written, the side table is the window's alone.
+// For results, the side table has the entries of one window only.
 void RangeReducer::StartWindow(const RowWindow& window) {
   if (!lowering_.results) return;
   side_.Clear();
@@ -237,10 +238,10 @@ void RangeReducer::EmitDense(const CellWindow& cells, const RowWindow& window) {
   MoveOut(cells, window, false);
 }
 
-// What the error cells hold becomes a part of their cells, for results, or side entries.
+// Moves the errors of the error cells into their cells, for results, or into side entries.
 void RangeReducer::TakeErrors(const CellWindow& cells) {
   if (lowering_.results) {
-    // What has side entries is added up from those.
+    // The sum of a slot with side entries is made from its side entries, so its errors join them.
     const std::vector<SideEntry> entries(side_.entries().begin(), side_.entries().end());
     for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);
     kernels_.settle(cells.values, errors_, 0, errors_.size());
@@ -256,7 +257,7 @@ void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
   MoveOut(cells, window, true);
 }
 
-// Cells are lowered where they are: nobody needs to gather them.
+// Finalizes cells in place: they need not be gathered.
 bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window) {
   StartWindow(window);
   side_.Sort();
@@ -276,7 +277,8 @@ void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, boo
   const size_t rows = window.end - window.begin;
   const auto move = keep ? kernels_.copy : kernels_.collect;
   if (lowering_.results) side_.Sort();
-  // Vectors are stored whole: not beyond the range, where another thread writes.
+  // Kernels store whole vectors: the limit keeps them from writing beyond the range, where another
+  // thread writes.
   for (size_t at = 0; at < rows && count_ < output_.rows_max;) {
     const CellBlock block = NextBlock();
     const size_t rows_max = std::min<size_t>(block_rows_, output_.rows_max - count_);
@@ -296,7 +298,8 @@ void RangeReducer::EmitPacked() {
   }
 }
 
-// Rows, and cells that are the output, are written in place, unless they are streamed.
+// Returns where the next block goes. Rows, and cells that are the output, are written in place,
+// unless the output is streamed.
 CellBlock RangeReducer::NextBlock() {
   uint64_t* const rows = output_.streamed ? block_row_ids_.data() : output_.rows + count_;
   CellBlock block{rows, block_cells_.data(), block_row_cells_.data()};

@@ -20,7 +20,7 @@
 
 namespace sparseagg {
 
-// What a reduction is to produce.
+// What a reduction produces.
 struct Lowering {
   bool results = false;       // results, each rounded once; otherwise cells
   double total_weight = 0.0;  // for results
@@ -29,58 +29,62 @@ struct Lowering {
 // Where a range writes: arrays with room for all of its rows.
 struct RangeOutput {
   uint64_t rows_max = 0;
-  uint64_t* rows = nullptr;     // not of EmitEveryRow()
+  uint64_t* rows = nullptr;     // null for EmitEveryRow()
   std::byte* values = nullptr;  // results, or value cells
   std::byte* row_cells = nullptr;
-  bool streamed = false;  // results: past the caches
+  bool streamed = false;  // results are written with non-temporal stores
 };
 
-// References of rows of several values: refs[i] belongs to rows[i].
+// References to rows of several values: refs[i] belongs to rows[i].
 struct RefChunk {
   const uint64_t* rows;
   const RowRef* refs;
   size_t size;
 };
 
-// Of a value that the kernels read; 0: they read none.
+// Returns the bytes of a value that the kernels read; 0 if they read none.
 size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout);
 
 // Adds the chunk's entries to the window's cells.
 void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
              const CellWindow& window, SideTable& side);
 
-// Adds what the references stand for to the window's cells.
+// Adds the entries that the references point to to the window's cells.
 void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side);
 
 class RangeReducer {
  public:
-  // `prior` are side entries of the run that is swept along, sorted.
+  // `prior` are the sorted side entries of the run that is reduced together with the entries.
   RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
                SideRange prior, const RangeOutput& output, WindowTrials& trials);
 
-  // Sorted cursors, and the run, are consumed up to the window's end.
+  // Reduces one window. Consumes the cursors, which must be sorted, and the run up to the window's
+  // end.
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
              const Ahead& ahead);
 
-  // All entries of the chunks lie in the window.
+  // Reduces one window from chunks and the run. REQUIRES: all entries of the chunks lie in the
+  // window.
   void Gather(const RowWindow& window, std::span<const EntryChunk> chunks, RunCursor& run);
 
+  // The same for rows of several values.
   void GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks, RunCursor& run);
 
-  // Copies what is held in cells that are the caller's: the window's rows, from its first one on.
+  // Emits the held rows of the caller's cells, which begin with the window's first row, and keeps
+  // the cells.
   void EmitCells(const CellWindow& cells, const RowWindow& window);
-  // The same for results where every row of the window is held: false when one is not, and the
-  // output is good for nothing then.
+  // The same for results, if every row of the window is held. Returns false if one is not; the
+  // output is then unspecified.
   bool EmitEveryRow(const CellWindow& cells, const RowWindow& window);
 
-  // REQUIRED before the output is read.
+  // Completes the output. REQUIRED before the output is read.
   void Finish();
 
   size_t rows() const { return count_; }
   uint64_t infinite_values() const { return infinite_values_; }
   const absl::Status& status() const { return status_; }
-  // Side entries of the cells, sorted. Those of `prior` are the caller's.
+  // Returns the sorted side entries of the cells, without those of `prior`.
   std::vector<SideEntry> TakeSide() { return side_.Take(); }
 
  private:
@@ -109,15 +113,15 @@ class RangeReducer {
   size_t count_ = 0;
   uint64_t infinite_values_ = 0;
   absl::Status status_;
-  SideTable side_;               // of the cells written, or of the window in work when results are
-  SideTable block_side_;         // of the block in work, when results are written
-  HostVector<std::byte> cells_;  // a dense window, empty between two windows
+  SideTable side_;               // of the cells written or, for results, of the current window
+  SideTable block_side_;         // of the current block, for results
+  HostVector<std::byte> cells_;  // a dense window; clear between two windows
   HostVector<std::byte> row_cells_;
-  size_t dense_rows_ = 0;  // that cells_ has
-  ErrorCells errors_;      // of a dense window; none between two
+  size_t dense_rows_ = 0;  // that cells_ has room for
+  ErrorCells errors_;      // of a dense window; none between two windows
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
-  // Of an output that is streamed: a block of it, and where it goes.
+  // For streamed output: a block of it, and the writers that it goes to.
   HostVector<uint64_t> block_row_ids_;
   HostVector<std::byte> block_results_;
   LineWriter row_writer_;

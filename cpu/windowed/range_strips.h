@@ -1,5 +1,5 @@
-// Which thread reduces which range. Each has a strip of neighbouring ranges and takes them in
-// order; when its own are done, the last of those that others have left.
+// Assigns ranges to threads by work stealing. Each thread has a strip of contiguous ranges and
+// takes them in order; an idle thread steals the last range of the strip that has most left.
 #ifndef SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
 #define SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
 
@@ -16,10 +16,10 @@ class RangeStrips {
  public:
   struct Taken {
     size_t range;
-    bool follows;  // directly on the range that was taken before for the same strip
+    bool follows;  // directly follows the range that was taken before for the same strip
   };
 
-  // Of `ranges` ranges, as many strips as `threads` at most.
+  // Divides `ranges` ranges into at most `threads` strips.
   RangeStrips(size_t ranges, size_t threads) {
     const size_t strips = std::min(ranges, threads);
     for (size_t s = 0; s < strips; ++s) {
@@ -30,7 +30,7 @@ class RangeStrips {
 
   size_t size() const { return left_.size(); }
 
-  // The next range for the thread of `strip`; nothing when all are taken.
+  // Returns the next range for the thread of `strip`; nullopt when all are taken.
   std::optional<Taken> Take(size_t strip) {
     std::lock_guard lock(mutex_);
     Left& own = left_[strip];

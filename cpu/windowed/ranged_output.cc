@@ -101,7 +101,7 @@ void RangedOutput::CloseGaps(std::byte* array, size_t bytes) const {
   }
 }
 
-// As memmove(), by all threads. What is as long as the gap lies apart from where it goes.
+// Like memmove(), on all threads. A piece as long as the gap does not overlap its destination.
 void RangedOutput::MoveDown(std::byte* to, const std::byte* from, size_t bytes) const {
   constexpr size_t kPieceMin = size_t{64} << 10;
   const auto gap = static_cast<size_t>(from - to);

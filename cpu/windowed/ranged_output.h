@@ -1,7 +1,7 @@
-// The output of a reduction that several tasks write, each a range of rows. How many rows a range
-// will have is not known before it is reduced; so a thread writes its ranges one behind the other,
-// the first where it could begin at the latest, and the gaps between threads are closed at the end.
-// Pages that no range writes take no memory.
+// The output of a reduction that several tasks write, each a range of rows. The number of rows of a
+// range is unknown before it is reduced. A thread therefore writes its ranges one after another,
+// the first of them at the last place where it could begin, and the gaps between threads are closed
+// at the end. Pages that no range writes take no memory.
 #ifndef SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_
 #define SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_
 
@@ -32,11 +32,12 @@ class RangedOutput {
   RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
                Parallel& parallel);
 
-  // Range r has at most starts[r + 1] - starts[r] rows.
+  // Reserves the output. Range r has at most starts[r + 1] - starts[r] rows.
   void Reserve(std::vector<uint64_t> starts);
-  // Range r has counts[r] rows: no gap is left to close.
+  // The same where range r has exactly counts[r] rows, so that no gap is left to close.
   void ReserveExactly(const std::vector<uint64_t>& counts);
-  // Range r has the rows starts[r] to starts[r + 1] - 1, all that there are: they are not written.
+  // The same where range r has every row from starts[r] to starts[r + 1] - 1: the list of rows is
+  // not written.
   void ReserveEveryRow(std::vector<uint64_t> starts);
 
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
@@ -44,7 +45,7 @@ class RangedOutput {
   void ForEachRange(SideRange prior, const F& reduce) {
     RangeStrips strips(ranges_.size(), parallel_.threads());
     parallel_.For(strips.size(), [&](size_t strip) {
-      size_t behind = 0;  // the ranges of this strip so far
+      size_t behind = 0;  // where the next range of this strip begins
       while (const auto taken = strips.Take(strip)) {
         const size_t r = taken->range;
         if (!taken->follows) behind = starts_[r];
@@ -56,7 +57,8 @@ class RangedOutput {
     });
   }
 
-  // The whole; the first error in order of rows. `prior` side entries join those of cells.
+  // Returns the whole output, or the first error in order of rows. `prior` side entries join those
+  // of cells.
   absl::StatusOr<SparseSums> Close(const std::vector<SideEntry>& prior);
 
  private:
