@@ -1,5 +1,5 @@
-// Results of the dense plan in which every row there is has a value: the reference's, without a
-// list of rows. And those in which one row is missing, wherever.
+// Results of the dense plan in which every row has a value: they equal the reference's and list no
+// rows. And results in which one row is missing, at various places.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -32,7 +32,8 @@ std::vector<Update> CrowdedUpdates(const ReduceSpec& spec, Values kind, uint64_t
   return updates;
 }
 
-// "" where a dense plan's result is the reference's and lists rows only if it must.
+// Returns "" if the dense plan's result is the reference's and lists rows only if it must;
+// otherwise the difference.
 std::string Compare(const ReduceSpec& spec, Values kind, uint64_t missing) {
   const std::vector<Update> updates = CrowdedUpdates(spec, kind, missing);
   const auto reference = *MakeReferenceBackend({});

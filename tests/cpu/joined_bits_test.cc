@@ -1,4 +1,4 @@
-// Bitmaps as one, bit for bit, wherever each begins.
+// Joined bitmaps equal the bitmaps that were appended, bit for bit, wherever each begins.
 #include "cpu/dense/joined_bits.h"
 
 #include <gtest/gtest.h>

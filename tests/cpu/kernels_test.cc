@@ -108,7 +108,7 @@ TEST_P(InstructionSetTest, EveryKindOfValuesAndWidth) {
   }
 }
 
-// Enough for windows of each kind, partitions and runs of neighbours as vectors.
+// Enough entries for windows of each kind, partitions and vectors of neighbouring rows.
 TEST_P(InstructionSetTest, ManyWindows) {
   const auto [op, type] = GetParam();
   const struct {
@@ -213,7 +213,7 @@ TEST(InstructionSets, EntriesWithAWeightEachAreSummedExactly) {
   }
 }
 
-// A product of f64 that is rounded to zero is +0: a cell that is -0 is one that nobody holds.
+// A product of f64 that is rounded to zero is +0: a cell that is -0 is not held.
 TEST(InstructionSets, NegativeProductsBelowTheSmallestNumberAreHeld) {
   const auto reference = *MakeReferenceBackend({});
   const auto cpu = *MakeCpuBackend({.threads = 1});

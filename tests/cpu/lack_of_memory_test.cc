@@ -1,5 +1,5 @@
-// Where one allocation of a reduction is refused, whichever it is, the caller hears OUT_OF_MEMORY
-// or the result is what it would have been; nothing is thrown out of the back end.
+// If one allocation of a reduction fails, whichever it is, the caller gets OUT_OF_MEMORY or the
+// usual result; the back end throws nothing.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace {
 
-// Allocations until one is refused, only that one; below zero: none is.
+// Allocations before the one that fails; below zero: none fails.
 std::atomic<int64_t> allocations_left{-1};
 
 void* Allocate(size_t bytes) {
@@ -41,7 +41,7 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Alloca
   std::free(memory);
 }
 
-// What AllocateHost() asks.
+// AllocateHost() calls this.
 extern "C" void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   void* memory = nullptr;
   if (allocations_left.fetch_sub(1) == 0) return nullptr;
@@ -51,7 +51,8 @@ extern "C" void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
 namespace sparseagg::testing {
 namespace {
 
-// Grants a number of allocations to the calls that are made through it, and refuses the next one.
+// Lets a number of allocations of the calls that are made through it succeed, and the next one
+// fail.
 class Granted {
  public:
   explicit Granted(int64_t allocations) : left_(allocations) {}
@@ -76,7 +77,7 @@ std::vector<Update> MakeSome(const ReduceSpec& spec, uint64_t nnz) {
                      {.nnz = nnz, .contributors = 6, .distribution = Distribution::kOneHotRow}, 3);
 }
 
-// Folds once in between.
+// Reduces the updates, and folds once between them.
 absl::StatusOr<Aggregate> ReduceWith(Granted& granted, Backend& backend, const ReduceSpec& spec,
                                      const std::vector<Update>& updates, const std::string& plan) {
   const auto aggregator = NewAggregator(backend, spec, plan);

@@ -1,5 +1,5 @@
-// Results so large that they are written past the caches have the bytes of the reference, whatever
-// plan and operator they come from, and wherever the outputs of two threads meet.
+// Results so large that they are written with non-temporal stores have the bytes of the reference,
+// for every plan and operator, and wherever the outputs of two threads meet.
 #include <gtest/gtest.h>
 
 #include <random>

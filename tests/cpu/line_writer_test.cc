@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::byte kUntouched{0xA5};
 
-// `bytes` bytes in pieces of at most `piece_max`, written from `skip` bytes behind a line's begin
-// on, as they arrive there; what is around them must stay.
+// Writes `bytes` bytes in pieces of at most `piece_max`, from `skip` bytes after the start of a
+// line on. Expects that they arrive there and that the memory around them is unchanged.
 void ExpectArrives(size_t skip, size_t bytes, size_t piece_max) {
   std::mt19937_64 random(skip * 1000 + bytes + piece_max);
   std::vector<std::byte> sent(bytes);

@@ -38,7 +38,7 @@ bool HasOnly(const StagedUpdate& update, unsigned char mark) {
          all(update.entries.values, update.entries.nnz * kLayout.row_bytes());
 }
 
-// Stages, fills and lets go in any order; what is held must never be written to by another.
+// Stages, fills and releases updates in any order; none may write to the memory of another.
 void StageAtRandom(StagingArea& area, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Block> held;

@@ -37,8 +37,9 @@ void ExpectCovers(const WindowPlan& plan, uint64_t num_rows, const WindowTuning&
   EXPECT_EQ(before, plan.windows.size()) << what;
 }
 
-// A dense window has the entries that make it dense; between two of them, sparse windows have
-// theirs, but for one that ends where rows crowd.
+// Returns a bound on the number of windows. A dense window has the entries that make it dense.
+// Between two dense windows, sparse windows have the entries that they should have, except for one
+// that ends where rows cluster.
 double WindowsMax(size_t samples, double per_sample, const TensorLayout& layout,
                   const WindowTuning& tuning) {
   const double entries = static_cast<double>(samples) * per_sample;
