@@ -75,11 +75,12 @@ class DensePlan : public CpuPlan {
   void FoldUnsorted(std::span<const Cursor> cursors);
   ErrorCells* ErrorsOf(uint64_t row, uint32_t column);
   void SettleErrors();
-  std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Lowering& lowering);
-  absl::StatusOr<SparseSums> Emit(const Lowering& lowering, const std::vector<SideEntry>& side);
+  std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Finalization& finalization);
+  absl::StatusOr<SparseSums> Emit(const Finalization& finalization,
+                                  const std::vector<SideEntry>& side);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);
-  absl::Status LowerColumns(const CellBlock& row, Columns columns, double total_weight,
-                            std::byte* out, uint64_t& infinite_values) const;
+  absl::Status FinalizeColumns(const CellBlock& row, Columns columns, double total_weight,
+                               std::byte* out, uint64_t& infinite_values) const;
   SideRange SideOf(uint64_t row) const;
   void TakeSide(std::vector<std::vector<SideEntry>> sides);
 

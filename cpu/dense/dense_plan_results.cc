@@ -23,11 +23,11 @@ CellRun DensePlan::State() {
 absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, Feed feed,
                                              double total_weight) {
   if (!batch.empty()) Fold(std::move(batch), feed);
-  const Lowering lowering{.results = true, .total_weight = total_weight};
+  const Finalization finalization{.results = true, .total_weight = total_weight};
   SettleErrors();
   if (by_columns_) return EmitColumns(total_weight);
-  auto every_row = EmitEveryRow(lowering);
-  return every_row.has_value() ? *std::move(every_row) : Emit(lowering, side_);
+  auto every_row = EmitEveryRow(finalization);
+  return every_row.has_value() ? *std::move(every_row) : Emit(finalization, side_);
 }
 
 // Returns the error cells that may hold errors of slot (row, column); null if there are none.
@@ -69,13 +69,14 @@ void DensePlan::SettleErrors() {
 
 // Returns the results if every row is held; nullopt if one is not. It takes a third of the time of
 // Emit(), and of its output.
-std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering& lowering) {
+std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(
+    const Finalization& finalization) {
   if (!EveryIsEntered()) return std::nullopt;
   const uint64_t num_rows = spec_.layout.num_rows;
   for (const uint64_t row : {uint64_t{0}, num_rows - 1}) {  // most sums lack one of them
     if (kernels_.count_held(From(row), 1, width_) == 0) return std::nullopt;
   }
-  RangedOutput output(spec_, kernels_, lowering, parallel_);
+  RangedOutput output(spec_, kernels_, finalization, parallel_);
   std::vector<uint64_t> starts;
   for (size_t g = 0; g < group_ends_.size(); ++g) starts.push_back(RowsOfGroup(g).begin);
   starts.push_back(num_rows);
@@ -90,9 +91,9 @@ std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering
   return output.Close(side_);
 }
 
-absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
+absl::StatusOr<SparseSums> DensePlan::Emit(const Finalization& finalization,
                                            const std::vector<SideEntry>& side) {
-  RangedOutput output(spec_, kernels_, lowering, parallel_);
+  RangedOutput output(spec_, kernels_, finalization, parallel_);
   // Rows are counted first: reading the cells once more takes less time than closing gaps between
   // ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
@@ -131,13 +132,13 @@ absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
     parallel_.For(tasks, [&](size_t t) {
       const auto begin = static_cast<uint32_t>(t * kSliceColumns);
       const uint32_t size = std::min(width_ - begin, kSliceColumns);
-      statuses[t] = LowerColumns(row, {begin, begin + size}, total_weight, out, infinite[t]);
+      statuses[t] = FinalizeColumns(row, {begin, begin + size}, total_weight, out, infinite[t]);
     });
     for (size_t t = 0; t < tasks; ++t) {
       // The error names a column within its task: the whole row is finalized again, to name the
       // column within the row.
       if (!statuses[t].ok()) {
-        return kernels_.lower(spec_, total_weight, row, 1, SideOf(*row.rows), out, infinite[t]);
+        return kernels_.finalize(spec_, total_weight, row, 1, SideOf(*row.rows), out, infinite[t]);
       }
       sums.infinite_values += infinite[t];
     }
@@ -146,8 +147,8 @@ absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
 }
 
 // Finalizes columns of one row, as a row of their own.
-absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, double total_weight,
-                                     std::byte* out, uint64_t& infinite_values) const {
+absl::Status DensePlan::FinalizeColumns(const CellBlock& row, Columns columns, double total_weight,
+                                        std::byte* out, uint64_t& infinite_values) const {
   ReduceSpec spec = spec_;
   spec.layout.row_width = columns.end - columns.begin;
   // By binary search, not a scan: every value of the row may have entries, and every task does
@@ -165,9 +166,9 @@ absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, doub
   }
   const CellBlock block{row.rows, row.values + size_t{columns.begin} * kernels_.value_bytes,
                         row.row_cells};
-  return kernels_.lower(spec, total_weight, block, 1, side,
-                        out + size_t{columns.begin} * SizeOf(spec.layout.value_type),
-                        infinite_values);
+  return kernels_.finalize(spec, total_weight, block, 1, side,
+                           out + size_t{columns.begin} * SizeOf(spec.layout.value_type),
+                           infinite_values);
 }
 
 SideRange DensePlan::SideOf(uint64_t row) const {

@@ -64,12 +64,12 @@ struct CpuKernels {
   // rounding errors. They return false if the RoundingFlag was set; on false, cells and cursors are
   // unspecified. Null where the flag cannot tell whether sums are exact: for cells that are not
   // sums, and for values of 64 bits.
-  bool (*try_scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
-                      const CellWindow& window);  // row_width 1
-  bool (*try_scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
-                           const CellWindow& window);
-  // Adds `errors` from cell `first` on to n cells, which become doubles that `lower` rounds as it
-  // would round the exact sums. Null where cells are not sums of doubles.
+  bool (*scatter_speculatively)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+                                const CellWindow& window);  // row_width 1
+  bool (*scatter_rows_speculatively)(Cursor& cursor, uint64_t limit, uint32_t width,
+                                     const Cursor* next, const CellWindow& window);
+  // Adds `errors` from cell `first` on to n cells, which become doubles that `finalize` rounds as
+  // it would round the exact sums. Null where cells are not sums of doubles.
   void (*settle)(std::byte* values, const ErrorCells& errors, size_t first, size_t n);
   // Adds the run's rows below `limit` to the window's cells, and advances the run.
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
@@ -100,8 +100,8 @@ struct CpuKernels {
   // Rounds n rows, with their side entries, to results [n, result width]. Adds the number of
   // infinite results to `infinite_values`. Returns OUT_OF_RANGE at the first integer that does not
   // fit.
-  absl::Status (*lower)(const ReduceSpec& spec, double total_weight, const CellBlock& block,
-                        size_t n, SideRange side, void* out, uint64_t& infinite_values);
+  absl::Status (*finalize)(const ReduceSpec& spec, double total_weight, const CellBlock& block,
+                           size_t n, SideRange side, void* out, uint64_t& infinite_values);
 };
 
 // Returns the kernels of operator `op` on values of `type`, for the best instruction set of this

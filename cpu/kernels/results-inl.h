@@ -27,8 +27,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Rounds sums and weighted means of f32 and f64 without side entries, as vectors. Returns how many
 // values it has written; the caller handles the rest.
 template <class Op, class V>
-HWY_INLINE size_t LowerVectors(const double* cells, size_t n, double total_weight, V* out,
-                               uint64_t& infinite_values) {
+HWY_INLINE size_t FinalizeVectors(const double* cells, size_t n, double total_weight, V* out,
+                                  uint64_t& infinite_values) {
   if constexpr ((std::is_same_v<V, float> || std::is_same_v<V, double>)&&Op::kValues ==
                     ValueSlots::kExactSum &&
                 Op::kRowSlot == RowSlot::kNone) {
@@ -120,8 +120,8 @@ struct ResultKernels {
     return {begin, end};
   }
 
-  static absl::Status Lower(const ReduceSpec& spec, double total_weight, const CellBlock& block,
-                            size_t n, SideRange side, void* out, uint64_t& infinite_values) {
+  static absl::Status Finalize(const ReduceSpec& spec, double total_weight, const CellBlock& block,
+                               size_t n, SideRange side, void* out, uint64_t& infinite_values) {
     const uint32_t width = spec.layout.row_width;
     const uint32_t result_width = C::kHasValues ? width : 1;
     auto* results = static_cast<R*>(out);
@@ -134,8 +134,8 @@ struct ResultKernels {
       if constexpr (C::kInexactValues) {
         const size_t next = side_at == side.end() ? n : block.IndexOf(side_at->row, row, n);
         const size_t end = next * result_width;
-        i += LowerVectors<Op, V>(reinterpret_cast<const double*>(block.values) + i, end - i,
-                                 total_weight, results + i, infinite_values);
+        i += FinalizeVectors<Op, V>(reinterpret_cast<const double*>(block.values) + i, end - i,
+                                    total_weight, results + i, infinite_values);
         if (i == size) break;
         row = i / result_width;
       }

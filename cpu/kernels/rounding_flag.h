@@ -19,7 +19,7 @@ class RoundingFlag {
   static void Clear() { std::feclearexcept(FE_INEXACT); }
 
  private:
-  static bool Try();
+  static bool Probe();
 
   static const bool kWorks;
 };

@@ -164,9 +164,9 @@ struct RowKernels {
   // The speculative form of AddRow(). With kLog, saves the former cells to `log`, one after
   // another.
   template <bool kLog>
-  static HWY_INLINE void TryRow(const V* HWY_RESTRICT values, const V* ahead, float weight,
-                                Columns columns, double* HWY_RESTRICT cells,
-                                double* HWY_RESTRICT log) {
+  static HWY_INLINE void AddRowSpeculatively(const V* HWY_RESTRICT values, const V* ahead,
+                                             float weight, Columns columns,
+                                             double* HWY_RESTRICT cells, double* HWY_RESTRICT log) {
     constexpr uint32_t kColumns = kTile * kLanes;
     const DoubleTag d;
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));

@@ -18,7 +18,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/scatter_values-inl.h"
 #include "cpu/kernels/simd-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 
@@ -101,14 +101,14 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     const uint64_t tiles =
         std::min((cursor.rows->last - row) / kTileRows + 1, (limit - row) / kTileRows);
     const uint64_t end = row + tiles * kTileRows;
-    if constexpr (kHasTrials<C, V>) {
-      HWY_ALIGN double log[kTrialCells];
-      while (end - row >= kTrialCellsMin && WantsTrial(side)) {
+    if constexpr (kSpeculatesInGroups<C, V>) {
+      HWY_ALIGN double log[kSpeculativeCells];
+      while (end - row >= kSpeculativeCellsMin && ShouldSpeculate(side)) {
         const BitsCursor before = cursor;
         const uint64_t begin = row;
-        const uint64_t size = std::min<uint64_t>(end - begin, kTrialCells);
+        const uint64_t size = std::min<uint64_t>(end - begin, kSpeculativeCells);
         const auto add = [&] {
-          cursor = TryTiles<kFull>(before, begin, begin + size, weight, window, log);
+          cursor = AddTilesSpeculatively<kFull>(before, begin, begin + size, weight, window, log);
         };
         double* cells = reinterpret_cast<double*>(window.values) + (begin - window.begin);
         const auto undo = [&] { std::copy_n(log, size, cells); };
@@ -118,7 +118,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
             AddTile<kFull>(again, r, weight, window, side);
           }
         };
-        Try(side, add, undo, add_checked);
+        AddSpeculatively(side, add, undo, add_checked);
         row = begin + size;
       }
     }
@@ -126,11 +126,12 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
   }
 
   // Adds tiles, saves the former cells to `log`, and returns the cursor behind the tiles. Works on
-  // copies, as TryEntries() does.
+  // copies, as AddEntriesSpeculatively() does.
   template <bool kFull>
-  static HWY_INLINE BitsCursor TryTiles(const BitsCursor& from, uint64_t begin, uint64_t end,
-                                        float weight, const CellWindow& window,
-                                        double* HWY_RESTRICT log) {
+  static HWY_INLINE BitsCursor AddTilesSpeculatively(const BitsCursor& from, uint64_t begin,
+                                                     uint64_t end, float weight,
+                                                     const CellWindow& window,
+                                                     double* HWY_RESTRICT log) {
     const DoubleTag d;
     BitsCursor cursor = from;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (begin - window.begin);

@@ -14,7 +14,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/rows-inl.h"
 #include "cpu/kernels/simd-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 
@@ -50,16 +50,16 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
 
   static void ScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                           const Cursor* next, const CellWindow& window, SideTable& side) {
-    Part part = WholeOf(cursor, limit, width, next);
+    Part part = PartBelow(cursor, limit, width, next);
     const size_t size = part.size;
-    const size_t most = std::max<size_t>(1, kTrialCells / (columns.end - columns.begin));
+    const size_t most = std::max<size_t>(1, kSpeculativeCells / (columns.end - columns.begin));
     for (size_t begin = 0; begin < size; begin += most) {
       part.begin = begin;
       part.end = std::min(size, begin + most);
-      if constexpr (kHasTrials<C, V>) {
-        for (uint32_t c = columns.begin; c < columns.end; c += kTrialCells) {
-          const Columns some{c, std::min<uint32_t>(columns.end, c + kTrialCells)};
-          TryRows(part, width, some, window, side);
+      if constexpr (kSpeculatesInGroups<C, V>) {
+        for (uint32_t c = columns.begin; c < columns.end; c += kSpeculativeCells) {
+          const Columns some{c, std::min<uint32_t>(columns.end, c + kSpeculativeCells)};
+          AddRowsSpeculatively(part, width, some, window, side);
         }
       } else {
         AddRows(part, width, columns, window, side);
@@ -69,8 +69,8 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
   }
 
   // Returns the cursor's entries below `limit`, and prefetches the rows of the next cursor.
-  static HWY_INLINE Part WholeOf(const Cursor& cursor, uint64_t limit, uint32_t width,
-                                 const Cursor* next) {
+  static HWY_INLINE Part PartBelow(const Cursor& cursor, uint64_t limit, uint32_t width,
+                                   const Cursor* next) {
     const size_t size = cursor.SizeBelow(limit);
     if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
     return {cursor, 0, size, size, next, std::max<size_t>(1, kBytesAhead / (width * sizeof(V)))};
@@ -104,21 +104,23 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
     }
   }
 
-  // The same, speculatively where that pays. REQUIRES: at most kTrialCells cells.
-  static HWY_INLINE void TryRows(const Part& part, uint32_t width, Columns columns,
-                                 const CellWindow& window, SideTable& side) {
+  // The same, speculatively where that pays. REQUIRES: at most kSpeculativeCells cells.
+  static HWY_INLINE void AddRowsSpeculatively(const Part& part, uint32_t width, Columns columns,
+                                              const CellWindow& window, SideTable& side) {
     const size_t size = columns.end - columns.begin;
     const auto add_checked = [&] { AddRows(part, width, columns, window, side); };
-    if ((part.end - part.begin) * size < kTrialCellsMin || !WantsTrial(side)) return add_checked();
-    HWY_ALIGN double log[kTrialCells];
+    if ((part.end - part.begin) * size < kSpeculativeCellsMin || !ShouldSpeculate(side)) {
+      return add_checked();
+    }
+    HWY_ALIGN double log[kSpeculativeCells];
     const auto cells_of = [&](size_t i) {
       return Values(window.values) + (part.cursor.row[i] - window.begin) * width;
     };
     const auto add = [&] {
       for (size_t i = part.begin; i < part.end; ++i) {
-        Base::template TryRow<true>(EntryValues(part.cursor) + i * width,
-                                    ValuesAhead(part, i, width), WeightOf(part.cursor, i), columns,
-                                    cells_of(i), log + (i - part.begin) * size);
+        Base::template AddRowSpeculatively<true>(
+            EntryValues(part.cursor) + i * width, ValuesAhead(part, i, width),
+            WeightOf(part.cursor, i), columns, cells_of(i), log + (i - part.begin) * size);
       }
     };
     const auto undo = [&] {
@@ -126,15 +128,15 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
         std::copy_n(log + (i - part.begin) * size, size, cells_of(i) + columns.begin);
       }
     };
-    Try(side, add, undo, add_checked);
+    AddSpeculatively(side, add, undo, add_checked);
   }
 
   // The speculative form of ScatterRows() for all columns: see CpuKernels.
-  static bool TryScatterRows(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
-                             const CellWindow& window) {
-    const Part part = WholeOf(cursor, limit, width, next);
+  static bool ScatterRowsSpeculatively(Cursor& cursor, uint64_t limit, uint32_t width,
+                                       const Cursor* next, const CellWindow& window) {
+    const Part part = PartBelow(cursor, limit, width, next);
     for (size_t i = 0; i < part.size; ++i) {
-      Base::template TryRow<false>(
+      Base::template AddRowSpeculatively<false>(
           EntryValues(cursor) + i * width, ValuesAhead(part, i, width), WeightOf(cursor, i),
           {0, width}, Values(window.values) + (cursor.row[i] - window.begin) * width, nullptr);
     }

@@ -16,7 +16,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/scatter_rows-inl.h"
 #include "cpu/kernels/simd-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 
@@ -79,17 +79,19 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
                                      SideTable& side) {
     size_t done = 0;
     const auto more = [&](size_t at) { return IsGroupBelow(cursor, at, limit, window); };
-    if constexpr (kHasTrials<C, V>) {
-      HWY_ALIGN double log[kTrialEntries];
-      while (more(done + kTrialEntriesMin - kGroup)) {
+    if constexpr (kSpeculatesInGroups<C, V>) {
+      HWY_ALIGN double log[kSpeculativeEntries];
+      while (more(done + kSpeculativeEntriesMin - kGroup)) {
         const size_t begin = done;
-        if (!WantsTrial(side)) {
-          for (; done < begin + kTrialEntries && more(done); done += kGroup) {
+        if (!ShouldSpeculate(side)) {
+          for (; done < begin + kSpeculativeEntries && more(done); done += kGroup) {
             AddGroup<kOneWeight>(cursor, done, window, side);
           }
           continue;
         }
-        const auto add = [&] { done = TryEntries<kOneWeight>(cursor, begin, limit, window, log); };
+        const auto add = [&] {
+          done = AddEntriesSpeculatively<kOneWeight>(cursor, begin, limit, window, log);
+        };
         const auto undo = [&] {
           for (size_t i = done; i-- > begin;) {
             Values(window.values)[RowOf(cursor, i, window) - window.begin] = log[i - begin];
@@ -103,7 +105,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
                    side);
           }
         };
-        Try(side, add, undo, add_checked);
+        AddSpeculatively(side, add, undo, add_checked);
       }
     }
     for (; more(done); done += kGroup) AddGroup<kOneWeight>(cursor, done, window, side);
@@ -112,25 +114,26 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
 
   // Most and fewest entries of one speculation. With fewer, reading the flag costs more than it
   // saves.
-  static constexpr size_t kTrialEntries = 128;
-  static constexpr size_t kTrialEntriesMin = 16;
+  static constexpr size_t kSpeculativeEntries = 128;
+  static constexpr size_t kSpeculativeEntriesMin = 16;
 
-  // Adds the entries from `begin` on that are below `limit`: kTrialEntries or, if there are fewer,
-  // all of them. Saves the former cells to `log`, and returns where the entries end. Works on
-  // copies, since the compiler must assume that stores to cells change what references refer to.
+  // Adds the entries from `begin` on that are below `limit`: kSpeculativeEntries or, if there are
+  // fewer, all of them. Saves the former cells to `log`, and returns where the entries end. Works
+  // on copies, since the compiler must assume that stores to cells change what references refer to.
   template <bool kOneWeight, class AnyCursor>
-  static HWY_INLINE size_t TryEntries(const AnyCursor& entries, size_t begin, uint64_t limit,
-                                      const CellWindow& cells, double* HWY_RESTRICT log) {
+  static HWY_INLINE size_t AddEntriesSpeculatively(const AnyCursor& entries, size_t begin,
+                                                   uint64_t limit, const CellWindow& cells,
+                                                   double* HWY_RESTRICT log) {
     const AnyCursor cursor = entries;
     const CellWindow window = cells;
-    const size_t most = begin + kTrialEntries;
+    const size_t most = begin + kSpeculativeEntries;
     size_t at = begin;
     if (IsRun(cursor, at, limit, window)) {
-      TryRun<kOneWeight, true>(cursor, at, window, log);
+      AddRunSpeculatively<kOneWeight, true>(cursor, at, window, log);
       return most;
     }
     for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
-      TryGroup<kOneWeight, true>(cursor, at, window, log + (at - begin));
+      AddGroupSpeculatively<kOneWeight, true>(cursor, at, window, log + (at - begin));
     }
     if (at >= most) return at;
     // The rest is less than a group, so `log` has room for it. It is added here, too, because a
@@ -143,13 +146,13 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at;
   }
 
-  // Whether kTrialEntries rows follow one another. The first and the last row decide; the rows
-  // between them, two thirds of the bytes of a full update, are not read.
+  // Whether kSpeculativeEntries rows follow one another. The first and the last row decide; the
+  // rows between them, two thirds of the bytes of a full update, are not read.
   template <class AnyCursor>
   static HWY_INLINE bool IsRun(const AnyCursor& cursor, size_t at, uint64_t limit,
                                const CellWindow& window) {
     const auto* HWY_RESTRICT row = cursor.row + at;
-    constexpr size_t kLast = kTrialEntries - 1;
+    constexpr size_t kLast = kSpeculativeEntries - 1;
     return cursor.canonical && at + kLast < cursor.size() &&
            row[kGroup - 1] - row[0] == kGroup - 1 && row[kLast] - row[0] == kLast &&
            RowOf(cursor, at + kLast, window) < limit;
@@ -157,12 +160,12 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
 
   // Adds the entries of such rows. With kLog, saves the former cells to `log`.
   template <bool kOneWeight, bool kLog, class AnyCursor>
-  static HWY_INLINE void TryRun(const AnyCursor& cursor, size_t at, const CellWindow& window,
-                                double* HWY_RESTRICT log) {
+  static HWY_INLINE void AddRunSpeculatively(const AnyCursor& cursor, size_t at,
+                                             const CellWindow& window, double* HWY_RESTRICT log) {
     const DoubleTag d;
     double* HWY_RESTRICT cells =
         reinterpret_cast<double*>(window.values) + (RowOf(cursor, at, window) - window.begin);
-    for (size_t i = 0; i < kTrialEntries; i += kLanes) {
+    for (size_t i = 0; i < kSpeculativeEntries; i += kLanes) {
       if (i * sizeof(V) % kLineBytes == 0) {
         FetchLine(reinterpret_cast<const char*>(EntryValues(cursor) + at + i) + kBytesAhead);
       }
@@ -174,8 +177,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
 
   // Adds a group. With kLog, saves the former cells to `log`.
   template <bool kOneWeight, bool kLog, class AnyCursor>
-  static HWY_INLINE void TryGroup(const AnyCursor& cursor, size_t at, const CellWindow& window,
-                                  double* HWY_RESTRICT log) {
+  static HWY_INLINE void AddGroupSpeculatively(const AnyCursor& cursor, size_t at,
+                                               const CellWindow& window, double* HWY_RESTRICT log) {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
     const auto* HWY_RESTRICT row = cursor.row + at;
@@ -325,40 +328,41 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
 
   // Cursors that are added speculatively between two readings of the flag, so that a failed
   // speculation ends soon.
-  static constexpr size_t kBetweenLooks = 32;
+  static constexpr size_t kCursorsPerCheck = 32;
 
   // The speculative form of Scatter(): see CpuKernels.
-  static bool TryScatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
-                         const CellWindow& window) {
+  static bool ScatterSpeculatively(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+                                   const CellWindow& window) {
     for (size_t k = 0; k < cursors.size(); ++k) {
-      if (k % kBetweenLooks == 0 && AnyRounded()) return false;
+      if (k % kCursorsPerCheck == 0 && AnyRounded()) return false;
       if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
         Fetch(cursors[k + ahead.cursors], ahead.lines, sizeof(V));
       }
       if (cursors[k].weights == nullptr) {
-        TrySums<true>(cursors[k], limit, window);
+        ScatterSumsSpeculatively<true>(cursors[k], limit, window);
       } else {
-        TrySums<false>(cursors[k], limit, window);
+        ScatterSumsSpeculatively<false>(cursors[k], limit, window);
       }
     }
     return !AnyRounded();
   }
 
-  // Works on copies, as TryEntries() does.
+  // Works on copies, as AddEntriesSpeculatively() does.
   template <bool kOneWeight>
-  static HWY_INLINE void TrySums(Cursor& entries, uint64_t limit, const CellWindow& cells) {
+  static HWY_INLINE void ScatterSumsSpeculatively(Cursor& entries, uint64_t limit,
+                                                  const CellWindow& cells) {
     const Cursor cursor = entries;
     const CellWindow window = cells;
     size_t at = 0;
     while (IsGroupBelow(cursor, at, limit, window)) {
       if (IsRun(cursor, at, limit, window)) {
-        TryRun<kOneWeight, false>(cursor, at, window, nullptr);
-        at += kTrialEntries;
+        AddRunSpeculatively<kOneWeight, false>(cursor, at, window, nullptr);
+        at += kSpeculativeEntries;
         continue;
       }
-      const size_t most = at + kTrialEntries;
+      const size_t most = at + kSpeculativeEntries;
       for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
-        TryGroup<kOneWeight, false>(cursor, at, window, nullptr);
+        AddGroupSpeculatively<kOneWeight, false>(cursor, at, window, nullptr);
       }
     }
     for (; at < cursor.size() && cursor.row[at] < limit; ++at) {

@@ -13,7 +13,7 @@
 
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/rows-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 #include "cpu/state/tuning.h"
@@ -143,7 +143,7 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
         }
         const RowRef& ref = packed.refs[packed.PositionOf(keys[at])];
         if (at == first) {
-          if constexpr (kCanBeTried<C, V>) {
+          if constexpr (kCanSpeculate<C, V>) {
             if (ref.row_cell == nullptr) {
               Base::SetRow(reinterpret_cast<const V*>(ref.values), ref.weight, width,
                            Values(values));

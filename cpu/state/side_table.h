@@ -71,10 +71,10 @@ class SideTable {
   // Returns the entries, sorted and compacted, and leaves the table empty.
   std::vector<SideEntry> Take();
 
-  // State of the kernels (cpu/kernels/trial-inl.h): how many of the next groups are added without
-  // speculation, and to how many the next failure sets that.
-  uint32_t without_trial = 0;
-  uint32_t after_failure = 1;
+  // State of the kernels (cpu/kernels/speculative-inl.h): how many of the next groups are added
+  // without speculation, and to how many the next failure sets that.
+  uint32_t groups_to_skip = 0;
+  uint32_t groups_to_skip_next = 1;
 
  private:
   static constexpr size_t kLimitMin = size_t{1} << 17;

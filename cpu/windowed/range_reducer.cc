@@ -54,20 +54,20 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
 }
 
 RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
-                           const Lowering& lowering, SideRange prior, const RangeOutput& output,
-                           WindowTrials& trials)
+                           const Finalization& finalization, SideRange prior,
+                           const RangeOutput& output, SpeculationBackoff& backoff)
     : spec_(spec),
       kernels_(kernels),
-      lowering_(lowering),
+      finalization_(finalization),
       prior_(prior),
       output_(output),
-      trials_(trials),
+      backoff_(backoff),
       width_(spec.layout.row_width),
       block_rows_(std::max<size_t>(1, kBlockCells / width_)),
-      result_bytes_(lowering.results ? ResultLayout(spec).row_bytes() : 0),
+      result_bytes_(finalization.results ? ResultLayout(spec).row_bytes() : 0),
       row_writer_(reinterpret_cast<std::byte*>(output.rows)),
       result_writer_(output.values) {
-  if (!lowering_.results) return;
+  if (!finalization_.results) return;
   block_cells_.resize(block_rows_ * width_ * kernels_.value_bytes);
   block_row_cells_.resize(block_rows_ * kernels_.row_bytes);
   if (!output_.streamed) return;
@@ -88,7 +88,7 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
   }
   StartWindow(window);
   const CellWindow cells = DenseWindow(window);
-  if (!SweepOnTrial(window, cursors, ahead, cells)) {
+  if (!SweepSpeculatively(window, cursors, ahead, cells)) {
     if (width_ == 1) {
       kernels_.scatter(cursors, window.end, ahead, cells, side_);
     } else {
@@ -104,21 +104,22 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
 
 // Returns false, with nothing consumed and the cells clear, if the window must be summed on the
 // exact path.
-bool RangeReducer::SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors,
-                                const Ahead& ahead, const CellWindow& cells) {
-  if (kernels_.try_scatter == nullptr || !RoundingFlag::Works() || !trials_.Wanted()) return false;
+bool RangeReducer::SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors,
+                                      const Ahead& ahead, const CellWindow& cells) {
+  if (kernels_.scatter_speculatively == nullptr || !RoundingFlag::Works() || !backoff_.ShouldTry())
+    return false;
   saved_.assign(cursors.begin(), cursors.end());
   RoundingFlag::Clear();
   bool exact = true;
   if (width_ == 1) {
-    exact = kernels_.try_scatter(cursors, window.end, ahead, cells);
+    exact = kernels_.scatter_speculatively(cursors, window.end, ahead, cells);
   } else {
     for (size_t k = 0; exact && k < cursors.size(); ++k) {
       const Cursor* next = &cursors[(k + 1) % cursors.size()];
-      exact = kernels_.try_scatter_rows(cursors[k], window.end, width_, next, cells);
+      exact = kernels_.scatter_rows_speculatively(cursors[k], window.end, width_, next, cells);
     }
   }
-  trials_.Tell(exact);
+  backoff_.Record(exact);
   if (exact) return true;
   std::copy(saved_.begin(), saved_.end(), cursors.begin());
   kernels_.clear(cells, window.end - window.begin, width_);
@@ -210,7 +211,7 @@ void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk>
 
 // For results, the side table has the entries of one window only.
 void RangeReducer::StartWindow(const RowWindow& window) {
-  if (!lowering_.results) return;
+  if (!finalization_.results) return;
   side_.Clear();
   const SideRange prior = OfRows(prior_, window.begin, window.end - 1);
   side_.Append(prior);
@@ -240,7 +241,7 @@ void RangeReducer::EmitDense(const CellWindow& cells, const RowWindow& window) {
 
 // Moves the errors of the error cells into their cells, for results, or into side entries.
 void RangeReducer::TakeErrors(const CellWindow& cells) {
-  if (lowering_.results) {
+  if (finalization_.results) {
     // The sum of a slot with side entries is made from its side entries, so its errors join them.
     const std::vector<SideEntry> entries(side_.entries().begin(), side_.entries().end());
     for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);
@@ -276,7 +277,7 @@ bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window
 void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {
   const size_t rows = window.end - window.begin;
   const auto move = keep ? kernels_.copy : kernels_.collect;
-  if (lowering_.results) side_.Sort();
+  if (finalization_.results) side_.Sort();
   // Kernels store whole vectors: the limit keeps them from writing beyond the range, where another
   // thread writes.
   for (size_t at = 0; at < rows && count_ < output_.rows_max;) {
@@ -289,10 +290,10 @@ void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, boo
 
 void RangeReducer::EmitPacked() {
   SortPacked(packed_);
-  if (lowering_.results) side_.Sort();
+  if (finalization_.results) side_.Sort();
   for (size_t at = 0; at < packed_.size;) {
     const CellBlock block = NextBlock();
-    SideTable& side = lowering_.results ? block_side_ : side_;
+    SideTable& side = finalization_.results ? block_side_ : side_;
     const size_t n = kernels_.sum_sorted(packed_, at, width_, block_rows_, block, side);
     Emit(block, n);
   }
@@ -303,7 +304,7 @@ void RangeReducer::EmitPacked() {
 CellBlock RangeReducer::NextBlock() {
   uint64_t* const rows = output_.streamed ? block_row_ids_.data() : output_.rows + count_;
   CellBlock block{rows, block_cells_.data(), block_row_cells_.data()};
-  if (!lowering_.results) {
+  if (!finalization_.results) {
     block.values = output_.values + count_ * width_ * kernels_.value_bytes;
     block.row_cells = output_.row_cells + count_ * kernels_.row_bytes;
   }
@@ -312,7 +313,7 @@ CellBlock RangeReducer::NextBlock() {
 
 void RangeReducer::Emit(const CellBlock& block, size_t n) {
   if (n == 0) return;
-  if (lowering_.results && status_.ok()) {
+  if (finalization_.results && status_.ok()) {
     SideRange side = OfRows(side_.entries(), block.row(0), block.row(n - 1));
     if (!block_side_.empty()) {
       block_side_.Append(side);
@@ -321,8 +322,8 @@ void RangeReducer::Emit(const CellBlock& block, size_t n) {
     }
     std::byte* const results =
         output_.streamed ? block_results_.data() : output_.values + count_ * result_bytes_;
-    status_ =
-        kernels_.lower(spec_, lowering_.total_weight, block, n, side, results, infinite_values_);
+    status_ = kernels_.finalize(spec_, finalization_.total_weight, block, n, side, results,
+                                infinite_values_);
     block_side_.Clear();
     if (output_.streamed) {
       result_writer_.Write({results, n * result_bytes_});

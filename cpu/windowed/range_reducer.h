@@ -13,15 +13,15 @@
 #include "cpu/state/error_cells.h"
 #include "cpu/state/side_table.h"
 #include "cpu/windowed/entry_chunk.h"
-#include "cpu/windowed/line_writer.h"
+#include "cpu/windowed/non_temporal_writer.h"
+#include "cpu/windowed/speculation_backoff.h"
 #include "cpu/windowed/window_plan.h"
-#include "cpu/windowed/window_trials.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
 
 // What a reduction produces.
-struct Lowering {
+struct Finalization {
   bool results = false;       // results, each rounded once; otherwise cells
   double total_weight = 0.0;  // for results
 };
@@ -56,8 +56,8 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
 class RangeReducer {
  public:
   // `prior` are the sorted side entries of the run that is reduced together with the entries.
-  RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
-               SideRange prior, const RangeOutput& output, WindowTrials& trials);
+  RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Finalization& finalization,
+               SideRange prior, const RangeOutput& output, SpeculationBackoff& backoff);
 
   // Reduces one window. Consumes the cursors, which must be sorted, and the run up to the window's
   // end.
@@ -90,8 +90,8 @@ class RangeReducer {
  private:
   bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
                    const Ahead& ahead);
-  bool SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors, const Ahead& ahead,
-                    const CellWindow& cells);
+  bool SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors, const Ahead& ahead,
+                          const CellWindow& cells);
   CellWindow DenseWindow(const RowWindow& window);
   void EmitDense(const CellWindow& cells, const RowWindow& window);
   void TakeErrors(const CellWindow& cells);
@@ -103,10 +103,10 @@ class RangeReducer {
 
   const ReduceSpec& spec_;
   const CpuKernels& kernels_;
-  const Lowering& lowering_;
+  const Finalization& finalization_;
   const SideRange prior_;
   const RangeOutput output_;
-  WindowTrials& trials_;
+  SpeculationBackoff& backoff_;
   const uint32_t width_;
   const size_t block_rows_;
   const size_t result_bytes_;  // of a row
@@ -124,8 +124,8 @@ class RangeReducer {
   // For streamed output: a block of it, and the writers that it goes to.
   HostVector<uint64_t> block_row_ids_;
   HostVector<std::byte> block_results_;
-  LineWriter row_writer_;
-  LineWriter result_writer_;
+  NonTemporalWriter row_writer_;
+  NonTemporalWriter result_writer_;
   PackedWindow packed_;
   std::vector<Cursor> saved_;
 };

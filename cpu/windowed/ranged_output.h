@@ -13,8 +13,8 @@
 #include "cpu/parallel.h"
 #include "cpu/state/entries.h"
 #include "cpu/windowed/range_reducer.h"
-#include "cpu/windowed/range_strips.h"
-#include "cpu/windowed/window_trials.h"
+#include "cpu/windowed/speculation_backoff.h"
+#include "cpu/windowed/work_stealing_ranges.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -29,7 +29,7 @@ struct SparseSums {
 
 class RangedOutput {
  public:
-  RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
+  RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Finalization& finalization,
                Parallel& parallel);
 
   // Reserves the output. Range r has at most starts[r + 1] - starts[r] rows.
@@ -43,13 +43,13 @@ class RangedOutput {
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
   template <class F>
   void ForEachRange(SideRange prior, const F& reduce) {
-    RangeStrips strips(ranges_.size(), parallel_.threads());
+    WorkStealingRanges strips(ranges_.size(), parallel_.threads());
     parallel_.For(strips.size(), [&](size_t strip) {
       size_t behind = 0;  // where the next range of this strip begins
       while (const auto taken = strips.Take(strip)) {
         const size_t r = taken->range;
         if (!taken->follows) behind = starts_[r];
-        RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r, behind), trials_);
+        RangeReducer reducer(spec_, kernels_, finalization_, prior, OutputOf(r, behind), backoff_);
         reduce(r, reducer);
         Take(r, behind, reducer);
         behind += reducer.rows();
@@ -79,7 +79,7 @@ class RangedOutput {
 
   const ReduceSpec& spec_;
   const CpuKernels& kernels_;
-  const Lowering& lowering_;
+  const Finalization& finalization_;
   Parallel& parallel_;
   const size_t value_bytes_;  // of a row
   const size_t row_cell_bytes_;
@@ -87,7 +87,7 @@ class RangedOutput {
   std::vector<uint64_t> starts_;  // of the ranges, and the end
   bool writes_rows_ = true;
   bool streamed_ = false;
-  WindowTrials trials_;
+  SpeculationBackoff backoff_;
   SparseSums output_;
 };
 

@@ -17,14 +17,14 @@ namespace {
 class Reduction {
  public:
   Reduction(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel, Feed feed,
-            std::vector<PendingUpdate>& batch, const CellRun& run, const Lowering& lowering)
+            std::vector<PendingUpdate>& batch, const CellRun& run, const Finalization& finalization)
       : spec_(spec),
         kernels_(kernels),
         parallel_(parallel),
         feed_(feed),
         batch_(batch),
         run_(run),
-        output_(spec, kernels, lowering, parallel) {}
+        output_(spec, kernels, finalization, parallel) {}
 
   absl::StatusOr<SparseSums> Run() {
     Prepare();
@@ -291,8 +291,8 @@ class Reduction {
 absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels& kernels,
                                         Parallel& parallel, Feed feed,
                                         std::vector<PendingUpdate>& batch, const CellRun& run,
-                                        const Lowering& lowering) {
-  return Reduction(spec, kernels, parallel, feed, batch, run, lowering).Run();
+                                        const Finalization& finalization) {
+  return Reduction(spec, kernels, parallel, feed, batch, run, finalization).Run();
 }
 
 }  // namespace sparseagg

@@ -26,7 +26,7 @@ namespace sparseagg {
 absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels& kernels,
                                         Parallel& parallel, Feed feed,
                                         std::vector<PendingUpdate>& batch, const CellRun& run,
-                                        const Lowering& lowering);
+                                        const Finalization& finalization);
 
 }  // namespace sparseagg
 

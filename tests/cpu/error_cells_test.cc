@@ -206,14 +206,14 @@ void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, F
   for (uint64_t row = 1; row < Settled::kRows; ++row) rows.push_back(kBegin + row);
   std::vector<std::byte> results[2];
   uint64_t infinite[2] = {0, 0};
-  const auto lower = [&](int i, SideRange of_cells) {
+  const auto finalize = [&](int i, SideRange of_cells) {
     results[i].resize(rows.size() * SizeOf(type));
     const CellBlock block{rows.data(), reinterpret_cast<std::byte*>(sums.cells.data() + 1)};
     EXPECT_TRUE(
-        kernels.lower(spec, 3.0, block, rows.size(), of_cells, results[i].data(), infinite[i])
+        kernels.finalize(spec, 3.0, block, rows.size(), of_cells, results[i].data(), infinite[i])
             .ok());
   };
-  lower(0, side.entries());
+  finalize(0, side.entries());
   // The range neither begins at the first cell nor is a whole number of vectors.
   const double untouched = sums.cells[1];
   kernels.settle(reinterpret_cast<std::byte*>(sums.cells.data()), sums.errors, 0, 1);
@@ -221,7 +221,7 @@ void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, F
   EXPECT_EQ(sums.cells[1], untouched);
   kernels.settle(reinterpret_cast<std::byte*>(sums.cells.data() + 1), sums.errors, 1,
                  Settled::kRows - 1);
-  lower(1, {});
+  finalize(1, {});
   EXPECT_EQ(infinite[0], infinite[1]);
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t at = i * SizeOf(type);

@@ -356,15 +356,15 @@ MUTATIONS = (
     Mutation(
         "the ends of a run tell of its rows, whether they repeat or not",
         (("cpu/kernels/scatter_values-inl.h", "cursor.canonical && at + kLast", "at + kLast"),),
-        Checker("cpu_trial_test"),
+        Checker("cpu_speculation_test"),
     ),
     Mutation(
-        "a window on trial is never told that a sum was rounded",
+        "a speculative window ignores that a sum was rounded",
         (("cpu/kernels/scatter_rows-inl.h", "return !AnyRounded();", "return true;"),),
-        Checker("cpu_trial_test"),
+        Checker("cpu_speculation_test"),
     ),
     Mutation(
-        "what a window was given on trial stays there when it is summed again",
+        "what was added to a window speculatively stays there when it is summed again",
         (
             (
                 "cpu/windowed/range_reducer.cc",
@@ -375,7 +375,7 @@ MUTATIONS = (
         Checker("cpu_hostile_values_test"),
     ),
     Mutation(
-        "after a trial that has failed entries are left out",
+        "after a failed speculation entries are left out",
         (
             (
                 "cpu/windowed/range_reducer.cc",
@@ -436,19 +436,19 @@ MUTATIONS = (
     ),
     Mutation(
         "what is left of a last line is not written",
-        (("cpu/windowed/line_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
-        Checker("cpu_line_writer_test"),
+        (("cpu/windowed/non_temporal_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
+        Checker("cpu_non_temporal_writer_test"),
     ),
     Mutation(
         "a line that begins before the output is written from its begin on",
         (
             (
-                "cpu/windowed/line_writer.cc",
+                "cpu/windowed/non_temporal_writer.cc",
                 "std::copy_n(bytes.begin(), rest, to_);",
                 "std::copy_n(bytes.begin(), rest, to_ - begun);",
             ),
         ),
-        Checker("cpu_line_writer_test"),
+        Checker("cpu_non_temporal_writer_test"),
     ),
     Mutation(
         "the last line of each range of a large result is forgotten",

@@ -1,7 +1,7 @@
 // Assigns ranges to threads by work stealing. Each thread has a strip of contiguous ranges and
 // takes them in order; an idle thread steals the last range of the strip that has most left.
-#ifndef SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
-#define SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
+#ifndef SPARSEAGG_CPU_WINDOWED_WORK_STEALING_RANGES_H_
+#define SPARSEAGG_CPU_WINDOWED_WORK_STEALING_RANGES_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace sparseagg {
 
 // Thread-safe.
-class RangeStrips {
+class WorkStealingRanges {
  public:
   struct Taken {
     size_t range;
@@ -20,7 +20,7 @@ class RangeStrips {
   };
 
   // Divides `ranges` ranges into at most `threads` strips.
-  RangeStrips(size_t ranges, size_t threads) {
+  WorkStealingRanges(size_t ranges, size_t threads) {
     const size_t strips = std::min(ranges, threads);
     for (size_t s = 0; s < strips; ++s) {
       const size_t begin = s * ranges / strips;
@@ -58,4 +58,4 @@ class RangeStrips {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
+#endif  // SPARSEAGG_CPU_WINDOWED_WORK_STEALING_RANGES_H_

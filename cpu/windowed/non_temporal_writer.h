@@ -1,8 +1,8 @@
 // Assembles whole cache lines and writes them with non-temporal (streaming) stores, for output that
 // the caches could not hold. An ordinary store would read the line from memory first, which for a
 // large result is as much traffic again as the result.
-#ifndef SPARSEAGG_CPU_WINDOWED_LINE_WRITER_H_
-#define SPARSEAGG_CPU_WINDOWED_LINE_WRITER_H_
+#ifndef SPARSEAGG_CPU_WINDOWED_NON_TEMPORAL_WRITER_H_
+#define SPARSEAGG_CPU_WINDOWED_NON_TEMPORAL_WRITER_H_
 
 #include <array>
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace sparseagg {
 
 // Writes one range of memory, from its start. Not thread-safe. The bytes may be read when Finish()
 // has returned.
-class LineWriter {
+class NonTemporalWriter {
  public:
-  explicit LineWriter(std::byte* to) : to_(to) {}
+  explicit NonTemporalWriter(std::byte* to) : to_(to) {}
 
   void Write(std::span<const std::byte> bytes);
   // Writes what is left of the last line.
@@ -30,4 +30,4 @@ class LineWriter {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_CPU_WINDOWED_LINE_WRITER_H_
+#endif  // SPARSEAGG_CPU_WINDOWED_NON_TEMPORAL_WRITER_H_

@@ -3,13 +3,13 @@
 // the additions are made again one by one. Reading the flag costs some 20 cycles, and saving the
 // former cells one store each; computing whether a sum is exact takes three times as many
 // operations as the sum. Where a whole window can be summed again, the former cells need not be
-// saved either (cpu/windowed/window_trials.h). Compiled once for every instruction set: see
+// saved either (cpu/windowed/speculation_backoff.h). Compiled once for every instruction set: see
 // simd-inl.h.
-#if defined(SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_
-#undef SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_
+#if defined(SPARSEAGG_CPU_KERNELS_SPECULATIVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARSEAGG_CPU_KERNELS_SPECULATIVE_INL_H_
+#undef SPARSEAGG_CPU_KERNELS_SPECULATIVE_INL_H_
 #else
-#define SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_
+#define SPARSEAGG_CPU_KERNELS_SPECULATIVE_INL_H_
 #endif
 
 #include <algorithm>
@@ -28,24 +28,25 @@ namespace sparseagg {
 namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 
 // Most cells of one speculation: their former values stay in the first-level cache beside them.
-inline constexpr size_t kTrialCells = 512;
+inline constexpr size_t kSpeculativeCells = 512;
 // With fewer cells, reading the flag costs more than it saves.
-inline constexpr size_t kTrialCellsMin = 64;
+inline constexpr size_t kSpeculativeCellsMin = 64;
 // Most groups that are added without speculation after repeated failures.
-inline constexpr uint32_t kWithoutTrialMax = 64;
+inline constexpr uint32_t kSkippedGroupsMax = 64;
 
 // True where sums are doubles and products are exact; products of f64 are themselves rounded.
 template <class C, class V>
-inline constexpr bool kCanBeTried = C::kInexactValues && !C::kHasRow && !std::is_same_v<V, double>;
+inline constexpr bool kCanSpeculate =
+    C::kInexactValues && !C::kHasRow && !std::is_same_v<V, double>;
 
 // AVX-512 instead checks each sum with one further addition (SumsIfExact).
 template <class C, class V>
-inline constexpr bool kHasTrials = kCanBeTried<C, V> && !SPARSEAGG_HAS_AVX512;
+inline constexpr bool kSpeculatesInGroups = kCanSpeculate<C, V> && !SPARSEAGG_HAS_AVX512;
 
 // Whether to add the next group speculatively.
-HWY_INLINE bool WantsTrial(SideTable& side) {
-  if (side.without_trial == 0) return RoundingFlag::Works();
-  --side.without_trial;
+HWY_INLINE bool ShouldSpeculate(SideTable& side) {
+  if (side.groups_to_skip == 0) return RoundingFlag::Works();
+  --side.groups_to_skip;
   return false;
 }
 
@@ -64,11 +65,11 @@ HWY_INLINE bool AnyRounded() {
 // Calls add(). If a sum was rounded, calls undo() and then add_checked(), which pushes errors to
 // `side`. The more often speculation fails in succession, the more groups skip it.
 template <class Add, class Undo, class AddChecked>
-HWY_INLINE void Try(SideTable& side, const Add& add, const Undo& undo,
-                    const AddChecked& add_checked) {
+HWY_INLINE void AddSpeculatively(SideTable& side, const Add& add, const Undo& undo,
+                                 const AddChecked& add_checked) {
   add();
   if (HWY_LIKELY(!AnyRounded())) {
-    side.after_failure = 1;
+    side.groups_to_skip_next = 1;
     return;
   }
   undo();
@@ -76,12 +77,12 @@ HWY_INLINE void Try(SideTable& side, const Add& add, const Undo& undo,
   add_checked();
   RoundingFlag::Clear();
   if (side.pushed() == before) return;  // an earlier operation had set the flag
-  side.without_trial = side.after_failure;
-  side.after_failure = std::min(2 * side.after_failure, kWithoutTrialMax);
+  side.groups_to_skip = side.groups_to_skip_next;
+  side.groups_to_skip_next = std::min(2 * side.groups_to_skip_next, kSkippedGroupsMax);
 }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace sparseagg
 HWY_AFTER_NAMESPACE();
 
-#endif  // SPARSEAGG_CPU_KERNELS_TRIAL_INL_H_
+#endif  // SPARSEAGG_CPU_KERNELS_SPECULATIVE_INL_H_
