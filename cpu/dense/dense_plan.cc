@@ -111,10 +111,10 @@ void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
 }
 
 // Prefetches values of the cursor's next row.
-void DensePlan::FetchValues(const Cursor& cursor, Columns columns) const {
+void DensePlan::PrefetchValues(const Cursor& cursor, Columns columns) const {
   const uint64_t bytes = SizeOf(spec_.layout.value_type);
   const uint64_t size = (columns.end - columns.begin) * bytes;
-  FetchPart({cursor.value + columns.begin * bytes, size}, 0, 1);
+  PrefetchPart({cursor.value + columns.begin * bytes, size}, 0, 1);
 }
 
 void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
@@ -135,7 +135,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
     for (size_t k = 0; k < cursors.size(); ++k) {
       for (uint32_t c = columns.begin; c < columns.end;) {
         const Columns piece{c, c + std::min(columns.end - c, kPieceColumns)};
-        if (k + 1 < cursors.size()) FetchValues(cursors[k + 1], piece);
+        if (k + 1 < cursors.size()) PrefetchValues(cursors[k + 1], piece);
         Cursor cursor = cursors[k];
         kernels_.scatter_rows(cursor, kNoLimit, width_, piece, nullptr, All(), side);
         ExpectAdded(cursors[k].size() - cursor.size(), cursors[k].size());
@@ -214,7 +214,7 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
         return;
       }
       for (size_t k = 0; k < own.size(); ++k) {
-        FetchPart(next, k, own.size());
+        PrefetchPart(next, k, own.size());
         const Cursor* after = &own[(k + 1) % own.size()];
         kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, From(row), side);
       }

@@ -56,7 +56,7 @@ class DensePlan : public CpuPlan {
   void ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
                     bool parallel = true);
   void FoldFew(std::vector<Cursor>& cursors);
-  void FetchValues(const Cursor& cursor, Columns columns) const;
+  void PrefetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);
   uint64_t RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cells_least) const;
   void FoldSorted(std::span<const Cursor> cursors);

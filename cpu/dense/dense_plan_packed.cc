@@ -61,7 +61,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
       const auto next_cells = ValueCells(limit, std::min(rows.end, limit + kVisitCells));
       Visit(slice, limit);
       for (size_t u = 0; u < packed.size(); ++u) {
-        FetchPart(next_cells, u, packed.size());
+        PrefetchPart(next_cells, u, packed.size());
         AddBlocks(*packed[u], limit, next[u], slice);
         tally.Add(u, std::exchange(slice.added, 0));
       }

@@ -19,7 +19,7 @@ namespace sparseagg {
 
 // What a kernel prefetches: `lines` cache lines of the cursor `cursors` positions later (0: none),
 // and `cells` of the next window.
-struct Ahead {
+struct Prefetch {
   uint32_t cursors = 0;
   uint32_t lines = 0;
   std::span<const std::byte> cells;
@@ -46,10 +46,10 @@ struct CpuKernels {
 
   // Adds the cursors' entries below `limit` to the window's cells, and advances the cursors.
   // REQUIRES: each cursor is sorted, or has all its entries in the window and limit = UINT64_MAX.
-  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Prefetch& prefetch,
                   const CellWindow& window, SideTable& side);  // row_width 1
-  // The same for cursors with narrow rows; prefetches only `ahead.cells`.
-  void (*scatter_narrow)(std::span<NarrowCursor> cursors, uint64_t limit, const Ahead& ahead,
+  // The same for cursors with narrow rows; prefetches only `prefetch.cells`.
+  void (*scatter_narrow)(std::span<NarrowCursor> cursors, uint64_t limit, const Prefetch& prefetch,
                          const CellWindow& window, SideTable& side);  // row_width 1
   // The same for columns of one cursor of rows with several values. `next` is the cursor that is
   // added afterwards, which is prefetched; it may be null.
@@ -64,7 +64,7 @@ struct CpuKernels {
   // rounding errors. They return false if the RoundingFlag was set; on false, cells and cursors are
   // unspecified. Null where the flag cannot tell whether sums are exact: for cells that are not
   // sums, and for values of 64 bits.
-  bool (*scatter_speculatively)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+  bool (*scatter_speculatively)(std::span<Cursor> cursors, uint64_t limit, const Prefetch& prefetch,
                                 const CellWindow& window);  // row_width 1
   bool (*scatter_rows_speculatively)(Cursor& cursor, uint64_t limit, uint32_t width,
                                      const Cursor* next, const CellWindow& window);

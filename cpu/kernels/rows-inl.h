@@ -83,7 +83,7 @@ struct RowKernels {
       hn::Vec<DoubleTag> products[kVectors];
       auto lost = hn::Zero(BitsTag());
       bool beyond = false;
-      FetchColumns(ahead, c, kColumns);
+      PrefetchColumns(ahead, c, kColumns);
       for (size_t t = 0; t < kVectors; ++t) {
         products[t] = Product(d, factor, values + c + t * kLanes);
         beyond |= AnyBeyondCells<V>(d, products[t]);
@@ -140,10 +140,10 @@ struct RowKernels {
     }
   }
 
-  static HWY_INLINE void FetchColumns(const V* row, uint32_t column, uint32_t size) {
+  static HWY_INLINE void PrefetchColumns(const V* row, uint32_t column, uint32_t size) {
     if (row == nullptr) return;
     for (size_t byte = 0; byte < size * sizeof(V); byte += kLineBytes) {
-      FetchLine(reinterpret_cast<const char*>(row + column) + byte);
+      PrefetchLine(reinterpret_cast<const char*>(row + column) + byte);
     }
   }
 
@@ -177,10 +177,10 @@ struct RowKernels {
     };
     uint32_t c = columns.begin;
     for (; c + kColumns <= columns.end; c += kColumns) {
-      FetchColumns(ahead, c, kColumns);
+      PrefetchColumns(ahead, c, kColumns);
       for (size_t t = 0; t < kTile; ++t) add(c + t * kLanes);
     }
-    FetchColumns(ahead, c, columns.end - c);
+    PrefetchColumns(ahead, c, columns.end - c);
     for (; c + kLanes <= columns.end; c += kLanes) add(c);
     for (; c < columns.end; ++c) {
       if (kLog) log[c - columns.begin] = cells[c];

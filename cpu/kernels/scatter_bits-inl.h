@@ -143,7 +143,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
         bits = cursor.WordAt(row);
         word_end += kWordRows;
       }
-      FetchAhead(cursor);
+      PrefetchAhead(cursor);
       size_t used = 0;
       for (size_t p = 0; p < kPairs; ++p) {
         const Pair addends = AddendsOf<kFull>(bits, p, cursor.value, used, factor);
@@ -167,7 +167,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (row - window.begin);
     const uint64_t bits = cursor.TileAt(row);
-    FetchAhead(cursor);
+    PrefetchAhead(cursor);
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
     Pair addends[kPairs];
     Pair before[kPairs];
@@ -204,9 +204,9 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     }
   }
 
-  static HWY_INLINE void FetchAhead(const BitsCursor& cursor) {
+  static HWY_INLINE void PrefetchAhead(const BitsCursor& cursor) {
     for (size_t byte = 0; byte < kTileRows * sizeof(V); byte += kLineBytes) {
-      FetchLine(reinterpret_cast<const char*>(cursor.value) + kBytesAhead + byte);
+      PrefetchLine(reinterpret_cast<const char*>(cursor.value) + kBytesAhead + byte);
     }
   }
 

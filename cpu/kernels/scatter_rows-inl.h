@@ -72,7 +72,7 @@ struct ScatterRowsKernels : RowKernels<kValues, kRow, V> {
   static HWY_INLINE Part PartBelow(const Cursor& cursor, uint64_t limit, uint32_t width,
                                    const Cursor* next) {
     const size_t size = cursor.SizeBelow(limit);
-    if (next != nullptr) Fetch(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
+    if (next != nullptr) PrefetchEntries(*next, std::min(size / 8 + 2, kLinesOfRowsMax), 0);
     return {cursor, 0, size, size, next, std::max<size_t>(1, kBytesAhead / (width * sizeof(V)))};
   }
 

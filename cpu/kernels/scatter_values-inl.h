@@ -51,7 +51,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
 
   // How many entries of the same cursor are prefetched ahead: the processor's own prefetcher starts
   // again at each page. In short visits these are the entries of the next windows.
-  static constexpr size_t kEntriesFetched = 192;
+  static constexpr size_t kEntriesPrefetched = 192;
 
   // Returns what kLanes entries from `at` on add.
   template <bool kOneWeight, class AnyCursor>
@@ -167,7 +167,7 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
         reinterpret_cast<double*>(window.values) + (RowOf(cursor, at, window) - window.begin);
     for (size_t i = 0; i < kSpeculativeEntries; i += kLanes) {
       if (i * sizeof(V) % kLineBytes == 0) {
-        FetchLine(reinterpret_cast<const char*>(EntryValues(cursor) + at + i) + kBytesAhead);
+        PrefetchLine(reinterpret_cast<const char*>(EntryValues(cursor) + at + i) + kBytesAhead);
       }
       const auto before = hn::LoadU(d, cells + i);
       if (kLog) hn::StoreU(before, d, log + i);
@@ -182,8 +182,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
     const auto* HWY_RESTRICT row = cursor.row + at;
-    FetchLine(row + kEntriesFetched);
-    FetchLine(EntryValues(cursor) + at + kEntriesFetched);
+    PrefetchLine(row + kEntriesPrefetched);
+    PrefetchLine(EntryValues(cursor) + at + kEntriesPrefetched);
     if (cursor.canonical && row[kGroup - 1] - row[0] == kGroup - 1) {
       double* HWY_RESTRICT first = cells + (RowOf(cursor, at, window) - window.begin);
       for (size_t i = 0; i < kGroup; i += kLanes) {
@@ -215,8 +215,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     const auto* HWY_RESTRICT row = cursor.row + at;
     const auto row_of = [&](size_t i) { return RowOf(cursor, at + i, window); };
     const V* HWY_RESTRICT value = EntryValues(cursor) + at;
-    FetchLine(row + kEntriesFetched);
-    FetchLine(value + kEntriesFetched);
+    PrefetchLine(row + kEntriesPrefetched);
+    PrefetchLine(value + kEntriesPrefetched);
     HWY_ALIGN double products[kGroup];
     HWY_ALIGN double errors[kGroup];
     bool beyond = false;
@@ -296,16 +296,17 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
   }
 
   template <class AnyCursor>
-  static void Scatter(std::span<AnyCursor> cursors, uint64_t limit, const Ahead& ahead,
+  static void Scatter(std::span<AnyCursor> cursors, uint64_t limit, const Prefetch& prefetch,
                       const CellWindow& window, SideTable& side) {
     constexpr bool kNarrow = std::is_same_v<AnyCursor, NarrowCursor>;
     for (size_t k = 0; k < cursors.size(); ++k) {
       if constexpr (!kNarrow) {
-        if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
-          Fetch(cursors[k + ahead.cursors], ahead.lines, C::kHasValues ? sizeof(V) : 0);
+        if (prefetch.lines > 0 && k + prefetch.cursors < cursors.size()) {
+          PrefetchEntries(cursors[k + prefetch.cursors], prefetch.lines,
+                          C::kHasValues ? sizeof(V) : 0);
         }
       }
-      if (!ahead.cells.empty()) FetchPart(ahead.cells, k, cursors.size());
+      if (!prefetch.cells.empty()) PrefetchPart(prefetch.cells, k, cursors.size());
       AnyCursor& cursor = cursors[k];
       if constexpr (C::kInexactValues && kNarrow) {
         ScatterSums<true>(cursor, limit, window, side);
@@ -331,12 +332,12 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
   static constexpr size_t kCursorsPerCheck = 32;
 
   // The speculative form of Scatter(): see CpuKernels.
-  static bool ScatterSpeculatively(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
-                                   const CellWindow& window) {
+  static bool ScatterSpeculatively(std::span<Cursor> cursors, uint64_t limit,
+                                   const Prefetch& prefetch, const CellWindow& window) {
     for (size_t k = 0; k < cursors.size(); ++k) {
       if (k % kCursorsPerCheck == 0 && AnyRounded()) return false;
-      if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
-        Fetch(cursors[k + ahead.cursors], ahead.lines, sizeof(V));
+      if (prefetch.lines > 0 && k + prefetch.cursors < cursors.size()) {
+        PrefetchEntries(cursors[k + prefetch.cursors], prefetch.lines, sizeof(V));
       }
       if (cursors[k].weights == nullptr) {
         ScatterSumsSpeculatively<true>(cursors[k], limit, window);

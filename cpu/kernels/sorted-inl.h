@@ -139,7 +139,8 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
       if constexpr (C::kHasRow) *Rows(row_cell) = C::EmptyRow();
       for (const size_t first = at; at < packed.size && packed.SameRow(keys[at], key); ++at) {
         if (at + kRowsAhead < packed.size) {
-          FetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values, width * sizeof(V));
+          PrefetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values,
+                      width * sizeof(V));
         }
         const RowRef& ref = packed.refs[packed.PositionOf(keys[at])];
         if (at == first) {

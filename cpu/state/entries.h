@@ -63,33 +63,33 @@ inline constexpr size_t kLineBytes = 64;
 
 // Prefetches a line into the second-level cache, which can have more lines outstanding than the
 // first (docs/decisions/0004-cpu-plans.md).
-inline void FetchLine(const void* at) {
+inline void PrefetchLine(const void* at) {
   constexpr int kSecondCache = 2;
   __builtin_prefetch(at, /*write=*/0, kSecondCache);
   asm volatile("");  // g++ 12 treats a function that only prefetches as one without effects
 }
 
 // Prefetches `lines` cache lines of a cursor's rows, and their values of `value_bytes` each.
-inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
+inline void PrefetchEntries(const Cursor& cursor, size_t lines, size_t value_bytes) {
   constexpr size_t kRowsPerLine = kLineBytes / sizeof(uint64_t);
-  for (size_t i = 0; i < lines; ++i) FetchLine(cursor.row + kRowsPerLine * i);
+  for (size_t i = 0; i < lines; ++i) PrefetchLine(cursor.row + kRowsPerLine * i);
   const size_t bytes = lines * kRowsPerLine * value_bytes;
-  for (size_t i = 0; i < bytes; i += kLineBytes) FetchLine(cursor.value + i);
+  for (size_t i = 0; i < bytes; i += kLineBytes) PrefetchLine(cursor.value + i);
 }
 
 // Prefetches a row, or the first KiB of it; the processor's own prefetcher then finds the rest.
-inline void FetchRow(const std::byte* at, size_t bytes) {
+inline void PrefetchRow(const std::byte* at, size_t bytes) {
   constexpr size_t kBytesMax = 1024;
   for (size_t line = 0; line < std::min(bytes, kBytesMax); line += kLineBytes) {
-    FetchLine(at + line);
+    PrefetchLine(at + line);
   }
 }
 
 // Prefetches part `part` of `parts` of some cells.
-inline void FetchPart(std::span<const std::byte> cells, size_t part, size_t parts) {
+inline void PrefetchPart(std::span<const std::byte> cells, size_t part, size_t parts) {
   const size_t end = cells.size() * (part + 1) / parts;
   const size_t begin = cells.size() * part / parts / kLineBytes * kLineBytes;
-  for (size_t at = begin; at < end; at += kLineBytes) FetchLine(cells.data() + at);
+  for (size_t at = begin; at < end; at += kLineBytes) PrefetchLine(cells.data() + at);
 }
 
 // Exact sums of some rows, ascending: the state of a reduction between two batches.

@@ -51,7 +51,7 @@ void EntryChunk::Unpack(uint64_t begin, const F& f) const {
   alignas(kLineBytes) std::array<Value, kBlock> block_values;
   for (size_t at = 0; at < size; at += kBlock) {
     const size_t n = std::min(kBlock, size - at);
-    for (size_t i = 0; i < n; i += kPerLine) FetchLine(rows + at + i + kAhead);
+    for (size_t i = 0; i < n; i += kPerLine) PrefetchLine(rows + at + i + kAhead);
     for (size_t i = 0; i < n; ++i) {
       const uint64_t word = rows[at + i];
       block_rows[i] = begin + static_cast<uint32_t>(word - begin);

@@ -44,7 +44,7 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
   const uint32_t width = layout.row_width;
   const size_t row_bytes = ValueBytes(kernels, layout) * width;
   for (size_t i = 0; i < chunk.size; ++i) {
-    if (i + kRowsAhead < chunk.size) FetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
+    if (i + kRowsAhead < chunk.size) PrefetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
     Cursor one{.row = chunk.rows + i,
                .end = chunk.rows + i + 1,
                .value = chunk.refs[i].values,
@@ -76,21 +76,21 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
 }
 
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                         const Ahead& ahead) {
+                         const Prefetch& prefetch) {
   if (!status_.ok()) return;
-  if (!window.dense && SweepSparse(window, cursors, run, ahead)) return;
+  if (!window.dense && SweepSparse(window, cursors, run, prefetch)) return;
   if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
     // The window has more entries than a sparse window takes.
     const uint64_t middle = window.begin + (window.end - window.begin) / 2;
-    Sweep({window.begin, middle, false}, cursors, run, ahead);
-    Sweep({middle, window.end, false}, cursors, run, ahead);
+    Sweep({window.begin, middle, false}, cursors, run, prefetch);
+    Sweep({middle, window.end, false}, cursors, run, prefetch);
     return;
   }
   StartWindow(window);
   const CellWindow cells = DenseWindow(window);
-  if (!SweepSpeculatively(window, cursors, ahead, cells)) {
+  if (!SweepSpeculatively(window, cursors, prefetch, cells)) {
     if (width_ == 1) {
-      kernels_.scatter(cursors, window.end, ahead, cells, side_);
+      kernels_.scatter(cursors, window.end, prefetch, cells, side_);
     } else {
       for (size_t k = 0; k < cursors.size(); ++k) {
         const Cursor* next = &cursors[(k + 1) % cursors.size()];
@@ -105,14 +105,14 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
 // Returns false, with nothing consumed and the cells clear, if the window must be summed on the
 // exact path.
 bool RangeReducer::SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors,
-                                      const Ahead& ahead, const CellWindow& cells) {
+                                      const Prefetch& prefetch, const CellWindow& cells) {
   if (kernels_.scatter_speculatively == nullptr || !RoundingFlag::Works() || !backoff_.ShouldTry())
     return false;
   saved_.assign(cursors.begin(), cursors.end());
   RoundingFlag::Clear();
   bool exact = true;
   if (width_ == 1) {
-    exact = kernels_.scatter_speculatively(cursors, window.end, ahead, cells);
+    exact = kernels_.scatter_speculatively(cursors, window.end, prefetch, cells);
   } else {
     for (size_t k = 0; exact && k < cursors.size(); ++k) {
       const Cursor* next = &cursors[(k + 1) % cursors.size()];
@@ -128,7 +128,7 @@ bool RangeReducer::SweepSpeculatively(const RowWindow& window, std::span<Cursor>
 
 // Returns false, with nothing consumed, if the window has too many entries.
 bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                               const Ahead& ahead) {
+                               const Prefetch& prefetch) {
   saved_.assign(cursors.begin(), cursors.end());
   const RunCursor saved_run = run;
   StartWindow(window);
@@ -137,8 +137,8 @@ bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursor
   bool fits = kernels_.pack_run(run, window.end, width_, packed_);
   const size_t value_bytes = ValueBytes(kernels_, spec_.layout);
   for (size_t k = 0; fits && k < cursors.size(); ++k) {
-    if (width_ == 1 && k + ahead.cursors < cursors.size()) {
-      Fetch(cursors[k + ahead.cursors], ahead.lines, value_bytes);
+    if (width_ == 1 && k + prefetch.cursors < cursors.size()) {
+      PrefetchEntries(cursors[k + prefetch.cursors], prefetch.lines, value_bytes);
     }
     fits = kernels_.pack(cursors[k], window.end, width_, packed_, block_side_);
   }

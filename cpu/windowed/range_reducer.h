@@ -62,7 +62,7 @@ class RangeReducer {
   // Reduces one window. Consumes the cursors, which must be sorted, and the run up to the window's
   // end.
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-             const Ahead& ahead);
+             const Prefetch& prefetch);
 
   // Reduces one window from chunks and the run. REQUIRES: all entries of the chunks lie in the
   // window.
@@ -89,9 +89,9 @@ class RangeReducer {
 
  private:
   bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                   const Ahead& ahead);
-  bool SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors, const Ahead& ahead,
-                          const CellWindow& cells);
+                   const Prefetch& prefetch);
+  bool SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors,
+                          const Prefetch& prefetch, const CellWindow& cells);
   CellWindow DenseWindow(const RowWindow& window);
   void EmitDense(const CellWindow& cells, const RowWindow& window);
   void TakeErrors(const CellWindow& cells);

@@ -194,8 +194,9 @@ class Reduction {
     // Prefetches twice what a visit reads, and the further ahead the less that is.
     const uint64_t visits = cursors_.size() * plan_.windows.size() + 1;
     const uint64_t per_visit = entries_ / visits + 1;
-    const Ahead ahead{static_cast<uint32_t>(std::clamp<uint64_t>(kEntriesAhead / per_visit, 1, 8)),
-                      static_cast<uint32_t>(std::clamp<uint64_t>(2 * per_visit / 8, 2, 9))};
+    const Prefetch prefetch{
+        static_cast<uint32_t>(std::clamp<uint64_t>(kEntriesAhead / per_visit, 1, 8)),
+        static_cast<uint32_t>(std::clamp<uint64_t>(2 * per_visit / 8, 2, 9))};
     const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * spec_.layout.row_width;
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       std::vector<Cursor> cursors;
@@ -212,7 +213,7 @@ class Reduction {
       const uint64_t entries = SizeOfAll(cursors);
       const uint64_t run_rows = run.size();
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
-        reducer.Sweep(plan_.windows[w], cursors, run, ahead);
+        reducer.Sweep(plan_.windows[w], cursors, run, prefetch);
       }
       added_.Add(kEntries, entries - SizeOfAll(cursors));
       added_.Add(kRunRows, run_rows - run.size());
