@@ -220,19 +220,19 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
   const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
   const double row_cells =
       kernels == nullptr ? 0.0 : load.width * kernels->value_bytes + kernels->row_bytes;
-  const uint64_t waiting = sizeof(uint64_t) + spec.layout.row_bytes();
+  const uint64_t pending_entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
   PlanCost cost;
   double ns;
   double tasks;  // into which the work can be divided
   if (plan == "dense") {
     cost.fixed_bytes = Saturated(load.rows * row_cells);
-    cost.entry_bytes = waiting;
+    cost.entry_bytes = pending_entry_bytes;
     ns = Dense(load);
     tasks = DenseTasks(load);
   } else {
     // A pending entry is kept as it arrived, and may become a row of cells, twice while a batch is
     // folded in.
-    cost.entry_bytes = waiting + 2 * (sizeof(uint64_t) + Saturated(row_cells));
+    cost.entry_bytes = pending_entry_bytes + 2 * (sizeof(uint64_t) + Saturated(row_cells));
     ns = plan == "sweep" ? Sweep(load) : PartitionCost(load);
     // Plan "rows" is the cheaper of both, chosen for each batch. An offset of 1 ns makes it the
     // name for wide rows, and never for single values.

@@ -39,20 +39,20 @@ class DensePlan : public CpuPlan {
   // Wide rows take kWideCells.
   static constexpr uint64_t kVisitCells = uint64_t{1} << 13;
 
-  CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
-  CellWindow From(uint64_t row);
+  CellWindow AllCells() { return {0, values_.data(), row_cells_.data()}; }
+  CellWindow CellsFrom(uint64_t row);
   size_t SliceOf(uint64_t row) const { return row / (slices_[0].end - slices_[0].begin); }
   // Records that the slice holds rows. Returns whether it held none before: its cells are not clear
   // yet.
-  bool Enter(size_t slice) { return std::exchange(entered_[slice], uint8_t{1}) == 0; }
-  void EnterAndClear(std::vector<size_t> slices);
-  bool EveryIsEntered() const;
+  bool MarkOccupied(size_t slice) { return std::exchange(occupied_[slice], uint8_t{1}) == 0; }
+  void PrepareSlices(std::vector<size_t> slices);
+  bool AllOccupied() const;
   void Clear(uint64_t begin, uint64_t end);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   size_t FirstOfGroup(size_t g) const { return g == 0 ? 0 : group_ends_[g - 1]; }
   RowWindow RowsOfGroup(size_t g) const;
   using Work = std::function<void(SideTable& side)>;
-  std::vector<SideEntry> InSlice(size_t slice, const Work& work);
+  std::vector<SideEntry> RunInSlice(size_t slice, const Work& work);
   void ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
                     bool parallel = true);
   void FoldFew(std::vector<Cursor>& cursors);
@@ -71,7 +71,7 @@ class DensePlan : public CpuPlan {
   void AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
                PackedSlice& slice);
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, PackedSlice& slice);
-  void Visit(PackedSlice& slice, uint64_t end);
+  void ClearUpTo(PackedSlice& slice, uint64_t end);
   void FoldUnsorted(std::span<const Cursor> cursors);
   ErrorCells* ErrorsOf(uint64_t row, uint32_t column);
   void SettleErrors();
@@ -82,7 +82,7 @@ class DensePlan : public CpuPlan {
   absl::Status FinalizeColumns(const CellBlock& row, Columns columns, double total_weight,
                                std::byte* out, uint64_t& infinite_values) const;
   SideRange SideOf(uint64_t row) const;
-  void TakeSide(std::vector<std::vector<SideEntry>> sides);
+  void MergeSides(std::vector<std::vector<SideEntry>> sides);
 
   const ReduceSpec spec_;
   const CpuKernels& kernels_;
@@ -96,7 +96,7 @@ class DensePlan : public CpuPlan {
   // For each slice, whether a batch had rows in it. The first batch that does clears its cells as
   // it visits them, while they are cached. The cells of other slices are not read and take no
   // memory.
-  std::vector<uint8_t> entered_;
+  std::vector<uint8_t> occupied_;
   std::vector<ErrorCells> errors_;  // for each slice, of rows or of columns
   std::vector<SideEntry> side_;     // sorted
 };

@@ -48,12 +48,12 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   EntryTally tally(narrow.size());
   ForEachSlice([&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
-    const bool first = Enter(s);
+    const bool first = MarkOccupied(s);
     std::vector<NarrowCursor> cursors(narrow.size());
     std::vector<uint64_t> sizes(narrow.size());
     for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;
-      const CellWindow window = From(segment << NarrowRows::kSegmentBits);
+      const CellWindow window = CellsFrom(segment << NarrowRows::kSegmentBits);
       const uint64_t segment_end = std::min(rows.end, window.begin + NarrowRows::kSegmentRows);
       for (size_t k = 0; k < cursors.size(); ++k) {
         cursors[k] = CursorIn(*narrow[k], segment, row - window.begin);

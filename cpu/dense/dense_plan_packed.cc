@@ -51,7 +51,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   EntryTally tally(packed.size());
   const auto fold = [&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
-    PackedSlice slice{rows, Enter(s) ? rows.begin : rows.end, side};
+    PackedSlice slice{rows, MarkOccupied(s) ? rows.begin : rows.end, side};
     std::vector<uint64_t> next;  // the next block of each update
     for (const PendingUpdate* update : packed) {
       next.push_back(PackedRows(update->staged.entries.view()).LowerBound(rows.begin));
@@ -59,7 +59,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
     for (uint64_t row = rows.begin; row < rows.end; row += kVisitCells) {
       const uint64_t limit = std::min(rows.end, row + kVisitCells);
       const auto next_cells = ValueCells(limit, std::min(rows.end, limit + kVisitCells));
-      Visit(slice, limit);
+      ClearUpTo(slice, limit);
       for (size_t u = 0; u < packed.size(); ++u) {
         PrefetchPart(next_cells, u, packed.size());
         AddBlocks(*packed[u], limit, next[u], slice);
@@ -123,11 +123,12 @@ uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& ro
 // the slice.
 void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
                         PackedSlice& slice) {
-  Visit(slice, bits.last + 1);
+  ClearUpTo(slice, bits.last + 1);
   // The kernel adds to whole tiles of cells, also beyond the last row; the limit restricts it to
   // cells that are cleared.
-  const uint64_t added = kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight,
-                                               From(slice.rows.begin), slice.uncleared, slice.side);
+  const uint64_t added =
+      kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight,
+                            CellsFrom(slice.rows.begin), slice.uncleared, slice.side);
   ExpectAdded(added, bits.count);
   slice.added += added;
 }
@@ -150,14 +151,14 @@ void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& b
                 .value = ValuesOf(update, block.begin + static_cast<uint64_t>(begin - rows.data())),
                 .weight = update.weight,
                 .canonical = update.staged.order == EntryOrder::kCanonical};
-  Visit(slice, std::min(range.end, end[-1] + 1));
-  kernels_.scatter({&cursor, 1}, range.end, {}, From(range.begin), slice.side);
+  ClearUpTo(slice, std::min(range.end, end[-1] + 1));
+  kernels_.scatter({&cursor, 1}, range.end, {}, CellsFrom(range.begin), slice.side);
   slice.added += static_cast<uint64_t>(cursor.row - begin);
 }
 
 // Clears the cells of the slice below `end` that are not cleared yet. Call it before adding to
 // them.
-void DensePlan::Visit(PackedSlice& slice, uint64_t end) {
+void DensePlan::ClearUpTo(PackedSlice& slice, uint64_t end) {
   if (end <= slice.uncleared) return;
   Clear(slice.uncleared, end);
   slice.uncleared = end;

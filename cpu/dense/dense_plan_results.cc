@@ -15,7 +15,7 @@ CellRun DensePlan::State() {
   SideTable side;
   side.Append(side_);
   for (const ErrorCells& errors : errors_) side.Append(errors);
-  SparseSums sums = *Emit({}, side.Take());  // cannot fail: it writes cells, not results
+  SparseSums sums = *Emit({}, side.Drain());  // cannot fail: it writes cells, not results
   return {std::move(sums.rows.kept()), std::move(sums.values), std::move(sums.row_cells),
           std::move(sums.side)};
 }
@@ -45,20 +45,20 @@ void DensePlan::SettleErrors() {
   SideTable moved;
   for (const SideEntry& entry : side_) {
     ErrorCells* const errors = ErrorsOf(entry.row, entry.column);
-    if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);
+    if (errors != nullptr) moved.ExtractErrors(*errors, entry.row, entry.column);
   }
   std::vector<std::vector<SideEntry>> sides;
-  sides.push_back(moved.Take());
-  TakeSide(std::move(sides));
+  sides.push_back(moved.Drain());
+  MergeSides(std::move(sides));
   parallel_.For(errors_.size(), [&](size_t s) {
     ErrorCells& errors = errors_[s];
     if (errors.levels() == 0) return;
     if (!by_columns_) {
-      kernels_.settle(From(slices_[s].begin).values, errors, 0, errors.size());
+      kernels_.settle(CellsFrom(slices_[s].begin).values, errors, 0, errors.size());
     } else {
       const auto begin = static_cast<uint32_t>(s * kSliceColumns);
       for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
-        std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
+        std::byte* const values = CellsFrom(row).values + size_t{begin} * kernels_.value_bytes;
         kernels_.settle(values, errors, errors.IndexOf(row, begin),
                         std::min(kSliceColumns, width_ - begin));
       }
@@ -71,10 +71,10 @@ void DensePlan::SettleErrors() {
 // Emit(), and of its output.
 std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(
     const Finalization& finalization) {
-  if (!EveryIsEntered()) return std::nullopt;
+  if (!AllOccupied()) return std::nullopt;
   const uint64_t num_rows = spec_.layout.num_rows;
   for (const uint64_t row : {uint64_t{0}, num_rows - 1}) {  // most sums lack one of them
-    if (kernels_.count_held(From(row), 1, width_) == 0) return std::nullopt;
+    if (kernels_.count_held(CellsFrom(row), 1, width_) == 0) return std::nullopt;
   }
   RangedOutput output(spec_, kernels_, finalization, parallel_);
   std::vector<uint64_t> starts;
@@ -84,7 +84,7 @@ std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(
   std::atomic<bool> every_row = true;
   output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = FirstOfGroup(g); every_row && s < group_ends_[g]; ++s) {
-      if (!reducer.EmitEveryRow(From(slices_[s].begin), slices_[s])) every_row = false;
+      if (!reducer.EmitEveryRow(CellsFrom(slices_[s].begin), slices_[s])) every_row = false;
     }
   });
   if (!every_row) return std::nullopt;
@@ -99,15 +99,15 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Finalization& finalization,
   std::vector<uint64_t> counts(group_ends_.size(), 0);
   parallel_.For(counts.size(), [&](size_t g) {
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
-      if (entered_[s] == 0) continue;
+      if (occupied_[s] == 0) continue;
       const RowWindow& rows = slices_[s];
-      counts[g] += kernels_.count_held(From(rows.begin), rows.end - rows.begin, width_);
+      counts[g] += kernels_.count_held(CellsFrom(rows.begin), rows.end - rows.begin, width_);
     }
   });
   output.ReserveExactly(counts);
   output.ForEachRange(side, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
-      if (entered_[s] != 0) reducer.EmitCells(From(slices_[s].begin), slices_[s]);
+      if (occupied_[s] != 0) reducer.EmitCells(CellsFrom(slices_[s].begin), slices_[s]);
     }
   });
   return output.Close(side);
@@ -117,14 +117,14 @@ absl::StatusOr<SparseSums> DensePlan::Emit(const Finalization& finalization,
 absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
   SparseSums sums;
   for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
-    if (entered_[SliceOf(row)] != 0 && kernels_.count_held(From(row), 1, width_) > 0)
+    if (occupied_[SliceOf(row)] != 0 && kernels_.count_held(CellsFrom(row), 1, width_) > 0)
       sums.rows.kept().push_back(row);
   }
   const uint64_t row_bytes = spec_.layout.row_bytes();
   sums.values.resize(sums.rows.size() * row_bytes);
   const size_t tasks = (width_ + kSliceColumns - 1) / kSliceColumns;
   for (size_t i = 0; i < sums.rows.size(); ++i) {
-    const CellWindow cells = From(sums.rows[i]);
+    const CellWindow cells = CellsFrom(sums.rows[i]);
     const CellBlock row{&sums.rows.kept()[i], cells.values, cells.row_cells};
     std::byte* out = sums.values.data() + i * row_bytes;
     std::vector<absl::Status> statuses(tasks);

@@ -78,23 +78,23 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
     return count;
   }
 
-  template <bool kEmpty>
-  static size_t MoveOut(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
-                        size_t rows_max, const CellBlock& out) {
+  template <bool kClear>
+  static size_t CopyHeld(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                         size_t rows_max, const CellBlock& out) {
     size_t n = 0;
     if constexpr (C::kInexactValues && !C::kHasRow) {
-      if (width == 1) n = Compress<kEmpty>(window, at, rows, rows_max, out);
+      if (width == 1) n = Compress<kClear>(window, at, rows, rows_max, out);
     }
     for (; at < rows && n < rows_max; ++at) {
       if (!IsHeld(window, at, width)) continue;
       out.rows[n] = window.begin + at;
       if constexpr (C::kHasValues) {
         std::copy_n(Values(window.values) + at * width, width, Values(out.values) + n * width);
-        if (kEmpty) std::fill_n(Values(window.values) + at * width, width, C::EmptyValue());
+        if (kClear) std::fill_n(Values(window.values) + at * width, width, C::EmptyValue());
       }
       if constexpr (C::kHasRow) {
         Rows(out.row_cells)[n] = Rows(window.row_cells)[at];
-        if (kEmpty) Rows(window.row_cells)[at] = C::EmptyRow();
+        if (kClear) Rows(window.row_cells)[at] = C::EmptyRow();
       }
       ++n;
     }
@@ -102,7 +102,7 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
   }
 
   // Handles whole vectors; the caller handles the rest of the window.
-  template <bool kEmpty>
+  template <bool kClear>
   static size_t Compress(const CellWindow& window, size_t& at, size_t rows, size_t rows_max,
                          const CellBlock& out) {
     const DoubleTag d;
@@ -121,19 +121,19 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
       hn::StoreU(hn::Add(hn::Set(du, begin + from), lanes), du, out_rows + n);
       hn::StoreU(hn::TableLookupLanes(sums, hn::IndicesFromVec(d, lanes)), d, out_cells + n);
       n += hn::CountTrue(du, held);
-      if (kEmpty) hn::StoreU(hn::BitCast(d, empty), d, cells + from);
+      if (kClear) hn::StoreU(hn::BitCast(d, empty), d, cells + from);
     }
     at = from;
     return n;
   }
 
-  static size_t Collect(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
-                        size_t rows_max, const CellBlock& out) {
-    return MoveOut<true>(window, at, rows, width, rows_max, out);
+  static size_t Drain(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                      size_t rows_max, const CellBlock& out) {
+    return CopyHeld<true>(window, at, rows, width, rows_max, out);
   }
   static size_t Copy(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
                      size_t rows_max, const CellBlock& out) {
-    return MoveOut<false>(window, at, rows, width, rows_max, out);
+    return CopyHeld<false>(window, at, rows, width, rows_max, out);
   }
 };
 

@@ -40,7 +40,7 @@ constexpr CpuKernels MakeTable() {
       .settle = nullptr,
       .scatter_run = &D::ScatterRun,
       .count_held = &D::CountHeld,
-      .collect = &D::Collect,
+      .drain = &D::Drain,
       .copy = &D::Copy,
       .pack = &S::Pack,
       .pack_run = &S::PackRun,

@@ -80,8 +80,8 @@ struct CpuKernels {
 
   // Moves held rows, from `at` on, out of a window of `rows` rows, and clears them. Stops after at
   // most rows_max rows, and sets `at` to where to continue. Returns how many rows it moved.
-  size_t (*collect)(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
-                    size_t rows_max, const CellBlock& out);
+  size_t (*drain)(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                  size_t rows_max, const CellBlock& out);
   // The same without clearing them.
   size_t (*copy)(const CellWindow& window, size_t& at, size_t rows, uint32_t width, size_t rows_max,
                  const CellBlock& out);

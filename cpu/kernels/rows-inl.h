@@ -89,7 +89,7 @@ struct RowKernels {
         beyond |= AnyBeyondCells<V>(d, products[t]);
       }
       if (HWY_UNLIKELY(beyond)) {
-        AddRowSlowly(row, values, weight, {c, c + kColumns}, cells, side);
+        AddRowScalar(row, values, weight, {c, c + kColumns}, cells, side);
         continue;
       }
       for (size_t t = 0; t < kVectors; ++t) {
@@ -157,7 +157,7 @@ struct RowKernels {
         c = AddTiles<kTile>(row, values, ahead, weight, {c, columns.end}, cells, side);
         c = AddTiles<1>(row, values, ahead, weight, {c, columns.end}, cells, side);
       }
-      AddRowSlowly(row, values, weight, {c, columns.end}, cells, side);
+      AddRowScalar(row, values, weight, {c, columns.end}, cells, side);
     }
   }
 
@@ -200,7 +200,7 @@ struct RowKernels {
     for (; c < width; ++c) cells[c] = C::Lift(values[c], weight);
   }
 
-  static void AddRowSlowly(uint64_t row, const V* values, float weight, Columns columns,
+  static void AddRowScalar(uint64_t row, const V* values, float weight, Columns columns,
                            ValueCell* cells, SideTable& side) {
     for (uint32_t c = columns.begin; c < columns.end; ++c) {
       C::Join(cells[c], C::LiftChecked(values[c], weight, row, c, side), row, c, side);

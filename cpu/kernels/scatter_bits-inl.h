@@ -89,7 +89,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
              : AddTiles<false>(cursor, row, weight, window, limit, side);
       }
     }
-    for (; row <= rows.last; row += kTileRows) AddSlowly(cursor, row, weight, window, side);
+    for (; row <= rows.last; row += kTileRows) AddTileScalar(cursor, row, weight, window, side);
     return static_cast<uint64_t>(cursor.value - reinterpret_cast<const V*>(values));
   }
 
@@ -177,7 +177,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
       addends[p] = AddendsOf<kFull>(bits, p, cursor.value, used, factor);
       beyond |= AnyBeyondCells<V>(d, addends[p].first) || AnyBeyondCells<V>(d, addends[p].second);
     }
-    if (HWY_UNLIKELY(beyond)) return AddSlowly(cursor, row, weight, window, side);
+    if (HWY_UNLIKELY(beyond)) return AddTileScalar(cursor, row, weight, window, side);
     auto lost = hn::Zero(BitsTag());
     for (size_t p = 0; p < kPairs; ++p) {
       double* HWY_RESTRICT at = cells + p * kPair;
@@ -197,8 +197,8 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     for (size_t i = 0; i < kTileRows; ++i) side.Push(row + i, 0, errors[i]);
   }
 
-  static void AddSlowly(BitsCursor& cursor, uint64_t row, float weight, const CellWindow& window,
-                        SideTable& side) {
+  static void AddTileScalar(BitsCursor& cursor, uint64_t row, float weight,
+                            const CellWindow& window, SideTable& side) {
     for (uint64_t bits = cursor.TileAt(row); bits != 0; bits &= bits - 1) {
       AddOne(row + std::countr_zero(bits), cursor.value++, weight, window, side);
     }

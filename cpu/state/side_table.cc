@@ -48,7 +48,7 @@ void SideTable::Sort() {
   entries_ = std::move(sorted);
 }
 
-std::vector<SideEntry> SideTable::Take() {
+std::vector<SideEntry> SideTable::Drain() {
   Sort();
   CompactSide(entries_);
   limit_ = kLimitMin;
@@ -70,7 +70,7 @@ void SideTable::Detach() {
   limit_ = std::max(kLimitMin, 2 * entries_.size());
 }
 
-void SideTable::Take(ErrorCells& cells, uint64_t row, uint32_t column) {
+void SideTable::ExtractErrors(ErrorCells& cells, uint64_t row, uint32_t column) {
   if (!cells.Covers(row, column)) return;
   const size_t at = cells.IndexOf(row, column);
   for (size_t k = 0; k < cells.levels(); ++k) {

@@ -48,7 +48,7 @@ class SideTable {
   void CountPushed() { ++pushed_; }
 
   // Moves the errors of slot (row, column) from `cells` to entries.
-  void Take(ErrorCells& cells, uint64_t row, uint32_t column);
+  void ExtractErrors(ErrorCells& cells, uint64_t row, uint32_t column);
   // Appends copies of all errors in `cells` as entries.
   void Append(const ErrorCells& cells);
 
@@ -69,7 +69,7 @@ class SideTable {
   void Sort();
   std::span<const SideEntry> entries() const { return entries_; }
   // Returns the entries, sorted and compacted, and leaves the table empty.
-  std::vector<SideEntry> Take();
+  std::vector<SideEntry> Drain();
 
   // State of the kernels (cpu/kernels/speculative-inl.h): how many of the next groups are added
   // without speculation, and to how many the next failure sets that.

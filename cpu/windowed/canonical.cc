@@ -38,9 +38,10 @@ HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
 }
 
 // Copies chosen entries, in the order of the calls.
-class Copy {
+class EntryCopier {
  public:
-  Copy(const CooView& from, uint64_t nnz) : from_(from), row_bytes_(from.layout.row_bytes()) {
+  EntryCopier(const CooView& from, uint64_t nnz)
+      : from_(from), row_bytes_(from.layout.row_bytes()) {
     rows_.resize(nnz * sizeof(uint64_t));
     values_.resize(nnz * row_bytes_);
   }
@@ -106,7 +107,7 @@ V SumOf(const V* values, std::span<const uint64_t> entries, uint64_t width, uint
 }
 
 void AddSummed(const ReduceSpec& spec, const CooView& from, std::span<const uint64_t> run,
-               Copy& out) {
+               EntryCopier& out) {
   const uint32_t width = spec.layout.row_width;
   out.Row() = from.indices[run[0]];
   WithValueType(spec.layout.value_type, [&](auto tag) {
@@ -119,23 +120,23 @@ void AddSummed(const ReduceSpec& spec, const CooView& from, std::span<const uint
   out.Next();
 }
 
-void KeepAll(const CooView& from, const HostVector<uint64_t>& order, float weight,
-             Prepared& prepared) {
-  Copy sorted(from, from.nnz);
+void CopySorted(const CooView& from, const HostVector<uint64_t>& order, float weight,
+                Prepared& prepared) {
+  EntryCopier sorted(from, from.nnz);
   for (uint64_t entry : order) sorted.Add(entry);
   std::move(sorted).MoveTo(prepared, weight, false);
 }
 
-void OnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector<uint64_t>& order,
-               float weight, Prepared& prepared) {
+void CopyOnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector<uint64_t>& order,
+                   float weight, Prepared& prepared) {
   bool summed = false;
   bool rest_counts = false;
   AllOps::With(spec.op, [&](auto op) {
     summed = kPerUpdate<decltype(op)>;
     rest_counts = decltype(op)::kValues == ValueSlots::kExactSum;
   });
-  Copy first(from, from.nnz);
-  Copy rest(from, rest_counts ? from.nnz : 0);
+  EntryCopier first(from, from.nnz);
+  EntryCopier rest(from, rest_counts ? from.nnz : 0);
   for (uint64_t i = 0; i < order.size();) {
     uint64_t end = i + 1;
     while (end < order.size() && from.indices[order[end]] == from.indices[order[i]]) ++end;
@@ -174,9 +175,9 @@ Prepared PrepareUpdate(const ReduceSpec& spec, const PendingUpdate& update, Need
   const CooView from = update.staged.entries.view();
   const HostVector<uint64_t> order = SortedPositions(from.indices, from.nnz);
   if (need == Need::kPerUpdate) {
-    OnePerRow(spec, from, order, update.weight, prepared);
+    CopyOnePerRow(spec, from, order, update.weight, prepared);
   } else {
-    KeepAll(from, order, update.weight, prepared);
+    CopySorted(from, order, update.weight, prepared);
   }
   return prepared;
 }

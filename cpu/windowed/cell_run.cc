@@ -92,7 +92,7 @@ bool IsInexact(const ReduceSpec& spec) {
 
 // Adds side entries to integer cells, which need no side table; other back ends may keep integers
 // in theirs.
-void TakeSideIntoCells(const ReduceSpec& spec, const std::vector<SideEntry>& side, CellRun& run) {
+void AddSideToCells(const ReduceSpec& spec, const std::vector<SideEntry>& side, CellRun& run) {
   const uint32_t width = spec.layout.row_width;
   const uint32_t last = SlotsPerRow(spec) - 1;
   for (size_t i = 0; i < side.size();) {
@@ -174,7 +174,7 @@ CellRun JoinRuns(const ReduceSpec& spec, const CpuKernels& kernels, const CellRu
   out.row_cells.resize(n * row_bytes);
   std::vector<SideEntry> before;
   JoinSides(a.side, b.side, before);
-  JoinSides(before, side.Take(), out.side);
+  JoinSides(before, side.Drain(), out.side);
   return out;
 }
 
@@ -211,7 +211,7 @@ Partial ToPartial(const ReduceSpec& spec, const CellRun& run) {
     }
   });
   side.Append(run.side);
-  partial.side = side.Take();
+  partial.side = side.Drain();
   return partial;
 }
 
@@ -246,7 +246,7 @@ CellRun FromPartial(const ReduceSpec& spec, const Partial& partial) {
   if (IsInexact(spec)) {
     JoinSides(partial.side, rests, run.side);
   } else {
-    TakeSideIntoCells(spec, partial.side, run);
+    AddSideToCells(spec, partial.side, run);
   }
   return run;
 }

@@ -235,16 +235,16 @@ CellWindow RangeReducer::DenseWindow(const RowWindow& window) {
 
 void RangeReducer::EmitDense(const CellWindow& cells, const RowWindow& window) {
   side_.Detach();
-  if (errors_.levels() > 0) TakeErrors(cells);
-  MoveOut(cells, window, false);
+  if (errors_.levels() > 0) ExtractErrors(cells);
+  EmitHeld(cells, window, false);
 }
 
 // Moves the errors of the error cells into their cells, for results, or into side entries.
-void RangeReducer::TakeErrors(const CellWindow& cells) {
+void RangeReducer::ExtractErrors(const CellWindow& cells) {
   if (finalization_.results) {
     // The sum of a slot with side entries is made from its side entries, so its errors join them.
     const std::vector<SideEntry> entries(side_.entries().begin(), side_.entries().end());
-    for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);
+    for (const SideEntry& entry : entries) side_.ExtractErrors(errors_, entry.row, entry.column);
     kernels_.settle(cells.values, errors_, 0, errors_.size());
   } else {
     side_.Append(errors_);
@@ -255,7 +255,7 @@ void RangeReducer::TakeErrors(const CellWindow& cells) {
 void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
   if (!status_.ok()) return;
   StartWindow(window);
-  MoveOut(cells, window, true);
+  EmitHeld(cells, window, true);
 }
 
 // Finalizes cells in place: they need not be gathered.
@@ -274,9 +274,9 @@ bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window
   return true;
 }
 
-void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {
+void RangeReducer::EmitHeld(const CellWindow& cells, const RowWindow& window, bool keep) {
   const size_t rows = window.end - window.begin;
-  const auto move = keep ? kernels_.copy : kernels_.collect;
+  const auto move = keep ? kernels_.copy : kernels_.drain;
   if (finalization_.results) side_.Sort();
   // Kernels store whole vectors: the limit keeps them from writing beyond the range, where another
   // thread writes.

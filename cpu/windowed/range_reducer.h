@@ -85,7 +85,7 @@ class RangeReducer {
   uint64_t infinite_values() const { return infinite_values_; }
   const absl::Status& status() const { return status_; }
   // Returns the sorted side entries of the cells, without those of `prior`.
-  std::vector<SideEntry> TakeSide() { return side_.Take(); }
+  std::vector<SideEntry> DrainSide() { return side_.Drain(); }
 
  private:
   bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
@@ -94,8 +94,8 @@ class RangeReducer {
                           const Prefetch& prefetch, const CellWindow& cells);
   CellWindow DenseWindow(const RowWindow& window);
   void EmitDense(const CellWindow& cells, const RowWindow& window);
-  void TakeErrors(const CellWindow& cells);
-  void MoveOut(const CellWindow& cells, const RowWindow& window, bool keep);
+  void ExtractErrors(const CellWindow& cells);
+  void EmitHeld(const CellWindow& cells, const RowWindow& window, bool keep);
   void EmitPacked();
   CellBlock NextBlock();
   void Emit(const CellBlock& block, size_t n);

@@ -53,13 +53,13 @@ RangeOutput RangedOutput::OutputOf(size_t r, size_t at) {
           .streamed = streamed_};
 }
 
-void RangedOutput::Take(size_t r, size_t at, RangeReducer& reducer) {
+void RangedOutput::Record(size_t r, size_t at, RangeReducer& reducer) {
   reducer.Finish();
   ranges_[r].at = at;
   ranges_[r].rows = reducer.rows();
   ranges_[r].infinite_values = reducer.infinite_values();
   ranges_[r].status = reducer.status();
-  if (!finalization_.results) ranges_[r].side = reducer.TakeSide();
+  if (!finalization_.results) ranges_[r].side = reducer.DrainSide();
 }
 
 absl::StatusOr<SparseSums> RangedOutput::Close(const std::vector<SideEntry>& prior) {

@@ -45,14 +45,14 @@ class RangedOutput {
   void ForEachRange(SideRange prior, const F& reduce) {
     WorkStealingRanges strips(ranges_.size(), parallel_.threads());
     parallel_.For(strips.size(), [&](size_t strip) {
-      size_t behind = 0;  // where the next range of this strip begins
+      size_t at = 0;  // where the next range of this strip begins
       while (const auto taken = strips.Take(strip)) {
         const size_t r = taken->range;
-        if (!taken->follows) behind = starts_[r];
-        RangeReducer reducer(spec_, kernels_, finalization_, prior, OutputOf(r, behind), backoff_);
+        if (!taken->follows) at = starts_[r];
+        RangeReducer reducer(spec_, kernels_, finalization_, prior, OutputOf(r, at), backoff_);
         reduce(r, reducer);
-        Take(r, behind, reducer);
-        behind += reducer.rows();
+        Record(r, at, reducer);
+        at += reducer.rows();
       }
     });
   }
@@ -71,7 +71,7 @@ class RangedOutput {
   };
 
   RangeOutput OutputOf(size_t r, size_t at);
-  void Take(size_t r, size_t at, RangeReducer& reducer);
+  void Record(size_t r, size_t at, RangeReducer& reducer);
   void ReserveCells(std::vector<uint64_t> starts);
   void CloseGaps(std::byte* array, size_t bytes) const;
   void MoveDown(std::byte* to, const std::byte* from, size_t bytes) const;

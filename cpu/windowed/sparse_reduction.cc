@@ -14,10 +14,11 @@
 namespace sparseagg {
 namespace {
 
-class Reduction {
+class SparseReduction {
  public:
-  Reduction(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel, Feed feed,
-            std::vector<PendingUpdate>& batch, const CellRun& run, const Finalization& finalization)
+  SparseReduction(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel, Feed feed,
+                  std::vector<PendingUpdate>& batch, const CellRun& run,
+                  const Finalization& finalization)
       : spec_(spec),
         kernels_(kernels),
         parallel_(parallel),
@@ -293,7 +294,7 @@ absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels
                                         Parallel& parallel, Feed feed,
                                         std::vector<PendingUpdate>& batch, const CellRun& run,
                                         const Finalization& finalization) {
-  return Reduction(spec, kernels, parallel, feed, batch, run, finalization).Run();
+  return SparseReduction(spec, kernels, parallel, feed, batch, run, finalization).Run();
 }
 
 }  // namespace sparseagg

@@ -109,7 +109,7 @@ TEST(AttachedSideTable, PutsManyErrorsIntoCells) {
   EXPECT_EQ(SumsOf(errors, side), expected);
   side.Detach();
   // The errors of one cell become entries; the others stay.
-  side.Take(errors, kBegin + 3, 1);
+  side.ExtractErrors(errors, kBegin + 3, 1);
   EXPECT_EQ(errors.level(0)[errors.IndexOf(kBegin + 3, 1)], 0.0);
   EXPECT_EQ(SumsOf(errors, side), expected);
   // All errors become entries.

@@ -193,7 +193,7 @@ TEST(ExactSum, RoundsWhatACellAndItsErrorsHold) {
       const double taken = cell - before;
       side.Push(0, 0, (before - (cell - taken)) + (addend - taken));
     }
-    const std::vector<SideEntry> entries = side.Take();
+    const std::vector<SideEntry> entries = side.Drain();
     for (const NamedFormat& f : kFormats) {
       ASSERT_EQ((ExactSum{cell, entries}.Round(f.format)), sum.Round(f.format)) << f.name;
     }

@@ -190,7 +190,7 @@ void ScatterWithWeights(bool canonical) {
       got[2 * row].Add(cells[row]);
       got[2 * row + 1].Add(holder_cells[row]);
     }
-    for (const SideEntry& entry : side.Take()) {
+    for (const SideEntry& entry : side.Drain()) {
       got[2 * (entry.row - kBegin) + entry.column].AddScaled(entry.significand, entry.exponent);
     }
     for (size_t row = 0; row < kRows; ++row) {

@@ -53,12 +53,12 @@ namespace {
 
 // Lets a number of allocations of the calls that are made through it succeed, and the next one
 // fail.
-class Granted {
+class AllocationLimit {
  public:
-  explicit Granted(int64_t allocations) : left_(allocations) {}
+  explicit AllocationLimit(int64_t allocations) : left_(allocations) {}
 
   template <class F>
-  auto To(const F& f) {
+  auto Run(const F& f) {
     allocations_left = left_;
     auto result = f();
     left_ = allocations_left.exchange(-1);
@@ -78,17 +78,18 @@ std::vector<Update> MakeSome(const ReduceSpec& spec, uint64_t nnz) {
 }
 
 // Reduces the updates, and folds once between them.
-absl::StatusOr<Aggregate> ReduceWith(Granted& granted, Backend& backend, const ReduceSpec& spec,
-                                     const std::vector<Update>& updates, const std::string& plan) {
+absl::StatusOr<Aggregate> ReduceWith(AllocationLimit& limit, Backend& backend,
+                                     const ReduceSpec& spec, const std::vector<Update>& updates,
+                                     const std::string& plan) {
   const auto aggregator = NewAggregator(backend, spec, plan);
   for (size_t u = 0; u < updates.size(); ++u) {
     StagedUpdate staged = StageCopy(*aggregator, updates[u]);
     SPARSEAGG_RETURN_IF_ERROR(
-        granted.To([&] { return aggregator->Accumulate(std::move(staged), updates[u].weight); }));
+        limit.Run([&] { return aggregator->Accumulate(std::move(staged), updates[u].weight); }));
     if (u != updates.size() / 2) continue;
-    SPARSEAGG_RETURN_IF_ERROR(granted.To([&] { return aggregator->Snapshot().status(); }));
+    SPARSEAGG_RETURN_IF_ERROR(limit.Run([&] { return aggregator->Snapshot().status(); }));
   }
-  return granted.To([&] { return std::move(*aggregator).Report(); });
+  return limit.Run([&] { return std::move(*aggregator).Report(); });
 }
 
 TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
@@ -99,13 +100,13 @@ TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
   for (const uint32_t threads : {1, 3}) {
     const auto cpu = *MakeCpuBackend({.threads = threads});
     for (const std::string& plan : cpu->info().plans) {
-      Granted all(std::numeric_limits<int64_t>::max());
+      AllocationLimit all(std::numeric_limits<int64_t>::max());
       ASSERT_EQ(Difference(expected, ReduceWith(all, *cpu, spec, updates, plan)), "");
       const int64_t used = std::numeric_limits<int64_t>::max() - all.left();
       int refused = 0;
       for (int64_t n = 0; n < used; n += used / kRunsMax + 1) {
         SCOPED_TRACE(absl::StrCat(plan, ", ", threads, " threads, allocation ", n, " of ", used));
-        Granted some(n);
+        AllocationLimit some(n);
         const auto result = ReduceWith(some, *cpu, spec, updates, plan);
         if (result.ok()) {
           EXPECT_EQ(Difference(expected, result), "");
@@ -126,9 +127,9 @@ TEST(LackOfMemoryTest, AnUpdateThatCannotWaitIsNotCounted) {
   const auto cpu = *MakeCpuBackend({.threads = 1});
   const auto aggregator = NewAggregator(*cpu, spec, "sweep");
   StagedUpdate first = StageCopy(*aggregator, updates[0]);
-  Granted none(0);
+  AllocationLimit none(0);
   const absl::Status status =
-      none.To([&] { return aggregator->Accumulate(std::move(first), updates[0].weight); });
+      none.Run([&] { return aggregator->Accumulate(std::move(first), updates[0].weight); });
   EXPECT_EQ(ErrorReason(status), "OUT_OF_MEMORY") << status;
   EXPECT_EQ(aggregator->memory_bytes(), 0u);
   updates.erase(updates.begin());
@@ -155,8 +156,8 @@ TEST(LackOfMemoryTest, APartialAggregateThatCannotBeJoinedIsNotCounted) {
   const Partial partial = other->Snapshot().value();
   int64_t allocations = 0;
   for (absl::Status status = absl::UnknownError(""); !status.ok(); ++allocations) {
-    Granted some(allocations);
-    status = some.To([&] { return aggregator->Merge(partial); });
+    AllocationLimit some(allocations);
+    status = some.Run([&] { return aggregator->Merge(partial); });
     if (!status.ok()) {
       EXPECT_EQ(ErrorReason(status), "OUT_OF_MEMORY") << status;
     }

@@ -70,7 +70,7 @@ void AddRows(uint32_t width, size_t rows, bool canonical, int one_in) {
     EXPECT_EQ(cursor.size(), 0u);
   }
   EXPECT_EQ(side.empty(), one_in == 0);
-  for (const SideEntry& entry : side.Take()) {
+  for (const SideEntry& entry : side.Drain()) {
     sums[(entry.row - kBegin) * width + entry.column].AddScaled(-Int128{entry.significand},
                                                                 entry.exponent);
   }

@@ -328,7 +328,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a block that ends in the next visit is forgotten there",
-        (("cpu/dense/dense_plan_packed.cc", "Visit(slice, bits.last + 1);", ""),),
+        (("cpu/dense/dense_plan_packed.cc", "ClearUpTo(slice, bits.last + 1);", ""),),
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
@@ -406,7 +406,7 @@ MUTATIONS = (
         (
             (
                 "cpu/windowed/range_reducer.cc",
-                "for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);",
+                "for (const SideEntry& entry : entries) side_.ExtractErrors(errors_, entry.row, entry.column);",
                 "",
             ),
         ),
@@ -417,7 +417,7 @@ MUTATIONS = (
         (
             (
                 "cpu/dense/dense_plan_results.cc",
-                "if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);",
+                "if (errors != nullptr) moved.ExtractErrors(*errors, entry.row, entry.column);",
                 "(void)errors;",
             ),
         ),
