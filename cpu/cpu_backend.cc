@@ -109,8 +109,10 @@ class CpuAggregator : public Aggregator {
     const uint64_t nnz = update.entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
     if (update.entries.indices == nullptr && nnz > 0 && !dense_) {
-      SPARSEAGG_RETURN_IF_ERROR(Guarded(
-          spec_, [&] { SwitchToDense("a quarter of the rows came, or half of them may have"); }));
+      SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
+        SwitchToDense(
+            "an update holds a quarter of the rows, or pending updates may hold half of them");
+      }));
     }
     if (nnz > 0) {
       const uint64_t rows_bytes = update.narrow_rows == nullptr ? 0 : update.narrow_rows->bytes();
@@ -208,7 +210,7 @@ class CpuAggregator : public Aggregator {
       return CpuCost(info_, plan, spec_, pending).seconds;
     };
     if (pending.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
-    SwitchToDense("half of the rows, or more, may be held");
+    SwitchToDense("the state may hold half of the rows or more");
   }
 
   // Returns the rows of a state that is a sorted run.
@@ -226,7 +228,7 @@ class CpuAggregator : public Aggregator {
 
   void SwitchToDense(std::string_view why) {
     MakeDense();
-    absl::StrAppend(&report_.reason, "; dense since ", std::string(why));
+    absl::StrAppend(&report_.reason, "; switched to dense: ", std::string(why));
   }
 
   void MakeDense() {

@@ -130,7 +130,7 @@ TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
   EXPECT_GT(predicted_for_none(spec, "sweep"), 0);
   EXPECT_LT(predicted_for_none(Scalars(100'000'000), "dense"),
             5 * predicted_for_none(Scalars(1'000'000), "dense"))
-      << "no slice is looked at that holds no row";
+      << "slices without rows must not be scanned";
   // All updates are folded before the report.
   const Workload load = Load(5, 40'000, EntryOrder::kUnsorted);
   const auto folded = *backend->NewAggregator(*MakePlan(spec, load, backend->info()));
