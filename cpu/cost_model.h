@@ -1,6 +1,6 @@
 // Predicts how long a plan takes on a CPU. The constants are a table, measured on one machine
 // (docs/decisions/0004-cpu-plans.md). Their ratios decide between plans. The cost of sorting varies
-// most between machines; the length of a machine's vectors tells which of two values it has. The
+// most between machines; the length of a machine's vectors selects one of two constants. The
 // round's status shows prediction and measurement side by side.
 #ifndef SPARSEAGG_CPU_COST_MODEL_H_
 #define SPARSEAGG_CPU_COST_MODEL_H_

@@ -1,6 +1,6 @@
 // The processor's sticky flag "inexact" (IEEE 754), which says that a floating-point operation was
-// rounded. Each thread has its own. Reading it waits for the operations before it; to read it once
-// for many additions costs less than to compute the error of each.
+// rounded. Each thread has its own. Reading it waits for the operations before it; reading it once
+// for many additions costs less than computing the error of each.
 #ifndef SPARSEAGG_CPU_KERNELS_ROUNDING_FLAG_H_
 #define SPARSEAGG_CPU_KERNELS_ROUNDING_FLAG_H_
 

@@ -91,7 +91,7 @@ struct SettleKernels {
     const DoubleTag d;
     const BitsTag du;
     const auto size = hn::Abs(sum.low);
-    auto known = hn::Gt(size, sum.more);  // its sign, which is all that rounding to odd needs
+    auto known = hn::Gt(size, sum.more);  // low's sign is known: enough to round to odd
     if constexpr (!kToOdd) {
       auto reach = hn::Add(size, sum.more);
       reach = hn::MulAdd(reach, hn::Set(d, 0x1p-50), reach);

@@ -49,7 +49,7 @@ size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout);
 void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
              const CellWindow& window, SideTable& side);
 
-// Adds the entries that the references point to to the window's cells.
+// Adds the referenced entries to the window's cells.
 void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side);
 
@@ -59,8 +59,8 @@ class RangeReducer {
   RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Finalization& finalization,
                SideRange prior, const RangeOutput& output, SpeculationBackoff& backoff);
 
-  // Reduces one window. Consumes the cursors, which must be sorted, and the run up to the window's
-  // end.
+  // Reduces one window from cursors and the run, and advances them to the window's end. REQUIRES:
+  // the cursors are sorted.
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
              const Prefetch& prefetch);
 
