@@ -119,7 +119,7 @@ TEST(CpuCost, IsReportedBesideTheTimeTaken) {
 
 // Every step that is measured has a prediction: making the result takes time, even from an empty
 // state.
-TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
+TEST(CpuCost, AReportIsPredictedWithoutPendingUpdates) {
   const auto backend = *MakeCpuBackend({.threads = 2});
   const ReduceSpec spec = Scalars(100'000'000);
   const auto predicted_for_none = [&](const ReduceSpec& of, std::string_view forced) {
@@ -180,7 +180,7 @@ TEST(CpuCost, TheStepsOfADenseRoundAddUpToTheWhole) {
     };
     const double first = step(half, 0, DenseStep::kFold);
     const double second = step(half, 25'000, DenseStep::kFold);
-    EXPECT_LT(second, first) << "the slices are empty already";
+    EXPECT_LT(second, first) << "the slices are already cleared";
     EXPECT_NEAR(first + second + step({}, 50'000, DenseStep::kReport), whole, 0.05 * whole);
     EXPECT_NEAR(first + step(half, 25'000, DenseStep::kReport), whole, 0.05 * whole);
   }

@@ -230,7 +230,7 @@ void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, F
   }
 }
 
-TEST(ErrorCells, LowerToTheBytesOfSideEntries) {
+TEST(ErrorCells, RoundToTheBytesOfSideEntries) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnlyTarget only(target);
     for (const std::string op : {"sum", "weighted_mean"}) {

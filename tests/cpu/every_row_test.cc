@@ -62,7 +62,7 @@ TEST(EveryRowTest, IsNotListed) {
   }
 }
 
-TEST(EveryRowTest, KeepsWhatSidesHold) {
+TEST(EveryRowTest, KeepsSideEntries) {
   for (const uint32_t width : {1, 5}) {
     for (const Values kind : {Values::kHostile, Values::kFarApart, Values::kOverflowing}) {
       for (const ValueType type : {ValueType::kF32, ValueType::kF64}) {
@@ -76,7 +76,7 @@ TEST(EveryRowTest, AnIntegerThatDoesNotFitIsTheFirstOne) {
   EXPECT_EQ(Compare(MakeSpec("sum", ValueType::kI32, 50'000, 1), Values::kOverflowing, kNone), "");
 }
 
-TEST(EveryRowTest, ButOneIsMissing) {
+TEST(EveryRowTest, AMissingRowMakesTheResultListItsRows) {
   constexpr uint64_t kRows = 300'000;  // several slices
   for (const uint64_t missing :
        {uint64_t{0}, uint64_t{1}, uint64_t{1} << 16, kRows / 2, kRows - 2, kRows - 1}) {

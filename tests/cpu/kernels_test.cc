@@ -44,10 +44,10 @@ TEST(InstructionSets, EachIsTheOneInUseWhenItIsTheOnlyOne) {
   std::sort(tables.begin(), tables.end());
   EXPECT_EQ(std::unique(tables.begin(), tables.end()), tables.end())
       << "two instruction sets or types share their kernels";
-  EXPECT_EQ(InstructionSet(), best) << "the mock stayed";
+  EXPECT_EQ(InstructionSet(), best) << "the mocked target is still in effect";
 }
 
-TEST(InstructionSets, TheKernelsAreCompiledForMoreThanWhatEveryMachineHas) {
+TEST(InstructionSets, TheKernelsAreCompiledForMoreThanTheBaseline) {
   const int64_t expected = HWY_ARCH_X86   ? HWY_SSE4 | HWY_AVX2 | HWY_AVX3
                            : HWY_ARCH_ARM ? HWY_NEON
                                           : 0;

@@ -49,7 +49,7 @@ TEST(SortByDigits, SortsKeysOfAnyWidth) {
 }
 
 // Nearly all keys have the same highest digits: what two passes leave unsorted is sorted, too.
-TEST(SortByDigits, SortsKeysThatCrowd) {
+TEST(SortByDigits, SortsClusteredKeys) {
   std::mt19937_64 random(5);
   for (size_t n : {200u, 5000u, 200000u}) {
     SCOPED_TRACE(n);

@@ -92,7 +92,7 @@ absl::StatusOr<Aggregate> ReduceWith(AllocationLimit& limit, Backend& backend,
   return limit.Run([&] { return std::move(*aggregator).Report(); });
 }
 
-TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
+TEST(LackOfMemoryTest, AnyFailedAllocationOfAReductionIsAStatus) {
   constexpr int64_t kRunsMax = 20;
   const ReduceSpec spec = MakeSpec("mean_of_contributors", ValueType::kF32, kRows, 1);
   const auto updates = MakeSome(spec, 5'000);
@@ -120,7 +120,7 @@ TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
   }
 }
 
-TEST(LackOfMemoryTest, AnUpdateThatCannotWaitIsNotCounted) {
+TEST(LackOfMemoryTest, AnUpdateThatCannotBeKeptIsNotCounted) {
   const ReduceSpec spec = MakeSpec("weighted_mean", ValueType::kF32, kRows, 1);
   std::vector<Update> updates = MakeSome(spec, 100);
   for (Update& update : updates) update.weight = 3;

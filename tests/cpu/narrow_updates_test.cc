@@ -56,7 +56,7 @@ TEST_P(NarrowUpdatesTest, ADensePlanAddsThemSegmentBySegment) {
   }
 }
 
-TEST_P(NarrowUpdatesTest, MayComeBesideOthers) {
+TEST_P(NarrowUpdatesTest, MayArriveBesideOthers) {
   const auto cpu = *MakeCpuBackend({.threads = 2});
   const auto aggregator = NewAggregator(*cpu, spec_, "dense");
   bool narrow = false;

@@ -201,7 +201,7 @@ class BatchesTest : public ::testing::Test {
   absl::StatusOr<Aggregate> expected_ = Aggregate{};
 };
 
-TEST_F(BatchesTest, EntriesThatWaitAreBounded) {
+TEST_F(BatchesTest, PendingEntriesAreBounded) {
   for (const std::string& plan : PlansFor(*cpu_, spec_)) {
     auto aggregator = *NewOne(plan, false);
     for (int u = 0; u < kUpdates; ++u) {
@@ -213,7 +213,7 @@ TEST_F(BatchesTest, EntriesThatWaitAreBounded) {
   }
 }
 
-TEST_F(BatchesTest, WhatIsReducedAtOnceWaits) {
+TEST_F(BatchesTest, UpdatesThatAreReducedAtOnceStayPending) {
   for (const std::string& plan : PlansFor(*cpu_, spec_)) {
     auto aggregator = *NewOne(plan, true);
     for (int u = 0; u < kUpdates; ++u) {

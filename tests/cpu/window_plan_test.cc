@@ -96,7 +96,7 @@ TEST(PlanWindows, CoversTheIndexSpaceWhateverTheSampleSays) {
   }
 }
 
-TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanAsked) {
+TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanTheTuningAllows) {
   std::mt19937_64 random(2);
   std::vector<uint64_t> samples(50000);
   for (uint64_t& sample : samples) sample = random() % 100000;
@@ -114,7 +114,7 @@ TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanAsked) {
   }
 }
 
-TEST(PlanWindows, SparseWindowsExpectAboutTheEntriesAsked) {
+TEST(PlanWindows, SparseWindowsExpectAboutTheEntriesOfTheTuning) {
   std::mt19937_64 random(3);
   constexpr double kPerSample = 16;
   std::vector<uint64_t> samples(40000);
