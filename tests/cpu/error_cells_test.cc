@@ -196,7 +196,7 @@ struct Settled {
   ErrorCells errors;
 };
 
-void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, FloatFormat format) {
+void ExpectSettledRoundsAsSideEntriesDo(const std::string& op, ValueType type, FloatFormat format) {
   const ReduceSpec spec = MakeSpec(op, type, kBegin * 2, 1);
   const CpuKernels& kernels = *KernelsFor(type, op);
   Settled sums(format);
@@ -235,10 +235,10 @@ TEST(ErrorCells, RoundToTheBytesOfSideEntries) {
     const OnlyTarget only(target);
     for (const std::string op : {"sum", "weighted_mean"}) {
       SCOPED_TRACE(absl::StrCat(hwy::TargetName(target), " ", op));
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kF32, kFormatF32);
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kF64, kFormatF64);
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kF16, ValueTraits<F16>::kFormat);
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kBF16, ValueTraits<BF16>::kFormat);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kF32, kFormatF32);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kF64, kFormatF64);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kF16, ValueTraits<F16>::kFormat);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kBF16, ValueTraits<BF16>::kFormat);
     }
   }
 }
