@@ -56,12 +56,12 @@ double Visits(const Load& load, double visits, double each) {
   return visits * each * (far ? kCost.far_visit : 1.0);
 }
 
-// Whether updates have nearly every row: their entries then lie side by side.
+// Returns whether updates have nearly every row: their entries then lie side by side.
 bool IsFull(const Load& load) {
   return load.sorted && load.entries >= 0.9 * load.rows * load.updates;
 }
 
-// Whether windows sort their entries, because few of the rows are touched.
+// Returns whether windows sort their entries, because few of the rows are touched.
 bool HasSparseWindows(const Load& load) {
   const double rows_per_entry = load.width > 1 ? kWideRowsPerEntry : kDenseRowsPerEntry;
   return load.entries / load.rows * rows_per_entry < 1;

@@ -220,7 +220,7 @@ class CpuAggregator : public Aggregator {
     return plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
   }
 
-  // Whether `rows` are at least half of all rows.
+  // Returns whether `rows` is at least half of all rows.
   bool IsHalfOfRows(uint64_t rows) const {
     const uint64_t num_rows = spec_.layout.num_rows;
     return rows >= num_rows / 2 + num_rows % 2;

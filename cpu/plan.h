@@ -13,7 +13,7 @@
 
 namespace sparseagg {
 
-// How a plan brings the entries of a window together.
+// The way in which a plan brings the entries of a window together.
 enum class Feed : uint8_t {
   kSweep,      // every update is sorted; its cursor delivers its entries of the window
   kPartition,  // one pass distributes entries in any order over the windows

@@ -1,4 +1,4 @@
-// How the dense plan adds updates with narrow rows.
+// Adds updates with narrow rows to the cells of the dense plan.
 #include <algorithm>
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// How the dense plan adds updates with packed rows.
+// Adds updates with packed rows to the cells of the dense plan.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace sparseagg {
 namespace {
 
-// Whether the block is a bitmap of few whole words; a longer one needs no joining.
+// Returns whether the block is a bitmap of few whole words; a longer one needs no joining.
 bool IsCrowded(const PackedRows::Block& block) {
   if (block.form == 0) return block.count == kBlockEntries;
   return block.form == kBitmapForm && block.num_words <= kCrowdedWords;

@@ -10,7 +10,7 @@ namespace sparseagg {
 
 class RoundingFlag {
  public:
-  // Whether the flag works here. Some emulators do not implement it (Valgrind).
+  // Returns whether the flag works here. Some emulators do not implement it (Valgrind).
   static bool Works() { return kWorks; }
 
   // Covers the operations whose results were stored to memory before the call: the compiler cannot

@@ -146,8 +146,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at;
   }
 
-  // Whether kSpeculativeEntries rows follow one another. The first and the last row decide; the
-  // rows between them, two thirds of the bytes of a full update, are not read.
+  // Returns whether kSpeculativeEntries rows follow one another. The first and the last row decide;
+  // the rows between them, two thirds of the bytes of a full update, are not read.
   template <class AnyCursor>
   static HWY_INLINE bool IsRun(const AnyCursor& cursor, size_t at, uint64_t limit,
                                const CellWindow& window) {

@@ -57,8 +57,8 @@ HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const V* values) {
   return hn::PromoteTo(d, LoadFloats(hn::Rebind<float, DoubleTag>(), values));
 }
 
-// Whether a product is so large that it must go to the side table whole; only products of f64 can
-// be.
+// Returns whether a product is so large that it must go to the side table whole; only products of
+// f64 can be.
 template <class V>
 HWY_INLINE bool AnyBeyondCells(DoubleTag d, hn::Vec<DoubleTag> products) {
   if constexpr (!std::is_same_v<V, double>) return false;

@@ -43,15 +43,15 @@ inline constexpr bool kCanSpeculate =
 template <class C, class V>
 inline constexpr bool kSpeculatesInGroups = kCanSpeculate<C, V> && !SPARSEAGG_HAS_AVX512;
 
-// Whether to add the next group speculatively.
+// Returns whether to add the next group speculatively.
 HWY_INLINE bool ShouldSpeculate(SideTable& side) {
   if (side.groups_to_skip == 0) return RoundingFlag::Works();
   --side.groups_to_skip;
   return false;
 }
 
-// Whether an operation has been rounded since the flag was cleared. (fetestexcept() also reads the
-// flags of the x87, which takes 30 ns.)
+// Returns whether an operation has been rounded since the flag was cleared. (fetestexcept() also
+// reads the flags of the x87, which takes 30 ns.)
 HWY_INLINE bool AnyRounded() {
 #if HWY_ARCH_X86_64
   uint32_t status;

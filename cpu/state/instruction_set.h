@@ -1,4 +1,4 @@
-// Which of this machine's instruction sets the kernels use.
+// Names the instruction set that the kernels use on this machine.
 #ifndef SPARSEAGG_CPU_STATE_INSTRUCTION_SET_H_
 #define SPARSEAGG_CPU_STATE_INSTRUCTION_SET_H_
 

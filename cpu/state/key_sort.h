@@ -22,7 +22,7 @@ void SortWithPositions(uint64_t* keys, size_t n, int position_bits);
 // 3, 5.2.5), then by the remaining bits, where little is left to do unless keys cluster.
 void SortByDigits(uint64_t* keys, size_t n, int position_bits);
 
-// Whether keys are sorted in vectors of 64 bytes here (AVX-512).
+// Returns whether keys are sorted in vectors of 64 bytes here (AVX-512).
 bool SortsInLongVectors();
 
 // Prepares `packed` for at most `capacity` entries of rows [begin, end). `width`, `value_bytes` and

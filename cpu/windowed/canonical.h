@@ -30,7 +30,7 @@ enum class Need {
   kPerUpdate,  // rows strictly ascending, as min, max and the counting of holders need it
 };
 
-// Whether an update already has the order that `need` requires.
+// Returns whether an update already has the order that `need` requires.
 bool IsReady(const PendingUpdate& update, Need need);
 
 // Returns a cursor over the entries of an update, in the order in which they arrived.

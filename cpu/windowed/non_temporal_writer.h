@@ -12,8 +12,8 @@
 
 namespace sparseagg {
 
-// Writes one range of memory, from its start. Not thread-safe. The bytes may be read when Finish()
-// has returned.
+// Writes one range of memory, from its start. Thread-compatible. The bytes may be read when
+// Finish() has returned.
 class NonTemporalWriter {
  public:
   explicit NonTemporalWriter(std::byte* to) : to_(to) {}

@@ -79,7 +79,7 @@ class Partition {
   uint64_t EntriesOf(size_t w) const;
 
  private:
-  // Where the next entry of a window goes.
+  // The place of the next entry of a window.
   struct Tail {
     uint64_t* rows = nullptr;
     std::byte* values = nullptr;
@@ -87,7 +87,7 @@ class Partition {
     uint32_t left = 0;
     float weight = 0.0f;
   };
-  // What one thread has written; chunks[w] and tails[w] are those of window w.
+  // The output of one thread; chunks[w] and tails[w] are those of window w.
   struct Writer {
     std::vector<std::vector<EntryChunk>> chunks;  // `values` of wide rows are references
     std::vector<Tail> tails;

@@ -20,7 +20,7 @@
 
 namespace sparseagg {
 
-// What a reduction produces.
+// The output of a reduction: cells, or results.
 struct Finalization {
   bool results = false;       // results, each rounded once; otherwise cells
   double total_weight = 0.0;  // for results

@@ -16,7 +16,7 @@ namespace sparseagg {
 // less.
 class SpeculationBackoff {
  public:
-  // Whether to sum the next window speculatively.
+  // Returns whether to sum the next window speculatively.
   bool ShouldTry() {
     const uint32_t skip = skip_.load(std::memory_order_relaxed);
     if (skip > 0) skip_.store(skip - 1, std::memory_order_relaxed);

@@ -70,7 +70,7 @@ TEST(SortByDigits, SortsMoreThanItKeepsMemoryFor) {
   ExpectSortedByDigits((1 << 20) + 1, 21, [&] { return random() >> 30; });
 }
 
-// What the kernels write when they pack an entry.
+// Writes what the kernels write when they pack an entry.
 void Pack(uint64_t row, PackedWindow& packed) {
   packed.keys[packed.size] = packed.KeyOf(row, packed.size);
   if (packed.drop > 0) packed.rows[packed.size] = row;

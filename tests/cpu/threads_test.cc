@@ -90,7 +90,7 @@ constexpr Case kCases[] = {
      Values::kNormal, 5, 30},
 };
 
-// What test names and messages show.
+// Test names and messages show this.
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 class ThreadsTest : public ::testing::TestWithParam<std::tuple<Case, std::string_view>> {};

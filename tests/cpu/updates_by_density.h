@@ -25,7 +25,7 @@ struct DensityCase {
   uint64_t without_each = 0;  // no update holds a multiple of it
 };
 
-// What test names and messages show.
+// Test names and messages show this.
 inline std::ostream& operator<<(std::ostream& out, const DensityCase& c) { return out << c.name; }
 
 // Four updates of a case for an operator, the first of which has weight 0.
