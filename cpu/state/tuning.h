@@ -58,7 +58,7 @@ inline constexpr uint64_t kSamplesMax = uint64_t{1} << 16;
 
 // Ranges of a reduction, more than threads so that uneven ranges balance out.
 inline constexpr uint32_t kRangesPerThread = 4;
-inline constexpr uint64_t kEntriesPerEnter = 64;  // of a cursor, for each range that it enters
+inline constexpr uint64_t kEntriesPerRange = 64;  // of a cursor, for each range that it enters
 
 // Rows of at least this width are counted before they are reduced.
 inline constexpr uint32_t kCountedWidth = 8;

@@ -55,11 +55,11 @@ WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
   base_ = windows.size() > 1 ? begins_[1] : 0;
   const uint64_t span = windows.size() > 1 ? begins_[windows.size() - 1] - base_ : 0;
   bits_ = std::clamp(static_cast<int>(std::bit_width(windows.size())), 4, 11);
-  last_cell_ = CellOf(span);
+  last_bucket_ = BucketOf(span);
   uint32_t window = 0;
-  for (uint64_t cell = 0; cell <= last_cell_; ++cell) {
-    // Rows before the base are looked up in cell 0, so it starts with the first window.
-    const uint64_t row = cell == 0 ? 0 : base_ + DistanceOf(cell);
+  for (uint64_t bucket = 0; bucket <= last_bucket_; ++bucket) {
+    // Rows before the base are looked up in bucket 0, so it starts with the first window.
+    const uint64_t row = bucket == 0 ? 0 : base_ + DistanceOf(bucket);
     while (window + 1 < windows.size() && row >= begins_[window + 1]) ++window;
     first_.push_back(window);
   }

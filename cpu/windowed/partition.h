@@ -19,20 +19,20 @@
 
 namespace sparseagg {
 
-// Finds the window of a row: first in a table by the row's leading bits, then among the few windows
-// of that table cell. Table cells are spaced like floating-point numbers, as many in every power of
-// two: indices that cluster at the start of a huge index space find as fine cells there as evenly
-// spread ones do at its end.
+// Finds the window of a row: the row's leading bits give a bucket, whose few windows are then
+// searched. Buckets are spaced like floating-point numbers, as many in every power of two: indices
+// that cluster at the start of a huge index space find as fine buckets there as evenly spread ones
+// do at its end.
 class WindowIndex {
  public:
   explicit WindowIndex(std::span<const RowWindow> windows);
 
   uint32_t Find(uint64_t row) const {
     if (even_bits_ != 0) return static_cast<uint32_t>(row >> even_bits_);
-    uint64_t cell = row < base_ ? 0 : CellOf(row - base_);
-    cell = cell < last_cell_ ? cell : last_cell_;
-    uint32_t window = first_[cell];
-    const uint32_t last = first_[cell + 1];
+    uint64_t bucket = row < base_ ? 0 : BucketOf(row - base_);
+    bucket = bucket < last_bucket_ ? bucket : last_bucket_;
+    uint32_t window = first_[bucket];
+    const uint32_t last = first_[bucket + 1];
     if (last - window > kLinearMax) return Search(row, window, last);
     while (window < last && row >= begins_[window + 1]) ++window;
     return window;
@@ -42,23 +42,23 @@ class WindowIndex {
   static constexpr uint32_t kLinearMax = 8;
 
   // Distance / 2^exponent + exponent * 2^bits, with the exponent that leaves bits + 1 bits.
-  uint64_t CellOf(uint64_t distance) const {
+  uint64_t BucketOf(uint64_t distance) const {
     const int exponent = std::max(0, 63 - CountLeadingZeros(distance | 1) - bits_);
     return (static_cast<uint64_t>(exponent) << bits_) + (distance >> exponent);
   }
-  uint64_t DistanceOf(uint64_t cell) const {
-    const uint64_t octave = cell >> bits_;
+  uint64_t DistanceOf(uint64_t bucket) const {
+    const uint64_t octave = bucket >> bits_;
     const uint64_t exponent = octave > 1 ? octave - 1 : 0;
-    return (cell - (exponent << bits_)) << exponent;
+    return (bucket - (exponent << bits_)) << exponent;
   }
   uint32_t Search(uint64_t row, uint32_t window, uint32_t last) const;
 
   int even_bits_ = 0;  // all windows but the last one have 2^even_bits_ rows; 0: they differ
   uint64_t base_ = 0;
   int bits_ = 0;
-  uint64_t last_cell_ = 0;
+  uint64_t last_bucket_ = 0;
   std::vector<uint64_t> begins_;  // of the windows, and one more
-  std::vector<uint32_t> first_;   // [cells + 1]: the window of the cell's first row
+  std::vector<uint32_t> first_;   // [buckets + 1]: the window of the bucket's first row
 };
 
 class Partition {

@@ -89,7 +89,7 @@ class SparseReduction {
         cursors_, WholeRun(), std::min(entries / kEntriesPerSample, kSamplesMax), per_sample);
     WindowTuning tuning;
     // Entering a range costs a search in every cursor.
-    const uint64_t per_thread = entries / (kEntriesPerEnter * (cursors_.size() + 1));
+    const uint64_t per_thread = entries / (kEntriesPerRange * (cursors_.size() + 1));
     tuning.ranges = static_cast<uint32_t>(
         parallel_.threads() == 1
             ? 1
