@@ -24,18 +24,18 @@ struct Load {
   double touched;  // rows of the result, for indices spread evenly
   double width;
   bool sorted;
-  bool per_update;  // updates that are not canonical are brought into order whatever the plan
-  double sort;      // an entry of a sparse window
+  bool per_update;  // every plan first sorts updates that are not canonical
+  double sort;      // cost of an entry of a sparse window
   double streamed;  // bytes of entries that arrive over time
 };
 
-// Of `rows` that entries hit evenly, those that so many have hit.
+// Returns how many of `rows` rows are touched by `entries` entries that are spread evenly.
 double TouchedBy(double rows, double entries) { return rows * -std::expm1(-entries / rows); }
 
 Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   Load load;
   load.rows = static_cast<double>(spec.layout.num_rows);
-  // What is not known is a round of a usual size.
+  // Unknown sizes become those of a usual round.
   load.updates = workload.contributors > 0 ? static_cast<double>(workload.contributors) : 100;
   const double nnz = workload.nnz_per_update > 0 ? static_cast<double>(workload.nnz_per_update)
                                                  : std::clamp(load.rows / 100, 1.0, 1e5);
@@ -56,12 +56,12 @@ double Visits(const Load& load, double visits, double each) {
   return visits * each * (far ? kCost.far_visit : 1.0);
 }
 
-// Updates that have nearly every row: their entries lie side by side.
+// Returns whether updates have nearly every row: their entries then lie side by side.
 bool IsFull(const Load& load) {
   return load.sorted && load.entries >= 0.9 * load.rows * load.updates;
 }
 
-// Windows in which entries are sorted, as so few of the rows are touched.
+// Returns whether windows sort their entries, because few of the rows are touched.
 bool HasSparseWindows(const Load& load) {
   const double rows_per_entry = load.width > 1 ? kWideRowsPerEntry : kDenseRowsPerEntry;
   return load.entries / load.rows * rows_per_entry < 1;
@@ -72,7 +72,7 @@ double SparseEntries(const Load& load, double cursors) {
       SparseEntriesFor(static_cast<uint64_t>(cursors), static_cast<uint32_t>(load.width)));
 }
 
-// The entries into windows, and the rows out of them.
+// Returns the cost of adding entries to windows and of emitting their rows.
 double Windows(const Load& load, double cursors, double cells_max) {
   const double density = load.entries / load.rows;
   const double rows_out = load.touched * kCost.emit;
@@ -96,8 +96,8 @@ double WideEmit(const Load& load) {
   return load.touched * (kCost.emit + load.width * kCost.wide_emit);
 }
 
-// Rows of several values: scattered where most rows are touched more than once, otherwise their
-// references are sorted.
+// The same for rows of several values: they are scattered where most rows are touched more than
+// once; otherwise references to them are sorted.
 double WideWindows(const Load& load, double cursors) {
   const bool dense = !HasSparseWindows(load);
   const double window =
@@ -131,7 +131,8 @@ double PartitionCost(const Load& load) {
                          : Windows(load, 1, static_cast<double>(kPartitionCells)));
 }
 
-// Cells of the slices that entries hit: these are emptied, and looked through for the result.
+// Returns the cells of the slices that entries touch, which are cleared, and scanned for the
+// result.
 double CellsOfSlices(const Load& load) {
   const double cells = load.rows * load.width;
   const double slices = std::max(1.0, cells / static_cast<double>(kSliceCells));
@@ -150,7 +151,7 @@ double DenseEntries(const Load& load) {
                       : Distribute(load) + load.updates * kCost.partition_update);
 }
 
-// To empty the cells and to look through them for the result.
+// Returns the cost of clearing the cells and scanning them for the result.
 double DenseCells(const Load& load) {
   if (load.width == 1) {
     return CellsOfSlices(load) * (load.rows > kCost.far_cells ? kCost.far_clear : kCost.clear);
@@ -165,14 +166,14 @@ double DenseEmit(const Load& load) {
 
 double Dense(const Load& load) { return DenseEntries(load) + DenseCells(load) + DenseEmit(load); }
 
-// The load of so many entries that were added to a dense state, in whatever batches.
+// Returns the load of `entries` entries that are added to a dense state, in any number of batches.
 Load Added(Load load, uint64_t entries) {
   load.entries = static_cast<double>(entries);
   load.touched = TouchedBy(load.rows, load.entries);
   return load;
 }
 
-// The work can be cut into `tasks`.
+// Returns the time of `ns` of work that can be divided into `tasks` tasks.
 double Seconds(const BackendInfo& backend, const Load& load, double ns, double tasks) {
   const double threads = std::clamp(tasks, 1.0, static_cast<double>(backend.threads));
   if (load.entries > static_cast<double>(kSmallEntries)) ns += kCost.start;
@@ -182,11 +183,11 @@ double Seconds(const BackendInfo& backend, const Load& load, double ns, double t
 
 double DenseTasks(const Load& load) { return load.rows * load.width / 4096; }
 
-// The state is swept along by each batch but the first, and by what waits at the end. In sparse
-// windows its rows are sorted with the entries.
+// Returns the cost of merging the state with each batch but the first, and with what is pending at
+// the end. In sparse windows its rows are sorted with the entries.
 double Merges(const Load& load, double row_cells) {
-  constexpr int kFoldsMax = 100;  // that are looked at; the state has its size by then
-  double rows = 0;                // of the state, each time
+  constexpr int kFoldsMax = 100;  // that are modelled; the state has its full size by then
+  double rows = 0;                // of the state, added up over the folds
   double arrived = 0;
   double batch = static_cast<double>(kBatchBytesMin);
   for (int fold = 0; fold < kFoldsMax && arrived + batch <= load.streamed; ++fold) {
@@ -219,21 +220,22 @@ PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const Reduce
   const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
   const double row_cells =
       kernels == nullptr ? 0.0 : load.width * kernels->value_bytes + kernels->row_bytes;
-  const uint64_t waiting = sizeof(uint64_t) + spec.layout.row_bytes();
+  const uint64_t pending_entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
   PlanCost cost;
   double ns;
-  double tasks;  // that the work can be cut into
+  double tasks;  // into which the work can be divided
   if (plan == "dense") {
     cost.fixed_bytes = Saturated(load.rows * row_cells);
-    cost.entry_bytes = waiting;
+    cost.entry_bytes = pending_entry_bytes;
     ns = Dense(load);
     tasks = DenseTasks(load);
   } else {
-    // An entry waits as it came, and may become a row of cells, twice while a batch is folded in.
-    cost.entry_bytes = waiting + 2 * (sizeof(uint64_t) + Saturated(row_cells));
+    // A pending entry is kept as it arrived, and may become a row of cells, twice while a batch is
+    // folded in.
+    cost.entry_bytes = pending_entry_bytes + 2 * (sizeof(uint64_t) + Saturated(row_cells));
     ns = plan == "sweep" ? Sweep(load) : PartitionCost(load);
-    // Plan rows is either of them, by batch: the name for wide rows, and no other for single
-    // values.
+    // Plan "rows" is the cheaper of both, chosen for each batch. An offset of 1 ns makes it the
+    // name for wide rows, and never for single values.
     if (plan == "rows") ns = std::min(Sweep(load), ns) + (load.width > 1 ? -1 : 1);
     ns += Merges(load, row_cells);
     tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
@@ -249,7 +251,7 @@ double DenseStepSeconds(const BackendInfo& backend, const ReduceSpec& spec,
   if (!any) load.updates = load.entries = 0;
   const Load before = Added(load, entries_before);
   const Load after = Added(load, entries_before + static_cast<uint64_t>(load.entries));
-  // About half of what a cell takes is to empty it.
+  // Clearing a cell is about half of its cost.
   double ns = (DenseCells(after) - DenseCells(before)) / 2;
   if (any) ns += DenseEntries(load);
   if (step == DenseStep::kReport) ns += DenseCells(after) / 2 + DenseEmit(after);

@@ -25,7 +25,7 @@
 namespace sparseagg {
 namespace {
 
-// Of an update that waits and of its cursor, beside the entries: most of what a very small one
+// Bytes of a pending update and its cursor, beside its entries: most of what a very small update
 // takes.
 constexpr uint64_t kUpdateBytes = 512;
 
@@ -34,7 +34,7 @@ absl::Status OutOfMemory(const ReduceSpec& spec) {
                    absl::StrCat("tensor \"", spec.name, "\": no memory left to reduce it"));
 }
 
-// Books that do not agree: a fault of this program, and no result.
+// The counts of entries do not agree: a bug of this program, so there is no result.
 absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
   return MakeError(
       absl::StatusCode::kInternal, "NOT_EXACT",
@@ -42,7 +42,7 @@ absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
                    "; a fault of the server, so there is no result: please report it"));
 }
 
-// Runs f, with the lack of memory, and books that do not agree, as a status.
+// Runs f. Returns a status when memory runs out, or when counts of entries do not agree.
 template <class F>
 absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   try {
@@ -61,8 +61,8 @@ std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels
   return std::make_unique<SparsePlan>(plan.spec, kernels, parallel);
 }
 
-// What every reduction takes, however few its entries are, and the cost model leaves out, since it
-// is the same for all plans: memory for its windows, and threads that wake up.
+// The time that every reduction takes, however few its entries are: memory for its windows, and
+// threads that wake up. The cost model leaves it out, since it is the same for all plans.
 constexpr double kReductionSeconds = 50e-6;
 
 class CpuAggregator : public Aggregator {
@@ -84,14 +84,15 @@ class CpuAggregator : public Aggregator {
     return staging_.Stage(spec_.layout, nnz);
   }
 
-  // Rows stay packed, or narrow, where a dense state is what they are added to: an update that
-  // holds a quarter of the rows makes it dense, and those that wait and may hold half of them will.
-  // Each is looked at for every few thousand rows of the state, so it must have some entries there.
+  // Rows stay packed, or narrow, where they will be added to a dense state. An update that holds a
+  // quarter of the rows makes the state dense, and so do pending updates that may hold half of
+  // them. Each such update is visited for every few thousand rows of the state, so it must have
+  // some entries there.
   absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
     const uint64_t num_rows = spec_.layout.num_rows;
     const bool one_value =
         spec_.layout.row_width == 1 && kernels_.value_bytes > 0 && !kernels_.per_update;
-    const bool crowded = nnz >= num_rows / 4 || AreHalf(sorted_waiting_ + nnz);
+    const bool crowded = nnz >= num_rows / 4 || IsHalfOfRows(sorted_pending_ + nnz);
     const bool to_dense = dense_ || (!forced_ && crowded);
     const bool few = nnz < num_rows / 256;
     if (!one_value || !to_dense || few) return StageOnHeap(spec_.layout, nnz);
@@ -108,24 +109,27 @@ class CpuAggregator : public Aggregator {
     const uint64_t nnz = update.entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
     if (update.entries.indices == nullptr && nnz > 0 && !dense_) {
-      SPARSEAGG_RETURN_IF_ERROR(Guarded(
-          spec_, [&] { KeepDense("a quarter of the rows came, or half of them may have"); }));
+      SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
+        SwitchToDense(
+            "an update holds a quarter of the rows, or pending updates may hold half of them");
+      }));
     }
     if (nnz > 0) {
       const uint64_t rows_bytes = update.narrow_rows == nullptr ? 0 : update.narrow_rows->bytes();
       const uint64_t bytes = update.bytes + rows_bytes + kUpdateBytes;
       const bool sorted = update.order >= EntryOrder::kSorted;
-      // The sign marks what comes after the first of a row (canonical.h): -0 is 0 here.
+      // The sign bit is reserved for entries after the first of their row (canonical.h), so -0
+      // becomes 0.
       SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
-        waiting_.push_back({std::move(update), std::fabs(weight)});
+        pending_.push_back({std::move(update), std::fabs(weight)});
       }));
-      waiting_bytes_ += bytes;
-      if (sorted) sorted_waiting_ += nnz;
+      pending_bytes_ += bytes;
+      if (sorted) sorted_pending_ += nnz;
     }
     ++contributors_;
     addends_ += nnz;
     total_weight_.Add(weight);
-    if (at_once_ || waiting_bytes_ < BatchBytes(plan_->MemoryBytes())) return absl::OkStatus();
+    if (at_once_ || pending_bytes_ < BatchBytes(plan_->MemoryBytes())) return absl::OkStatus();
     return Fold();
   }
 
@@ -155,17 +159,17 @@ class CpuAggregator : public Aggregator {
   PlanReport plan_report() const override { return report_; }
 
   uint64_t memory_bytes() const override {
-    return waiting_bytes_ + (plan_ == nullptr ? 0 : plan_->MemoryBytes());
+    return pending_bytes_ + (plan_ == nullptr ? 0 : plan_->MemoryBytes());
   }
 
   absl::StatusOr<Aggregate> Report() && override {
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ChooseForAllThatCame(); }));
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ChoosePlanForPending(); }));
     absl::StatusOr<SparseSums> sums = SparseSums{};
     SPARSEAGG_RETURN_IF_ERROR(Timed(DenseStep::kReport, [&](Feed feed) {
-      sums = plan_->Finish(std::exchange(waiting_, {}), feed, total_weight_.ToDouble());
+      sums = plan_->Finish(std::exchange(pending_, {}), feed, total_weight_.ToDouble());
     }));
     plan_ = nullptr;
-    waiting_bytes_ = 0;
+    pending_bytes_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(sums.status());
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ExpectAdded(folded_, addends_); }));
     Aggregate result;
@@ -177,57 +181,57 @@ class CpuAggregator : public Aggregator {
 
  private:
   absl::Status Fold() {
-    if (waiting_.empty()) return absl::OkStatus();
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { KeepDenseWhereHalfCanBe(); }));
-    waiting_bytes_ = 0;
-    sorted_waiting_ = 0;
+    if (pending_.empty()) return absl::OkStatus();
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { SwitchToDenseIfHalfFull(); }));
+    pending_bytes_ = 0;
+    sorted_pending_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(Timed(
-        DenseStep::kFold, [&](Feed feed) { plan_->Fold(std::exchange(waiting_, {}), feed); }));
+        DenseStep::kFold, [&](Feed feed) { plan_->Fold(std::exchange(pending_, {}), feed); }));
     staging_.Trim();
     return absl::OkStatus();
   }
 
-  // Where nothing has been folded yet, all that came is known now, and so is the cheapest plan.
-  void ChooseForAllThatCame() {
-    if (!adaptive_ || dense_ || waiting_.empty() || plan_->MemoryBytes() > 0) return;
-    const absl::StatusOr<Plan> plan = MakePlan(spec_, Waiting(), info_);
+  // If nothing has been folded yet, all updates are known now, and so is the cheapest plan.
+  void ChoosePlanForPending() {
+    if (!adaptive_ || dense_ || pending_.empty() || plan_->MemoryBytes() > 0) return;
+    const absl::StatusOr<Plan> plan = MakePlan(spec_, PendingWorkload(), info_);
     report_.reason = plan->reason;
-    if (plan->name == "dense") BecomeDense();
+    if (plan->name == "dense") MakeDense();
   }
 
-  // A sorted state is swept along by every batch. When it may come to hold half of the rows, a cell
-  // for each of them takes no more memory than a fold does, and is swept along no more. Entries in
-  // no order, which find their cells far apart, may take longer than that.
-  void KeepDenseWhereHalfCanBe() {
+  // Every batch merges with a sorted state. Once the state may hold half of the rows, a cell for
+  // every row takes no more memory than a fold does, and needs no merging. Unsorted entries, whose
+  // cells lie far apart, may take longer than the merging.
+  void SwitchToDenseIfHalfFull() {
     if (forced_ || dense_) return;
-    if (!AreHalf(StateRows() + WaitingEntries())) return;
-    const Workload waiting = Waiting();
+    if (!IsHalfOfRows(StateRows() + PendingEntries())) return;
+    const Workload pending = PendingWorkload();
     const auto seconds = [&](std::string_view plan) {
-      return CpuCost(info_, plan, spec_, waiting).seconds;
+      return CpuCost(info_, plan, spec_, pending).seconds;
     };
-    if (waiting.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
-    KeepDense("half of the rows, or more, may be held");
+    if (pending.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
+    SwitchToDense("the state may hold half of the rows or more");
   }
 
-  // Of a state that is a sorted run.
+  // Returns the rows of a state that is a sorted run.
   uint64_t StateRows() const {
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
     return plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
   }
 
-  // Of all rows there are.
-  bool AreHalf(uint64_t rows) const {
+  // Returns whether `rows` is at least half of all rows.
+  bool IsHalfOfRows(uint64_t rows) const {
     const uint64_t num_rows = spec_.layout.num_rows;
     return rows >= num_rows / 2 + num_rows % 2;
   }
 
-  void KeepDense(std::string_view why) {
-    BecomeDense();
-    absl::StrAppend(&report_.reason, "; dense since ", std::string(why));
+  void SwitchToDense(std::string_view why) {
+    MakeDense();
+    absl::StrAppend(&report_.reason, "; switched to dense: ", std::string(why));
   }
 
-  void BecomeDense() {
+  void MakeDense() {
     auto dense = std::make_unique<DensePlan>(spec_, kernels_, parallel_);
     dense->Merge(plan_->State());
     plan_ = std::move(dense);
@@ -235,52 +239,54 @@ class CpuAggregator : public Aggregator {
     dense_ = true;
   }
 
-  uint64_t WaitingEntries() const {
+  uint64_t PendingEntries() const {
     uint64_t entries = 0;
-    for (const PendingUpdate& update : waiting_) entries += update.staged.entries.nnz;
+    for (const PendingUpdate& update : pending_) entries += update.staged.entries.nnz;
     return entries;
   }
 
-  // What waits, as a workload that is reduced at once.
-  Workload Waiting() const {
+  // Returns the pending updates as a workload that is reduced at once.
+  Workload PendingWorkload() const {
     Workload workload{
-        .contributors = waiting_.size(), .order = EntryOrder::kCanonical, .at_once = true};
-    for (const PendingUpdate& update : waiting_) {
+        .contributors = pending_.size(), .order = EntryOrder::kCanonical, .at_once = true};
+    for (const PendingUpdate& update : pending_) {
       if (!IsReady(update, Need::kSorted)) workload.order = EntryOrder::kUnsorted;
     }
-    if (!waiting_.empty()) workload.nnz_per_update = WaitingEntries() / waiting_.size();
+    if (!pending_.empty()) workload.nnz_per_update = PendingEntries() / pending_.size();
     return workload;
   }
 
-  // The same together with a sorted state, which is swept along like one more update.
+  // The same together with a sorted state, which is merged like one more update.
   Workload WithState(Workload workload) const {
     const uint64_t state_rows = StateRows();
-    // Where there is neither, the model would take a round of a usual size: none has one entry.
-    const uint64_t entries = std::max<uint64_t>(WaitingEntries() + state_rows, 1);
+    // With neither, the model would assume a round of a usual size, so an empty one counts as one
+    // entry.
+    const uint64_t entries = std::max<uint64_t>(PendingEntries() + state_rows, 1);
     if (state_rows > 0 || workload.contributors == 0) ++workload.contributors;
     workload.nnz_per_update = std::max<uint64_t>(entries / workload.contributors, 1);
     return workload;
   }
 
-  double Predicted(const Workload& waiting, DenseStep step) const {
-    if (dense_) return DenseStepSeconds(info_, spec_, waiting, folded_, step);
-    return CpuCost(info_, report_.plan, spec_, WithState(waiting)).seconds;
+  double Predicted(const Workload& pending, DenseStep step) const {
+    if (dense_) return DenseStepSeconds(info_, spec_, pending, folded_, step);
+    return CpuCost(info_, report_.plan, spec_, WithState(pending)).seconds;
   }
 
-  // Runs f(feed) on what waits; notes the plan, what it should take and what it takes.
+  // Runs f(feed) on the pending updates, and records the plan, the predicted time and the measured
+  // time.
   template <class F>
   absl::Status Timed(DenseStep step, const F& f) {
     const auto start = std::chrono::steady_clock::now();
-    const Workload workload = Waiting();
+    const Workload workload = PendingWorkload();
     Feed feed = FeedFor(spec_, workload);
     const bool by_feed = report_.plan == "sweep" || report_.plan == "partition" ||
                          (adaptive_ && !dense_ && spec_.layout.row_width == 1);
     if (by_feed && forced_) feed = report_.plan == "sweep" ? Feed::kSweep : Feed::kPartition;
-    if (by_feed && !waiting_.empty()) {
+    if (by_feed && !pending_.empty()) {
       report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
     }
     report_.predicted_seconds += kReductionSeconds + Predicted(workload, step);
-    const uint64_t entries = WaitingEntries();
+    const uint64_t entries = PendingEntries();
     const absl::Status status = Guarded(spec_, [&] { f(feed); });
     folded_ += entries;
     report_.seconds +=
@@ -298,14 +304,14 @@ class CpuAggregator : public Aggregator {
   const bool adaptive_;
   PlanReport report_;
   std::unique_ptr<CpuPlan> plan_;
-  std::atomic<bool> dense_;  // what plan_ is; Stage() asks for it
+  std::atomic<bool> dense_;  // whether plan_ is a DensePlan; StageArriving() reads it
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
-  uint64_t folded_ = 0;  // of them: entries that a plan has been given
+  uint64_t folded_ = 0;  // of them, those that a plan has been given
   WideInteger total_weight_;
-  std::vector<PendingUpdate> waiting_;
-  uint64_t waiting_bytes_ = 0;
-  std::atomic<uint64_t> sorted_waiting_ = 0;  // entries of them; Stage() asks for it, too
+  std::vector<PendingUpdate> pending_;
+  uint64_t pending_bytes_ = 0;
+  std::atomic<uint64_t> sorted_pending_ = 0;  // their entries; StageArriving() reads it
 };
 
 class CpuBackend : public Backend {

@@ -1,8 +1,8 @@
 // The CPU back end: parallel with oneTBB, exact with windowed integers.
 //
-// Updates are kept as they come until a batch is full, then folded into a running partial aggregate
-// by the aggregator's plan (cpu/plan.h); so reduction overlaps the arrival of updates, and memory
-// for raw entries is bounded by a batch.
+// Updates are kept as they arrive until a batch is full. The aggregator's plan (cpu/plan.h) then
+// folds the batch into a running partial aggregate. So reduction overlaps the arrival of updates,
+// and one batch bounds the memory for raw entries.
 #ifndef SPARSEAGG_CPU_CPU_BACKEND_H_
 #define SPARSEAGG_CPU_CPU_BACKEND_H_
 
@@ -13,7 +13,8 @@
 
 namespace sparseagg {
 
-// threads 0: AvailableCpus(). memory_bytes 0: half of AvailableMemoryBytes().
+// Makes the back end. `threads` = 0 means AvailableCpus(); `memory_bytes` = 0 means half of
+// AvailableMemoryBytes().
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options);
 
 }  // namespace sparseagg

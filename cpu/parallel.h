@@ -1,5 +1,5 @@
-// Parallel loops of the CPU back end, on a bounded number of oneTBB threads. oneTBB itself is seen
-// by parallel.cc only.
+// Parallel loops of the CPU back end, on a bounded number of oneTBB threads. Only parallel.cc
+// includes oneTBB.
 #ifndef SPARSEAGG_CPU_PARALLEL_H_
 #define SPARSEAGG_CPU_PARALLEL_H_
 
@@ -14,14 +14,15 @@ namespace sparseagg {
 // Thread-safe: several aggregators share one.
 class Parallel {
  public:
-  // Work is cut for `threads` threads; at most as many run as the machine has.
+  // Divides work for `threads` threads; no more of them run than the machine has processors.
   explicit Parallel(uint32_t threads);
   ~Parallel();
 
   uint32_t threads() const { return threads_; }
 
-  // Calls f(i) for 0 <= i < n, each once, in any order and concurrently. Returns when all are done.
-  // Exceptions of f (no memory) come out of here, the first of them, when no f runs any more.
+  // Calls f(i) once for each 0 <= i < n, in any order and concurrently, and returns when all calls
+  // have ended. If calls throw (std::bad_alloc), rethrows the first exception once no call runs any
+  // more.
   template <class F>
   void For(size_t n, const F& f) {
     SPARSEAGG_TSAN_RELEASE(&sync_);
@@ -42,14 +43,15 @@ class Parallel {
 
   void Run(size_t n, Body body, const void* f);
 
-  // Where ThreadSanitizer is told of fork and join, which it cannot see inside oneTBB.
+  // Announces fork and join to ThreadSanitizer, which cannot see them inside oneTBB.
   static inline char sync_ = 0;
 
-  // The join is also there when f throws, so destructors tell of it. oneTBB (2021.8) keeps the
+  // Destructors announce the join, because it also happens when f throws. oneTBB (2021.8) keeps the
   // first exception and cancels the group; the task that threw, and each that has not begun, is
-  // then finalized by its cancel(), which takes it off the tree of tasks as the end of execute()
-  // does (start_for, fold_tree). The caller waits until that tree is empty, an acquire load of what
-  // all have decremented, and only then throws (task_dispatcher::execute_and_wait).
+  // then finalized by its cancel(), which removes it from the tree of tasks as the end of execute()
+  // does (start_for, fold_tree). The caller waits until that tree is empty, an acquire load of the
+  // counter that all tasks have decremented, and only then throws
+  // (task_dispatcher::execute_and_wait).
   struct DoneAtEnd {
     ~DoneAtEnd() { SPARSEAGG_TSAN_RELEASE(&sync_); }
   };

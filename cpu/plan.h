@@ -1,4 +1,4 @@
-// The seam between the CPU aggregator and its algorithms. A plan keeps the exact state of one
+// The interface between the CPU aggregator and its algorithms. A plan keeps the exact state of one
 // reduction and folds batches into it.
 #ifndef SPARSEAGG_CPU_PLAN_H_
 #define SPARSEAGG_CPU_PLAN_H_
@@ -13,31 +13,32 @@
 
 namespace sparseagg {
 
-// How the entries of a window are brought together.
+// The way in which a plan brings the entries of a window together.
 enum class Feed : uint8_t {
-  kSweep,      // every update is sorted; its cursor delivers what it has in the window
+  kSweep,      // every update is sorted; its cursor delivers its entries of the window
   kPartition,  // one pass distributes entries in any order over the windows
 };
 
-// One thread at a time. Throws std::bad_alloc when there is no memory.
+// Thread-compatible. Functions throw std::bad_alloc when memory runs out.
 class CpuPlan {
  public:
   virtual ~CpuPlan() = default;
 
-  // Folds a batch in, and releases its memory. `feed` decides about speed only.
+  // Folds a batch into the state and releases the batch's memory. `feed` affects speed only.
   virtual void Fold(std::vector<PendingUpdate> batch, Feed feed) = 0;
 
-  // Joins the sums of other reductions of the same spec.
+  // Merges the sums of other reductions of the same spec into the state.
   virtual void Merge(CellRun run) = 0;
 
-  // The state so far; does not change it.
+  // Returns a copy of the state so far.
   virtual CellRun State() = 0;
 
-  // Folds the last batch in and lowers everything. Ends the plan.
+  // Folds the last batch in and rounds every sum to its result. The plan must not be used
+  // afterwards.
   virtual absl::StatusOr<SparseSums> Finish(std::vector<PendingUpdate> batch, Feed feed,
                                             double total_weight) = 0;
 
-  // Bytes that the state holds.
+  // Returns the bytes that the state holds.
   virtual uint64_t MemoryBytes() const = 0;
 };
 

@@ -21,11 +21,12 @@ size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 }  // namespace
 
-// The start of its own memory. Lives until its last block is freed, and the area has left it.
+// Lies at the start of its own memory. Lives until its last block is freed and the area has
+// released it.
 struct StagingArea::Region {
   std::atomic<size_t> users{1};
   size_t size = 0;
-  size_t used = kLine;  // by this
+  size_t used = kLine;  // by this header
 };
 
 StagingArea::~StagingArea() {
@@ -36,7 +37,7 @@ StagingArea::~StagingArea() {
 absl::StatusOr<StagedUpdate> StagingArea::Stage(const TensorLayout& layout, uint64_t nnz) {
   const unsigned __int128 wanted =
       static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());
-  // Large updates have memory of their own; that is where an impossible size is refused, too.
+  // Large updates get memory of their own. StageOnHeap() also refuses impossible sizes.
   if (nnz == 0 || wanted > kRegionBytesMax / 4) return StageOnHeap(layout, nnz);
   void* block = Allocate(RoundUp(static_cast<size_t>(wanted)));
   if (block == nullptr) return StageOnHeap(layout, nnz);
@@ -89,7 +90,7 @@ absl::StatusOr<StagedUpdate> StagingArea::StageNarrow(const TensorLayout& layout
   return staged;
 }
 
-// A block is preceded by a line that names its region.
+// A cache line with a pointer to the region precedes each block.
 void* StagingArea::Allocate(size_t bytes) {
   const size_t size = bytes + kLine;
   const std::lock_guard lock(mutex_);
@@ -103,7 +104,8 @@ void* StagingArea::Allocate(size_t bytes) {
   return block;
 }
 
-// Twice as large as the last one while two do not hold what is staged at a time.
+// Takes the previous region if it is free. Otherwise makes a new one, twice as large as the last as
+// long as two regions do not hold the updates that are staged at a time.
 bool StagingArea::NextRegion(size_t block_bytes) {
   static_assert(sizeof(Region) <= kLine);
   if (previous_ != nullptr && IsFree(previous_) && kLine + block_bytes <= previous_->size) {
@@ -129,7 +131,8 @@ void StagingArea::Trim() {
   }
 }
 
-// Nobody has it but the area, which alone hands out blocks. REQUIRES: mutex_ held.
+// Returns whether only the area still refers to the region. No other user can appear, since the
+// area alone hands out blocks. REQUIRES: mutex_ is held.
 bool StagingArea::IsFree(const Region* region) {
   return region->users.load(std::memory_order_acquire) == 1;
 }

@@ -1,7 +1,7 @@
-// Memory for staged updates: cut from regions that grow, so that many small updates lie close
+// Memory for staged updates. Blocks are cut from regions that grow, so many small updates lie close
 // together in huge pages. Reading a thousand updates side by side, and writing into them once they
 // are read, is two to three times slower on pages of 4 KiB. Where updates are folded as fast as
-// they come, regions stay small, and in the cache.
+// they arrive, regions stay small and stay in the cache.
 #ifndef SPARSEAGG_CPU_STAGING_H_
 #define SPARSEAGG_CPU_STAGING_H_
 
@@ -15,7 +15,7 @@
 
 namespace sparseagg {
 
-// Vectors are loaded whole.
+// Bytes that kernels may read after the last value, since they load whole vectors.
 inline constexpr size_t kValuesSlackBytes = 64;
 
 // Thread-safe. Staged updates may outlive it.
@@ -26,14 +26,16 @@ class StagingArea {
   StagingArea(const StagingArea&) = delete;
   StagingArea& operator=(const StagingArea&) = delete;
 
-  // RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is none.
+  // Reserves memory for `nnz` entries. Returns RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is not
+  // enough.
   absl::StatusOr<StagedUpdate> Stage(const TensorLayout& layout, uint64_t nnz);
-  // With packed rows; kValuesSlackBytes can be read after the values.
+  // The same for an update with `rows_bytes` bytes of packed rows. kValuesSlackBytes can be read
+  // after the values.
   static absl::StatusOr<StagedUpdate> StagePacked(const TensorLayout& layout, uint64_t nnz,
                                                   uint64_t rows_bytes);
-  // With narrow rows. REQUIRES: 0 < nnz <= NarrowRows::kNnzMax.
+  // The same for an update with narrow rows. REQUIRES: 0 < nnz <= NarrowRows::kNnzMax.
   static absl::StatusOr<StagedUpdate> StageNarrow(const TensorLayout& layout, uint64_t nnz);
-  // Gives back what no update is in.
+  // Frees the regions that hold no update.
   void Trim();
 
  private:
@@ -45,9 +47,9 @@ class StagingArea {
   bool NextRegion(size_t block_bytes);
 
   std::mutex mutex_;
-  Region* region_ = nullptr;    // that new blocks come from
-  Region* previous_ = nullptr;  // which is taken again if no update is left in it
-  size_t region_bytes_ = 0;     // of the last new one
+  Region* region_ = nullptr;    // new blocks are cut from it
+  Region* previous_ = nullptr;  // reused if no update is left in it
+  size_t region_bytes_ = 0;     // of the newest region
 };
 
 }  // namespace sparseagg

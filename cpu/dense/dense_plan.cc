@@ -14,9 +14,9 @@ namespace sparseagg {
 namespace {
 
 constexpr uint32_t kGroupsPerThread = 4;
-// More looks at cursors than this, and entries are distributed over slices one by one.
+// With more visits of cursors than this, entries are distributed over slices one by one.
 constexpr uint64_t kVisitsPerEntry = 4;
-// What the next update has in as many columns is fetched while those of this one are added.
+// Columns whose values of the next update are prefetched while those of this update are added.
 constexpr uint32_t kPieceColumns = 1024;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
@@ -44,29 +44,30 @@ DensePlan::DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel
   for (size_t s = 0; !by_columns_ && s < slices_.size(); ++s) {
     errors_.emplace_back().Cover(slices_[s].begin, slices_[s].end - slices_[s].begin, 0, width_);
   }
-  entered_.resize(slices_.size(), 0);
+  occupied_.resize(slices_.size(), 0);
   values_.resize(num_rows * width_ * kernels.value_bytes);
   row_cells_.resize(num_rows * kernels.row_bytes);
 }
 
-// Those of them that no batch had rows in; a slice may be named several times.
-void DensePlan::EnterAndClear(std::vector<size_t> slices) {
-  std::erase_if(slices, [this](size_t s) { return !Enter(s); });
+// Marks the slices as occupied, and clears those that no batch had rows in. A slice may be listed
+// several times.
+void DensePlan::PrepareSlices(std::vector<size_t> slices) {
+  std::erase_if(slices, [this](size_t s) { return !MarkOccupied(s); });
   parallel_.For(slices.size(), [&](size_t i) {
     const RowWindow& rows = slices_[slices[i]];
     Clear(rows.begin, rows.end);
   });
 }
 
-bool DensePlan::EveryIsEntered() const {
-  return std::find(entered_.begin(), entered_.end(), 0) == entered_.end();
+bool DensePlan::AllOccupied() const {
+  return std::find(occupied_.begin(), occupied_.end(), 0) == occupied_.end();
 }
 
 void DensePlan::Clear(uint64_t begin, uint64_t end) {
-  kernels_.clear(From(begin), end - begin, width_);
+  kernels_.clear(CellsFrom(begin), end - begin, width_);
 }
 
-CellWindow DensePlan::From(uint64_t row) {
+CellWindow DensePlan::CellsFrom(uint64_t row) {
   return {row, values_.data() + row * width_ * kernels_.value_bytes,
           row_cells_.data() + row * kernels_.row_bytes};
 }
@@ -76,7 +77,7 @@ std::span<const std::byte> DensePlan::ValueCells(uint64_t begin, uint64_t end) c
   return std::span(values_).subspan(begin * row_bytes, (end - begin) * row_bytes);
 }
 
-// Those of its slices; none where it has no slice.
+// Returns the rows of the group's slices; none if it has no slice.
 RowWindow DensePlan::RowsOfGroup(size_t g) const {
   const size_t first = FirstOfGroup(g);
   if (first == group_ends_[g]) return {0, 0, true};
@@ -109,34 +110,34 @@ void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
   if (!unsorted.empty()) FoldUnsorted(unsorted);
 }
 
-// Those of the cursor's next row.
-void DensePlan::FetchValues(const Cursor& cursor, Columns columns) const {
+// Prefetches values of the cursor's next row.
+void DensePlan::PrefetchValues(const Cursor& cursor, Columns columns) const {
   const uint64_t bytes = SizeOf(spec_.layout.value_type);
   const uint64_t size = (columns.end - columns.begin) * bytes;
-  FetchPart({cursor.value + columns.begin * bytes, size}, 0, 1);
+  PrefetchPart({cursor.value + columns.begin * bytes, size}, 0, 1);
 }
 
 void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   std::vector<uint64_t> uncleared;  // rows; these are few
   for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
-    if (entered_[SliceOf(row)] == 0) uncleared.push_back(row);
+    if (occupied_[SliceOf(row)] == 0) uncleared.push_back(row);
   }
-  std::fill(entered_.begin(), entered_.end(), uint8_t{1});
-  for (const uint64_t row : uncleared) kernels_.clear(From(row), 1, 0);  // row cells
+  std::fill(occupied_.begin(), occupied_.end(), uint8_t{1});
+  for (const uint64_t row : uncleared) kernels_.clear(CellsFrom(row), 1, 0);  // row cells
   ForEachSlice([&](size_t t, SideTable& side) {
     const auto begin = static_cast<uint32_t>(t * kSliceColumns);
     const Columns columns{
         begin, static_cast<uint32_t>(std::min<uint64_t>(width_, uint64_t{begin} + kSliceColumns))};
     for (const uint64_t row : uncleared) {
-      std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
+      std::byte* const values = CellsFrom(row).values + size_t{begin} * kernels_.value_bytes;
       kernels_.clear({row, values, nullptr}, 1, columns.end - columns.begin);
     }
     for (size_t k = 0; k < cursors.size(); ++k) {
       for (uint32_t c = columns.begin; c < columns.end;) {
         const Columns piece{c, c + std::min(columns.end - c, kPieceColumns)};
-        if (k + 1 < cursors.size()) FetchValues(cursors[k + 1], piece);
+        if (k + 1 < cursors.size()) PrefetchValues(cursors[k + 1], piece);
         Cursor cursor = cursors[k];
-        kernels_.scatter_rows(cursor, kNoLimit, width_, piece, nullptr, All(), side);
+        kernels_.scatter_rows(cursor, kNoLimit, width_, piece, nullptr, AllCells(), side);
         ExpectAdded(cursors[k].size() - cursor.size(), cursors[k].size());
         c = piece.end;
       }
@@ -144,7 +145,7 @@ void DensePlan::FoldColumns(std::span<const Cursor> cursors) {
   });
 }
 
-// All rows as one slice, on this thread.
+// Adds all entries on this thread, as if all rows were one slice.
 void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
   std::vector<size_t> slices;
   uint64_t entries = 0;
@@ -154,25 +155,25 @@ void DensePlan::FoldFew(std::vector<Cursor>& cursors) {
       if (slices.empty() || slices.back() != SliceOf(*row)) slices.push_back(SliceOf(*row));
     }
   }
-  EnterAndClear(std::move(slices));
+  PrepareSlices(std::move(slices));
   SideTable side;
   if (width_ == 1) {
-    kernels_.scatter(cursors, kNoLimit, {}, All(), side);
+    kernels_.scatter(cursors, kNoLimit, {}, AllCells(), side);
   } else {
     for (Cursor& cursor : cursors) {
-      kernels_.scatter_rows(cursor, kNoLimit, width_, {0, width_}, nullptr, All(), side);
+      kernels_.scatter_rows(cursor, kNoLimit, width_, {0, width_}, nullptr, AllCells(), side);
     }
   }
   uint64_t left = 0;
   for (const Cursor& cursor : cursors) left += cursor.size();
   ExpectAdded(entries - left, entries);
   std::vector<std::vector<SideEntry>> sides;
-  sides.push_back(side.Take());
-  TakeSide(std::move(sides));
+  sides.push_back(side.Drain());
+  MergeSides(std::move(sides));
 }
 
-// A part of a slice whose cells fit a cache, unless the cursors have too little there to be worth
-// their visits.
+// Returns the rows of a slice that are visited at a time: their cells fit a cache, unless cursors
+// have too few entries there to be worth the visits.
 uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cells_least) const {
   const double worth = static_cast<double>(kEntriesPerVisit * cursors) *
                        static_cast<double>(spec_.layout.num_rows) / static_cast<double>(entries);
@@ -184,7 +185,7 @@ uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cell
   return (slice + visits - 1) / visits;
 }
 
-// Sorted cursors, or any where there is one slice only.
+// REQUIRES: the cursors are sorted, or there is only one slice.
 void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
   uint64_t entries = 0;
   for (const Cursor& cursor : cursors) entries += cursor.size();
@@ -204,35 +205,35 @@ void DensePlan::FoldSorted(std::span<const Cursor> cursors) {
       cursor.value += static_cast<size_t>(at - cursor.row) * entry_bytes;
       cursor.row = at;
     }
-    const std::vector<Cursor> entered = own;
+    const std::vector<Cursor> begins = own;
     const auto visit = [&](uint64_t row, uint64_t limit, bool first, SideTable& side) {
       const auto next = ValueCells(limit, std::min(RowsOfGroup(g).end, limit + visit_rows));
       if (first) Clear(row, limit);
       if (width_ == 1) {
-        kernels_.scatter(own, limit, {1, 4, next}, From(row), side);
+        kernels_.scatter(own, limit, {1, 4, next}, CellsFrom(row), side);
         return;
       }
       for (size_t k = 0; k < own.size(); ++k) {
-        FetchPart(next, k, own.size());
+        PrefetchPart(next, k, own.size());
         const Cursor* after = &own[(k + 1) % own.size()];
-        kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, From(row), side);
+        kernels_.scatter_rows(own[k], limit, width_, {0, width_}, after, CellsFrom(row), side);
       }
     };
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
       const uint64_t end = slices_[s].end;
       const auto has_rows = [end](const Cursor& c) { return c.row < c.end && *c.row < end; };
       if (std::none_of(own.begin(), own.end(), has_rows)) continue;
-      const bool first = Enter(s);
-      sides[s] = InSlice(s, [&](SideTable& side) {
+      const bool first = MarkOccupied(s);
+      sides[s] = RunInSlice(s, [&](SideTable& side) {
         for (uint64_t row = slices_[s].begin; row < end; row += visit_rows) {
           visit(row, std::min(end, row + visit_rows), first, side);
         }
       });
     }
-    for (size_t k = 0; k < own.size(); ++k) tally.Add(k, entered[k].size() - own[k].size());
+    for (size_t k = 0; k < own.size(); ++k) tally.Add(k, begins[k].size() - own[k].size());
   });
   for (size_t k = 0; k < cursors.size(); ++k) tally.Expect(k, cursors[k].size());
-  TakeSide(std::move(sides));
+  MergeSides(std::move(sides));
 }
 
 void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
@@ -241,8 +242,8 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   EntryTally tally(1);
   ForEachSlice([&](size_t s, SideTable& side) {
     if (partition.EntriesOf(s) == 0) return;
-    if (Enter(s)) Clear(slices_[s].begin, slices_[s].end);
-    const CellWindow window = From(slices_[s].begin);
+    if (MarkOccupied(s)) Clear(slices_[s].begin, slices_[s].end);
+    const CellWindow window = CellsFrom(slices_[s].begin);
     if (width_ == 1) {
       std::vector<EntryChunk> chunks;
       partition.Read(s, chunks);
@@ -264,32 +265,34 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
   tally.Expect(0, entries);
 }
 
-// What `work` pushes, but for what the slice's error cells take.
-std::vector<SideEntry> DensePlan::InSlice(size_t slice, const Work& work) {
+// Runs `work`, and returns the side entries that it pushes, without those that the slice's error
+// cells take.
+std::vector<SideEntry> DensePlan::RunInSlice(size_t slice, const Work& work) {
   SideTable side;
   side.Attach(errors_[slice]);
   work(side);
   side.Detach();
-  return side.Take();
+  return side.Drain();
 }
 
-// `parallel`: on all threads.
+// Runs `work` for each slice; on all threads if `parallel`.
 void DensePlan::ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
                              bool parallel) {
   std::vector<std::vector<SideEntry>> sides(errors_.size());
   const auto in_slice = [&](size_t s) {
-    sides[s] = InSlice(s, [&](SideTable& side) { work(s, side); });
+    sides[s] = RunInSlice(s, [&](SideTable& side) { work(s, side); });
   };
   if (parallel) {
     parallel_.For(sides.size(), in_slice);
   } else {
     for (size_t s = 0; s < sides.size(); ++s) in_slice(s);
   }
-  TakeSide(std::move(sides));
+  MergeSides(std::move(sides));
 }
 
-// Sides of ascending slices of rows are in order one after another; those of columns are not.
-void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
+// Merges the side entries of slices into side_. Those of ascending slices of rows are in order one
+// after another; those of slices of columns are not.
+void DensePlan::MergeSides(std::vector<std::vector<SideEntry>> sides) {
   size_t size = 0;
   for (const auto& side : sides) size += side.size();
   if (size == 0) return;
@@ -297,7 +300,7 @@ void DensePlan::TakeSide(std::vector<std::vector<SideEntry>> sides) {
   added.reserve(size);
   for (auto& side : sides) {
     added.insert(added.end(), side.begin(), side.end());
-    side = std::vector<SideEntry>();  // there may be many: not twice
+    side = std::vector<SideEntry>();  // frees it: there may be many
   }
   if (!std::is_sorted(added.begin(), added.end(), SlotBefore)) SortSide(added);
   if (side_.empty()) {
@@ -317,15 +320,15 @@ void DensePlan::Merge(CellRun run) {
     slices.push_back(SliceOf(*row));
     row = std::lower_bound(row, run.rows.end(), slices_[slices.back()].end);
   }
-  EnterAndClear(std::move(slices));
+  PrepareSlices(std::move(slices));
   SideTable side;
   RunCursor cursor{run.rows.data(), run.rows.data() + run.rows.size(), run.values.data(),
                    run.row_cells.data()};
-  kernels_.scatter_run(cursor, kNoLimit, width_, All(), side);
+  kernels_.scatter_run(cursor, kNoLimit, width_, AllCells(), side);
   std::vector<std::vector<SideEntry>> sides;
-  sides.push_back(side.Take());
+  sides.push_back(side.Drain());
   sides.push_back(std::move(run.side));
-  TakeSide(std::move(sides));
+  MergeSides(std::move(sides));
 }
 
 uint64_t DensePlan::MemoryBytes() const {

@@ -1,9 +1,9 @@
-// Plan "dense": a cell for every coordinate of the index space, kept over the whole round. For
-// small index spaces and dense tensors; addresses are those of the index space, memory and the time
-// to finish those of the slices that hold rows.
+// Plan "dense": a cell for every coordinate of the index space, kept over the whole round. It is
+// for small index spaces and dense tensors. It reserves addresses for the whole index space, but
+// memory, and the time to finish, are those of the slices that hold rows.
 //
-// Cells are cut into slices, of rows or (where rows are few and wide) of columns; a slice belongs
-// to one task, so cells are written without atomics.
+// Cells are divided into slices, of rows or (where rows are few and wide) of columns. A slice
+// belongs to one task, so cells are written without atomics.
 #ifndef SPARSEAGG_CPU_DENSE_DENSE_PLAN_H_
 #define SPARSEAGG_CPU_DENSE_DENSE_PLAN_H_
 
@@ -34,28 +34,29 @@ class DensePlan : public CpuPlan {
 
  private:
   static constexpr uint32_t kSliceColumns = 4096;  // their cells stay cached
-  // What sorted updates visit of a slice at a time: it stays in a core's second cache beside
-  // entries that stream by (2^17 cells: 12 % more time of the server for scalars). Of wide rows,
-  // kWideCells.
+  // Cells of a slice that sorted updates visit at a time: they stay in a core's second-level cache
+  // beside entries that stream by (with 2^17 cells the server takes 12 % more time for scalars).
+  // Wide rows take kWideCells.
   static constexpr uint64_t kVisitCells = uint64_t{1} << 13;
 
-  CellWindow All() { return {0, values_.data(), row_cells_.data()}; }
-  CellWindow From(uint64_t row);
+  CellWindow AllCells() { return {0, values_.data(), row_cells_.data()}; }
+  CellWindow CellsFrom(uint64_t row);
   size_t SliceOf(uint64_t row) const { return row / (slices_[0].end - slices_[0].begin); }
-  // Notes that the slice holds rows; whether it is the first time: its cells are not empty yet.
-  bool Enter(size_t slice) { return std::exchange(entered_[slice], uint8_t{1}) == 0; }
-  void EnterAndClear(std::vector<size_t> slices);
-  bool EveryIsEntered() const;
+  // Records that the slice holds rows. Returns whether it held none before: its cells are not clear
+  // yet.
+  bool MarkOccupied(size_t slice) { return std::exchange(occupied_[slice], uint8_t{1}) == 0; }
+  void PrepareSlices(std::vector<size_t> slices);
+  bool AllOccupied() const;
   void Clear(uint64_t begin, uint64_t end);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   size_t FirstOfGroup(size_t g) const { return g == 0 ? 0 : group_ends_[g - 1]; }
   RowWindow RowsOfGroup(size_t g) const;
   using Work = std::function<void(SideTable& side)>;
-  std::vector<SideEntry> InSlice(size_t slice, const Work& work);
+  std::vector<SideEntry> RunInSlice(size_t slice, const Work& work);
   void ForEachSlice(const std::function<void(size_t slice, SideTable& side)>& work,
                     bool parallel = true);
   void FoldFew(std::vector<Cursor>& cursors);
-  void FetchValues(const Cursor& cursor, Columns columns) const;
+  void PrefetchValues(const Cursor& cursor, Columns columns) const;
   void FoldColumns(std::span<const Cursor> cursors);
   uint64_t RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cells_least) const;
   void FoldSorted(std::span<const Cursor> cursors);
@@ -70,17 +71,18 @@ class DensePlan : public CpuPlan {
   void AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
                PackedSlice& slice);
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, PackedSlice& slice);
-  void Visit(PackedSlice& slice, uint64_t end);
+  void ClearUpTo(PackedSlice& slice, uint64_t end);
   void FoldUnsorted(std::span<const Cursor> cursors);
   ErrorCells* ErrorsOf(uint64_t row, uint32_t column);
   void SettleErrors();
-  std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Lowering& lowering);
-  absl::StatusOr<SparseSums> Emit(const Lowering& lowering, const std::vector<SideEntry>& side);
+  std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Finalization& finalization);
+  absl::StatusOr<SparseSums> Emit(const Finalization& finalization,
+                                  const std::vector<SideEntry>& side);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);
-  absl::Status LowerColumns(const CellBlock& row, Columns columns, double total_weight,
-                            std::byte* out, uint64_t& infinite_values) const;
+  absl::Status FinalizeColumns(const CellBlock& row, Columns columns, double total_weight,
+                               std::byte* out, uint64_t& infinite_values) const;
   SideRange SideOf(uint64_t row) const;
-  void TakeSide(std::vector<std::vector<SideEntry>> sides);
+  void MergeSides(std::vector<std::vector<SideEntry>> sides);
 
   const ReduceSpec spec_;
   const CpuKernels& kernels_;
@@ -91,10 +93,11 @@ class DensePlan : public CpuPlan {
   std::vector<size_t> group_ends_;   // slices [group_ends_[g - 1], group_ends_[g]) are one task
   HostVector<std::byte> values_;     // [num_rows, row_width] cells
   HostVector<std::byte> row_cells_;  // [num_rows]
-  // Of each slice, whether a batch had rows in it. The first one that does empties its cells on the
-  // way, while they are cached; nobody reads those of other slices, nor do they take memory.
-  std::vector<uint8_t> entered_;
-  std::vector<ErrorCells> errors_;  // of each slice, also where those are of columns
+  // For each slice, whether a batch had rows in it. The first batch that does clears its cells as
+  // it visits them, while they are cached. The cells of other slices are not read and take no
+  // memory.
+  std::vector<uint8_t> occupied_;
+  std::vector<ErrorCells> errors_;  // for each slice, of rows or of columns
   std::vector<SideEntry> side_;     // sorted
 };
 

@@ -1,4 +1,4 @@
-// The dense plan's way with narrow rows.
+// Adds updates with narrow rows to the cells of the dense plan.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -13,10 +13,11 @@ namespace sparseagg {
 namespace {
 
 // Cells that are visited at a time: half as many as elsewhere, since a cursor has more entries in a
-// line and needs less of a visit. They nearly stay in the first cache.
+// cache line and a visit pays with fewer cells. They nearly fit the first-level cache.
 constexpr uint64_t kNarrowVisitCells = uint64_t{1} << 12;
 
-// What an update with narrow rows has in a segment, from row `above` of it on.
+// Returns the entries of an update with narrow rows in a segment, from the segment's row `above`
+// on.
 NarrowCursor CursorIn(const PendingUpdate& update, uint64_t segment, uint64_t above) {
   const CooView entries = update.staged.entries.view();
   const NarrowRows::Segment part = entries.narrow_rows->segment(segment);
@@ -33,7 +34,7 @@ NarrowCursor CursorIn(const PendingUpdate& update, uint64_t segment, uint64_t ab
 
 }  // namespace
 
-// Those of the updates whose rows are narrow, segment by segment.
+// Adds those of the updates whose rows are narrow, segment by segment.
 void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   std::vector<const PendingUpdate*> narrow;
   uint64_t entries = 0;
@@ -47,12 +48,12 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   EntryTally tally(narrow.size());
   ForEachSlice([&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
-    const bool first = Enter(s);
+    const bool first = MarkOccupied(s);
     std::vector<NarrowCursor> cursors(narrow.size());
     std::vector<uint64_t> sizes(narrow.size());
     for (uint64_t row = rows.begin; row < rows.end;) {
       const uint64_t segment = row >> NarrowRows::kSegmentBits;
-      const CellWindow window = From(segment << NarrowRows::kSegmentBits);
+      const CellWindow window = CellsFrom(segment << NarrowRows::kSegmentBits);
       const uint64_t segment_end = std::min(rows.end, window.begin + NarrowRows::kSegmentRows);
       for (size_t k = 0; k < cursors.size(); ++k) {
         cursors[k] = CursorIn(*narrow[k], segment, row - window.begin);

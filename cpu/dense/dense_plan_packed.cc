@@ -1,4 +1,4 @@
-// The dense plan's way with packed rows.
+// Adds updates with packed rows to the cells of the dense plan.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,13 +15,13 @@
 namespace sparseagg {
 namespace {
 
-// Whether it is bits in whole words, and few of them: others are long enough by themselves.
+// Returns whether the block is a bitmap of few whole words; a longer one needs no joining.
 bool IsCrowded(const PackedRows::Block& block) {
   if (block.form == 0) return block.count == kBlockEntries;
   return block.form == kBitmapForm && block.num_words <= kCrowdedWords;
 }
 
-// From `entry` on.
+// Returns the update's values from `entry` on.
 const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
   const MutableCooView& entries = update.staged.entries;
   return static_cast<const std::byte*>(entries.values) + entry * entries.layout.row_bytes();
@@ -29,16 +29,16 @@ const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
 
 }  // namespace
 
-// A slice in work.
+// The slice that a task works on.
 struct DensePlan::PackedSlice {
   RowWindow rows;
-  uint64_t uncleared;  // its rows from here on have no empty cells yet; rows.end: all have
+  uint64_t uncleared;  // its rows from here on are not cleared yet; rows.end: all are
   SideTable& side;
   uint64_t added = 0;  // entries
 };
 
-// Those of the updates whose rows are packed, block by block; as many of each at a time as keep to
-// the same cells, which stay cached.
+// Adds those of the updates whose rows are packed, block by block. It visits the same cells for all
+// of them before it continues, so that these stay cached.
 void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   std::vector<const PendingUpdate*> packed;
   uint64_t entries = 0;
@@ -51,17 +51,17 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   EntryTally tally(packed.size());
   const auto fold = [&](size_t s, SideTable& side) {
     const RowWindow& rows = slices_[s];
-    PackedSlice slice{rows, Enter(s) ? rows.begin : rows.end, side};
-    std::vector<uint64_t> next;  // block of each update
+    PackedSlice slice{rows, MarkOccupied(s) ? rows.begin : rows.end, side};
+    std::vector<uint64_t> next;  // the next block of each update
     for (const PendingUpdate* update : packed) {
       next.push_back(PackedRows(update->staged.entries.view()).LowerBound(rows.begin));
     }
     for (uint64_t row = rows.begin; row < rows.end; row += kVisitCells) {
       const uint64_t limit = std::min(rows.end, row + kVisitCells);
       const auto next_cells = ValueCells(limit, std::min(rows.end, limit + kVisitCells));
-      Visit(slice, limit);
+      ClearUpTo(slice, limit);
       for (size_t u = 0; u < packed.size(); ++u) {
-        FetchPart(next_cells, u, packed.size());
+        PrefetchPart(next_cells, u, packed.size());
         AddBlocks(*packed[u], limit, next[u], slice);
         tally.Add(u, std::exchange(slice.added, 0));
       }
@@ -71,7 +71,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   for (size_t u = 0; u < packed.size(); ++u) tally.Expect(u, packed[u]->staged.entries.nnz);
 }
 
-// The update's blocks from `next` on that begin below `limit`.
+// Adds the update's blocks from `next` on that begin below `limit`, and advances `next`.
 void DensePlan::AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t& next,
                           PackedSlice& slice) {
   const PackedRows rows(update.staged.entries.view());
@@ -91,7 +91,7 @@ void DensePlan::AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t&
   }
 }
 
-// Several blocks without gaps from block `b` on; returns how many.
+// Adds the blocks without gaps from block `b` on, if there are several. Returns how many it added.
 uint64_t DensePlan::AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
                            PackedSlice& slice) {
   const uint64_t run = rows.RunLength(b, slice.rows.end);
@@ -101,7 +101,8 @@ uint64_t DensePlan::AddRun(const PendingUpdate& update, const PackedRows& rows, 
   return run;
 }
 
-// Crowded blocks from block `b` on that begin below `limit`, as one; returns how many.
+// Adds crowded blocks from block `b` on that begin below `limit`, as one bitmap. Returns how many
+// it added.
 uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
                                uint64_t limit, PackedSlice& slice) {
   JoinedBits joined;
@@ -118,18 +119,21 @@ uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& ro
   return added;
 }
 
-// Rows within the slice, those of the update's entries from `entry` on.
+// Adds the update's entries from `entry` on, whose rows are `bits`. REQUIRES: the rows are within
+// the slice.
 void DensePlan::AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
                         PackedSlice& slice) {
-  Visit(slice, bits.last + 1);
-  // Whole tiles of cells are added to, also beyond the last row: only of those that are there.
-  const uint64_t added = kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight,
-                                               From(slice.rows.begin), slice.uncleared, slice.side);
+  ClearUpTo(slice, bits.last + 1);
+  // The kernel adds to whole tiles of cells, also beyond the last row; the limit restricts it to
+  // cells that are cleared.
+  const uint64_t added =
+      kernels_.scatter_bits(bits, ValuesOf(update, entry), update.weight,
+                            CellsFrom(slice.rows.begin), slice.uncleared, slice.side);
   ExpectAdded(added, bits.count);
   slice.added += added;
 }
 
-// What a block has in the slice.
+// Adds the entries that a block has in the slice.
 void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& block,
                          PackedSlice& slice) {
   const RowWindow& range = slice.rows;
@@ -147,13 +151,14 @@ void DensePlan::AddBlock(const PendingUpdate& update, const PackedRows::Block& b
                 .value = ValuesOf(update, block.begin + static_cast<uint64_t>(begin - rows.data())),
                 .weight = update.weight,
                 .canonical = update.staged.order == EntryOrder::kCanonical};
-  Visit(slice, std::min(range.end, end[-1] + 1));
-  kernels_.scatter({&cursor, 1}, range.end, {}, From(range.begin), slice.side);
+  ClearUpTo(slice, std::min(range.end, end[-1] + 1));
+  kernels_.scatter({&cursor, 1}, range.end, {}, CellsFrom(range.begin), slice.side);
   slice.added += static_cast<uint64_t>(cursor.row - begin);
 }
 
-// Rows of the slice below `end` are added to: their cells are empty at least.
-void DensePlan::Visit(PackedSlice& slice, uint64_t end) {
+// Clears the cells of the slice below `end` that are not cleared yet. Call it before adding to
+// them.
+void DensePlan::ClearUpTo(PackedSlice& slice, uint64_t end) {
   if (end <= slice.uncleared) return;
   Clear(slice.uncleared, end);
   slice.uncleared = end;

@@ -1,4 +1,4 @@
-// The dense plan's cells as results, and as a run.
+// Turns the dense plan's cells into results, or into a run.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -15,7 +15,7 @@ CellRun DensePlan::State() {
   SideTable side;
   side.Append(side_);
   for (const ErrorCells& errors : errors_) side.Append(errors);
-  SparseSums sums = *Emit({}, side.Take());  // cells, so there is no result that could fail
+  SparseSums sums = *Emit({}, side.Drain());  // cannot fail: it writes cells, not results
   return {std::move(sums.rows.kept()), std::move(sums.values), std::move(sums.row_cells),
           std::move(sums.side)};
 }
@@ -23,42 +23,42 @@ CellRun DensePlan::State() {
 absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, Feed feed,
                                              double total_weight) {
   if (!batch.empty()) Fold(std::move(batch), feed);
-  const Lowering lowering{.results = true, .total_weight = total_weight};
+  const Finalization finalization{.results = true, .total_weight = total_weight};
   SettleErrors();
   if (by_columns_) return EmitColumns(total_weight);
-  auto every_row = EmitEveryRow(lowering);
-  return every_row.has_value() ? *std::move(every_row) : Emit(lowering, side_);
+  auto every_row = EmitEveryRow(finalization);
+  return every_row.has_value() ? *std::move(every_row) : Emit(finalization, side_);
 }
 
-// Those that may hold what cells of slot (row, column) have lost; null: none.
+// Returns the error cells that may hold errors of slot (row, column); null if there are none.
 ErrorCells* DensePlan::ErrorsOf(uint64_t row, uint32_t column) {
   if (column == width_) return nullptr;  // the row's cell
   if (by_columns_) return &errors_[column / kSliceColumns];
   return &errors_[SliceOf(row)];
 }
 
-// Error cells become a part of the cells, as results are to be made of them; of what has side
-// entries, side entries.
+// Adds the error cells to their cells, before results are made. For slots with side entries, they
+// become side entries instead.
 void DensePlan::SettleErrors() {
   const auto holds = [](const ErrorCells& errors) { return errors.levels() > 0; };
   if (std::none_of(errors_.begin(), errors_.end(), holds)) return;
   SideTable moved;
   for (const SideEntry& entry : side_) {
     ErrorCells* const errors = ErrorsOf(entry.row, entry.column);
-    if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);
+    if (errors != nullptr) moved.ExtractErrors(*errors, entry.row, entry.column);
   }
   std::vector<std::vector<SideEntry>> sides;
-  sides.push_back(moved.Take());
-  TakeSide(std::move(sides));
+  sides.push_back(moved.Drain());
+  MergeSides(std::move(sides));
   parallel_.For(errors_.size(), [&](size_t s) {
     ErrorCells& errors = errors_[s];
     if (errors.levels() == 0) return;
     if (!by_columns_) {
-      kernels_.settle(From(slices_[s].begin).values, errors, 0, errors.size());
+      kernels_.settle(CellsFrom(slices_[s].begin).values, errors, 0, errors.size());
     } else {
       const auto begin = static_cast<uint32_t>(s * kSliceColumns);
       for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
-        std::byte* const values = From(row).values + size_t{begin} * kernels_.value_bytes;
+        std::byte* const values = CellsFrom(row).values + size_t{begin} * kernels_.value_bytes;
         kernels_.settle(values, errors, errors.IndexOf(row, begin),
                         std::min(kSliceColumns, width_ - begin));
       }
@@ -67,15 +67,16 @@ void DensePlan::SettleErrors() {
   });
 }
 
-// Results where every row is held; nullopt where one is not. It takes a third of Emit()'s time, and
-// of its output.
-std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering& lowering) {
-  if (!EveryIsEntered()) return std::nullopt;
+// Returns the results if every row is held; nullopt if one is not. It takes a third of the time of
+// Emit(), and of its output.
+std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(
+    const Finalization& finalization) {
+  if (!AllOccupied()) return std::nullopt;
   const uint64_t num_rows = spec_.layout.num_rows;
   for (const uint64_t row : {uint64_t{0}, num_rows - 1}) {  // most sums lack one of them
-    if (kernels_.count_held(From(row), 1, width_) == 0) return std::nullopt;
+    if (kernels_.count_held(CellsFrom(row), 1, width_) == 0) return std::nullopt;
   }
-  RangedOutput output(spec_, kernels_, lowering, parallel_);
+  RangedOutput output(spec_, kernels_, finalization, parallel_);
   std::vector<uint64_t> starts;
   for (size_t g = 0; g < group_ends_.size(); ++g) starts.push_back(RowsOfGroup(g).begin);
   starts.push_back(num_rows);
@@ -83,46 +84,47 @@ std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(const Lowering
   std::atomic<bool> every_row = true;
   output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = FirstOfGroup(g); every_row && s < group_ends_[g]; ++s) {
-      if (!reducer.EmitEveryRow(From(slices_[s].begin), slices_[s])) every_row = false;
+      if (!reducer.EmitEveryRow(CellsFrom(slices_[s].begin), slices_[s])) every_row = false;
     }
   });
   if (!every_row) return std::nullopt;
   return output.Close(side_);
 }
 
-absl::StatusOr<SparseSums> DensePlan::Emit(const Lowering& lowering,
+absl::StatusOr<SparseSums> DensePlan::Emit(const Finalization& finalization,
                                            const std::vector<SideEntry>& side) {
-  RangedOutput output(spec_, kernels_, lowering, parallel_);
-  // Counted first: reading the cells once more takes less than closing gaps between ranges.
+  RangedOutput output(spec_, kernels_, finalization, parallel_);
+  // Rows are counted first: reading the cells once more takes less time than closing gaps between
+  // ranges.
   std::vector<uint64_t> counts(group_ends_.size(), 0);
   parallel_.For(counts.size(), [&](size_t g) {
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
-      if (entered_[s] == 0) continue;
+      if (occupied_[s] == 0) continue;
       const RowWindow& rows = slices_[s];
-      counts[g] += kernels_.count_held(From(rows.begin), rows.end - rows.begin, width_);
+      counts[g] += kernels_.count_held(CellsFrom(rows.begin), rows.end - rows.begin, width_);
     }
   });
   output.ReserveExactly(counts);
   output.ForEachRange(side, [&](size_t g, RangeReducer& reducer) {
     for (size_t s = FirstOfGroup(g); s < group_ends_[g]; ++s) {
-      if (entered_[s] != 0) reducer.EmitCells(From(slices_[s].begin), slices_[s]);
+      if (occupied_[s] != 0) reducer.EmitCells(CellsFrom(slices_[s].begin), slices_[s]);
     }
   });
   return output.Close(side);
 }
 
-// Few wide rows: the columns of each are lowered in parallel, in place.
+// Writes the results of few wide rows: the columns of each are finalized in parallel, in place.
 absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
   SparseSums sums;
   for (uint64_t row = 0; row < spec_.layout.num_rows; ++row) {
-    if (entered_[SliceOf(row)] != 0 && kernels_.count_held(From(row), 1, width_) > 0)
+    if (occupied_[SliceOf(row)] != 0 && kernels_.count_held(CellsFrom(row), 1, width_) > 0)
       sums.rows.kept().push_back(row);
   }
   const uint64_t row_bytes = spec_.layout.row_bytes();
   sums.values.resize(sums.rows.size() * row_bytes);
   const size_t tasks = (width_ + kSliceColumns - 1) / kSliceColumns;
   for (size_t i = 0; i < sums.rows.size(); ++i) {
-    const CellWindow cells = From(sums.rows[i]);
+    const CellWindow cells = CellsFrom(sums.rows[i]);
     const CellBlock row{&sums.rows.kept()[i], cells.values, cells.row_cells};
     std::byte* out = sums.values.data() + i * row_bytes;
     std::vector<absl::Status> statuses(tasks);
@@ -130,12 +132,13 @@ absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
     parallel_.For(tasks, [&](size_t t) {
       const auto begin = static_cast<uint32_t>(t * kSliceColumns);
       const uint32_t size = std::min(width_ - begin, kSliceColumns);
-      statuses[t] = LowerColumns(row, {begin, begin + size}, total_weight, out, infinite[t]);
+      statuses[t] = FinalizeColumns(row, {begin, begin + size}, total_weight, out, infinite[t]);
     });
     for (size_t t = 0; t < tasks; ++t) {
-      // An error names a column of its task's: the whole row says which one it is.
+      // The error names a column within its task: the whole row is finalized again, to name the
+      // column within the row.
       if (!statuses[t].ok()) {
-        return kernels_.lower(spec_, total_weight, row, 1, SideOf(*row.rows), out, infinite[t]);
+        return kernels_.finalize(spec_, total_weight, row, 1, SideOf(*row.rows), out, infinite[t]);
       }
       sums.infinite_values += infinite[t];
     }
@@ -143,12 +146,13 @@ absl::StatusOr<SparseSums> DensePlan::EmitColumns(double total_weight) {
   return sums;
 }
 
-// Columns of one row, as a row of their own.
-absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, double total_weight,
-                                     std::byte* out, uint64_t& infinite_values) const {
+// Finalizes columns of one row, as a row of their own.
+absl::Status DensePlan::FinalizeColumns(const CellBlock& row, Columns columns, double total_weight,
+                                        std::byte* out, uint64_t& infinite_values) const {
   ReduceSpec spec = spec_;
   spec.layout.row_width = columns.end - columns.begin;
-  // Found, not looked for: every value of the row may have entries, and every task comes here.
+  // By binary search, not a scan: every value of the row may have entries, and every task does
+  // this.
   const SideRange all = SideOf(*row.rows);
   const auto from = [&all](uint32_t column) {
     return std::lower_bound(all.begin(), all.end(), column,
@@ -162,9 +166,9 @@ absl::Status DensePlan::LowerColumns(const CellBlock& row, Columns columns, doub
   }
   const CellBlock block{row.rows, row.values + size_t{columns.begin} * kernels_.value_bytes,
                         row.row_cells};
-  return kernels_.lower(spec, total_weight, block, 1, side,
-                        out + size_t{columns.begin} * SizeOf(spec.layout.value_type),
-                        infinite_values);
+  return kernels_.finalize(spec, total_weight, block, 1, side,
+                           out + size_t{columns.begin} * SizeOf(spec.layout.value_type),
+                           infinite_values);
 }
 
 SideRange DensePlan::SideOf(uint64_t row) const {

@@ -1,4 +1,4 @@
-// Bitmaps of rows that follow one another as one: a kernel has less to begin and to end with.
+// Joins bitmaps of rows that follow one another, so that a kernel begins and ends less often.
 #ifndef SPARSEAGG_CPU_DENSE_JOINED_BITS_H_
 #define SPARSEAGG_CPU_DENSE_JOINED_BITS_H_
 
@@ -12,12 +12,13 @@ namespace sparseagg {
 
 class JoinedBits {
  public:
-  // From the first one's first row to the last one's last.
+  // Most rows, from the first bitmap's first row to the last bitmap's last row.
   static constexpr uint64_t kRowsMax = 8192;
 
-  // False, and nothing is taken: there is no room, or they begin at a row that is here already, as
-  // blocks of an update may that has a row twice. One bit would then stand for two entries.
-  // REQUIRES: in the last word of 32 bits no bit beyond the last row.
+  // Appends a bitmap. Returns false, and appends nothing, if there is no room, or if the bitmap
+  // begins at a row that is already here, as may happen with blocks of an update that has a row
+  // twice: one bit would then stand for two entries. REQUIRES: the last word of 32 bits has no bit
+  // beyond the last row.
   bool Append(const PackedRows::Bits& bits) {
     const uint64_t first = size_ == 0 ? bits.first : rows_.first;
     const uint64_t at = bits.first - first;
@@ -36,7 +37,7 @@ class JoinedBits {
     }
     if (words == 1) pending |= uint64_t{LoadAs<uint32_t>(in)} << at % 8;
     Store(out, pending);
-    Store(out + 8, 0);  // a kernel may read them
+    Store(out + 8, 0);  // a kernel may read these bytes
     rows_ = {first, bits.last, bytes_.data(), rows_.count + bits.count};
     size_ = size;
     return true;
@@ -48,7 +49,7 @@ class JoinedBits {
   static void Store(unsigned char* to, uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
   PackedRows::Bits rows_;
-  uint64_t size_ = 0;  // from the first row to the last
+  uint64_t size_ = 0;  // rows from the first to the last
   std::array<unsigned char, kRowsMax / 8 + 24> bytes_;
 };
 

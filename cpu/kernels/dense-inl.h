@@ -1,5 +1,5 @@
-// Windows with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Kernels of windows with a cell for every coordinate. Compiled once for every instruction set: see
+// simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_DENSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_DENSE_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_DENSE_INL_H_
@@ -54,7 +54,7 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
     AdvanceRun(run, done, width);
   }
 
-  // ---- Out of dense windows.
+  // ---- Reading held rows.
 
   static bool IsHeld(const CellWindow& window, size_t row, uint32_t width) {
     if constexpr (C::kHasValues) {
@@ -78,31 +78,31 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
     return count;
   }
 
-  template <bool kEmpty>
-  static size_t MoveOut(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
-                        size_t rows_max, const CellBlock& out) {
+  template <bool kClear>
+  static size_t CopyHeld(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                         size_t rows_max, const CellBlock& out) {
     size_t n = 0;
     if constexpr (C::kInexactValues && !C::kHasRow) {
-      if (width == 1) n = Compress<kEmpty>(window, at, rows, rows_max, out);
+      if (width == 1) n = Compress<kClear>(window, at, rows, rows_max, out);
     }
     for (; at < rows && n < rows_max; ++at) {
       if (!IsHeld(window, at, width)) continue;
       out.rows[n] = window.begin + at;
       if constexpr (C::kHasValues) {
         std::copy_n(Values(window.values) + at * width, width, Values(out.values) + n * width);
-        if (kEmpty) std::fill_n(Values(window.values) + at * width, width, C::EmptyValue());
+        if (kClear) std::fill_n(Values(window.values) + at * width, width, C::EmptyValue());
       }
       if constexpr (C::kHasRow) {
         Rows(out.row_cells)[n] = Rows(window.row_cells)[at];
-        if (kEmpty) Rows(window.row_cells)[at] = C::EmptyRow();
+        if (kClear) Rows(window.row_cells)[at] = C::EmptyRow();
       }
       ++n;
     }
     return n;
   }
 
-  // Whole vectors; what is left of the window is the caller's.
-  template <bool kEmpty>
+  // Handles whole vectors; the caller handles the rest of the window.
+  template <bool kClear>
   static size_t Compress(const CellWindow& window, size_t& at, size_t rows, size_t rows_max,
                          const CellBlock& out) {
     const DoubleTag d;
@@ -121,19 +121,19 @@ struct DenseKernels : ScatterBitsKernels<kValues, kRow, V> {
       hn::StoreU(hn::Add(hn::Set(du, begin + from), lanes), du, out_rows + n);
       hn::StoreU(hn::TableLookupLanes(sums, hn::IndicesFromVec(d, lanes)), d, out_cells + n);
       n += hn::CountTrue(du, held);
-      if (kEmpty) hn::StoreU(hn::BitCast(d, empty), d, cells + from);
+      if (kClear) hn::StoreU(hn::BitCast(d, empty), d, cells + from);
     }
     at = from;
     return n;
   }
 
-  static size_t Collect(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
-                        size_t rows_max, const CellBlock& out) {
-    return MoveOut<true>(window, at, rows, width, rows_max, out);
+  static size_t Drain(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                      size_t rows_max, const CellBlock& out) {
+    return CopyHeld<true>(window, at, rows, width, rows_max, out);
   }
   static size_t Copy(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
                      size_t rows_max, const CellBlock& out) {
-    return MoveOut<false>(window, at, rows, width, rows_max, out);
+    return CopyHeld<false>(window, at, rows, width, rows_max, out);
   }
 };
 

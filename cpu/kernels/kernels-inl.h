@@ -14,7 +14,7 @@
 #include "cpu/kernels/results-inl.h"
 #include "cpu/kernels/settle-inl.h"
 #include "cpu/kernels/sorted-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "sparse/ops/all.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,21 +35,21 @@ constexpr CpuKernels MakeTable() {
       .scatter_narrow = &D::template Scatter<NarrowCursor>,
       .scatter_rows = &D::ScatterRows,
       .scatter_bits = &D::ScatterBits,
-      .try_scatter = nullptr,
-      .try_scatter_rows = nullptr,
+      .scatter_speculatively = nullptr,
+      .scatter_rows_speculatively = nullptr,
       .settle = nullptr,
       .scatter_run = &D::ScatterRun,
       .count_held = &D::CountHeld,
-      .collect = &D::Collect,
+      .drain = &D::Drain,
       .copy = &D::Copy,
       .pack = &S::Pack,
       .pack_run = &S::PackRun,
       .sum_sorted = &S::SumSorted,
-      .lower = &ResultKernels<Op, V>::Lower,
+      .finalize = &ResultKernels<Op, V>::Finalize,
   };
-  if constexpr (kCanBeTried<typename D::C, V>) {
-    table.try_scatter = &D::TryScatter;
-    table.try_scatter_rows = &D::TryScatterRows;
+  if constexpr (kCanSpeculate<typename D::C, V>) {
+    table.scatter_speculatively = &D::ScatterSpeculatively;
+    table.scatter_rows_speculatively = &D::ScatterRowsSpeculatively;
   }
   if constexpr (D::C::kInexactValues) table.settle = &SettleKernels<Op, V>::Settle;
   return table;

@@ -17,9 +17,9 @@
 
 namespace sparseagg {
 
-// What is fetched ahead: `lines` cache lines of the cursor that comes `cursors` later; 0: nothing.
-// And `cells`, of the window that comes next.
-struct Ahead {
+// What a kernel prefetches: `lines` cache lines of the cursor `cursors` positions later (0: none),
+// and `cells` of the next window.
+struct Prefetch {
   uint32_t cursors = 0;
   uint32_t lines = 0;
   std::span<const std::byte> cells;
@@ -37,53 +37,57 @@ using SideRange = std::span<const SideEntry>;
 struct CpuKernels {
   uint32_t value_bytes;  // of a value cell; 0: none
   uint32_t row_bytes;    // of a row cell; 0: none
-  // Several entries of one row in one update are not added one by one (min, max), or count once as
-  // a holder: cpu/windowed/canonical.h prepares such updates.
+  // True if several entries of one row in one update must not be added one by one (min, max), or
+  // count as one holder: cpu/windowed/canonical.h then prepares updates.
   bool per_update;
 
-  // Makes `rows` rows of the window empty; their values alone where row_cells is null.
+  // Clears `rows` rows of the window; only their value cells where row_cells is null.
   void (*clear)(const CellWindow& window, size_t rows, uint32_t width);
 
-  // Adds to the window's cells what the cursors have below `limit`, and moves them there. A cursor
-  // that is not sorted must have all its entries in the window, and limit = UINT64_MAX.
-  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
+  // Adds the cursors' entries below `limit` to the window's cells, and advances the cursors.
+  // REQUIRES: each cursor is sorted, or has all its entries in the window and limit = UINT64_MAX.
+  void (*scatter)(std::span<Cursor> cursors, uint64_t limit, const Prefetch& prefetch,
                   const CellWindow& window, SideTable& side);  // row_width 1
-  // The same of cursors with narrow rows; `ahead.cells` only is fetched.
-  void (*scatter_narrow)(std::span<NarrowCursor> cursors, uint64_t limit, const Ahead& ahead,
+  // The same for cursors with narrow rows; prefetches only `prefetch.cells`.
+  void (*scatter_narrow)(std::span<NarrowCursor> cursors, uint64_t limit, const Prefetch& prefetch,
                          const CellWindow& window, SideTable& side);  // row_width 1
-  // `next`, or null: the cursor that is added afterwards.
+  // The same for columns of one cursor of rows with several values. `next` is the cursor that is
+  // added afterwards, which is prefetched; it may be null.
   void (*scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, Columns columns,
                        const Cursor* next, const CellWindow& window, SideTable& side);
-  // The entries whose rows are those of a bitmap, all of them in the window and below `limit`,
-  // where it ends (row_width 1). kValuesSlackBytes can be read after the values. Returns how many
-  // entries were added: rows.count, unless that is not the number of bits.
+  // Adds the entries whose rows are those of a bitmap (row_width 1). REQUIRES: all of them lie in
+  // the window and below `limit`, where it ends; kValuesSlackBytes can be read after the values.
+  // Returns how many entries were added: rows.count, unless that differs from the number of bits.
   uint64_t (*scatter_bits)(const PackedRows::Bits& rows, const std::byte* values, float weight,
                            const CellWindow& window, uint64_t limit, SideTable& side);
-  // The same as `scatter` and `scatter_rows` (all columns), on trial: nobody looks at rounding
-  // errors. False when the RoundingFlag was set; cells and cursors are good for nothing then. Null
-  // where that cannot be told: cells that are no sums, values of 64 bits.
-  bool (*try_scatter)(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
-                      const CellWindow& window);  // row_width 1
-  bool (*try_scatter_rows)(Cursor& cursor, uint64_t limit, uint32_t width, const Cursor* next,
-                           const CellWindow& window);
-  // Makes n cells what they and `errors` from cell `first` on are together, as doubles that `lower`
-  // rounds as it would the exact sums. Null where cells are no sums of doubles.
+  // The speculative forms of `scatter` and `scatter_rows` (all columns), which do not compute
+  // rounding errors. They return false if the RoundingFlag was set; on false, cells and cursors are
+  // unspecified. Null where the flag cannot tell whether sums are exact: for cells that are not
+  // sums, and for values of 64 bits.
+  bool (*scatter_speculatively)(std::span<Cursor> cursors, uint64_t limit, const Prefetch& prefetch,
+                                const CellWindow& window);  // row_width 1
+  bool (*scatter_rows_speculatively)(Cursor& cursor, uint64_t limit, uint32_t width,
+                                     const Cursor* next, const CellWindow& window);
+  // Adds `errors` from cell `first` on to n cells, which become doubles that `finalize` rounds as
+  // it would round the exact sums. Null where cells are not sums of doubles.
   void (*settle)(std::byte* values, const ErrorCells& errors, size_t first, size_t n);
+  // Adds the run's rows below `limit` to the window's cells, and advances the run.
   void (*scatter_run)(RunCursor& run, uint64_t limit, uint32_t width, const CellWindow& window,
                       SideTable& side);
 
-  // Of the window's first `rows` rows.
+  // Returns how many of the window's first `rows` rows are held.
   size_t (*count_held)(const CellWindow& window, size_t rows, uint32_t width);
 
-  // Moves the rows that somebody holds, from `at` on, out of a window of `rows` rows, and leaves
-  // them empty. Stops after at most rows_max of them, with `at` where to go on. Returns how many.
-  size_t (*collect)(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
-                    size_t rows_max, const CellBlock& out);
-  // The same without emptying them.
+  // Moves held rows, from `at` on, out of a window of `rows` rows, and clears them. Stops after at
+  // most rows_max rows, and sets `at` to where to continue. Returns how many rows it moved.
+  size_t (*drain)(const CellWindow& window, size_t& at, size_t rows, uint32_t width,
+                  size_t rows_max, const CellBlock& out);
+  // The same without clearing them.
   size_t (*copy)(const CellWindow& window, size_t& at, size_t rows, uint32_t width, size_t rows_max,
                  const CellBlock& out);
 
-  // Packs what the cursor has below `limit`, and moves it there. False when the window is full.
+  // Packs the cursor's entries below `limit`, and advances the cursor. Returns false when the
+  // window is full.
   bool (*pack)(Cursor& cursor, uint64_t limit, uint32_t width, PackedWindow& packed,
                SideTable& side);
   bool (*pack_run)(RunCursor& run, uint64_t limit, uint32_t width, PackedWindow& packed);
@@ -93,17 +97,18 @@ struct CpuKernels {
   size_t (*sum_sorted)(const PackedWindow& packed, size_t& at, uint32_t width, size_t rows_max,
                        const CellBlock& out, SideTable& side);
 
-  // Lowers n rows, with their side entries, to results [n, result width]. Counts infinities;
-  // OUT_OF_RANGE at the first integer that does not fit.
-  absl::Status (*lower)(const ReduceSpec& spec, double total_weight, const CellBlock& block,
-                        size_t n, SideRange side, void* out, uint64_t& infinite_values);
+  // Rounds n rows, with their side entries, to results [n, result width]. Adds the number of
+  // infinite results to `infinite_values`. Returns OUT_OF_RANGE at the first integer that does not
+  // fit.
+  absl::Status (*finalize)(const ReduceSpec& spec, double total_weight, const CellBlock& block,
+                           size_t n, SideRange side, void* out, uint64_t& infinite_values);
 };
 
-// The kernels of operator `op` on values of `type`, for the best instruction set of this machine.
-// Null when there is no such operator.
+// Returns the kernels of operator `op` on values of `type`, for the best instruction set of this
+// machine; null when there is no such operator.
 const CpuKernels* KernelsFor(ValueType type, std::string_view op);
 
-// The same as KernelsFor(), from the sources that have them.
+// The parts of KernelsFor(), one for each source file that compiles kernels.
 const CpuKernels* KernelsOfSingles(ValueType type, std::string_view op);  // f32, f64
 const CpuKernels* KernelsOfHalves(ValueType type, std::string_view op);   // f16, bf16
 const CpuKernels* KernelsOfIntegers(ValueType type, std::string_view op);

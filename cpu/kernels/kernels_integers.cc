@@ -1,4 +1,5 @@
-// 128-bit additions have no vector form: one instruction set, the one that every machine has.
+// 128-bit additions have no vector form, so these kernels are compiled only for the baseline
+// instruction set.
 #include "cpu/kernels/kernels-inl.h"
 #include "cpu/kernels/kernels.h"
 

@@ -1,6 +1,5 @@
-// Cells as results: every sum rounded once.
-// Compiled once for every instruction set, in its namespace (Highway's foreach_target); the guard
-// therefore lets it in again each time.
+// Turns cells into results: every sum is rounded once. Compiled once for every instruction set, in
+// its namespace (Highway's foreach_target); the guard therefore lets it in again each time.
 #if defined(SPARSEAGG_CPU_KERNELS_RESULTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_RESULTS_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_RESULTS_INL_H_
@@ -25,17 +24,17 @@ namespace sparseagg {
 namespace HWY_NAMESPACE {  // NOLINT(google-readability-namespace-comments)
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sums and weighted means of f32 and f64 without side entries, as vectors. Returns how many values
-// it has done; the rest is the caller's.
+// Rounds sums and weighted means of f32 and f64 without side entries, as vectors. Returns how many
+// values it has written; the caller handles the rest.
 template <class Op, class V>
-HWY_INLINE size_t LowerVectors(const double* cells, size_t n, double total_weight, V* out,
-                               uint64_t& infinite_values) {
+HWY_INLINE size_t FinalizeVectors(const double* cells, size_t n, double total_weight, V* out,
+                                  uint64_t& infinite_values) {
   if constexpr ((std::is_same_v<V, float> || std::is_same_v<V, double>)&&Op::kValues ==
                     ValueSlots::kExactSum &&
                 Op::kRowSlot == RowSlot::kNone) {
     const DoubleTag d;
     const hn::Rebind<V, DoubleTag> dv;
-    // Highway without vectors demotes what is beyond the range to the largest number.
+    // Highway without vectors demotes numbers beyond the range to the largest number.
     if constexpr (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128) return 0;
     const auto divisor = hn::Set(d, total_weight);
     if (Op::kIsMean && total_weight == 0.0) return 0;
@@ -80,7 +79,7 @@ struct ResultKernels {
     }
   }
 
-  // LowerValue() wants value and row of one type: this one holds either.
+  // LowerValue() takes value and row of one type; this type holds a double or an integer.
   struct Either {
     double cell;
     Int128 integer;
@@ -121,8 +120,8 @@ struct ResultKernels {
     return {begin, end};
   }
 
-  static absl::Status Lower(const ReduceSpec& spec, double total_weight, const CellBlock& block,
-                            size_t n, SideRange side, void* out, uint64_t& infinite_values) {
+  static absl::Status Finalize(const ReduceSpec& spec, double total_weight, const CellBlock& block,
+                               size_t n, SideRange side, void* out, uint64_t& infinite_values) {
     const uint32_t width = spec.layout.row_width;
     const uint32_t result_width = C::kHasValues ? width : 1;
     auto* results = static_cast<R*>(out);
@@ -130,13 +129,13 @@ struct ResultKernels {
     size_t i = 0;
     auto side_at = side.begin();
     for (size_t row = 0; row < n;) {
-      // The rows up to the next one that has side entries are lowered as vectors.
+      // Rows up to the next one that has side entries are rounded as vectors.
       while (side_at != side.end() && side_at->row < block.row(row)) ++side_at;
       if constexpr (C::kInexactValues) {
         const size_t next = side_at == side.end() ? n : block.IndexOf(side_at->row, row, n);
         const size_t end = next * result_width;
-        i += LowerVectors<Op, V>(reinterpret_cast<const double*>(block.values) + i, end - i,
-                                 total_weight, results + i, infinite_values);
+        i += FinalizeVectors<Op, V>(reinterpret_cast<const double*>(block.values) + i, end - i,
+                                    total_weight, results + i, infinite_values);
         if (i == size) break;
         row = i / result_width;
       }

@@ -2,17 +2,17 @@
 
 namespace sparseagg {
 
-const bool RoundingFlag::kWorks = RoundingFlag::Try();
+const bool RoundingFlag::kWorks = RoundingFlag::Probe();
 
-bool RoundingFlag::Try() {
+bool RoundingFlag::Probe() {
   volatile double sum = 1.0;
   Clear();
   sum = sum + 0x1p-52;
-  const bool told_exact = !IsSet();
+  const bool saw_exact = !IsSet();
   sum = sum + 0x1p-53;
-  const bool told_rounded = IsSet();
+  const bool saw_rounded = IsSet();
   Clear();
-  return told_exact && told_rounded;
+  return saw_exact && saw_rounded;
 }
 
 }  // namespace sparseagg

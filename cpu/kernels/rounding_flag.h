@@ -1,6 +1,6 @@
-// The processor's sticky flag that an operation on floating-point numbers was rounded (IEEE 754,
-// "inexact"), which each thread has. Reading it waits for the operations before it: once for many
-// additions that is less than to compute the error of each.
+// The processor's sticky flag "inexact" (IEEE 754), which says that a floating-point operation was
+// rounded. Each thread has its own. Reading it waits for the operations before it; reading it once
+// for many additions costs less than computing the error of each.
 #ifndef SPARSEAGG_CPU_KERNELS_ROUNDING_FLAG_H_
 #define SPARSEAGG_CPU_KERNELS_ROUNDING_FLAG_H_
 
@@ -10,15 +10,16 @@ namespace sparseagg {
 
 class RoundingFlag {
  public:
-  // Whether it tells here. There are emulators that leave it out (Valgrind).
+  // Returns whether the flag works here. Some emulators do not implement it (Valgrind).
   static bool Works() { return kWorks; }
 
-  // What was stored to memory before the call counts: the compiler cannot move stores behind it.
+  // Covers the operations whose results were stored to memory before the call: the compiler cannot
+  // move such stores behind it.
   static bool IsSet() { return std::fetestexcept(FE_INEXACT) != 0; }
   static void Clear() { std::feclearexcept(FE_INEXACT); }
 
  private:
-  static bool Try();
+  static bool Probe();
 
   static const bool kWorks;
 };

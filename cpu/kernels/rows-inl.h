@@ -1,5 +1,5 @@
-// Entries and rows of cells.
-// Compiled once for every instruction set: see simd-inl.h.
+// Reads entries, and joins rows into rows of cells. Compiled once for every instruction set: see
+// simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_ROWS_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_ROWS_INL_H_
@@ -65,11 +65,11 @@ struct RowKernels {
     cursor.value += entries * sizeof(V);
   }
 
-  // Vectors that are added between two looks at their errors.
+  // Vectors that are added between two checks of their errors.
   static constexpr size_t kTile = 4;
 
-  // As many columns as are whole tiles; returns the first that is not in one. `ahead`, unless null:
-  // a row of values that comes later.
+  // Adds as many columns as form whole tiles, and returns the first column after them. Prefetches
+  // `ahead`, a row of values that comes later, unless it is null.
   template <size_t kVectors>
   static HWY_INLINE uint32_t AddTiles(uint64_t row, const V* HWY_RESTRICT values, const V* ahead,
                                       float weight, Columns columns, double* HWY_RESTRICT cells,
@@ -83,13 +83,13 @@ struct RowKernels {
       hn::Vec<DoubleTag> products[kVectors];
       auto lost = hn::Zero(BitsTag());
       bool beyond = false;
-      FetchColumns(ahead, c, kColumns);
+      PrefetchColumns(ahead, c, kColumns);
       for (size_t t = 0; t < kVectors; ++t) {
         products[t] = Product(d, factor, values + c + t * kLanes);
         beyond |= AnyBeyondCells<V>(d, products[t]);
       }
       if (HWY_UNLIKELY(beyond)) {
-        AddRowSlowly(row, values, weight, {c, c + kColumns}, cells, side);
+        AddRowScalar(row, values, weight, {c, c + kColumns}, cells, side);
         continue;
       }
       for (size_t t = 0; t < kVectors; ++t) {
@@ -110,7 +110,7 @@ struct RowKernels {
     return c;
   }
 
-  // kLanes errors of columns from `column` on.
+  // Pushes kLanes errors of columns from `column` on.
   static HWY_INLINE void PushErrors(uint64_t row, uint32_t column,
                                     const double* HWY_RESTRICT errors, SideTable& side) {
     ErrorCells* const cells = side.cells();
@@ -140,10 +140,10 @@ struct RowKernels {
     }
   }
 
-  static HWY_INLINE void FetchColumns(const V* row, uint32_t column, uint32_t size) {
+  static HWY_INLINE void PrefetchColumns(const V* row, uint32_t column, uint32_t size) {
     if (row == nullptr) return;
     for (size_t byte = 0; byte < size * sizeof(V); byte += kLineBytes) {
-      FetchLine(reinterpret_cast<const char*>(row + column) + byte);
+      PrefetchLine(reinterpret_cast<const char*>(row + column) + byte);
     }
   }
 
@@ -157,15 +157,16 @@ struct RowKernels {
         c = AddTiles<kTile>(row, values, ahead, weight, {c, columns.end}, cells, side);
         c = AddTiles<1>(row, values, ahead, weight, {c, columns.end}, cells, side);
       }
-      AddRowSlowly(row, values, weight, {c, columns.end}, cells, side);
+      AddRowScalar(row, values, weight, {c, columns.end}, cells, side);
     }
   }
 
-  // AddRow() on trial: with kLog, what the cells were goes to `log`, one behind the other.
+  // The speculative form of AddRow(). With kLog, saves the former cells to `log`, one after
+  // another.
   template <bool kLog>
-  static HWY_INLINE void TryRow(const V* HWY_RESTRICT values, const V* ahead, float weight,
-                                Columns columns, double* HWY_RESTRICT cells,
-                                double* HWY_RESTRICT log) {
+  static HWY_INLINE void AddRowSpeculatively(const V* HWY_RESTRICT values, const V* ahead,
+                                             float weight, Columns columns,
+                                             double* HWY_RESTRICT cells, double* HWY_RESTRICT log) {
     constexpr uint32_t kColumns = kTile * kLanes;
     const DoubleTag d;
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
@@ -176,10 +177,10 @@ struct RowKernels {
     };
     uint32_t c = columns.begin;
     for (; c + kColumns <= columns.end; c += kColumns) {
-      FetchColumns(ahead, c, kColumns);
+      PrefetchColumns(ahead, c, kColumns);
       for (size_t t = 0; t < kTile; ++t) add(c + t * kLanes);
     }
-    FetchColumns(ahead, c, columns.end - c);
+    PrefetchColumns(ahead, c, columns.end - c);
     for (; c + kLanes <= columns.end; c += kLanes) add(c);
     for (; c < columns.end; ++c) {
       if (kLog) log[c - columns.begin] = cells[c];
@@ -199,18 +200,18 @@ struct RowKernels {
     for (; c < width; ++c) cells[c] = C::Lift(values[c], weight);
   }
 
-  static void AddRowSlowly(uint64_t row, const V* values, float weight, Columns columns,
+  static void AddRowScalar(uint64_t row, const V* values, float weight, Columns columns,
                            ValueCell* cells, SideTable& side) {
     for (uint32_t c = columns.begin; c < columns.end; ++c) {
       C::Join(cells[c], C::LiftChecked(values[c], weight, row, c, side), row, c, side);
     }
   }
 
-  // Of a cursor: its values are fetched from memory while those so far before them are added. Cells
-  // come from the second cache, which a core waits for by itself.
+  // Values of a cursor are prefetched from memory while those this many bytes before them are
+  // added. Cells come from the second-level cache, which needs no prefetching.
   static constexpr size_t kBytesAhead = 6144;
 
-  // As many cells of a row as are whole vectors; returns the first that is not in one.
+  // Joins as many cells of a row as form whole vectors, and returns the first cell after them.
   static uint32_t JoinVectors(uint64_t row, uint32_t width, const double* HWY_RESTRICT from,
                               double* HWY_RESTRICT cells, SideTable& side) {
     const DoubleTag d;

@@ -1,5 +1,5 @@
-// Entries of one value whose rows are bits, added to a window with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Adds entries of one value, whose rows are the bits of a bitmap, to a window with a cell for every
+// coordinate. Compiled once for every instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SCATTER_BITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SCATTER_BITS_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SCATTER_BITS_INL_H_
@@ -18,7 +18,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/scatter_values-inl.h"
 #include "cpu/kernels/simd-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 
@@ -34,20 +34,20 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
   using Base::AddOne;
   using Base::kBytesAhead;
 
-  // Values whose addends are formed at once: two vectors of doubles, one of floats.
+  // Values whose addends are formed at once: two vectors of doubles, or one of floats.
   static constexpr size_t kPair = 2 * kLanes;
   struct Pair {
-    // Not left to the compiler: g++ makes them for what every machine has, and those of NEON's
-    // vectors cannot be called from there.
+    // Not defaulted: g++ compiles defaulted constructors for the baseline instruction set, and
+    // those of NEON's vectors cannot be called from there.
     HWY_INLINE Pair() {}  // NOLINT(modernize-use-equals-default)
     HWY_INLINE Pair(hn::Vec<DoubleTag> a, hn::Vec<DoubleTag> b) : first(a), second(b) {}
     hn::Vec<DoubleTag> first;
     hn::Vec<DoubleTag> second;
   };
-  // Pairs that are added between two looks at their errors.
+  // Pairs that are added between two checks of their errors.
   static constexpr size_t kPairs = 2;
   static constexpr size_t kTileRows = kPairs * kPair;
-  // Rows of as many tiles as are in eight bytes of which up to seven bits belong to others.
+  // Rows of as many whole tiles as fit eight bytes, of which up to seven bits belong to other rows.
   static constexpr size_t kWordRows = 57 / kTileRows * kTileRows;
 
   // The bits of a bitmap, and the values that belong to them.
@@ -55,8 +55,8 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     const PackedRows::Bits* rows;
     const V* value;  // of the next bit
 
-    // Those of rows [row, row + kWordRows), which may begin before the first, by less than a tile,
-    // and end after the last; what is above them is unspecified.
+    // Returns the bits of rows [row, row + kWordRows), which may begin before the first row, by
+    // less than a tile, and end after the last. The bits above them are unspecified.
     HWY_INLINE uint64_t WordAt(uint64_t row) const {
       uint64_t word;
       if (row < rows->first) {
@@ -89,26 +89,26 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
              : AddTiles<false>(cursor, row, weight, window, limit, side);
       }
     }
-    for (; row <= rows.last; row += kTileRows) AddSlowly(cursor, row, weight, window, side);
+    for (; row <= rows.last; row += kTileRows) AddTileScalar(cursor, row, weight, window, side);
     return static_cast<uint64_t>(cursor.value - reinterpret_cast<const V*>(values));
   }
 
-  // Tiles from `row` on that are within the window and have rows; on trial if that is worth it.
-  // REQUIRES: weight != 0.
+  // Adds the tiles from `row` on that are within the window and have rows, speculatively where that
+  // pays. REQUIRES: weight != 0.
   template <bool kFull>
   static HWY_INLINE void AddTiles(BitsCursor& cursor, uint64_t& row, float weight,
                                   const CellWindow& window, uint64_t limit, SideTable& side) {
     const uint64_t tiles =
         std::min((cursor.rows->last - row) / kTileRows + 1, (limit - row) / kTileRows);
     const uint64_t end = row + tiles * kTileRows;
-    if constexpr (kHasTrials<C, V>) {
-      HWY_ALIGN double log[kTrialCells];
-      while (end - row >= kTrialCellsMin && WantsTrial(side)) {
+    if constexpr (kSpeculatesInGroups<C, V>) {
+      HWY_ALIGN double log[kSpeculativeCells];
+      while (end - row >= kSpeculativeCellsMin && ShouldSpeculate(side)) {
         const BitsCursor before = cursor;
         const uint64_t begin = row;
-        const uint64_t size = std::min<uint64_t>(end - begin, kTrialCells);
+        const uint64_t size = std::min<uint64_t>(end - begin, kSpeculativeCells);
         const auto add = [&] {
-          cursor = TryTiles<kFull>(before, begin, begin + size, weight, window, log);
+          cursor = AddTilesSpeculatively<kFull>(before, begin, begin + size, weight, window, log);
         };
         double* cells = reinterpret_cast<double*>(window.values) + (begin - window.begin);
         const auto undo = [&] { std::copy_n(log, size, cells); };
@@ -118,18 +118,20 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
             AddTile<kFull>(again, r, weight, window, side);
           }
         };
-        Try(side, add, undo, add_checked);
+        AddSpeculatively(side, add, undo, add_checked);
         row = begin + size;
       }
     }
     for (; row < end; row += kTileRows) AddTile<kFull>(cursor, row, weight, window, side);
   }
 
-  // Returns the cursor behind them. Works on copies, as TryEntries() does.
+  // Adds tiles, saves the former cells to `log`, and returns the cursor behind the tiles. Works on
+  // copies, as AddEntriesSpeculatively() does.
   template <bool kFull>
-  static HWY_INLINE BitsCursor TryTiles(const BitsCursor& from, uint64_t begin, uint64_t end,
-                                        float weight, const CellWindow& window,
-                                        double* HWY_RESTRICT log) {
+  static HWY_INLINE BitsCursor AddTilesSpeculatively(const BitsCursor& from, uint64_t begin,
+                                                     uint64_t end, float weight,
+                                                     const CellWindow& window,
+                                                     double* HWY_RESTRICT log) {
     const DoubleTag d;
     BitsCursor cursor = from;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (begin - window.begin);
@@ -141,7 +143,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
         bits = cursor.WordAt(row);
         word_end += kWordRows;
       }
-      FetchAhead(cursor);
+      PrefetchAhead(cursor);
       size_t used = 0;
       for (size_t p = 0; p < kPairs; ++p) {
         const Pair addends = AddendsOf<kFull>(bits, p, cursor.value, used, factor);
@@ -165,7 +167,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values) + (row - window.begin);
     const uint64_t bits = cursor.TileAt(row);
-    FetchAhead(cursor);
+    PrefetchAhead(cursor);
     const auto factor = hn::Set(d, static_cast<double>(std::fabs(weight)));
     Pair addends[kPairs];
     Pair before[kPairs];
@@ -175,7 +177,7 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
       addends[p] = AddendsOf<kFull>(bits, p, cursor.value, used, factor);
       beyond |= AnyBeyondCells<V>(d, addends[p].first) || AnyBeyondCells<V>(d, addends[p].second);
     }
-    if (HWY_UNLIKELY(beyond)) return AddSlowly(cursor, row, weight, window, side);
+    if (HWY_UNLIKELY(beyond)) return AddTileScalar(cursor, row, weight, window, side);
     auto lost = hn::Zero(BitsTag());
     for (size_t p = 0; p < kPairs; ++p) {
       double* HWY_RESTRICT at = cells + p * kPair;
@@ -195,22 +197,22 @@ struct ScatterBitsKernels : ScatterValuesKernels<kValues, kRow, V> {
     for (size_t i = 0; i < kTileRows; ++i) side.Push(row + i, 0, errors[i]);
   }
 
-  static void AddSlowly(BitsCursor& cursor, uint64_t row, float weight, const CellWindow& window,
-                        SideTable& side) {
+  static void AddTileScalar(BitsCursor& cursor, uint64_t row, float weight,
+                            const CellWindow& window, SideTable& side) {
     for (uint64_t bits = cursor.TileAt(row); bits != 0; bits &= bits - 1) {
       AddOne(row + std::countr_zero(bits), cursor.value++, weight, window, side);
     }
   }
 
-  static HWY_INLINE void FetchAhead(const BitsCursor& cursor) {
+  static HWY_INLINE void PrefetchAhead(const BitsCursor& cursor) {
     for (size_t byte = 0; byte < kTileRows * sizeof(V); byte += kLineBytes) {
-      FetchLine(reinterpret_cast<const char*>(cursor.value) + kBytesAhead + byte);
+      PrefetchLine(reinterpret_cast<const char*>(cursor.value) + kBytesAhead + byte);
     }
   }
 
-  // What pair `p` of a tile adds, by its part of the tile's bits; its values begin at `used`, which
-  // is moved on. To rows without a bit it adds -0.0, which changes nothing, an empty cell's -0.0
-  // included.
+  // Returns what pair `p` of a tile adds, by its part of the tile's bits. Its values begin at
+  // `used`, which is advanced. Rows without a bit get -0.0, which changes no cell, not even an
+  // empty one's -0.0.
   template <bool kFull>
   static HWY_INLINE Pair AddendsOf(uint64_t tile_bits, size_t p, const V* HWY_RESTRICT values,
                                    size_t& used, hn::Vec<DoubleTag> factor) {

@@ -1,5 +1,5 @@
-// Entries of one value, added to a window with a cell for every coordinate.
-// Compiled once for every instruction set: see simd-inl.h.
+// Adds entries of one value to a window with a cell for every coordinate. Compiled once for every
+// instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SCATTER_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SCATTER_VALUES_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SCATTER_VALUES_INL_H_
@@ -16,7 +16,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/scatter_rows-inl.h"
 #include "cpu/kernels/simd-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 
@@ -49,11 +49,11 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // Entries of the same cursor that are fetched ahead: the processor's own prefetching starts anew
-  // at each page. For short visits these are what the next windows will ask for.
-  static constexpr size_t kEntriesFetched = 192;
+  // How many entries of the same cursor are prefetched ahead: the processor's own prefetcher starts
+  // again at each page. In short visits these are the entries of the next windows.
+  static constexpr size_t kEntriesPrefetched = 192;
 
-  // What kLanes entries from `at` on add.
+  // Returns what kLanes entries from `at` on add.
   template <bool kOneWeight, class AnyCursor>
   static HWY_INLINE hn::Vec<DoubleTag> Products(const AnyCursor& cursor, size_t at) {
     const DoubleTag d;
@@ -71,24 +71,27 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at + kGroup <= cursor.size() && RowOf(cursor, at + kGroup - 1, window) < limit;
   }
 
-  // kGroup entries at a time, as long as all of them are below `limit`. Their products are formed
-  // as vectors; rounding errors are looked at once a group, or, on trial, once for many.
+  // Adds kGroup entries at a time, as long as all of them are below `limit`. Their products are
+  // formed as vectors. Rounding errors are checked once for each group or, in speculation, once for
+  // many groups.
   template <bool kOneWeight, class AnyCursor>
   static HWY_INLINE void ScatterSums(AnyCursor& cursor, uint64_t limit, const CellWindow& window,
                                      SideTable& side) {
     size_t done = 0;
     const auto more = [&](size_t at) { return IsGroupBelow(cursor, at, limit, window); };
-    if constexpr (kHasTrials<C, V>) {
-      HWY_ALIGN double log[kTrialEntries];
-      while (more(done + kTrialEntriesMin - kGroup)) {
+    if constexpr (kSpeculatesInGroups<C, V>) {
+      HWY_ALIGN double log[kSpeculativeEntries];
+      while (more(done + kSpeculativeEntriesMin - kGroup)) {
         const size_t begin = done;
-        if (!WantsTrial(side)) {
-          for (; done < begin + kTrialEntries && more(done); done += kGroup) {
+        if (!ShouldSpeculate(side)) {
+          for (; done < begin + kSpeculativeEntries && more(done); done += kGroup) {
             AddGroup<kOneWeight>(cursor, done, window, side);
           }
           continue;
         }
-        const auto add = [&] { done = TryEntries<kOneWeight>(cursor, begin, limit, window, log); };
+        const auto add = [&] {
+          done = AddEntriesSpeculatively<kOneWeight>(cursor, begin, limit, window, log);
+        };
         const auto undo = [&] {
           for (size_t i = done; i-- > begin;) {
             Values(window.values)[RowOf(cursor, i, window) - window.begin] = log[i - begin];
@@ -102,36 +105,39 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
                    side);
           }
         };
-        Try(side, add, undo, add_checked);
+        AddSpeculatively(side, add, undo, add_checked);
       }
     }
     for (; more(done); done += kGroup) AddGroup<kOneWeight>(cursor, done, window, side);
     Advance(cursor, done, 1);
   }
 
-  // Entries that one trial is about. With fewer, asking costs more than it saves.
-  static constexpr size_t kTrialEntries = 128;
-  static constexpr size_t kTrialEntriesMin = 16;
+  // Most and fewest entries of one speculation. With fewer, reading the flag costs more than it
+  // saves.
+  static constexpr size_t kSpeculativeEntries = 128;
+  static constexpr size_t kSpeculativeEntriesMin = 16;
 
-  // Entries from `begin` on that are below `limit`, kTrialEntries or, if there are fewer than that,
-  // all of them; returns where they end. Works on copies: the compiler cannot know that cells are
-  // not what references refer to.
+  // Adds the entries from `begin` on that are below `limit`: kSpeculativeEntries or, if there are
+  // fewer, all of them. Saves the former cells to `log`, and returns where the entries end. Works
+  // on copies, since the compiler must assume that stores to cells change what references refer to.
   template <bool kOneWeight, class AnyCursor>
-  static HWY_INLINE size_t TryEntries(const AnyCursor& entries, size_t begin, uint64_t limit,
-                                      const CellWindow& cells, double* HWY_RESTRICT log) {
+  static HWY_INLINE size_t AddEntriesSpeculatively(const AnyCursor& entries, size_t begin,
+                                                   uint64_t limit, const CellWindow& cells,
+                                                   double* HWY_RESTRICT log) {
     const AnyCursor cursor = entries;
     const CellWindow window = cells;
-    const size_t most = begin + kTrialEntries;
+    const size_t most = begin + kSpeculativeEntries;
     size_t at = begin;
     if (IsRun(cursor, at, limit, window)) {
-      TryRun<kOneWeight, true>(cursor, at, window, log);
+      AddRunSpeculatively<kOneWeight, true>(cursor, at, window, log);
       return most;
     }
     for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
-      TryGroup<kOneWeight, true>(cursor, at, window, log + (at - begin));
+      AddGroupSpeculatively<kOneWeight, true>(cursor, at, window, log + (at - begin));
     }
     if (at >= most) return at;
-    // Fewer than a group, so that `log` has room; but a visit has few groups.
+    // The rest is less than a group, so `log` has room for it. It is added here, too, because a
+    // visit has few groups.
     for (; at < cursor.size() && RowOf(cursor, at, window) < limit; ++at) {
       double& cell = Values(window.values)[RowOf(cursor, at, window) - window.begin];
       log[at - begin] = cell;
@@ -140,28 +146,28 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     return at;
   }
 
-  // Whether kTrialEntries rows follow one another. Their ends tell: what is between them is not
-  // read, two thirds of the bytes of a full update.
+  // Returns whether kSpeculativeEntries rows follow one another. The first and the last row decide;
+  // the rows between them, two thirds of the bytes of a full update, are not read.
   template <class AnyCursor>
   static HWY_INLINE bool IsRun(const AnyCursor& cursor, size_t at, uint64_t limit,
                                const CellWindow& window) {
     const auto* HWY_RESTRICT row = cursor.row + at;
-    constexpr size_t kLast = kTrialEntries - 1;
+    constexpr size_t kLast = kSpeculativeEntries - 1;
     return cursor.canonical && at + kLast < cursor.size() &&
            row[kGroup - 1] - row[0] == kGroup - 1 && row[kLast] - row[0] == kLast &&
            RowOf(cursor, at + kLast, window) < limit;
   }
 
-  // Of such rows.
+  // Adds the entries of such rows. With kLog, saves the former cells to `log`.
   template <bool kOneWeight, bool kLog, class AnyCursor>
-  static HWY_INLINE void TryRun(const AnyCursor& cursor, size_t at, const CellWindow& window,
-                                double* HWY_RESTRICT log) {
+  static HWY_INLINE void AddRunSpeculatively(const AnyCursor& cursor, size_t at,
+                                             const CellWindow& window, double* HWY_RESTRICT log) {
     const DoubleTag d;
     double* HWY_RESTRICT cells =
         reinterpret_cast<double*>(window.values) + (RowOf(cursor, at, window) - window.begin);
-    for (size_t i = 0; i < kTrialEntries; i += kLanes) {
+    for (size_t i = 0; i < kSpeculativeEntries; i += kLanes) {
       if (i * sizeof(V) % kLineBytes == 0) {
-        FetchLine(reinterpret_cast<const char*>(EntryValues(cursor) + at + i) + kBytesAhead);
+        PrefetchLine(reinterpret_cast<const char*>(EntryValues(cursor) + at + i) + kBytesAhead);
       }
       const auto before = hn::LoadU(d, cells + i);
       if (kLog) hn::StoreU(before, d, log + i);
@@ -169,15 +175,15 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // With kLog, what the cells were goes to `log`.
+  // Adds a group. With kLog, saves the former cells to `log`.
   template <bool kOneWeight, bool kLog, class AnyCursor>
-  static HWY_INLINE void TryGroup(const AnyCursor& cursor, size_t at, const CellWindow& window,
-                                  double* HWY_RESTRICT log) {
+  static HWY_INLINE void AddGroupSpeculatively(const AnyCursor& cursor, size_t at,
+                                               const CellWindow& window, double* HWY_RESTRICT log) {
     const DoubleTag d;
     double* HWY_RESTRICT cells = reinterpret_cast<double*>(window.values);
     const auto* HWY_RESTRICT row = cursor.row + at;
-    FetchLine(row + kEntriesFetched);
-    FetchLine(EntryValues(cursor) + at + kEntriesFetched);
+    PrefetchLine(row + kEntriesPrefetched);
+    PrefetchLine(EntryValues(cursor) + at + kEntriesPrefetched);
     if (cursor.canonical && row[kGroup - 1] - row[0] == kGroup - 1) {
       double* HWY_RESTRICT first = cells + (RowOf(cursor, at, window) - window.begin);
       for (size_t i = 0; i < kGroup; i += kLanes) {
@@ -209,8 +215,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     const auto* HWY_RESTRICT row = cursor.row + at;
     const auto row_of = [&](size_t i) { return RowOf(cursor, at + i, window); };
     const V* HWY_RESTRICT value = EntryValues(cursor) + at;
-    FetchLine(row + kEntriesFetched);
-    FetchLine(value + kEntriesFetched);
+    PrefetchLine(row + kEntriesPrefetched);
+    PrefetchLine(value + kEntriesPrefetched);
     HWY_ALIGN double products[kGroup];
     HWY_ALIGN double errors[kGroup];
     bool beyond = false;
@@ -262,8 +268,8 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // Errors of kGroup entries, level by level: these do not wait for each other, as those of one
-  // entry would.
+  // Pushes the errors of kGroup entries, level by level: the errors of one level do not depend on
+  // each other, as the levels of one entry do.
   template <class RowOfEntry>
   static HWY_INLINE void PushErrors(const RowOfEntry& row_of, double* HWY_RESTRICT errors,
                                     SideTable& side) {
@@ -290,16 +296,17 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
   }
 
   template <class AnyCursor>
-  static void Scatter(std::span<AnyCursor> cursors, uint64_t limit, const Ahead& ahead,
+  static void Scatter(std::span<AnyCursor> cursors, uint64_t limit, const Prefetch& prefetch,
                       const CellWindow& window, SideTable& side) {
     constexpr bool kNarrow = std::is_same_v<AnyCursor, NarrowCursor>;
     for (size_t k = 0; k < cursors.size(); ++k) {
       if constexpr (!kNarrow) {
-        if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
-          Fetch(cursors[k + ahead.cursors], ahead.lines, C::kHasValues ? sizeof(V) : 0);
+        if (prefetch.lines > 0 && k + prefetch.cursors < cursors.size()) {
+          PrefetchEntries(cursors[k + prefetch.cursors], prefetch.lines,
+                          C::kHasValues ? sizeof(V) : 0);
         }
       }
-      if (!ahead.cells.empty()) FetchPart(ahead.cells, k, cursors.size());
+      if (!prefetch.cells.empty()) PrefetchPart(prefetch.cells, k, cursors.size());
       AnyCursor& cursor = cursors[k];
       if constexpr (C::kInexactValues && kNarrow) {
         ScatterSums<true>(cursor, limit, window, side);
@@ -320,41 +327,43 @@ struct ScatterValuesKernels : ScatterRowsKernels<kValues, kRow, V> {
     }
   }
 
-  // Cursors that are added on trial between two looks: a trial that fails ends soon.
-  static constexpr size_t kBetweenLooks = 32;
+  // Cursors that are added speculatively between two readings of the flag, so that a failed
+  // speculation ends soon.
+  static constexpr size_t kCursorsPerCheck = 32;
 
-  // Scatter() on trial for a window: see CpuKernels.
-  static bool TryScatter(std::span<Cursor> cursors, uint64_t limit, const Ahead& ahead,
-                         const CellWindow& window) {
+  // The speculative form of Scatter(): see CpuKernels.
+  static bool ScatterSpeculatively(std::span<Cursor> cursors, uint64_t limit,
+                                   const Prefetch& prefetch, const CellWindow& window) {
     for (size_t k = 0; k < cursors.size(); ++k) {
-      if (k % kBetweenLooks == 0 && AnyRounded()) return false;
-      if (ahead.lines > 0 && k + ahead.cursors < cursors.size()) {
-        Fetch(cursors[k + ahead.cursors], ahead.lines, sizeof(V));
+      if (k % kCursorsPerCheck == 0 && AnyRounded()) return false;
+      if (prefetch.lines > 0 && k + prefetch.cursors < cursors.size()) {
+        PrefetchEntries(cursors[k + prefetch.cursors], prefetch.lines, sizeof(V));
       }
       if (cursors[k].weights == nullptr) {
-        TrySums<true>(cursors[k], limit, window);
+        ScatterSumsSpeculatively<true>(cursors[k], limit, window);
       } else {
-        TrySums<false>(cursors[k], limit, window);
+        ScatterSumsSpeculatively<false>(cursors[k], limit, window);
       }
     }
     return !AnyRounded();
   }
 
-  // Works on copies, as TryEntries() does.
+  // Works on copies, as AddEntriesSpeculatively() does.
   template <bool kOneWeight>
-  static HWY_INLINE void TrySums(Cursor& entries, uint64_t limit, const CellWindow& cells) {
+  static HWY_INLINE void ScatterSumsSpeculatively(Cursor& entries, uint64_t limit,
+                                                  const CellWindow& cells) {
     const Cursor cursor = entries;
     const CellWindow window = cells;
     size_t at = 0;
     while (IsGroupBelow(cursor, at, limit, window)) {
       if (IsRun(cursor, at, limit, window)) {
-        TryRun<kOneWeight, false>(cursor, at, window, nullptr);
-        at += kTrialEntries;
+        AddRunSpeculatively<kOneWeight, false>(cursor, at, window, nullptr);
+        at += kSpeculativeEntries;
         continue;
       }
-      const size_t most = at + kTrialEntries;
+      const size_t most = at + kSpeculativeEntries;
       for (; at < most && IsGroupBelow(cursor, at, limit, window); at += kGroup) {
-        TryGroup<kOneWeight, false>(cursor, at, window, nullptr);
+        AddGroupSpeculatively<kOneWeight, false>(cursor, at, window, nullptr);
       }
     }
     for (; at < cursor.size() && cursor.row[at] < limit; ++at) {

@@ -1,5 +1,5 @@
-// Cells and their error cells as one double each, which rounds as the exact sum does.
-// Compiled once for every instruction set: see simd-inl.h.
+// Joins each cell and its error cells to one double, which rounds as the exact sum does. Compiled
+// once for every instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SETTLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SETTLE_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SETTLE_INL_H_
@@ -23,7 +23,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class Op, class V>
 struct SettleKernels {
-  // What is rounded once more, to less than a double, becomes odd; the rest the nearest double.
+  // Sums that are rounded once more, to less than a double, are rounded to odd; the others to the
+  // nearest double.
   static constexpr bool kToOdd = !Op::kIsMean && !std::is_same_v<V, double>;
 
   // Cell i of `values` is cell first + i of `errors`. Empty cells stay empty.
@@ -51,15 +52,15 @@ struct SettleKernels {
   }
 
  private:
-  // high + low and, at most, `more`: high is the nearest double to high + low.
+  // A sum: high + low and a rest of at most `more`. `high` is the double nearest to high + low.
   struct Pair {
     hn::Vec<DoubleTag> high;
     hn::Vec<DoubleTag> low;
     hn::Vec<DoubleTag> more;
   };
 
-  // Adds from the last level to the cell, which moves what is large to the front, and then what
-  // that leaves behind.
+  // Adds from the last level to the cell, which moves the large parts to the front, and then adds
+  // what that leaves behind.
   static HWY_INLINE Pair SumOf(hn::Vec<DoubleTag> cell, const ErrorCells& errors, size_t at) {
     const DoubleTag d;
     const size_t levels = errors.levels();
@@ -75,22 +76,22 @@ struct SettleKernels {
       more = hn::Add(more, hn::Abs(AddExactly(rests[k], low)));
     }
     low = AddExactly(low, high);
-    return {high, low, hn::Add(more, more)};  // twice: these sums are rounded
+    return {high, low, hn::Add(more, more)};  // doubled, since these sums are themselves rounded
   }
 
-  // sum = a + sum; returns the error.
+  // Sets sum = a + sum, and returns the error.
   static HWY_INLINE hn::Vec<DoubleTag> AddExactly(hn::Vec<DoubleTag> a, hn::Vec<DoubleTag>& sum) {
     const auto before = sum;
     sum = hn::Add(a, before);
     return ErrorOf(a, before, sum);
   }
 
-  // Where `more` could matter.
+  // Returns where `more` could change the rounding.
   static HWY_INLINE hn::Mask<BitsTag> IsUnknown(const Pair& sum) {
     const DoubleTag d;
     const BitsTag du;
     const auto size = hn::Abs(sum.low);
-    auto known = hn::Gt(size, sum.more);  // odd, in a direction
+    auto known = hn::Gt(size, sum.more);  // low's sign is known: enough to round to odd
     if constexpr (!kToOdd) {
       auto reach = hn::Add(size, sum.more);
       reach = hn::MulAdd(reach, hn::Set(d, 0x1p-50), reach);

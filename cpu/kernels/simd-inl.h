@@ -25,13 +25,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 #undef SPARSEAGG_HAS_AVX512
 #define SPARSEAGG_HAS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 
-// Entries that are added between two looks at their rounding errors.
+// Entries that are added between two checks of their rounding errors.
 inline constexpr size_t kGroup = 8;
 
 using DoubleTag = hn::CappedTag<double, kGroup>;
 inline constexpr size_t kLanes = hn::MaxLanes(DoubleTag());
 
-// As many values in one vector as two of doubles take.
+// A vector of as many values as two vectors of doubles have.
 using FloatTag = hn::CappedTag<float, 2 * kGroup>;
 
 template <class D>
@@ -57,15 +57,16 @@ HWY_INLINE hn::Vec<DoubleTag> LoadWide(DoubleTag d, const V* values) {
   return hn::PromoteTo(d, LoadFloats(hn::Rebind<float, DoubleTag>(), values));
 }
 
-// True when a product is so large that it must go to the side table whole; only f64 has such.
+// Returns whether a product is so large that it must go to the side table whole; only products of
+// f64 can be.
 template <class V>
 HWY_INLINE bool AnyBeyondCells(DoubleTag d, hn::Vec<DoubleTag> products) {
   if constexpr (!std::is_same_v<V, double>) return false;
   return !hn::AllTrue(d, hn::Lt(hn::Abs(products), hn::Set(d, kAddendLimit)));
 }
 
-// weight * value, never -0.0. With f64 values the product may be a tiny negative number that rounds
-// to -0.0, also when a zero is added in the same rounding.
+// Returns weight * value, never -0.0. With f64 values the product may be a tiny negative number
+// that rounds to -0.0, also when a zero is added in the same rounding.
 template <class V>
 HWY_INLINE hn::Vec<DoubleTag> Product(DoubleTag d, hn::Vec<DoubleTag> weight, const V* values) {
   if constexpr (std::is_same_v<V, double>) {
@@ -75,18 +76,19 @@ HWY_INLINE hn::Vec<DoubleTag> Product(DoubleTag d, hn::Vec<DoubleTag> weight, co
   }
 }
 
-// The rounding errors of sums = before + addends (two-sum: cpu/state/cells.h).
+// Returns the rounding errors of sums = before + addends (two-sum: cpu/state/cells.h).
 HWY_INLINE hn::Vec<DoubleTag> ErrorOf(hn::Vec<DoubleTag> before, hn::Vec<DoubleTag> addends,
                                       hn::Vec<DoubleTag> sums) {
   const auto taken = hn::Sub(sums, before);
   return hn::Add(hn::Sub(before, hn::Sub(sums, taken)), hn::Sub(addends, taken));
 }
 
-// Whether sums have errors, cheaper than the errors: bits that are not zero, signs aside, where
-// before + addends != sums. A sum less its larger operand is exact (Fast2Sum: Dekker, A floating-
-// point technique for extending the available precision, 1971), so where that gives back the other
-// operand there is no error; which one is larger need not be known when both ways are tried. The
-// sign does not matter: an error is no larger than the smaller operand, and so cannot turn it over.
+// Finds out whether sums have errors, at a lower cost than the errors: returns bits that are not
+// zero, signs aside, where before + addends != sums. A sum less its larger operand is exact
+// (Fast2Sum: Dekker, A floating-point technique for extending the available precision, 1971), so
+// where that difference is the other operand there is no error; which operand is larger need not be
+// known when both are tried. The sign does not matter: an error is no larger than the smaller
+// operand, and so cannot reverse its sign.
 using BitsTag = hn::RebindToUnsigned<DoubleTag>;
 HWY_INLINE hn::Vec<BitsTag> Lost(hn::Vec<DoubleTag> before, hn::Vec<DoubleTag> addends,
                                  hn::Vec<DoubleTag> sums) {
@@ -99,10 +101,10 @@ HWY_INLINE bool AnyLost(hn::Vec<BitsTag> lost) {
   return !hn::AllTrue(du, hn::Eq(hn::ShiftLeft<1>(lost), hn::Zero(du)));
 }
 
-// before + addends where that is exact; where it is not, `lost` gets bits (AnyLost), and the sums
-// are not those of an addition. AVX-512 rounds both down and up, which differ in more than the sign
-// of a zero where anything is lost: two additions where Lost() takes three. Upwards, zeros have the
-// sign that they have in an addition to the nearest.
+// Returns before + addends where that is exact. Where it is not, sets bits in `lost` (AnyLost), and
+// the returned sums are unspecified. AVX-512 rounds both down and up; the two differ in more than
+// the sign of a zero where anything is lost, which takes two additions where Lost() takes three.
+// Rounded up, a zero has the sign that it has when rounded to nearest.
 HWY_INLINE hn::Vec<DoubleTag> SumsIfExact(hn::Vec<DoubleTag> before, hn::Vec<DoubleTag> addends,
                                           hn::Vec<BitsTag>& lost) {
 #if SPARSEAGG_HAS_AVX512
@@ -120,7 +122,7 @@ HWY_INLINE hn::Vec<DoubleTag> SumsIfExact(hn::Vec<DoubleTag> before, hn::Vec<Dou
 #endif
 }
 
-// before + addends rounded to the nearest into `sums`, and the errors of that.
+// Stores before + addends, rounded to nearest, to `sums`, and the rounding errors to `errors`.
 HWY_INLINE void StoreSumsAndErrors(DoubleTag d, hn::Vec<DoubleTag> before,
                                    hn::Vec<DoubleTag> addends, double* HWY_RESTRICT sums,
                                    double* HWY_RESTRICT errors) {
@@ -129,8 +131,8 @@ HWY_INLINE void StoreSumsAndErrors(DoubleTag d, hn::Vec<DoubleTag> before,
   hn::Store(ErrorOf(before, addends, nearest), d, errors);
 }
 
-// One bit a lane. The asm keeps g++ 12 from reading a mask that it spilled as one byte back as
-// eight, seen under ThreadSanitizer.
+// Returns one bit for each lane. The asm keeps g++ 12 from reading a mask that it spilled as one
+// byte back as eight, seen under ThreadSanitizer.
 HWY_INLINE size_t BitsOf(hn::Mask<BitsTag> mask) {
   uint8_t bits[8];
   hn::StoreMaskBits(BitsTag(), mask, bits);
@@ -139,7 +141,7 @@ HWY_INLINE size_t BitsOf(hn::Mask<BitsTag> mask) {
   return byte;
 }
 
-// Which of these cells somebody holds (cpu/state/cells.h).
+// Returns which of these cells are held (cpu/state/cells.h).
 HWY_INLINE hn::Mask<BitsTag> AreHeld(hn::Vec<DoubleTag> cells) {
   const BitsTag du;
   return hn::Ne(hn::BitCast(du, cells), hn::Set(du, uint64_t{1} << 63));
@@ -161,17 +163,17 @@ struct CompressTable {
 };
 inline constexpr CompressTable kCompressTable;
 
-// Which lanes come to the front when those of `mask` are moved together there. (Highway 1.0.3's own
+// Returns the lanes in the order that moves those of `mask` to the front. (Highway 1.0.3's own
 // Compress(), and its Iota(), go through the stack when g++ 12 compiles them: 13 to 30 ns.)
 HWY_INLINE hn::Vec<BitsTag> LanesOf(size_t mask) {
   const hn::Rebind<uint32_t, DoubleTag> narrow;
   return hn::PromoteTo(BitsTag(), hn::LoadU(narrow, kCompressTable.lanes[mask]));
 }
 
-// The reverse: where the lanes that `mask` has come from when they lie together in front; negative
-// for the others.
+// The reverse: for each lane of `mask`, its place among those lanes when they are packed at the
+// front; negative for the other lanes.
 struct ExpandTable {
-  int8_t lanes[256][8];  // bytes: few lines of the first cache, which cells want
+  int8_t lanes[256][8];  // bytes take few lines of the first-level cache, which cells need
   constexpr ExpandTable() : lanes() {
     for (uint32_t mask = 0; mask < 256; ++mask) {
       int8_t n = 0;
@@ -181,7 +183,8 @@ struct ExpandTable {
 };
 inline constexpr ExpandTable kExpandTable;
 
-// The first lanes of `packed` on the lanes whose bits `mask` has, in order; -0.0 on the others.
+// Spreads the first lanes of `packed`, in order, over the lanes whose bits are set in `mask`; the
+// others become -0.0.
 template <class D>
 HWY_INLINE hn::Vec<D> SpreadOver(D d, size_t mask, hn::Vec<D> packed) {
   const auto none = hn::Set(d, hn::TFromD<D>{-0.0});
@@ -204,7 +207,8 @@ HWY_INLINE hn::Vec<D> SpreadOver(D d, size_t mask, hn::Vec<D> packed) {
   }
   const auto in_range = hn::And(lanes, hn::Set(signed_tag, hn::MaxLanes(d) - 1));
   const auto spread = hn::TableLookupLanes(packed, hn::IndicesFromVec(d, in_range));
-  // As integers: Highway without vectors takes -1, which is not a number then, for no negative one.
+  // Selects by integers: as a floating-point number -1 is a NaN, which Highway without vectors does
+  // not treat as negative.
   return hn::BitCast(d, hn::IfNegativeThenElse(lanes, hn::BitCast(signed_tag, none),
                                                hn::BitCast(signed_tag, spread)));
 #endif

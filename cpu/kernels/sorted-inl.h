@@ -1,5 +1,5 @@
-// Windows whose entries are packed, sorted by row, and summed run by run.
-// Compiled once for every instruction set: see simd-inl.h.
+// Kernels of windows whose entries are packed, sorted by row, and summed run by run. Compiled once
+// for every instruction set: see simd-inl.h.
 #if defined(SPARSEAGG_CPU_KERNELS_SORTED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARSEAGG_CPU_KERNELS_SORTED_INL_H_
 #undef SPARSEAGG_CPU_KERNELS_SORTED_INL_H_
@@ -13,7 +13,7 @@
 
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/rows-inl.h"
-#include "cpu/kernels/trial-inl.h"
+#include "cpu/kernels/speculative-inl.h"
 #include "cpu/state/cells.h"
 #include "cpu/state/side_table.h"
 #include "cpu/state/tuning.h"
@@ -43,7 +43,7 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
     const uint64_t* HWY_RESTRICT row = cursor.row;
     const V* HWY_RESTRICT values = EntryValues(cursor);
     uint64_t* HWY_RESTRICT keys = packed.keys.data() + packed.size;
-    const KeyForm form = packed;  // a copy: `packed` could change with every key that is written
+    const KeyForm form = packed;  // a copy: a store of a key could change `packed`
     size_t done = 0;
     for (; done < size && row[done] < limit; ++done) {
       const size_t position = packed.size + done;
@@ -139,11 +139,12 @@ struct SortedKernels : RowKernels<kValues, kRow, V> {
       if constexpr (C::kHasRow) *Rows(row_cell) = C::EmptyRow();
       for (const size_t first = at; at < packed.size && packed.SameRow(keys[at], key); ++at) {
         if (at + kRowsAhead < packed.size) {
-          FetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values, width * sizeof(V));
+          PrefetchRow(packed.refs[packed.PositionOf(keys[at + kRowsAhead])].values,
+                      width * sizeof(V));
         }
         const RowRef& ref = packed.refs[packed.PositionOf(keys[at])];
         if (at == first) {
-          if constexpr (kCanBeTried<C, V>) {
+          if constexpr (kCanSpeculate<C, V>) {
             if (ref.row_cell == nullptr) {
               Base::SetRow(reinterpret_cast<const V*>(ref.values), ref.weight, width,
                            Values(values));

@@ -1,4 +1,4 @@
-// Cells: how a coordinate is summed up on a CPU.
+// Cells: the accumulators of coordinates on a CPU.
 //
 //   floating sums   a double. Each addition keeps its rounding error (two-sum: Knuth, The Art of
 //                   Computer Programming 2, 4.2.2, theorem C), and an error that is not zero goes
@@ -8,8 +8,8 @@
 //   row cells       sum of the holders' weights (a double with its errors kept, or an integer), or
 //                   their number
 //
-// Every kind has a value that no sum takes, which marks a coordinate that nobody holds: -0.0 for
-// floating sums, since addends are never -0.0 and so no sum is.
+// Every kind has a value that no sum takes. It marks a coordinate that no update holds. For
+// floating sums it is -0.0: addends are never -0.0, and so no sum is.
 #ifndef SPARSEAGG_CPU_STATE_CELLS_H_
 #define SPARSEAGG_CPU_STATE_CELLS_H_
 
@@ -26,7 +26,8 @@ namespace sparseagg {
 
 struct NoCell {};
 
-// Addends from here on go to the side table whole, so that no sum of kAddendsMax others overflows.
+// Addends of at least this magnitude go to the side table whole, so that no sum of kAddendsMax
+// others overflows.
 inline constexpr double kAddendLimit = 0x1p970;
 
 // cell += addend; returns the rounding error.
@@ -84,7 +85,7 @@ struct Cells {
     }
   }
 
-  // What an entry adds. -0.0 becomes +0.0.
+  // Returns what an entry adds. -0.0 becomes +0.0.
   static Value Lift(V value, float weight) {
     if constexpr (kValues == ValueSlots::kExactSum) {
       if constexpr (kFloating) {
@@ -99,7 +100,7 @@ struct Cells {
     }
   }
 
-  // The same where the cell must be able to hold it: what it cannot, goes to `side`.
+  // The same, limited to what a cell can hold: a larger addend goes to `side`, and 0 is returned.
   template <class Side>
   static Value LiftChecked(V value, float weight, uint64_t row, uint32_t column, Side& side) {
     Value lifted = Lift(value, weight);
@@ -112,7 +113,7 @@ struct Cells {
     return lifted;
   }
 
-  // What an entry adds to its row's cell.
+  // Returns what an entry adds to its row's cell.
   static Row LiftRow(float weight) {
     const bool first = !std::signbit(weight);
     if constexpr (!kHasRow) {
@@ -124,7 +125,7 @@ struct Cells {
     }
   }
 
-  // Joins `addend` into `cell`; what is lost goes to `side`.
+  // Joins `addend` into `cell`; the rounding error goes to `side`.
   template <class Side>
   static void Join(Value& cell, Value addend, uint64_t row, uint32_t column, Side& side) {
     if constexpr (kInexactValues) {
@@ -132,7 +133,7 @@ struct Cells {
     } else if constexpr (kValues == ValueSlots::kExactSum) {
       cell = IsEmpty(cell) ? addend : cell + addend;
     } else if constexpr (kValues == ValueSlots::kMin) {
-      cell = cell <= addend ? cell : addend;  // an empty cell, NaN, is in no order
+      cell = cell <= addend ? cell : addend;  // an empty cell is NaN: the comparison is false
     } else {
       cell = cell >= addend ? cell : addend;
     }

@@ -1,8 +1,8 @@
-// What the kernels read and write: entries on their way in, cells that sum them up.
+// What the kernels read and write: entries, and the cells that sum them.
 //
 // A cell is a coordinate's accumulator (cpu/state/cells.h): a double with its rounding errors kept
 // in a side table, or a 128-bit integer. A row has row_width value cells (none for "count") and,
-// where the operator asks who holds the row, one row cell.
+// where the operator depends on who holds the row, one row cell.
 #ifndef SPARSEAGG_CPU_STATE_ENTRIES_H_
 #define SPARSEAGG_CPU_STATE_ENTRIES_H_
 
@@ -32,8 +32,8 @@ struct Cursor {
 
   uint64_t size() const { return static_cast<uint64_t>(end - row); }
 
-  // How many entries are below `limit`; all of them for UINT64_MAX, otherwise the rows are sorted.
-  // Looks at few rows beyond those: they are not cached yet.
+  // Returns how many entries are below `limit`; all of them for UINT64_MAX. REQUIRES: the rows are
+  // sorted, unless `limit` is UINT64_MAX. Reads few rows beyond those: they are not cached yet.
   uint64_t SizeBelow(uint64_t limit) const {
     constexpr uint64_t kEntriesLikely = 7;
     if (limit == std::numeric_limits<uint64_t>::max()) return size();
@@ -50,7 +50,7 @@ struct Cursor {
 // Entries of one segment of an update whose rows are narrow (sparse/rows/narrow_rows.h). The window
 // that they are added to begins where their segment does.
 struct NarrowCursor {
-  const uint16_t* row = nullptr;  // of the next entry, above the segment's first
+  const uint16_t* row = nullptr;  // of the next entry, relative to the segment's first row
   const uint16_t* end = nullptr;
   const std::byte* value = nullptr;  // of the next entry
   float weight = 1.0f;               // not negative
@@ -61,36 +61,35 @@ struct NarrowCursor {
 
 inline constexpr size_t kLineBytes = 64;
 
-// Into the second cache: that one can wait for more lines at a time than the first
-// (docs/decisions/0004-cpu-plans.md).
-inline void FetchLine(const void* at) {
+// Prefetches a line into the second-level cache, which can have more lines outstanding than the
+// first (docs/decisions/0004-cpu-plans.md).
+inline void PrefetchLine(const void* at) {
   constexpr int kSecondCache = 2;
   __builtin_prefetch(at, /*write=*/0, kSecondCache);
-  asm volatile("");  // g++ 12 takes a function that only prefetches for one without effects
+  asm volatile("");  // g++ 12 treats a function that only prefetches as one without effects
 }
 
-// Fetches `lines` cache lines of a cursor's rows, and the values of `value_bytes` that belong to
-// them.
-inline void Fetch(const Cursor& cursor, size_t lines, size_t value_bytes) {
+// Prefetches `lines` cache lines of a cursor's rows, and their values of `value_bytes` each.
+inline void PrefetchEntries(const Cursor& cursor, size_t lines, size_t value_bytes) {
   constexpr size_t kRowsPerLine = kLineBytes / sizeof(uint64_t);
-  for (size_t i = 0; i < lines; ++i) FetchLine(cursor.row + kRowsPerLine * i);
+  for (size_t i = 0; i < lines; ++i) PrefetchLine(cursor.row + kRowsPerLine * i);
   const size_t bytes = lines * kRowsPerLine * value_bytes;
-  for (size_t i = 0; i < bytes; i += kLineBytes) FetchLine(cursor.value + i);
+  for (size_t i = 0; i < bytes; i += kLineBytes) PrefetchLine(cursor.value + i);
 }
 
-// Fetches a row, or the first KiB of it: what follows is then found by the processor.
-inline void FetchRow(const std::byte* at, size_t bytes) {
+// Prefetches a row, or the first KiB of it; the processor's own prefetcher then finds the rest.
+inline void PrefetchRow(const std::byte* at, size_t bytes) {
   constexpr size_t kBytesMax = 1024;
   for (size_t line = 0; line < std::min(bytes, kBytesMax); line += kLineBytes) {
-    FetchLine(at + line);
+    PrefetchLine(at + line);
   }
 }
 
-// Fetches part `part` of `parts` of some cells.
-inline void FetchPart(std::span<const std::byte> cells, size_t part, size_t parts) {
+// Prefetches part `part` of `parts` of some cells.
+inline void PrefetchPart(std::span<const std::byte> cells, size_t part, size_t parts) {
   const size_t end = cells.size() * (part + 1) / parts;
   const size_t begin = cells.size() * part / parts / kLineBytes * kLineBytes;
-  for (size_t at = begin; at < end; at += kLineBytes) FetchLine(cells.data() + at);
+  for (size_t at = begin; at < end; at += kLineBytes) PrefetchLine(cells.data() + at);
 }
 
 // Exact sums of some rows, ascending: the state of a reduction between two batches.
@@ -118,7 +117,7 @@ struct CellWindow {
   std::byte* row_cells = nullptr;
 };
 
-// Rows with their cells, in ascending order: what the kernels hand on.
+// Rows with their cells, in ascending order: the output of the kernels.
 struct CellBlock {
   uint64_t* rows = nullptr;        // [n]; null: `first` and those that follow it
   std::byte* values = nullptr;     // [n, row_width]
@@ -126,22 +125,23 @@ struct CellBlock {
   uint64_t first = 0;
 
   uint64_t row(size_t i) const { return rows != nullptr ? rows[i] : first + i; }
-  // Of the first row from the i-th on that is not below `row`; n: of none.
+  // Returns the index of the first row from the i-th on that is not below `row`; n if there is
+  // none.
   size_t IndexOf(uint64_t row, size_t i, size_t n) const {
     if (rows == nullptr) return std::clamp<uint64_t>(row, first + i, first + n) - first;
     return static_cast<size_t>(std::lower_bound(rows + i, rows + n, row) - rows);
   }
 };
 
-// Where a row of values is: for rows too wide to be moved before they are added.
+// A reference to a row of values, for rows too wide to be moved before they are added.
 struct RowRef {
   const std::byte* values;    // of the value type, or cells when `row_cell` says so
   const std::byte* row_cell;  // of a CellRun (or any address in it); null: an update's entry
   float weight;               // as in Cursor
 };
 
-// What sorts the entries of a sparse window: the row's distance from `begin`, shifted right by
-// `drop`, above the position in `position_bits`.
+// The sort key of an entry of a sparse window: the row's distance from `begin`, shifted right by
+// `drop`, above the entry's position in `position_bits` bits.
 struct KeyForm {
   uint64_t begin = 0;
   int position_bits = 0;

@@ -1,6 +1,6 @@
-// Books of the entries that a batch adds, always kept: a fault of the back end that loses entries,
-// or adds some twice, ends its round and never becomes a result. They count what kernels say that
-// they consumed, once for each visit: nothing beside what a visit takes.
+// Counts the entries that a batch adds, in every build: a bug of the back end that loses entries,
+// or adds some twice, ends its round and never becomes a result. It counts what kernels report to
+// have consumed, once for each visit, which costs nothing beside the visit itself.
 #ifndef SPARSEAGG_CPU_STATE_ENTRY_TALLY_H_
 #define SPARSEAGG_CPU_STATE_ENTRY_TALLY_H_
 
@@ -13,20 +13,20 @@
 
 namespace sparseagg {
 
-// Thrown by plans; the aggregator makes a status of it that names the tensor.
+// Plans throw it; the aggregator turns it into a status that names the tensor.
 class BrokenInvariant : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws BrokenInvariant unless both are the same.
+// Throws BrokenInvariant unless both are equal.
 inline void ExpectAdded(uint64_t added, uint64_t expected) {
   if (added == expected) return;
   throw BrokenInvariant(std::to_string(added) + " of " + std::to_string(expected) +
                         " entries were added");
 }
 
-// Of several updates, or cursors. Add() is thread-safe.
+// A count for each of several updates, or cursors. Add() is thread-safe.
 class EntryTally {
  public:
   explicit EntryTally(size_t updates) : added_(updates) {}

@@ -1,4 +1,4 @@
-// A coordinate's exact value, a cell and its side entries, for LowerValue().
+// The exact value of a coordinate, made of its cell and its side entries, for LowerValue().
 #ifndef SPARSEAGG_CPU_STATE_EXACT_CELL_H_
 #define SPARSEAGG_CPU_STATE_EXACT_CELL_H_
 
@@ -13,9 +13,9 @@
 
 namespace sparseagg {
 
-// high + low, low less than what follows the last bit of `high`: with that bit made odd in the
-// direction of `low`, so that no tie is seen where there is none when it is rounded to a format
-// that has two bits less than a double (Boldo and Melquiond, Emulation of FMA and correctly rounded
+// Rounds high + low to odd, where `low` is less than the last bit of `high`: that bit becomes odd,
+// in the direction of `low`. Rounding the result to a format that has two bits less than a double
+// then sees no tie where there is none (Boldo and Melquiond, Emulation of FMA and correctly rounded
 // sums, 2008).
 inline double RoundToOdd(double high, double low) {
   const uint64_t bits = BitCast<uint64_t>(high);
@@ -24,8 +24,8 @@ inline double RoundToOdd(double high, double low) {
   return BitCast<double>(away ? bits + 1 : bits - 1);
 }
 
-// Of an entry that is a double: a rounding error, or a digit of a sum (CompactSide). Infinite where
-// it is none.
+// Returns the value of an entry that is a double: a rounding error, or a digit of a sum
+// (CompactSide). Returns infinity if the entry is not a double.
 inline double ToDouble(const SideEntry& entry) {
   const bool negative = entry.significand < 0;
   const double magnitude = ScaleExact(
@@ -46,7 +46,8 @@ struct ExactSum {
   Int128 ToInteger() const { return 0; }  // floating values have no integer result
 
  private:
-  // The value as high + low with high the double nearest to it. False when two do not hold it.
+  // Sets high + low to the value, with `high` the double nearest to it. Returns false if two
+  // doubles cannot hold it.
   bool TwoDoubles(double& high, double& low) const {
     for (const SideEntry& entry : side) {
       const double addend = ToDouble(entry);

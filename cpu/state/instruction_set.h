@@ -1,4 +1,4 @@
-// Which of this machine's instruction sets the kernels use.
+// Names the instruction set that the kernels use on this machine.
 #ifndef SPARSEAGG_CPU_STATE_INSTRUCTION_SET_H_
 #define SPARSEAGG_CPU_STATE_INSTRUCTION_SET_H_
 
@@ -10,7 +10,8 @@ namespace sparseagg {
 const char* InstructionSet();
 
 // The size of its vectors: 64 with AVX-512. The answer is computed once, because
-// hwy::SupportedTargets() asks the processor at each call, which takes 40 us on a virtual machine.
+// hwy::SupportedTargets() queries the processor at each call, which takes 40 us on a virtual
+// machine.
 size_t VectorBytes();
 
 }  // namespace sparseagg

@@ -13,10 +13,11 @@ namespace sparseagg {
 namespace {
 
 constexpr int kDigitBitsMax = 11;  // the counts of a pass are 16 KiB
-// Fewer keys are not worth counts; more do not fit a cache, and leave too much behind two passes.
+// Fewer keys are not worth counting. More do not fit a cache, and two passes leave too much of them
+// unsorted.
 constexpr size_t kByDigitsMin = size_t{1} << 10;
 constexpr size_t kByDigitsMax = size_t{1} << 20;
-// Scratch memory that a thread keeps.
+// Keys in the scratch memory that a thread keeps.
 constexpr size_t kScratchKept = size_t{1} << 17;
 
 template <class T>
@@ -24,9 +25,9 @@ void Grow(HostVector<T>& vector, size_t size) {
   if (vector.size() < size) vector.resize(size);
 }
 
-// One pass: keys to `out`, ascending by `bits` bits from `shift` on, otherwise in their order. Goes
-// from both ends at once, each with counts of its own: where most keys have the same digit, the
-// processor would wait for one count to be written before it reads it again.
+// One stable pass: writes the keys to `out`, ascending by `bits` bits from `shift` on. It works
+// from both ends at once, with counts of its own for each: where most keys have the same digit, the
+// processor would wait for the store of a single count before it can load it again.
 void SortByDigit(const uint64_t* keys, size_t n, int shift, int bits, uint64_t* out) {
   std::array<uint32_t, size_t{1} << kDigitBitsMax> begins;
   std::array<uint32_t, size_t{1} << kDigitBitsMax> ends;
@@ -52,7 +53,8 @@ void SortByDigit(const uint64_t* keys, size_t n, int shift, int bits, uint64_t* 
   if (n % 2 != 0) out[begins[digit(half)]] = keys[half];
 }
 
-// Keys that are in order by what is above `shift`: those that are not otherwise are sorted.
+// Sorts keys that are in order by the bits above `shift`: only groups of equal upper bits that are
+// out of order need work.
 void SortWithinGroups(uint64_t* keys, size_t n, int shift) {
   constexpr size_t kFew = 16;
   for (size_t i = 1; i < n; ++i) {
@@ -72,8 +74,8 @@ void SortWithinGroups(uint64_t* keys, size_t n, int shift) {
 }  // namespace
 
 void SortKeys(uint64_t* keys, size_t n) {
-  // Made anew each time, for 6 ns: its buffer has the size that the instruction set of that moment
-  // wants, and tests change it.
+  // Constructed at each call, which takes 6 ns: the size of its buffer depends on the current
+  // instruction set, which tests change.
   const hwy::Sorter sorter;
   sorter(keys, n, hwy::SortAscending());
 }
@@ -128,7 +130,7 @@ void SortPacked(PackedWindow& packed) {
   uint64_t* keys = packed.keys.data();
   SortWithPositions(keys, packed.size, packed.position_bits);
   if (packed.drop == 0) return;
-  // Rows whose keys differ in the position only may still be out of order.
+  // Rows whose keys differ only in the position may still be out of order.
   const auto bucket = [&](size_t i) { return keys[i] >> packed.position_bits; };
   for (size_t i = 0; i < packed.size;) {
     size_t end = i + 1;

@@ -10,13 +10,13 @@
 namespace sparseagg {
 namespace {
 
-// As many errors as are worth a double for every cell, and a pass over all of them.
+// Returns how many errors are worth a double for every cell and a pass over all cells.
 size_t ManyOf(const ErrorCells& cells) { return cells.size() / 16 + 64; }
 
 }  // namespace
 
-// By keys of (row, column, position), which together rarely need more than 64 bits: a window's rows
-// are close to each other.
+// Sorts by keys of (row, column, position), which together rarely need more than 64 bits: a
+// window's rows are close to each other.
 void SideTable::Sort() {
   constexpr size_t kWorthKeys = 64;
   if (std::is_sorted(entries_.begin(), entries_.end(), SlotBefore)) return;
@@ -48,7 +48,7 @@ void SideTable::Sort() {
   entries_ = std::move(sorted);
 }
 
-std::vector<SideEntry> SideTable::Take() {
+std::vector<SideEntry> SideTable::Drain() {
   Sort();
   CompactSide(entries_);
   limit_ = kLimitMin;
@@ -70,7 +70,7 @@ void SideTable::Detach() {
   limit_ = std::max(kLimitMin, 2 * entries_.size());
 }
 
-void SideTable::Take(ErrorCells& cells, uint64_t row, uint32_t column) {
+void SideTable::ExtractErrors(ErrorCells& cells, uint64_t row, uint32_t column) {
   if (!cells.Covers(row, column)) return;
   const size_t at = cells.IndexOf(row, column);
   for (size_t k = 0; k < cells.levels(); ++k) {
@@ -84,8 +84,9 @@ void SideTable::Append(const ErrorCells& cells) {
       [this](uint64_t row, uint32_t column, double error) { AppendEntry(row, column, error); });
 }
 
-// The next time only after as many entries as are left now: so every entry is sorted a constant
-// number of times on average. Few slots may have had them all: then they do not become error cells.
+// Compacts the entries. It runs again only after as many further entries as are left now, so every
+// entry is sorted a constant number of times on average. Entries that few slots have do not become
+// error cells.
 void SideTable::MakeRoom() {
   Sort();
   CompactSide(entries_);

@@ -1,6 +1,6 @@
 // The side table of a window or of a range of rows while it is being summed: what cells could not
-// hold. Bounded by a constant number of entries for each slot that has any, however many are added.
-// Where they are many for the cells that there are, they become ErrorCells.
+// hold. Its size is bounded by a constant number of entries for each slot that has any, however
+// many are added. Where entries are many relative to the number of cells, they become ErrorCells.
 #ifndef SPARSEAGG_CPU_STATE_SIDE_TABLE_H_
 #define SPARSEAGG_CPU_STATE_SIDE_TABLE_H_
 
@@ -19,7 +19,7 @@ namespace sparseagg {
 
 class SideTable {
  public:
-  // `value`, finite, is a part of slot (row, column).
+  // Adds `value`, which must be finite, to slot (row, column).
   void Push(uint64_t row, uint32_t column, double value) {
     if (value == 0.0) return;
     ++pushed_;
@@ -32,47 +32,49 @@ class SideTable {
   bool empty() const { return entries_.empty(); }
   void Clear() { entries_.clear(); }
   size_t size() const { return entries_.size(); }
-  // Grows with every value that is not 0, wherever it goes.
+  // The number of nonzero values pushed so far, to entries or to error cells.
   size_t pushed() const { return pushed_; }
 
   // ---- Error cells.
 
-  // From here on what is pushed of cells that `cells` covers goes there, if it is much, or if there
-  // was much before. REQUIRES: `cells` stay until Detach(); they are then the caller's to add.
+  // Attaches error cells. From here on, values pushed for slots that `cells` covers go there if
+  // they are many, or were many in the window before. REQUIRES: `cells` lives until Detach(); the
+  // caller then adds its errors to the sums.
   void Attach(ErrorCells& cells);
   void Detach();
-  // For kernels that add many to them at once, and say so; null where nothing goes there.
+  // Returns the error cells, for kernels that add many errors at once and call CountPushed(); null
+  // where errors become entries.
   ErrorCells* cells() { return in_cells_ ? cells_ : nullptr; }
   void CountPushed() { ++pushed_; }
 
-  // What `cells` hold of slot (row, column) becomes entries, and is no longer there.
-  void Take(ErrorCells& cells, uint64_t row, uint32_t column);
-  // All that they hold, as entries as well.
+  // Moves the errors of slot (row, column) from `cells` to entries.
+  void ExtractErrors(ErrorCells& cells, uint64_t row, uint32_t column);
+  // Appends copies of all errors in `cells` as entries.
   void Append(const ErrorCells& cells);
 
   // ---- Entries.
 
-  // As Push(), never into error cells.
+  // Like Push(), but never into error cells.
   void PushEntry(uint64_t row, uint32_t column, double value) {
     if (entries_.size() >= limit_) MakeRoom();
     AppendEntry(row, column, value);
   }
 
-  // Adds entries that are already in this form.
+  // Appends entries.
   void Append(std::span<const SideEntry> entries) {
     entries_.insert(entries_.end(), entries.begin(), entries.end());
   }
 
-  // By (row, column).
+  // Sorts the entries by (row, column).
   void Sort();
   std::span<const SideEntry> entries() const { return entries_; }
-  // Sorted and short; leaves the table empty.
-  std::vector<SideEntry> Take();
+  // Returns the entries, sorted and compacted, and leaves the table empty.
+  std::vector<SideEntry> Drain();
 
-  // Of the kernels (cpu/kernels/trial-inl.h): how many groups are next added without a trial, and
-  // how many the next failure makes them.
-  uint32_t without_trial = 0;
-  uint32_t after_failure = 1;
+  // State of the kernels (cpu/kernels/speculative-inl.h): how many of the next groups are added
+  // without speculation, and to how many the next failure sets that.
+  uint32_t groups_to_skip = 0;
+  uint32_t groups_to_skip_next = 1;
 
  private:
   static constexpr size_t kLimitMin = size_t{1} << 17;
@@ -93,7 +95,7 @@ class SideTable {
 
   ErrorCells* cells_ = nullptr;
   bool in_cells_ = false;
-  size_t entries_before_ = 0;  // Attach()
+  size_t entries_before_ = 0;  // at Attach()
   size_t pushed_before_ = 0;
   bool were_many_ = false;  // between the last Attach() and Detach()
 };

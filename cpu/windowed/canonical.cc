@@ -17,7 +17,7 @@
 namespace sparseagg {
 namespace {
 
-// Positions of the entries, ascending by row; entries of one row in any order.
+// Returns the positions of the entries, ascending by row; entries of one row are in any order.
 HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
   HostVector<uint64_t> order(nnz);
   const auto [least, most] = std::minmax_element(rows, rows + nnz);
@@ -37,10 +37,11 @@ HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
   return order;
 }
 
-// Copies of chosen entries, in the order chosen.
-class Copy {
+// Copies chosen entries, in the order of the calls.
+class EntryCopier {
  public:
-  Copy(const CooView& from, uint64_t nnz) : from_(from), row_bytes_(from.layout.row_bytes()) {
+  EntryCopier(const CooView& from, uint64_t nnz)
+      : from_(from), row_bytes_(from.layout.row_bytes()) {
     rows_.resize(nnz * sizeof(uint64_t));
     values_.resize(nnz * row_bytes_);
   }
@@ -64,7 +65,8 @@ class Copy {
     ++size_;
   }
 
-  // The row and the values of the entry that comes next, for those who write it themselves.
+  // The row and the values of the next entry, for callers that write it in place; Next() completes
+  // it.
   uint64_t& Row() { return reinterpret_cast<uint64_t*>(rows_.data())[size_]; }
   std::byte* Value() { return values_.data() + size_ * row_bytes_; }
   void Next() { ++size_; }
@@ -89,7 +91,8 @@ class Copy {
   uint64_t size_ = 0;
 };
 
-// The contributor's coordinate: the sum of its entries, rounded once to the value type.
+// Returns the contributor's value of one coordinate: the sum of its entries, rounded once to the
+// value type.
 template <class V>
 V SumOf(const V* values, std::span<const uint64_t> entries, uint64_t width, uint32_t column) {
   if constexpr (ValueTraits<V>::kFloating) {
@@ -97,14 +100,14 @@ V SumOf(const V* values, std::span<const uint64_t> entries, uint64_t width, uint
     for (uint64_t entry : entries) sum.Add(Widen(values[entry * width + column]));
     return ValueTraits<V>::Narrow(sum.Round(ValueTraits<V>::kFormat));
   } else {
-    Int128 sum = 0;  // in range, or modular: ValidateUpdate() has seen to it
+    Int128 sum = 0;  // in range, or modular: ValidateUpdate() has checked that
     for (uint64_t entry : entries) sum += static_cast<Int128>(values[entry * width + column]);
     return static_cast<V>(sum);
   }
 }
 
 void AddSummed(const ReduceSpec& spec, const CooView& from, std::span<const uint64_t> run,
-               Copy& out) {
+               EntryCopier& out) {
   const uint32_t width = spec.layout.row_width;
   out.Row() = from.indices[run[0]];
   WithValueType(spec.layout.value_type, [&](auto tag) {
@@ -117,23 +120,23 @@ void AddSummed(const ReduceSpec& spec, const CooView& from, std::span<const uint
   out.Next();
 }
 
-void KeepAll(const CooView& from, const HostVector<uint64_t>& order, float weight,
-             Prepared& prepared) {
-  Copy sorted(from, from.nnz);
+void CopySorted(const CooView& from, const HostVector<uint64_t>& order, float weight,
+                Prepared& prepared) {
+  EntryCopier sorted(from, from.nnz);
   for (uint64_t entry : order) sorted.Add(entry);
   std::move(sorted).MoveTo(prepared, weight, false);
 }
 
-void OnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector<uint64_t>& order,
-               float weight, Prepared& prepared) {
+void CopyOnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector<uint64_t>& order,
+                   float weight, Prepared& prepared) {
   bool summed = false;
   bool rest_counts = false;
   AllOps::With(spec.op, [&](auto op) {
     summed = kPerUpdate<decltype(op)>;
     rest_counts = decltype(op)::kValues == ValueSlots::kExactSum;
   });
-  Copy first(from, from.nnz);
-  Copy rest(from, rest_counts ? from.nnz : 0);
+  EntryCopier first(from, from.nnz);
+  EntryCopier rest(from, rest_counts ? from.nnz : 0);
   for (uint64_t i = 0; i < order.size();) {
     uint64_t end = i + 1;
     while (end < order.size() && from.indices[order[end]] == from.indices[order[i]]) ++end;
@@ -172,9 +175,9 @@ Prepared PrepareUpdate(const ReduceSpec& spec, const PendingUpdate& update, Need
   const CooView from = update.staged.entries.view();
   const HostVector<uint64_t> order = SortedPositions(from.indices, from.nnz);
   if (need == Need::kPerUpdate) {
-    OnePerRow(spec, from, order, update.weight, prepared);
+    CopyOnePerRow(spec, from, order, update.weight, prepared);
   } else {
-    KeepAll(from, order, update.weight, prepared);
+    CopySorted(from, order, update.weight, prepared);
   }
   return prepared;
 }

@@ -25,26 +25,26 @@ struct Prepared {
 };
 
 enum class Need {
-  kAny,        // as they came
+  kAny,        // in any order
   kSorted,     // rows not descending
   kPerUpdate,  // rows strictly ascending, as min, max and the counting of holders need it
 };
 
-// Whether an update is, as it came, what `need` asks for.
+// Returns whether an update already has the order that `need` requires.
 bool IsReady(const PendingUpdate& update, Need need);
 
-// The entries of an update as they are.
+// Returns a cursor over the entries of an update, in the order in which they arrived.
 Cursor CursorOf(const PendingUpdate& update);
 
-// Brings an update that is not ready into order, as a copy. For kPerUpdate, what happens to the
-// entries of one row is the operator's:
+// Copies an update that is not ready into the required order. For kPerUpdate, the operator decides
+// what happens to the entries of one row:
 //   min, max             they are summed exactly and rounded once to the value type
 //   count                the first one stays
 //   mean_of_contributors a second cursor has all but the first, with the sign bit of its weight set
 Prepared PrepareUpdate(const ReduceSpec& spec, const PendingUpdate& update, Need need);
 
-// The same for each update of a batch that is not ready; nothing for those that are. Finds out how
-// they are ordered where that is not known.
+// The same for each update of a batch that is not ready; the results for ready updates are empty.
+// Determines the order of updates where it is unknown.
 std::vector<Prepared> PrepareUpdates(const ReduceSpec& spec, Need need, Parallel& parallel,
                                      std::vector<PendingUpdate>& batch);
 

@@ -41,7 +41,7 @@ T& At(HostVector<std::byte>& cells, size_t i) {
   return reinterpret_cast<T*>(cells.data())[i];
 }
 
-// Samples of what the slots of a partial aggregate will hold.
+// Chooses the window of a partial aggregate's slots, from a sample of what they will hold.
 template <class C>
 int32_t WindowOf(const CellRun& run, uint32_t width) {
   std::vector<double> samples;
@@ -59,14 +59,14 @@ int32_t WindowOf(const CellRun& run, uint32_t width) {
   return ChooseWindow(samples);
 }
 
-// A sum of doubles as a slot: in the window, or in the side table.
+// Returns a sum of doubles as a slot. A sum that the window does not hold goes to the side table.
 Int128 SlotOf(double cell, int32_t lsb, uint64_t row, uint32_t column, SideTable& side) {
   Int128 slot = 0;
   if (!ToFixed(cell, lsb, &slot)) side.Push(row, column, cell);
   return slot;
 }
 
-// A slot as a cell; what the cell does not hold goes to the side table.
+// Returns a slot as a cell; what the cell does not hold goes to the side table.
 double CellOf(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
               std::vector<SideEntry>& side) {
   if (slot == 0) return 0.0;
@@ -90,8 +90,9 @@ bool IsInexact(const ReduceSpec& spec) {
   return inexact;
 }
 
-// Cells that are integers need no side table; other back ends may keep integers in theirs.
-void TakeSideIntoCells(const ReduceSpec& spec, const std::vector<SideEntry>& side, CellRun& run) {
+// Adds side entries to integer cells, which need no side table; other back ends may keep integers
+// in theirs.
+void AddSideToCells(const ReduceSpec& spec, const std::vector<SideEntry>& side, CellRun& run) {
   const uint32_t width = spec.layout.row_width;
   const uint32_t last = SlotsPerRow(spec) - 1;
   for (size_t i = 0; i < side.size();) {
@@ -173,7 +174,7 @@ CellRun JoinRuns(const ReduceSpec& spec, const CpuKernels& kernels, const CellRu
   out.row_cells.resize(n * row_bytes);
   std::vector<SideEntry> before;
   JoinSides(a.side, b.side, before);
-  JoinSides(before, side.Take(), out.side);
+  JoinSides(before, side.Drain(), out.side);
   return out;
 }
 
@@ -210,7 +211,7 @@ Partial ToPartial(const ReduceSpec& spec, const CellRun& run) {
     }
   });
   side.Append(run.side);
-  partial.side = side.Take();
+  partial.side = side.Drain();
   return partial;
 }
 
@@ -245,7 +246,7 @@ CellRun FromPartial(const ReduceSpec& spec, const Partial& partial) {
   if (IsInexact(spec)) {
     JoinSides(partial.side, rests, run.side);
   } else {
-    TakeSideIntoCells(spec, partial.side, run);
+    AddSideToCells(spec, partial.side, run);
   }
   return run;
 }

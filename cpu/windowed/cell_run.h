@@ -1,4 +1,4 @@
-// Runs of cells as wholes: joined with each other, and turned into partial aggregates and back.
+// Joins runs of cells, and converts them to partial aggregates and back.
 #ifndef SPARSEAGG_CPU_WINDOWED_CELL_RUN_H_
 #define SPARSEAGG_CPU_WINDOWED_CELL_RUN_H_
 
@@ -11,14 +11,15 @@
 
 namespace sparseagg {
 
-// Bytes that the arrays of a run hold.
+// Returns the bytes that the arrays of a run hold.
 uint64_t MemoryBytes(const CellRun& run);
 
-// All rows of both.
+// Returns a run with the rows of both; rows that both have are summed.
 CellRun JoinRuns(const ReduceSpec& spec, const CpuKernels& kernels, const CellRun& a,
                  const CellRun& b);
 
-// Rows, slots, side table and window of the partial aggregate; the caller knows the rest of it.
+// Returns a partial aggregate with its spec, rows, slots, side table and window; the caller sets
+// the rest.
 Partial ToPartial(const ReduceSpec& spec, const CellRun& run);
 
 CellRun FromPartial(const ReduceSpec& spec, const Partial& partial);

@@ -1,4 +1,4 @@
-// Entries of one window in any order, as a partition leaves them.
+// Entries of one window in any order, as a partition writes them.
 #ifndef SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
 #define SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
 
@@ -11,8 +11,9 @@
 
 namespace sparseagg {
 
-// Arrays; or packed words, each with the lower half of a row and, above it, the bits of its value.
-// Packed entries are two thirds as large, and one place to write to in place of two.
+// Entries as arrays, or as packed words: each word has the lower half of a row and, above it, the
+// bits of its value. Packed entries are two thirds as large, and are written to one place instead
+// of two.
 struct EntryChunk {
   static constexpr size_t kPackedBytes = 4;                   // of a value, at most
   static constexpr uint64_t kPackedRows = uint64_t{1} << 32;  // of a window, at most
@@ -23,7 +24,7 @@ struct EntryChunk {
   float weight = 1.0f;
   uint32_t size = 0;
 
-  // Calls f(cursor) until all entries have been in one. `begin` is the window's first row;
+  // Calls f(cursor) with cursors that together have all entries. `begin` is the window's first row;
   // `value_bytes` as in Partition.
   template <class F>
   void ForEachCursor(uint64_t begin, size_t value_bytes, const F& f) const {
@@ -42,7 +43,7 @@ struct EntryChunk {
 
 template <class Value, class F>
 void EntryChunk::Unpack(uint64_t begin, const F& f) const {
-  // In the first cache, with room for the kernels there.
+  // These arrays fit the first-level cache and leave room there for the kernels.
   constexpr size_t kBlock = 256;
   constexpr size_t kAhead = 192;
   constexpr size_t kPerLine = kLineBytes / sizeof(uint64_t);
@@ -50,7 +51,7 @@ void EntryChunk::Unpack(uint64_t begin, const F& f) const {
   alignas(kLineBytes) std::array<Value, kBlock> block_values;
   for (size_t at = 0; at < size; at += kBlock) {
     const size_t n = std::min(kBlock, size - at);
-    for (size_t i = 0; i < n; i += kPerLine) FetchLine(rows + at + i + kAhead);
+    for (size_t i = 0; i < n; i += kPerLine) PrefetchLine(rows + at + i + kAhead);
     for (size_t i = 0; i < n; ++i) {
       const uint64_t word = rows[at + i];
       block_rows[i] = begin + static_cast<uint32_t>(word - begin);

@@ -14,10 +14,11 @@ namespace {
 constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // about as many as a thread takes at a time
 constexpr size_t kSlabBytes = size_t{4} << 20;
 constexpr size_t kLine = 64;
-// A chunk of its own for each weight and window pays from here on.
+// A chunk of its own for each weight and window pays from this many entries on.
 constexpr uint64_t kEntriesPerWeight = 16;
 
-// The common size of all windows but the last one, when that is a power of two.
+// Returns the binary logarithm of the common size of all windows but the last one, if that is a
+// power of two; otherwise 0.
 int EvenBits(std::span<const RowWindow> windows) {
   const uint64_t rows = windows.front().end;
   if (windows.size() == 1 || !std::has_single_bit(rows)) return 0;
@@ -33,13 +34,13 @@ bool FitPacked(std::span<const RowWindow> windows) {
   });
 }
 
-// An unsigned integer of as many bytes; any, if there are none.
+// An unsigned integer of kBytes bytes; of any size if kBytes is 0.
 template <size_t kBytes>
 using UintOf = std::conditional_t<kBytes == 2, uint16_t, uint32_t>;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Also the sign of a zero, which says whether a holder is counted already (Cursor).
+// Compares also the sign of a zero, which says whether a holder is counted already (Cursor).
 bool IsSameWeight(float a, float b) { return BitCast<uint32_t>(a) == BitCast<uint32_t>(b); }
 
 }  // namespace
@@ -49,15 +50,16 @@ WindowIndex::WindowIndex(std::span<const RowWindow> windows) {
   if (even_bits_ != 0) return;
   for (const RowWindow& window : windows) begins_.push_back(window.begin);
   begins_.push_back(windows.back().end);
-  // Between the first and the last border; what is outside belongs to the first or last window.
+  // The table covers rows between the first and the last border; rows outside belong to the first
+  // or last window.
   base_ = windows.size() > 1 ? begins_[1] : 0;
   const uint64_t span = windows.size() > 1 ? begins_[windows.size() - 1] - base_ : 0;
   bits_ = std::clamp(static_cast<int>(std::bit_width(windows.size())), 4, 11);
-  last_cell_ = CellOf(span);
+  last_bucket_ = BucketOf(span);
   uint32_t window = 0;
-  for (uint64_t cell = 0; cell <= last_cell_; ++cell) {
-    // Rows before the base are looked up in cell 0, so it starts with the first window.
-    const uint64_t row = cell == 0 ? 0 : base_ + DistanceOf(cell);
+  for (uint64_t bucket = 0; bucket <= last_bucket_; ++bucket) {
+    // Rows before the base are looked up in bucket 0, so it starts with the first window.
+    const uint64_t row = bucket == 0 ? 0 : base_ + DistanceOf(bucket);
     while (window + 1 < windows.size() && row >= begins_[window + 1]) ++window;
     first_.push_back(window);
   }
@@ -162,14 +164,14 @@ Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window, float weig
   writer.slab = writer.slab.subspan(bytes);
   std::byte* values = packed_ ? nullptr : at + RowsBytes();
   float* weights = WeightsBytes() == 0 ? nullptr : reinterpret_cast<float*>(values + ValuesBytes());
-  // The size is less what is left of the last chunk, when all is written.
+  // When all entries are written, what is left of the last chunk is subtracted from its size.
   auto* rows = reinterpret_cast<uint64_t*>(at);
   writer.chunks[window].push_back({rows, values, weights, weight, chunk_entries_});
   writer.tails[window] = {rows, values, weights, chunk_entries_, weight};
   return writer.tails[window];
 }
 
-// Goes on in the same memory, as a chunk of its own.
+// Continues in the same memory, as a chunk of its own.
 Partition::Tail& Partition::NewWeight(Writer& writer, uint32_t window, float weight) {
   Tail& tail = writer.tails[window];
   writer.chunks[window].back().size -= tail.left;

@@ -19,20 +19,20 @@
 
 namespace sparseagg {
 
-// Finds the window of a row: a table by the row's leading bits, then a search among the few windows
-// of that table cell. Cells are as a floating-point number would have them, the same number in
-// every power of two: indices that crowd at the start of a huge index space find as fine cells
-// there as evenly spread ones do at its end.
+// Finds the window of a row: the row's leading bits give a bucket, whose few windows are then
+// searched. Buckets are spaced like floating-point numbers, as many in every power of two: indices
+// that cluster at the start of a huge index space find as fine buckets there as evenly spread ones
+// do at its end.
 class WindowIndex {
  public:
   explicit WindowIndex(std::span<const RowWindow> windows);
 
   uint32_t Find(uint64_t row) const {
     if (even_bits_ != 0) return static_cast<uint32_t>(row >> even_bits_);
-    uint64_t cell = row < base_ ? 0 : CellOf(row - base_);
-    cell = cell < last_cell_ ? cell : last_cell_;
-    uint32_t window = first_[cell];
-    const uint32_t last = first_[cell + 1];
+    uint64_t bucket = row < base_ ? 0 : BucketOf(row - base_);
+    bucket = bucket < last_bucket_ ? bucket : last_bucket_;
+    uint32_t window = first_[bucket];
+    const uint32_t last = first_[bucket + 1];
     if (last - window > kLinearMax) return Search(row, window, last);
     while (window < last && row >= begins_[window + 1]) ++window;
     return window;
@@ -42,44 +42,44 @@ class WindowIndex {
   static constexpr uint32_t kLinearMax = 8;
 
   // Distance / 2^exponent + exponent * 2^bits, with the exponent that leaves bits + 1 bits.
-  uint64_t CellOf(uint64_t distance) const {
+  uint64_t BucketOf(uint64_t distance) const {
     const int exponent = std::max(0, 63 - CountLeadingZeros(distance | 1) - bits_);
     return (static_cast<uint64_t>(exponent) << bits_) + (distance >> exponent);
   }
-  uint64_t DistanceOf(uint64_t cell) const {
-    const uint64_t octave = cell >> bits_;
+  uint64_t DistanceOf(uint64_t bucket) const {
+    const uint64_t octave = bucket >> bits_;
     const uint64_t exponent = octave > 1 ? octave - 1 : 0;
-    return (cell - (exponent << bits_)) << exponent;
+    return (bucket - (exponent << bits_)) << exponent;
   }
   uint32_t Search(uint64_t row, uint32_t window, uint32_t last) const;
 
   int even_bits_ = 0;  // all windows but the last one have 2^even_bits_ rows; 0: they differ
   uint64_t base_ = 0;
   int bits_ = 0;
-  uint64_t last_cell_ = 0;
+  uint64_t last_bucket_ = 0;
   std::vector<uint64_t> begins_;  // of the windows, and one more
-  std::vector<uint32_t> first_;   // [cells + 1]: the window of the cell's first row
+  std::vector<uint32_t> first_;   // [buckets + 1]: the window of the bucket's first row
 };
 
 class Partition {
  public:
-  // `value_bytes`: of a value to carry along, 0 for none. Rows of several values are carried as
-  // references to where they are.
+  // `value_bytes` is the size of a value, which is written with its row; 0 for none. Rows of
+  // several values are written as references to them.
   Partition(const TensorLayout& layout, size_t value_bytes, std::span<const RowWindow> windows,
             Parallel& parallel);
 
-  // Distributes the entries of all cursors. Calls done(k) when cursor k has been read for the last
-  // time, from any thread; what it returns is memory that the partition may write to from then on.
+  // Distributes the entries of all cursors. Calls done(k), from any thread, when cursor k has been
+  // read for the last time; done(k) returns memory that the partition may write to from then on.
   void Distribute(std::span<const Cursor> cursors,
                   const std::function<std::span<std::byte>(size_t)>& done);
 
-  // What window w has: entries, or references for rows of several values.
+  // Reads the chunks of window w: entries, or references for rows of several values.
   void Read(size_t w, std::vector<EntryChunk>& chunks) const;
   void Read(size_t w, std::vector<RefChunk>& chunks) const;
   uint64_t EntriesOf(size_t w) const;
 
  private:
-  // Where the next entry of a window goes.
+  // The place of the next entry of a window.
   struct Tail {
     uint64_t* rows = nullptr;
     std::byte* values = nullptr;
@@ -87,11 +87,11 @@ class Partition {
     uint32_t left = 0;
     float weight = 0.0f;
   };
-  // What one thread has written; chunks[w] and tails[w] are those of window w.
+  // The output of one thread; chunks[w] and tails[w] are those of window w.
   struct Writer {
     std::vector<std::vector<EntryChunk>> chunks;  // `values` of wide rows are references
     std::vector<Tail> tails;
-    std::span<std::byte> slab;  // what is left of it
+    std::span<std::byte> slab;  // its unused rest
   };
   struct Part {
     size_t cursor;
@@ -99,7 +99,8 @@ class Partition {
     uint64_t end;
   };
 
-  // Of a chunk: packed entries; or rows, then values or references, then weights.
+  // Bytes of the parts of a chunk: packed entries; or rows, then values or references, then
+  // weights.
   size_t RowsBytes() const;
   size_t ValuesBytes() const;
   size_t WeightsBytes() const;
@@ -122,12 +123,12 @@ class Partition {
   const WindowIndex index_;
   const size_t num_windows_;
   const bool can_pack_;       // rows and values fit packed words
-  bool packed_ = false;       // entries are
+  bool packed_ = false;       // entries are packed words
   bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
   uint32_t chunk_entries_ = 0;
   std::vector<Writer> writers_;
   std::mutex mutex_;
-  std::vector<std::span<std::byte>> spare_;  // given back by done()
+  std::vector<std::span<std::byte>> spare_;  // returned by done()
   std::vector<HostVector<std::byte>> own_slabs_;
 };
 

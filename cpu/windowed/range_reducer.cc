@@ -10,9 +10,9 @@
 namespace sparseagg {
 namespace {
 
-constexpr size_t kBlockCells = 1024;  // that are lowered at a time: they stay in the first cache
-// A sparse window is packed this many entries at most; more of them than its plan expected are cut
-// in two.
+constexpr size_t kBlockCells = 1024;  // finalized at a time: they stay in the first-level cache
+// Most entries that a sparse window packs. A window with more, which its plan did not expect, is
+// divided in two.
 constexpr size_t kPackedMax = size_t{1} << 17;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
@@ -44,7 +44,7 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
   const uint32_t width = layout.row_width;
   const size_t row_bytes = ValueBytes(kernels, layout) * width;
   for (size_t i = 0; i < chunk.size; ++i) {
-    if (i + kRowsAhead < chunk.size) FetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
+    if (i + kRowsAhead < chunk.size) PrefetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
     Cursor one{.row = chunk.rows + i,
                .end = chunk.rows + i + 1,
                .value = chunk.refs[i].values,
@@ -54,20 +54,20 @@ void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorL
 }
 
 RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
-                           const Lowering& lowering, SideRange prior, const RangeOutput& output,
-                           WindowTrials& trials)
+                           const Finalization& finalization, SideRange prior,
+                           const RangeOutput& output, SpeculationBackoff& backoff)
     : spec_(spec),
       kernels_(kernels),
-      lowering_(lowering),
+      finalization_(finalization),
       prior_(prior),
       output_(output),
-      trials_(trials),
+      backoff_(backoff),
       width_(spec.layout.row_width),
       block_rows_(std::max<size_t>(1, kBlockCells / width_)),
-      result_bytes_(lowering.results ? ResultLayout(spec).row_bytes() : 0),
+      result_bytes_(finalization.results ? ResultLayout(spec).row_bytes() : 0),
       row_writer_(reinterpret_cast<std::byte*>(output.rows)),
       result_writer_(output.values) {
-  if (!lowering_.results) return;
+  if (!finalization_.results) return;
   block_cells_.resize(block_rows_ * width_ * kernels_.value_bytes);
   block_row_cells_.resize(block_rows_ * kernels_.row_bytes);
   if (!output_.streamed) return;
@@ -76,21 +76,21 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
 }
 
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                         const Ahead& ahead) {
+                         const Prefetch& prefetch) {
   if (!status_.ok()) return;
-  if (!window.dense && SweepSparse(window, cursors, run, ahead)) return;
+  if (!window.dense && SweepSparse(window, cursors, run, prefetch)) return;
   if (!window.dense && (window.end - window.begin) > std::max<size_t>(1, kDenseCellsMax / width_)) {
-    // More entries than a sparse window takes.
+    // The window has more entries than a sparse window takes.
     const uint64_t middle = window.begin + (window.end - window.begin) / 2;
-    Sweep({window.begin, middle, false}, cursors, run, ahead);
-    Sweep({middle, window.end, false}, cursors, run, ahead);
+    Sweep({window.begin, middle, false}, cursors, run, prefetch);
+    Sweep({middle, window.end, false}, cursors, run, prefetch);
     return;
   }
   StartWindow(window);
   const CellWindow cells = DenseWindow(window);
-  if (!SweepOnTrial(window, cursors, ahead, cells)) {
+  if (!SweepSpeculatively(window, cursors, prefetch, cells)) {
     if (width_ == 1) {
-      kernels_.scatter(cursors, window.end, ahead, cells, side_);
+      kernels_.scatter(cursors, window.end, prefetch, cells, side_);
     } else {
       for (size_t k = 0; k < cursors.size(); ++k) {
         const Cursor* next = &cursors[(k + 1) % cursors.size()];
@@ -102,31 +102,33 @@ void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, Run
   EmitDense(cells, window);
 }
 
-// False, with nothing consumed and the cells empty as before, when that is to be done with care.
-bool RangeReducer::SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors,
-                                const Ahead& ahead, const CellWindow& cells) {
-  if (kernels_.try_scatter == nullptr || !RoundingFlag::Works() || !trials_.Wanted()) return false;
+// Returns false, with nothing consumed and the cells clear, if the window must be summed on the
+// exact path.
+bool RangeReducer::SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors,
+                                      const Prefetch& prefetch, const CellWindow& cells) {
+  if (kernels_.scatter_speculatively == nullptr || !RoundingFlag::Works() || !backoff_.ShouldTry())
+    return false;
   saved_.assign(cursors.begin(), cursors.end());
   RoundingFlag::Clear();
   bool exact = true;
   if (width_ == 1) {
-    exact = kernels_.try_scatter(cursors, window.end, ahead, cells);
+    exact = kernels_.scatter_speculatively(cursors, window.end, prefetch, cells);
   } else {
     for (size_t k = 0; exact && k < cursors.size(); ++k) {
       const Cursor* next = &cursors[(k + 1) % cursors.size()];
-      exact = kernels_.try_scatter_rows(cursors[k], window.end, width_, next, cells);
+      exact = kernels_.scatter_rows_speculatively(cursors[k], window.end, width_, next, cells);
     }
   }
-  trials_.Tell(exact);
+  backoff_.Record(exact);
   if (exact) return true;
   std::copy(saved_.begin(), saved_.end(), cursors.begin());
   kernels_.clear(cells, window.end - window.begin, width_);
   return false;
 }
 
-// False, with nothing consumed, when the window has too many entries.
+// Returns false, with nothing consumed, if the window has too many entries.
 bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                               const Ahead& ahead) {
+                               const Prefetch& prefetch) {
   saved_.assign(cursors.begin(), cursors.end());
   const RunCursor saved_run = run;
   StartWindow(window);
@@ -135,8 +137,8 @@ bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursor
   bool fits = kernels_.pack_run(run, window.end, width_, packed_);
   const size_t value_bytes = ValueBytes(kernels_, spec_.layout);
   for (size_t k = 0; fits && k < cursors.size(); ++k) {
-    if (width_ == 1 && k + ahead.cursors < cursors.size()) {
-      Fetch(cursors[k + ahead.cursors], ahead.lines, value_bytes);
+    if (width_ == 1 && k + prefetch.cursors < cursors.size()) {
+      PrefetchEntries(cursors[k + prefetch.cursors], prefetch.lines, value_bytes);
     }
     fits = kernels_.pack(cursors[k], window.end, width_, packed_, block_side_);
   }
@@ -207,9 +209,9 @@ void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk>
   EmitPacked();
 }
 
-// When results are written, the side table is the window's alone.
+// For results, the side table has the entries of one window only.
 void RangeReducer::StartWindow(const RowWindow& window) {
-  if (!lowering_.results) return;
+  if (!finalization_.results) return;
   side_.Clear();
   const SideRange prior = OfRows(prior_, window.begin, window.end - 1);
   side_.Append(prior);
@@ -233,16 +235,16 @@ CellWindow RangeReducer::DenseWindow(const RowWindow& window) {
 
 void RangeReducer::EmitDense(const CellWindow& cells, const RowWindow& window) {
   side_.Detach();
-  if (errors_.levels() > 0) TakeErrors(cells);
-  MoveOut(cells, window, false);
+  if (errors_.levels() > 0) ExtractErrors(cells);
+  EmitHeld(cells, window, false);
 }
 
-// What the error cells hold becomes a part of their cells, for results, or side entries.
-void RangeReducer::TakeErrors(const CellWindow& cells) {
-  if (lowering_.results) {
-    // What has side entries is added up from those.
+// Moves the errors of the error cells into their cells, for results, or into side entries.
+void RangeReducer::ExtractErrors(const CellWindow& cells) {
+  if (finalization_.results) {
+    // The sum of a slot with side entries is made from its side entries, so its errors join them.
     const std::vector<SideEntry> entries(side_.entries().begin(), side_.entries().end());
-    for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);
+    for (const SideEntry& entry : entries) side_.ExtractErrors(errors_, entry.row, entry.column);
     kernels_.settle(cells.values, errors_, 0, errors_.size());
   } else {
     side_.Append(errors_);
@@ -253,10 +255,10 @@ void RangeReducer::TakeErrors(const CellWindow& cells) {
 void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
   if (!status_.ok()) return;
   StartWindow(window);
-  MoveOut(cells, window, true);
+  EmitHeld(cells, window, true);
 }
 
-// Cells are lowered where they are: nobody needs to gather them.
+// Finalizes cells in place: they need not be gathered.
 bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window) {
   StartWindow(window);
   side_.Sort();
@@ -272,11 +274,12 @@ bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window
   return true;
 }
 
-void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, bool keep) {
+void RangeReducer::EmitHeld(const CellWindow& cells, const RowWindow& window, bool keep) {
   const size_t rows = window.end - window.begin;
-  const auto move = keep ? kernels_.copy : kernels_.collect;
-  if (lowering_.results) side_.Sort();
-  // Vectors are stored whole: not beyond the range, where another thread writes.
+  const auto move = keep ? kernels_.copy : kernels_.drain;
+  if (finalization_.results) side_.Sort();
+  // Kernels store whole vectors: the limit keeps them from writing beyond the range, where another
+  // thread writes.
   for (size_t at = 0; at < rows && count_ < output_.rows_max;) {
     const CellBlock block = NextBlock();
     const size_t rows_max = std::min<size_t>(block_rows_, output_.rows_max - count_);
@@ -287,20 +290,21 @@ void RangeReducer::MoveOut(const CellWindow& cells, const RowWindow& window, boo
 
 void RangeReducer::EmitPacked() {
   SortPacked(packed_);
-  if (lowering_.results) side_.Sort();
+  if (finalization_.results) side_.Sort();
   for (size_t at = 0; at < packed_.size;) {
     const CellBlock block = NextBlock();
-    SideTable& side = lowering_.results ? block_side_ : side_;
+    SideTable& side = finalization_.results ? block_side_ : side_;
     const size_t n = kernels_.sum_sorted(packed_, at, width_, block_rows_, block, side);
     Emit(block, n);
   }
 }
 
-// Rows, and cells that are the output, are written in place, unless they are streamed.
+// Returns where the next block goes. Rows, and cells that are the output, are written in place,
+// unless the output is streamed.
 CellBlock RangeReducer::NextBlock() {
   uint64_t* const rows = output_.streamed ? block_row_ids_.data() : output_.rows + count_;
   CellBlock block{rows, block_cells_.data(), block_row_cells_.data()};
-  if (!lowering_.results) {
+  if (!finalization_.results) {
     block.values = output_.values + count_ * width_ * kernels_.value_bytes;
     block.row_cells = output_.row_cells + count_ * kernels_.row_bytes;
   }
@@ -309,7 +313,7 @@ CellBlock RangeReducer::NextBlock() {
 
 void RangeReducer::Emit(const CellBlock& block, size_t n) {
   if (n == 0) return;
-  if (lowering_.results && status_.ok()) {
+  if (finalization_.results && status_.ok()) {
     SideRange side = OfRows(side_.entries(), block.row(0), block.row(n - 1));
     if (!block_side_.empty()) {
       block_side_.Append(side);
@@ -318,8 +322,8 @@ void RangeReducer::Emit(const CellBlock& block, size_t n) {
     }
     std::byte* const results =
         output_.streamed ? block_results_.data() : output_.values + count_ * result_bytes_;
-    status_ =
-        kernels_.lower(spec_, lowering_.total_weight, block, n, side, results, infinite_values_);
+    status_ = kernels_.finalize(spec_, finalization_.total_weight, block, n, side, results,
+                                infinite_values_);
     block_side_.Clear();
     if (output_.streamed) {
       result_writer_.Write({results, n * result_bytes_});

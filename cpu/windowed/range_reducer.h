@@ -13,15 +13,15 @@
 #include "cpu/state/error_cells.h"
 #include "cpu/state/side_table.h"
 #include "cpu/windowed/entry_chunk.h"
-#include "cpu/windowed/line_writer.h"
+#include "cpu/windowed/non_temporal_writer.h"
+#include "cpu/windowed/speculation_backoff.h"
 #include "cpu/windowed/window_plan.h"
-#include "cpu/windowed/window_trials.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
 
-// What a reduction is to produce.
-struct Lowering {
+// The output of a reduction: cells, or results.
+struct Finalization {
   bool results = false;       // results, each rounded once; otherwise cells
   double total_weight = 0.0;  // for results
 };
@@ -29,69 +29,73 @@ struct Lowering {
 // Where a range writes: arrays with room for all of its rows.
 struct RangeOutput {
   uint64_t rows_max = 0;
-  uint64_t* rows = nullptr;     // not of EmitEveryRow()
+  uint64_t* rows = nullptr;     // null for EmitEveryRow()
   std::byte* values = nullptr;  // results, or value cells
   std::byte* row_cells = nullptr;
-  bool streamed = false;  // results: past the caches
+  bool streamed = false;  // results are written with non-temporal stores
 };
 
-// References of rows of several values: refs[i] belongs to rows[i].
+// References to rows of several values: refs[i] belongs to rows[i].
 struct RefChunk {
   const uint64_t* rows;
   const RowRef* refs;
   size_t size;
 };
 
-// Of a value that the kernels read; 0: they read none.
+// Returns the bytes of a value that the kernels read; 0 if they read none.
 size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout);
 
 // Adds the chunk's entries to the window's cells.
 void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
              const CellWindow& window, SideTable& side);
 
-// Adds what the references stand for to the window's cells.
+// Adds the referenced entries to the window's cells.
 void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side);
 
 class RangeReducer {
  public:
-  // `prior` are side entries of the run that is swept along, sorted.
-  RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
-               SideRange prior, const RangeOutput& output, WindowTrials& trials);
+  // `prior` are the sorted side entries of the run that is reduced together with the entries.
+  RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels, const Finalization& finalization,
+               SideRange prior, const RangeOutput& output, SpeculationBackoff& backoff);
 
-  // Sorted cursors, and the run, are consumed up to the window's end.
+  // Reduces one window from cursors and the run, and advances them to the window's end. REQUIRES:
+  // the cursors are sorted.
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-             const Ahead& ahead);
+             const Prefetch& prefetch);
 
-  // All entries of the chunks lie in the window.
+  // Reduces one window from chunks and the run. REQUIRES: all entries of the chunks lie in the
+  // window.
   void Gather(const RowWindow& window, std::span<const EntryChunk> chunks, RunCursor& run);
 
+  // The same for rows of several values.
   void GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks, RunCursor& run);
 
-  // Copies what is held in cells that are the caller's: the window's rows, from its first one on.
+  // Emits the held rows of the caller's cells, which begin with the window's first row, and keeps
+  // the cells.
   void EmitCells(const CellWindow& cells, const RowWindow& window);
-  // The same for results where every row of the window is held: false when one is not, and the
-  // output is good for nothing then.
+  // The same for results, if every row of the window is held. Returns false if one is not; the
+  // output is then unspecified.
   bool EmitEveryRow(const CellWindow& cells, const RowWindow& window);
 
-  // REQUIRED before the output is read.
+  // Completes the output. REQUIRED before the output is read.
   void Finish();
 
   size_t rows() const { return count_; }
   uint64_t infinite_values() const { return infinite_values_; }
   const absl::Status& status() const { return status_; }
-  // Side entries of the cells, sorted. Those of `prior` are the caller's.
-  std::vector<SideEntry> TakeSide() { return side_.Take(); }
+  // Returns the sorted side entries of the cells, without those of `prior`.
+  std::vector<SideEntry> DrainSide() { return side_.Drain(); }
 
  private:
   bool SweepSparse(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
-                   const Ahead& ahead);
-  bool SweepOnTrial(const RowWindow& window, std::span<Cursor> cursors, const Ahead& ahead,
-                    const CellWindow& cells);
+                   const Prefetch& prefetch);
+  bool SweepSpeculatively(const RowWindow& window, std::span<Cursor> cursors,
+                          const Prefetch& prefetch, const CellWindow& cells);
   CellWindow DenseWindow(const RowWindow& window);
   void EmitDense(const CellWindow& cells, const RowWindow& window);
-  void TakeErrors(const CellWindow& cells);
-  void MoveOut(const CellWindow& cells, const RowWindow& window, bool keep);
+  void ExtractErrors(const CellWindow& cells);
+  void EmitHeld(const CellWindow& cells, const RowWindow& window, bool keep);
   void EmitPacked();
   CellBlock NextBlock();
   void Emit(const CellBlock& block, size_t n);
@@ -99,29 +103,29 @@ class RangeReducer {
 
   const ReduceSpec& spec_;
   const CpuKernels& kernels_;
-  const Lowering& lowering_;
+  const Finalization& finalization_;
   const SideRange prior_;
   const RangeOutput output_;
-  WindowTrials& trials_;
+  SpeculationBackoff& backoff_;
   const uint32_t width_;
   const size_t block_rows_;
   const size_t result_bytes_;  // of a row
   size_t count_ = 0;
   uint64_t infinite_values_ = 0;
   absl::Status status_;
-  SideTable side_;               // of the cells written, or of the window in work when results are
-  SideTable block_side_;         // of the block in work, when results are written
-  HostVector<std::byte> cells_;  // a dense window, empty between two windows
+  SideTable side_;               // of the cells written or, for results, of the current window
+  SideTable block_side_;         // of the current block, for results
+  HostVector<std::byte> cells_;  // a dense window; clear between two windows
   HostVector<std::byte> row_cells_;
-  size_t dense_rows_ = 0;  // that cells_ has
-  ErrorCells errors_;      // of a dense window; none between two
+  size_t dense_rows_ = 0;  // that cells_ has room for
+  ErrorCells errors_;      // of a dense window; none between two windows
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
-  // Of an output that is streamed: a block of it, and where it goes.
+  // For streamed output: a block of it, and the writers that it goes to.
   HostVector<uint64_t> block_row_ids_;
   HostVector<std::byte> block_results_;
-  LineWriter row_writer_;
-  LineWriter result_writer_;
+  NonTemporalWriter row_writer_;
+  NonTemporalWriter result_writer_;
   PackedWindow packed_;
   std::vector<Cursor> saved_;
 };

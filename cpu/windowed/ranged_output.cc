@@ -10,14 +10,14 @@
 namespace sparseagg {
 
 RangedOutput::RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels,
-                           const Lowering& lowering, Parallel& parallel)
+                           const Finalization& finalization, Parallel& parallel)
     : spec_(spec),
       kernels_(kernels),
-      lowering_(lowering),
+      finalization_(finalization),
       parallel_(parallel),
-      value_bytes_(lowering.results ? ResultLayout(spec).row_bytes()
-                                    : size_t{spec.layout.row_width} * kernels.value_bytes),
-      row_cell_bytes_(lowering.results ? 0 : kernels.row_bytes) {}
+      value_bytes_(finalization.results ? ResultLayout(spec).row_bytes()
+                                        : size_t{spec.layout.row_width} * kernels.value_bytes),
+      row_cell_bytes_(finalization.results ? 0 : kernels.row_bytes) {}
 
 void RangedOutput::Reserve(std::vector<uint64_t> starts) {
   ReserveCells(std::move(starts));
@@ -33,7 +33,7 @@ void RangedOutput::ReserveCells(std::vector<uint64_t> starts) {
   starts_ = std::move(starts);
   ranges_.resize(starts_.size() - 1);
   const size_t bound = starts_.back();
-  streamed_ = lowering_.results && value_bytes_ <= kStreamedRowBytesMax &&
+  streamed_ = finalization_.results && value_bytes_ <= kStreamedRowBytesMax &&
               bound * (sizeof(uint64_t) + value_bytes_) >= kStreamedResultsMin;
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
@@ -53,13 +53,13 @@ RangeOutput RangedOutput::OutputOf(size_t r, size_t at) {
           .streamed = streamed_};
 }
 
-void RangedOutput::Take(size_t r, size_t at, RangeReducer& reducer) {
+void RangedOutput::Record(size_t r, size_t at, RangeReducer& reducer) {
   reducer.Finish();
   ranges_[r].at = at;
   ranges_[r].rows = reducer.rows();
   ranges_[r].infinite_values = reducer.infinite_values();
   ranges_[r].status = reducer.status();
-  if (!lowering_.results) ranges_[r].side = reducer.TakeSide();
+  if (!finalization_.results) ranges_[r].side = reducer.DrainSide();
 }
 
 absl::StatusOr<SparseSums> RangedOutput::Close(const std::vector<SideEntry>& prior) {
@@ -86,7 +86,7 @@ absl::StatusOr<SparseSums> RangedOutput::Close(const std::vector<SideEntry>& pri
   }
   output_.values.resize(rows * value_bytes_);
   output_.row_cells.resize(rows * row_cell_bytes_);
-  if (!lowering_.results) JoinSides(prior);
+  if (!finalization_.results) JoinSides(prior);
   return std::move(output_);
 }
 
@@ -101,7 +101,7 @@ void RangedOutput::CloseGaps(std::byte* array, size_t bytes) const {
   }
 }
 
-// As memmove(), by all threads. What is as long as the gap lies apart from where it goes.
+// Like memmove(), on all threads. A piece as long as the gap does not overlap its destination.
 void RangedOutput::MoveDown(std::byte* to, const std::byte* from, size_t bytes) const {
   constexpr size_t kPieceMin = size_t{64} << 10;
   const auto gap = static_cast<size_t>(from - to);

@@ -1,7 +1,7 @@
-// The output of a reduction that several tasks write, each a range of rows. How many rows a range
-// will have is not known before it is reduced; so a thread writes its ranges one behind the other,
-// the first where it could begin at the latest, and the gaps between threads are closed at the end.
-// Pages that no range writes take no memory.
+// The output of a reduction that several tasks write, each a range of rows. The number of rows of a
+// range is unknown before it is reduced. A thread therefore writes its ranges one after another,
+// the first of them at the last place where it could begin, and the gaps between threads are closed
+// at the end. Pages that no range writes take no memory.
 #ifndef SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_
 #define SPARSEAGG_CPU_WINDOWED_RANGED_OUTPUT_H_
 
@@ -13,8 +13,8 @@
 #include "cpu/parallel.h"
 #include "cpu/state/entries.h"
 #include "cpu/windowed/range_reducer.h"
-#include "cpu/windowed/range_strips.h"
-#include "cpu/windowed/window_trials.h"
+#include "cpu/windowed/speculation_backoff.h"
+#include "cpu/windowed/work_stealing_ranges.h"
 #include "sparse/types.h"
 
 namespace sparseagg {
@@ -29,34 +29,36 @@ struct SparseSums {
 
 class RangedOutput {
  public:
-  RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Lowering& lowering,
+  RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels, const Finalization& finalization,
                Parallel& parallel);
 
-  // Range r has at most starts[r + 1] - starts[r] rows.
+  // Reserves the output. Range r has at most starts[r + 1] - starts[r] rows.
   void Reserve(std::vector<uint64_t> starts);
-  // Range r has counts[r] rows: no gap is left to close.
+  // The same where range r has exactly counts[r] rows, so that no gap is left to close.
   void ReserveExactly(const std::vector<uint64_t>& counts);
-  // Range r has the rows starts[r] to starts[r + 1] - 1, all that there are: they are not written.
+  // The same where range r has every row from starts[r] to starts[r + 1] - 1: the list of rows is
+  // not written.
   void ReserveEveryRow(std::vector<uint64_t> starts);
 
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
   template <class F>
   void ForEachRange(SideRange prior, const F& reduce) {
-    RangeStrips strips(ranges_.size(), parallel_.threads());
+    WorkStealingRanges strips(ranges_.size(), parallel_.threads());
     parallel_.For(strips.size(), [&](size_t strip) {
-      size_t behind = 0;  // the ranges of this strip so far
+      size_t at = 0;  // where the next range of this strip begins
       while (const auto taken = strips.Take(strip)) {
         const size_t r = taken->range;
-        if (!taken->follows) behind = starts_[r];
-        RangeReducer reducer(spec_, kernels_, lowering_, prior, OutputOf(r, behind), trials_);
+        if (!taken->follows) at = starts_[r];
+        RangeReducer reducer(spec_, kernels_, finalization_, prior, OutputOf(r, at), backoff_);
         reduce(r, reducer);
-        Take(r, behind, reducer);
-        behind += reducer.rows();
+        Record(r, at, reducer);
+        at += reducer.rows();
       }
     });
   }
 
-  // The whole; the first error in order of rows. `prior` side entries join those of cells.
+  // Returns the whole output, or the first error in order of rows. `prior` side entries join those
+  // of cells.
   absl::StatusOr<SparseSums> Close(const std::vector<SideEntry>& prior);
 
  private:
@@ -69,7 +71,7 @@ class RangedOutput {
   };
 
   RangeOutput OutputOf(size_t r, size_t at);
-  void Take(size_t r, size_t at, RangeReducer& reducer);
+  void Record(size_t r, size_t at, RangeReducer& reducer);
   void ReserveCells(std::vector<uint64_t> starts);
   void CloseGaps(std::byte* array, size_t bytes) const;
   void MoveDown(std::byte* to, const std::byte* from, size_t bytes) const;
@@ -77,7 +79,7 @@ class RangedOutput {
 
   const ReduceSpec& spec_;
   const CpuKernels& kernels_;
-  const Lowering& lowering_;
+  const Finalization& finalization_;
   Parallel& parallel_;
   const size_t value_bytes_;  // of a row
   const size_t row_cell_bytes_;
@@ -85,7 +87,7 @@ class RangedOutput {
   std::vector<uint64_t> starts_;  // of the ranges, and the end
   bool writes_rows_ = true;
   bool streamed_ = false;
-  WindowTrials trials_;
+  SpeculationBackoff backoff_;
   SparseSums output_;
 };
 

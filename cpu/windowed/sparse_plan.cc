@@ -10,7 +10,7 @@ SparsePlan::SparsePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parall
     : spec_(spec), kernels_(kernels), parallel_(parallel) {}
 
 void SparsePlan::Fold(std::vector<PendingUpdate> batch, Feed feed) {
-  // Cells are written, so there is no result that could fail.
+  // This cannot fail: it writes cells, not results.
   SparseSums sums = *ReduceSparse(spec_, kernels_, parallel_, feed, batch, state_, {});
   state_ = {std::move(sums.rows.kept()), std::move(sums.values), std::move(sums.row_cells),
             std::move(sums.side)};

@@ -1,6 +1,6 @@
 // Plans "sweep", "partition" and "rows": any index space. Memory and time grow with the entries.
-// The state between two batches is a sorted run of cells, which the next reduction sweeps along
-// like one more update.
+// The state between two batches is a sorted run of cells, which the next reduction merges like one
+// more update.
 #ifndef SPARSEAGG_CPU_WINDOWED_SPARSE_PLAN_H_
 #define SPARSEAGG_CPU_WINDOWED_SPARSE_PLAN_H_
 

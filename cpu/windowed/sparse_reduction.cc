@@ -14,17 +14,18 @@
 namespace sparseagg {
 namespace {
 
-class Reduction {
+class SparseReduction {
  public:
-  Reduction(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel, Feed feed,
-            std::vector<PendingUpdate>& batch, const CellRun& run, const Lowering& lowering)
+  SparseReduction(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel, Feed feed,
+                  std::vector<PendingUpdate>& batch, const CellRun& run,
+                  const Finalization& finalization)
       : spec_(spec),
         kernels_(kernels),
         parallel_(parallel),
         feed_(feed),
         batch_(batch),
         run_(run),
-        output_(spec, kernels, lowering, parallel) {}
+        output_(spec, kernels, finalization, parallel) {}
 
   absl::StatusOr<SparseSums> Run() {
     Prepare();
@@ -88,7 +89,7 @@ class Reduction {
         cursors_, WholeRun(), std::min(entries / kEntriesPerSample, kSamplesMax), per_sample);
     WindowTuning tuning;
     // Entering a range costs a search in every cursor.
-    const uint64_t per_thread = entries / (kEntriesPerEnter * (cursors_.size() + 1));
+    const uint64_t per_thread = entries / (kEntriesPerRange * (cursors_.size() + 1));
     tuning.ranges = static_cast<uint32_t>(
         parallel_.threads() == 1
             ? 1
@@ -98,8 +99,8 @@ class Reduction {
       tuning.sparse_entries =
           std::max(SparseEntriesMin(layout.row_width), entries / kPartitionWindows);
     } else {
-      // As many cells as the cursors need to deliver enough; the more of them are touched, the
-      // fewer.
+      // A window has as many cells as give each cursor enough entries: the fewer, the larger the
+      // part of the rows that is touched.
       const double touched =
           std::min(1.0, static_cast<double>(entries) / static_cast<double>(layout.num_rows));
       const double cells = static_cast<double>(kEntriesPerVisit * cursors_.size()) / touched;
@@ -115,9 +116,10 @@ class Reduction {
     return PlanWindows(samples, per_sample, layout, tuning);
   }
 
-  // A range has no more rows than entries, nor more than it spans. before[r]: entries of the
-  // updates below range r. Wide rows are counted first: that reads little, and saves moving them.
-  // for_each_row(r, f) calls f(rows, size) for the updates' rows in range r.
+  // Reserves the output: a range has no more rows than entries, nor more than it spans. before[r]
+  // is the number of the updates' entries below range r. Wide rows are counted first: that reads
+  // little, and saves moving them. for_each_row(r, f) calls f(rows, size) for the updates' rows in
+  // range r.
   template <class ForEachRow>
   void ReserveOutput(const std::vector<uint64_t>& before, const ForEachRow& for_each_row) {
     if (plan_.range_ends.size() > 1 && spec_.layout.row_width >= kCountedWidth &&
@@ -135,7 +137,7 @@ class Reduction {
     output_.Reserve(std::move(starts));
   }
 
-  // Of each range.
+  // Returns the number of rows of each range.
   template <class ForEachRow>
   std::vector<uint64_t> CountRows(const ForEachRow& for_each_row) {
     const size_t num_ranges = plan_.range_ends.size();
@@ -169,7 +171,7 @@ class Reduction {
   size_t FirstWindow(size_t r) const { return r == 0 ? 0 : plan_.range_ends[r - 1]; }
 
   void RunSweep() {
-    // Where each cursor enters each range.
+    // The entry at which each cursor enters each range.
     const size_t num_ranges = plan_.range_ends.size();
     std::vector<std::vector<uint64_t>> enters(num_ranges);
     std::vector<uint64_t> before(num_ranges, 0);
@@ -190,11 +192,12 @@ class Reduction {
         mark(cursors_[k].row + begin, end - begin);
       }
     });
-    // Twice what a visit reads, and the sooner the less that is.
+    // Prefetches twice what a visit reads, and the further ahead the less that is.
     const uint64_t visits = cursors_.size() * plan_.windows.size() + 1;
     const uint64_t per_visit = entries_ / visits + 1;
-    const Ahead ahead{static_cast<uint32_t>(std::clamp<uint64_t>(kEntriesAhead / per_visit, 1, 8)),
-                      static_cast<uint32_t>(std::clamp<uint64_t>(2 * per_visit / 8, 2, 9))};
+    const Prefetch prefetch{
+        static_cast<uint32_t>(std::clamp<uint64_t>(kEntriesAhead / per_visit, 1, 8)),
+        static_cast<uint32_t>(std::clamp<uint64_t>(2 * per_visit / 8, 2, 9))};
     const size_t entry_bytes = ValueBytes(kernels_, spec_.layout) * spec_.layout.row_width;
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       std::vector<Cursor> cursors;
@@ -211,7 +214,7 @@ class Reduction {
       const uint64_t entries = SizeOfAll(cursors);
       const uint64_t run_rows = run.size();
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
-        reducer.Sweep(plan_.windows[w], cursors, run, ahead);
+        reducer.Sweep(plan_.windows[w], cursors, run, prefetch);
       }
       added_.Add(kEntries, entries - SizeOfAll(cursors));
       added_.Add(kRunRows, run_rows - run.size());
@@ -223,8 +226,8 @@ class Reduction {
     Partition partition(spec_.layout, ValueBytes(kernels_, spec_.layout), plan_.windows, parallel_);
     std::vector<std::atomic<uint32_t>> left(batch_.size());
     for (size_t u : owners_) left[u].fetch_add(1, std::memory_order_relaxed);
-    // An update that has been read gives its memory for what is written; so both together take
-    // little more than the updates did. Wide rows stay where they are.
+    // The memory of an update that has been read is written to again, so both together take little
+    // more than the updates did. Wide rows are referenced, so their memory is kept.
     partition.Distribute(cursors_, [&](size_t k) -> std::span<std::byte> {
       const size_t u = owners_[k];
       StagedUpdate& staged = batch_[u].staged;
@@ -278,7 +281,7 @@ class Reduction {
   std::vector<Cursor> cursors_;     // of all
   std::vector<size_t> owners_;      // update of each cursor
   uint64_t entries_ = 0;
-  // How many of both have been added.
+  // How many entries, and rows of the run, have been added.
   enum Tallied : size_t { kEntries, kRunRows };
   EntryTally added_{2};
   WindowPlan plan_;
@@ -290,8 +293,8 @@ class Reduction {
 absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels& kernels,
                                         Parallel& parallel, Feed feed,
                                         std::vector<PendingUpdate>& batch, const CellRun& run,
-                                        const Lowering& lowering) {
-  return Reduction(spec, kernels, parallel, feed, batch, run, lowering).Run();
+                                        const Finalization& finalization) {
+  return SparseReduction(spec, kernels, parallel, feed, batch, run, finalization).Run();
 }
 
 }  // namespace sparseagg

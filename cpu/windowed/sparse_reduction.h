@@ -21,12 +21,12 @@
 
 namespace sparseagg {
 
-// Reduces `batch`, whose updates' memory is released as it is used, and `run`. An error is that of
-// a result (OUT_OF_RANGE). Throws std::bad_alloc when there is no memory.
+// Reduces `batch` and `run`. Releases the memory of the batch's updates as it proceeds. Returns
+// OUT_OF_RANGE if a result does not fit its type. Throws std::bad_alloc when memory runs out.
 absl::StatusOr<SparseSums> ReduceSparse(const ReduceSpec& spec, const CpuKernels& kernels,
                                         Parallel& parallel, Feed feed,
                                         std::vector<PendingUpdate>& batch, const CellRun& run,
-                                        const Lowering& lowering);
+                                        const Finalization& finalization);
 
 }  // namespace sparseagg
 

@@ -7,7 +7,7 @@
 namespace sparseagg {
 namespace {
 
-// Every `stride`-th row, counted on from the arrays before.
+// Appends every `stride`-th row, counting on from the arrays before.
 void SampleArray(const uint64_t* rows, uint64_t size, uint64_t stride, uint64_t& next,
                  std::vector<uint64_t>& samples) {
   for (; next < size; next += stride) samples.push_back(rows[next]);
@@ -63,7 +63,7 @@ WindowPlan PlanWindows(std::span<const uint64_t> samples, double per_sample,
     begin = window.end;
   }
   samples_before.push_back(samples.size());
-  // Ranges of about as many entries each; a window costs something even when it is empty.
+  // Ranges have about as many entries each; even an empty window has a cost.
   const size_t cost = samples.size() + plan.windows.size();
   for (size_t r = 1, w = 0; r <= tuning.ranges && w < plan.windows.size(); ++r) {
     const size_t goal = r * cost / tuning.ranges;

@@ -28,16 +28,16 @@ struct WindowPlan {
 struct WindowTuning {
   size_t dense_cells = 1;           // of a dense window
   size_t sparse_entries = 1;        // of a sparse window
-  double dense_rows_per_entry = 1;  // a window is dense while it expects an entry for so many rows
+  double dense_rows_per_entry = 1;  // a window is dense if it expects an entry for this many rows
   uint32_t ranges = 1;
 };
 
-// Rows at even distances over all entries of the sources, about `count` of them, sorted.
-// `per_sample` is set to the number of entries that each stands for.
+// Returns about `count` rows, sorted, at even distances over all entries of the sources. Sets
+// `per_sample` to the number of entries that each of them stands for.
 std::vector<uint64_t> SampleRows(std::span<const Cursor> cursors, const RunCursor& run,
                                  uint64_t count, double& per_sample);
 
-// REQUIRES: samples sorted and below num_rows.
+// Plans windows and ranges. REQUIRES: samples are sorted and below num_rows.
 WindowPlan PlanWindows(std::span<const uint64_t> samples, double per_sample,
                        const TensorLayout& layout, const WindowTuning& tuning);
 

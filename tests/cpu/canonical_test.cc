@@ -50,7 +50,7 @@ std::vector<Entry<V>> EntriesOf(const Cursor& cursor, uint32_t width) {
   return entries;
 }
 
-// Random rows of which many come again; every value is another number.
+// Random rows, many of which repeat; every value is a different number.
 struct Drawn {
   std::vector<uint64_t> rows;
   std::vector<float> values;
@@ -63,7 +63,7 @@ Drawn Draw(uint64_t nnz, uint32_t width, uint64_t spacing, uint64_t seed) {
   return drawn;
 }
 
-// Also so far apart that a row's distance and an entry's position do not fit into one key.
+// With the last spacing, a row's distance and an entry's position do not fit one key.
 constexpr uint64_t kSpacings[] = {1, 1000, uint64_t{1} << 50};
 
 TEST(IsReady, SaysWhatTheOrderOfTheRowsAllows) {
@@ -142,7 +142,8 @@ TEST(PrepareUpdate, SortedHasAllEntriesInOrder) {
   }
 }
 
-// The first entry of each row and the others apart, together all of the update.
+// One cursor has the first entry of each row, the other has the rest; together they have the whole
+// update.
 TEST(PrepareUpdate, MeanOfContributorsMarksAllButOneEntryOfARow) {
   for (uint32_t width : {1u, 3u}) {
     for (uint64_t spacing : kSpacings) {
@@ -162,7 +163,7 @@ TEST(PrepareUpdate, MeanOfContributorsMarksAllButOneEntryOfARow) {
       EXPECT_EQ(rest.weight, -kWeight);
       EXPECT_FALSE(rest.canonical);
       EXPECT_TRUE(std::is_sorted(rest.row, rest.end));
-      // Values tell entries apart: none is lost, none comes twice.
+      // Values identify entries: none is lost, and none appears twice.
       std::map<float, uint64_t> actual;
       for (const Cursor& cursor : prepared.cursors) {
         for (const auto& [row, values] : EntriesOf<float>(cursor, width)) {
@@ -177,7 +178,7 @@ TEST(PrepareUpdate, MeanOfContributorsMarksAllButOneEntryOfARow) {
   }
 }
 
-// -0: the sign bit is all that says so.
+// The weight becomes -0, so only its sign bit marks the entries.
 TEST(PrepareUpdate, AZeroWeightIsMarkedToo) {
   const ReduceSpec spec = MakeSpec("mean_of_contributors", ValueType::kF32, 100, 1);
   PendingUpdate update = MakePending<float>(spec, {5, 1, 5}, {1, 2, 3});
@@ -217,7 +218,7 @@ class PrepareExtremes : public ::testing::Test {};
 using FloatingTypes = ::testing::Types<F16, BF16, float, double>;
 TYPED_TEST_SUITE(PrepareExtremes, FloatingTypes);
 
-// Summed exactly, however they cancel, and rounded once.
+// Duplicates are summed exactly, even where they cancel, and rounded once.
 TYPED_TEST(PrepareExtremes, DuplicatesAreSummedAndRoundedOnce) {
   using V = TypeParam;
   using Traits = ValueTraits<V>;

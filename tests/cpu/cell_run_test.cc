@@ -18,8 +18,8 @@
 namespace sparseagg::testing {
 namespace {
 
-// The one way in which the reference back end writes the same exact state, however it came there:
-// equal exactly when two partial aggregates are.
+// Returns the canonical form of a partial aggregate: the reference back end's, which is the same
+// for the same exact state, however that was reached.
 Partial Exactly(const Partial& partial) {
   const auto reference = *MakeReferenceBackend({});
   const auto aggregator = NewAggregator(*reference, partial.spec);
@@ -35,7 +35,7 @@ void ExpectSame(const Partial& expected, const Partial& actual, const std::strin
   EXPECT_EQ(a.side, b.side) << what;
 }
 
-// As its owner completes it.
+// Returns the run's partial aggregate with the fields that its owner sets.
 Partial ToWholePartial(const ReduceSpec& spec, const CellRun& run, const Partial& like) {
   Partial partial = ToPartial(spec, run);
   partial.contributors = like.contributors;

@@ -14,10 +14,10 @@ namespace sparseagg {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-// What version 1 says where there is no limit.
+// The value that version 1 has where there is no limit.
 constexpr std::string_view kNoLimitV1 = "9223372036854771712\n";
 
-// A machine's files, in a folder of the test's own.
+// The files of a machine, in a temporary folder of the test.
 class CgroupLimitsTest : public ::testing::Test {
  protected:
   CgroupLimitsTest() { std::filesystem::create_directories(paths_.root); }

@@ -14,7 +14,7 @@ namespace {
 
 using testing::MakeSpec;
 
-// What the planner takes on two threads with 8 GiB.
+// Returns the plan that the planner chooses for two threads and 8 GiB.
 Plan Choose(const ReduceSpec& spec, const Workload& workload) {
   const auto backend = *MakeCpuBackend({.threads = 2, .memory_bytes = uint64_t{8} << 30});
   return MakePlan(spec, workload, backend->info()).value();
@@ -78,7 +78,7 @@ TEST(CpuCost, ReducingInBatchesCostsMoreThanAtOnce) {
   EXPECT_GT(CpuCost(backend->info(), "sweep", Scalars(100'000'000), workload).seconds, at_once);
 }
 
-// A machine without AVX-512 takes longer to sort a window, and as long for a dense one.
+// A machine without AVX-512 takes longer to sort a window, but not longer for a dense window.
 TEST(CpuCost, KnowsHowFastTheMachineSorts) {
   const auto backend = *MakeCpuBackend({.threads = 1});
   const Workload load = Load(100, 100'000, EntryOrder::kCanonical);
@@ -117,9 +117,9 @@ TEST(CpuCost, IsReportedBesideTheTimeTaken) {
   EXPECT_FALSE(report.reason.empty());
 }
 
-// What is measured is predicted: to make the result of a state takes time, too, also of an empty
-// one.
-TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
+// Every step that is measured has a prediction: making the result takes time, even from an empty
+// state.
+TEST(CpuCost, AReportIsPredictedWithoutPendingUpdates) {
   const auto backend = *MakeCpuBackend({.threads = 2});
   const ReduceSpec spec = Scalars(100'000'000);
   const auto predicted_for_none = [&](const ReduceSpec& of, std::string_view forced) {
@@ -130,8 +130,8 @@ TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
   EXPECT_GT(predicted_for_none(spec, "sweep"), 0);
   EXPECT_LT(predicted_for_none(Scalars(100'000'000), "dense"),
             5 * predicted_for_none(Scalars(1'000'000), "dense"))
-      << "no slice is looked at that holds no row";
-  // All of it folded before the report.
+      << "slices without rows must not be scanned";
+  // All updates are folded before the report.
   const Workload load = Load(5, 40'000, EntryOrder::kUnsorted);
   const auto folded = *backend->NewAggregator(*MakePlan(spec, load, backend->info()));
   for (const testing::Update& update :
@@ -151,7 +151,7 @@ TEST(CpuCost, AReportIsPredictedWhereNothingWaits) {
   EXPECT_GT(after.seconds, before.seconds);
 }
 
-// The same of a dense state: every slice that holds rows is looked through.
+// The same for a dense state: every slice that holds rows is scanned.
 TEST(CpuCost, TheReportOfADenseStateIsPredicted) {
   const auto backend = *MakeCpuBackend({.threads = 2});
   const ReduceSpec spec = Scalars(10'000'000);
@@ -164,7 +164,7 @@ TEST(CpuCost, TheReportOfADenseStateIsPredicted) {
   const double fold = folded->plan_report().predicted_seconds;
   ASSERT_TRUE(std::move(*folded).Report().ok());
   const double report = folded->plan_report().predicted_seconds - fold;
-  // Few entries: it is the cells that take time, to empty them and to look through them.
+  // With few entries, clearing and scanning the cells takes the time.
   EXPECT_NEAR(report / fold, 1, 0.2);
 }
 
@@ -180,7 +180,7 @@ TEST(CpuCost, TheStepsOfADenseRoundAddUpToTheWhole) {
     };
     const double first = step(half, 0, DenseStep::kFold);
     const double second = step(half, 25'000, DenseStep::kFold);
-    EXPECT_LT(second, first) << "the slices are empty already";
+    EXPECT_LT(second, first) << "the slices are already cleared";
     EXPECT_NEAR(first + second + step({}, 50'000, DenseStep::kReport), whole, 0.05 * whole);
     EXPECT_NEAR(first + step(half, 25'000, DenseStep::kReport), whole, 0.05 * whole);
   }

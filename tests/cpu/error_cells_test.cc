@@ -1,5 +1,6 @@
-// Rounding errors that are many go on as further doubles of their cells (cpu/state/error_cells.h):
-// sums stay exact while they grow, and lower to the bytes that their side entries would give.
+// Where rounding errors are many, they become further doubles of their cells
+// (cpu/state/error_cells.h): sums stay exact while they grow, and are rounded to the bytes that
+// side entries would give.
 #include "cpu/state/error_cells.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ double AnyFloat(std::mt19937_64& random) {
   }
 }
 
-// What cells, error cells and side entries hold of [rows, columns] together.
+// Returns the sums, [rows, columns], that error cells and side entries hold together.
 std::vector<WideInteger> SumsOf(const ErrorCells& errors, const SideTable& side) {
   std::vector<WideInteger> sums(errors.size());
   errors.ForEach([&](uint64_t row, uint32_t column, double error) {
@@ -67,7 +68,7 @@ TEST(ErrorCells, KeepEveryBit) {
     const size_t at = random() % 40;
     const double value = AnyFloat(random);
     expected[at].Add(value);
-    expected[at].Add(-errors.Add(at, value));  // what none of them holds
+    expected[at].Add(-errors.Add(at, value));  // what did not fit
   }
   EXPECT_GT(errors.levels(), 3u);
   EXPECT_EQ(SumsOf(errors, {}), expected);
@@ -107,11 +108,11 @@ TEST(AttachedSideTable, PutsManyErrorsIntoCells) {
   EXPECT_GT(errors.levels(), 3u);
   EXPECT_EQ(SumsOf(errors, side), expected);
   side.Detach();
-  // One cell's as entries: the others stay where they are.
-  side.Take(errors, kBegin + 3, 1);
+  // The errors of one cell become entries; the others stay.
+  side.ExtractErrors(errors, kBegin + 3, 1);
   EXPECT_EQ(errors.level(0)[errors.IndexOf(kBegin + 3, 1)], 0.0);
   EXPECT_EQ(SumsOf(errors, side), expected);
-  // All of them.
+  // All errors become entries.
   side.Append(errors);
   errors.Clear();
   EXPECT_EQ(SumsOf(errors, side), expected);
@@ -122,7 +123,7 @@ TEST(AttachedSideTable, KeepsWhatCellsDoNotCoverOrCannotHold) {
   errors.Cover(kBegin, 100, 0, 1);
   errors.Level(0);  // as if there had been many
   SideTable side;
-  side.Push(kBegin, 0, 1.0);  // before: stays an entry
+  side.Push(kBegin, 0, 1.0);  // before Attach(): stays an entry
   side.Attach(errors);
   side.Push(kBegin, 1, 1.0);  // the row's cell
   side.Push(kBegin + 100, 0, 1.0);
@@ -152,7 +153,7 @@ TEST(AttachedSideTable, MakesNoCellsForFewSlots) {
   EXPECT_EQ(sums, expected);
 }
 
-// Cells of kinds that rounding twice, or guessing a rest, would get wrong; the first is empty.
+// Makes cells that rounding twice, or estimating a rest, would get wrong; the first is empty.
 struct Settled {
   static constexpr size_t kRows = 200;
 
@@ -195,7 +196,7 @@ struct Settled {
   ErrorCells errors;
 };
 
-void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, FloatFormat format) {
+void ExpectSettledRoundsAsSideEntriesDo(const std::string& op, ValueType type, FloatFormat format) {
   const ReduceSpec spec = MakeSpec(op, type, kBegin * 2, 1);
   const CpuKernels& kernels = *KernelsFor(type, op);
   Settled sums(format);
@@ -205,22 +206,22 @@ void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, F
   for (uint64_t row = 1; row < Settled::kRows; ++row) rows.push_back(kBegin + row);
   std::vector<std::byte> results[2];
   uint64_t infinite[2] = {0, 0};
-  const auto lower = [&](int i, SideRange of_cells) {
+  const auto finalize = [&](int i, SideRange of_cells) {
     results[i].resize(rows.size() * SizeOf(type));
     const CellBlock block{rows.data(), reinterpret_cast<std::byte*>(sums.cells.data() + 1)};
     EXPECT_TRUE(
-        kernels.lower(spec, 3.0, block, rows.size(), of_cells, results[i].data(), infinite[i])
+        kernels.finalize(spec, 3.0, block, rows.size(), of_cells, results[i].data(), infinite[i])
             .ok());
   };
-  lower(0, side.entries());
-  // Not from the first on, nor a whole number of vectors.
+  finalize(0, side.entries());
+  // The range neither begins at the first cell nor is a whole number of vectors.
   const double untouched = sums.cells[1];
   kernels.settle(reinterpret_cast<std::byte*>(sums.cells.data()), sums.errors, 0, 1);
   EXPECT_TRUE(std::signbit(sums.cells[0])) << "an empty cell is held";
   EXPECT_EQ(sums.cells[1], untouched);
   kernels.settle(reinterpret_cast<std::byte*>(sums.cells.data() + 1), sums.errors, 1,
                  Settled::kRows - 1);
-  lower(1, {});
+  finalize(1, {});
   EXPECT_EQ(infinite[0], infinite[1]);
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t at = i * SizeOf(type);
@@ -229,15 +230,15 @@ void ExpectSettledLowersAsSideEntriesDo(const std::string& op, ValueType type, F
   }
 }
 
-TEST(ErrorCells, LowerToTheBytesOfSideEntries) {
+TEST(ErrorCells, RoundToTheBytesOfSideEntries) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnlyTarget only(target);
     for (const std::string op : {"sum", "weighted_mean"}) {
       SCOPED_TRACE(absl::StrCat(hwy::TargetName(target), " ", op));
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kF32, kFormatF32);
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kF64, kFormatF64);
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kF16, ValueTraits<F16>::kFormat);
-      ExpectSettledLowersAsSideEntriesDo(op, ValueType::kBF16, ValueTraits<BF16>::kFormat);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kF32, kFormatF32);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kF64, kFormatF64);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kF16, ValueTraits<F16>::kFormat);
+      ExpectSettledRoundsAsSideEntriesDo(op, ValueType::kBF16, ValueTraits<BF16>::kFormat);
     }
   }
 }
@@ -271,7 +272,7 @@ TEST(ErrorCells, GiveTheBytesOfTheReference) {
           EXPECT_EQ(Difference(expected, Reduce(*cpu, spec, updates, plan)), "");
           EXPECT_EQ(Difference(expected, Reduce(*cpu, spec, updates, plan, &StagePackedCopy)), "");
           auto aggregator = NewAggregator(*cpu, spec, plan);
-          auto other = NewAggregator(*cpu, spec, plan);  // goes on from a snapshot
+          auto other = NewAggregator(*cpu, spec, plan);  // continues from a snapshot
           for (size_t u = 0; u < updates.size(); ++u) {
             const float weight = updates[u].weight;
             ASSERT_TRUE(aggregator->Accumulate(StageCopy(*aggregator, updates[u]), weight).ok());
@@ -291,8 +292,8 @@ TEST(ErrorCells, GiveTheBytesOfTheReference) {
   }
 }
 
-// A cell and its error cells lose bits when they become one double. Side entries of batches before
-// may cancel all but those.
+// A cell and its error cells lose bits when they become one double. Side entries of earlier batches
+// may cancel all bits but those.
 TEST(ErrorCells, AreNotRoundedWhereSideEntriesFollow) {
   constexpr uint64_t kRows = 6000;  // two updates are few entries, three are many
   const auto cpu = *MakeCpuBackend({.threads = 3, .memory_bytes = uint64_t{1} << 30});

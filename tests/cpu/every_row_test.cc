@@ -1,5 +1,5 @@
-// Results of the dense plan in which every row there is has a value: the reference's, without a
-// list of rows. And those in which one row is missing, wherever.
+// Results of the dense plan in which every row has a value: they equal the reference's and list no
+// rows. And results in which one row is missing, at various places.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -32,7 +32,8 @@ std::vector<Update> CrowdedUpdates(const ReduceSpec& spec, Values kind, uint64_t
   return updates;
 }
 
-// "" where a dense plan's result is the reference's and lists rows only if it must.
+// Returns "" if the dense plan's result is the reference's and lists rows only if it must;
+// otherwise the difference.
 std::string Compare(const ReduceSpec& spec, Values kind, uint64_t missing) {
   const std::vector<Update> updates = CrowdedUpdates(spec, kind, missing);
   const auto reference = *MakeReferenceBackend({});
@@ -61,7 +62,7 @@ TEST(EveryRowTest, IsNotListed) {
   }
 }
 
-TEST(EveryRowTest, KeepsWhatSidesHold) {
+TEST(EveryRowTest, KeepsSideEntries) {
   for (const uint32_t width : {1, 5}) {
     for (const Values kind : {Values::kHostile, Values::kFarApart, Values::kOverflowing}) {
       for (const ValueType type : {ValueType::kF32, ValueType::kF64}) {
@@ -75,7 +76,7 @@ TEST(EveryRowTest, AnIntegerThatDoesNotFitIsTheFirstOne) {
   EXPECT_EQ(Compare(MakeSpec("sum", ValueType::kI32, 50'000, 1), Values::kOverflowing, kNone), "");
 }
 
-TEST(EveryRowTest, ButOneIsMissing) {
+TEST(EveryRowTest, AMissingRowMakesTheResultListItsRows) {
   constexpr uint64_t kRows = 300'000;  // several slices
   for (const uint64_t missing :
        {uint64_t{0}, uint64_t{1}, uint64_t{1} << 16, kRows / 2, kRows - 2, kRows - 1}) {

@@ -36,7 +36,7 @@ std::string Text(double cell, const std::vector<SideEntry>& side) {
   return text;
 }
 
-// In every format, the bits of the wide integer.
+// Expects the bits of the wide integer, in every format.
 void ExpectRounded(double cell, const std::vector<SideEntry>& side) {
   const WideInteger wide = Wide(cell, side);
   for (const NamedFormat& f : kFormats) {
@@ -58,8 +58,8 @@ double Next(double value, int steps) {
   return value;
 }
 
-// Numbers that decide where a format's rounding turns: halfway between two of its numbers, at its
-// smallest and its largest ones, and at powers of two, where the distance of numbers changes.
+// Numbers at which a format's rounding changes direction: halfway between two of its numbers, at
+// its smallest and its largest ones, and at powers of two, where the distance of numbers changes.
 std::vector<double> Turns(FloatFormat format) {
   std::vector<double> turns;
   const double least = std::ldexp(1.0, format.min_exponent);
@@ -90,7 +90,7 @@ TEST(ExactSum, WithoutSideEntriesRoundsOnce) {
   ExpectRounded(0.0, {});
 }
 
-// What a side entry far below the cell decides: on which side of a tie the sum is.
+// A side entry far below the cell decides on which side of a tie the sum is.
 TEST(ExactSum, TheSmallestEntryDecidesATie) {
   for (const NamedFormat& f : kFormats) {
     for (double turn : Turns(f.format)) {
@@ -157,7 +157,7 @@ TEST(ExactSum, SumsBeyondTheRangeAreInfiniteAndMayComeBack) {
   ExpectRounded(0x1.fffffep127, {EntryOf(0x1p103), EntryOf(-0x1p-1074)});
 }
 
-// A few entries as the two makers of them have them: doubles taken apart, and 32-bit digits.
+// A few entries of both kinds that occur: doubles in parts, and 32-bit digits.
 TEST(ExactSum, RandomEntries) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 100000; ++i) {
@@ -176,7 +176,7 @@ TEST(ExactSum, RandomEntries) {
   }
 }
 
-// As cells come about: addition by addition, each error pushed.
+// Sums as cells are summed: addition by addition, with each error pushed.
 TEST(ExactSum, RoundsWhatACellAndItsErrorsHold) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 3000; ++i) {
@@ -193,7 +193,7 @@ TEST(ExactSum, RoundsWhatACellAndItsErrorsHold) {
       const double taken = cell - before;
       side.Push(0, 0, (before - (cell - taken)) + (addend - taken));
     }
-    const std::vector<SideEntry> entries = side.Take();
+    const std::vector<SideEntry> entries = side.Drain();
     for (const NamedFormat& f : kFormats) {
       ASSERT_EQ((ExactSum{cell, entries}.Round(f.format)), sum.Round(f.format)) << f.name;
     }

@@ -1,5 +1,5 @@
-// Values that are made to break sums: every plan gives the bytes of the reference, also when the
-// state in between is a snapshot's, and what the exceptions cost stays bounded.
+// Values that are made to break sums: every plan gives the bytes of the reference, also when it
+// continues from a snapshot, and the size of the side table stays bounded.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,9 +111,9 @@ double ValueAt(const SparseTensor& tensor, uint64_t i) {
 template <class V>
 class ExtremeSums : public ::testing::Test {
  protected:
-  static constexpr uint64_t kRows = 29;  // vectors, and some more
+  static constexpr uint64_t kRows = 29;  // whole vectors and a rest
 
-  // The sum of the values in every row, by every plan, at once and folded one by one.
+  // Expects the sum of the values in every row, by every plan, at once and folded one by one.
   void ExpectSum(const std::vector<double>& values, double expected) {
     const ReduceSpec spec = MakeSpec("sum", ValueTraits<V>::kType, 1000, 1);
     const std::vector<Update> updates = OneValueEach<V>(values, kRows);
@@ -175,8 +175,8 @@ TYPED_TEST(ExtremeSums, OfTheSmallestNumbersAreExact) {
   this->ExpectSum({-1.0, -least, 1.0, -least}, -2 * least);
 }
 
-// A million entries of any exponent in a few rows: what does not fit the cells is summed up again
-// and again, and is no more than the digits of their sums.
+// A million entries of any exponent in a few rows: what does not fit the cells is compacted
+// repeatedly, and is no more than the digits of the sums.
 TEST(SideEntries, AreBoundedByTheRowsAndNotByTheEntries) {
   constexpr uint64_t kRows = 5;
   constexpr size_t kDigits = 2 * WideInteger::kWords;

@@ -1,4 +1,4 @@
-// Bitmaps as one, bit for bit, wherever each begins.
+// Joined bitmaps equal the bitmaps that were appended, bit for bit, wherever each begins.
 #include "cpu/dense/joined_bits.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ class SharedRowTest : public ::testing::TestWithParam<uint64_t> {
   JoinedBits joined_;
 };
 
-TEST_P(SharedRowTest, IsNotTakenAgain) {
+TEST_P(SharedRowTest, IsNotAppendedAgain) {
   std::vector<uint64_t> all(GetParam());
   std::iota(all.begin(), all.end(), uint64_t{100});
   const uint64_t last = all.back();

@@ -44,10 +44,10 @@ TEST(InstructionSets, EachIsTheOneInUseWhenItIsTheOnlyOne) {
   std::sort(tables.begin(), tables.end());
   EXPECT_EQ(std::unique(tables.begin(), tables.end()), tables.end())
       << "two instruction sets or types share their kernels";
-  EXPECT_EQ(InstructionSet(), best) << "the mock stayed";
+  EXPECT_EQ(InstructionSet(), best) << "the mocked target is still in effect";
 }
 
-TEST(InstructionSets, TheKernelsAreCompiledForMoreThanWhatEveryMachineHas) {
+TEST(InstructionSets, TheKernelsAreCompiledForMoreThanTheBaseline) {
   const int64_t expected = HWY_ARCH_X86   ? HWY_SSE4 | HWY_AVX2 | HWY_AVX3
                            : HWY_ARCH_ARM ? HWY_NEON
                                           : 0;
@@ -108,7 +108,7 @@ TEST_P(InstructionSetTest, EveryKindOfValuesAndWidth) {
   }
 }
 
-// Enough for windows of each kind, partitions and runs of neighbours as vectors.
+// Enough entries for windows of each kind, partitions and vectors of neighbouring rows.
 TEST_P(InstructionSetTest, ManyWindows) {
   const auto [op, type] = GetParam();
   const struct {
@@ -190,7 +190,7 @@ void ScatterWithWeights(bool canonical) {
       got[2 * row].Add(cells[row]);
       got[2 * row + 1].Add(holder_cells[row]);
     }
-    for (const SideEntry& entry : side.Take()) {
+    for (const SideEntry& entry : side.Drain()) {
       got[2 * (entry.row - kBegin) + entry.column].AddScaled(entry.significand, entry.exponent);
     }
     for (size_t row = 0; row < kRows; ++row) {
@@ -213,7 +213,7 @@ TEST(InstructionSets, EntriesWithAWeightEachAreSummedExactly) {
   }
 }
 
-// A product of f64 that is rounded to zero is +0: a cell that is -0 is one that nobody holds.
+// A product of f64 that is rounded to zero is +0: a cell that is -0 is not held.
 TEST(InstructionSets, NegativeProductsBelowTheSmallestNumberAreHeld) {
   const auto reference = *MakeReferenceBackend({});
   const auto cpu = *MakeCpuBackend({.threads = 1});

@@ -22,7 +22,7 @@ TEST(SortKeys, SortsAnyNumberOfKeys) {
   }
 }
 
-// What is above the positions is drawn from `draw`.
+// Makes keys whose bits above the positions come from `draw`.
 template <class Draw>
 void ExpectSortedByDigits(size_t n, int position_bits, const Draw& draw) {
   std::vector<uint64_t> keys(n);
@@ -48,8 +48,8 @@ TEST(SortByDigits, SortsKeysOfAnyWidth) {
   }
 }
 
-// Nearly all keys have the same highest digits: what two passes leave is sorted, too.
-TEST(SortByDigits, SortsKeysThatCrowd) {
+// Nearly all keys have the same highest digits: what two passes leave unsorted is sorted, too.
+TEST(SortByDigits, SortsClusteredKeys) {
   std::mt19937_64 random(5);
   for (size_t n : {200u, 5000u, 200000u}) {
     SCOPED_TRACE(n);
@@ -70,7 +70,7 @@ TEST(SortByDigits, SortsMoreThanItKeepsMemoryFor) {
   ExpectSortedByDigits((1 << 20) + 1, 21, [&] { return random() >> 30; });
 }
 
-// What the kernels write when they pack an entry.
+// Writes what the kernels write when they pack an entry.
 void Pack(uint64_t row, PackedWindow& packed) {
   packed.keys[packed.size] = packed.KeyOf(row, packed.size);
   if (packed.drop > 0) packed.rows[packed.size] = row;
@@ -125,7 +125,7 @@ TEST(SortPacked, SortsNeighboursInTheWidestWindow) {
   std::shuffle(rows.begin(), rows.end(), random);
   ExpectSorted(0, end, kCapacity, rows, packed);
   EXPECT_GT(packed.drop, 10);
-  // And a window after it whose keys tell all rows apart.
+  // A window that follows it, and whose keys tell all rows apart.
   for (uint64_t& row : rows) row %= 1000;
   ExpectSorted(0, 1000, kCapacity, rows, packed);
   EXPECT_EQ(packed.drop, 0);

@@ -1,5 +1,5 @@
-// Where one allocation of a reduction is refused, whichever it is, the caller hears OUT_OF_MEMORY
-// or the result is what it would have been; nothing is thrown out of the back end.
+// If one allocation of a reduction fails, whichever it is, the caller gets OUT_OF_MEMORY or the
+// usual result; the back end throws nothing.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace {
 
-// Allocations until one is refused, only that one; below zero: none is.
+// Allocations before the one that fails; below zero: none fails.
 std::atomic<int64_t> allocations_left{-1};
 
 void* Allocate(size_t bytes) {
@@ -41,7 +41,7 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Alloca
   std::free(memory);
 }
 
-// What AllocateHost() asks.
+// AllocateHost() calls this.
 extern "C" void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   void* memory = nullptr;
   if (allocations_left.fetch_sub(1) == 0) return nullptr;
@@ -51,13 +51,14 @@ extern "C" void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
 namespace sparseagg::testing {
 namespace {
 
-// Grants a number of allocations to the calls that are made through it, and refuses the next one.
-class Granted {
+// Lets a number of allocations of the calls that are made through it succeed, and the next one
+// fail.
+class AllocationLimit {
  public:
-  explicit Granted(int64_t allocations) : left_(allocations) {}
+  explicit AllocationLimit(int64_t allocations) : left_(allocations) {}
 
   template <class F>
-  auto To(const F& f) {
+  auto Run(const F& f) {
     allocations_left = left_;
     auto result = f();
     left_ = allocations_left.exchange(-1);
@@ -76,21 +77,22 @@ std::vector<Update> MakeSome(const ReduceSpec& spec, uint64_t nnz) {
                      {.nnz = nnz, .contributors = 6, .distribution = Distribution::kOneHotRow}, 3);
 }
 
-// Folds once in between.
-absl::StatusOr<Aggregate> ReduceWith(Granted& granted, Backend& backend, const ReduceSpec& spec,
-                                     const std::vector<Update>& updates, const std::string& plan) {
+// Reduces the updates, and folds once between them.
+absl::StatusOr<Aggregate> ReduceWith(AllocationLimit& limit, Backend& backend,
+                                     const ReduceSpec& spec, const std::vector<Update>& updates,
+                                     const std::string& plan) {
   const auto aggregator = NewAggregator(backend, spec, plan);
   for (size_t u = 0; u < updates.size(); ++u) {
     StagedUpdate staged = StageCopy(*aggregator, updates[u]);
     SPARSEAGG_RETURN_IF_ERROR(
-        granted.To([&] { return aggregator->Accumulate(std::move(staged), updates[u].weight); }));
+        limit.Run([&] { return aggregator->Accumulate(std::move(staged), updates[u].weight); }));
     if (u != updates.size() / 2) continue;
-    SPARSEAGG_RETURN_IF_ERROR(granted.To([&] { return aggregator->Snapshot().status(); }));
+    SPARSEAGG_RETURN_IF_ERROR(limit.Run([&] { return aggregator->Snapshot().status(); }));
   }
-  return granted.To([&] { return std::move(*aggregator).Report(); });
+  return limit.Run([&] { return std::move(*aggregator).Report(); });
 }
 
-TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
+TEST(LackOfMemoryTest, AnyFailedAllocationOfAReductionIsAStatus) {
   constexpr int64_t kRunsMax = 20;
   const ReduceSpec spec = MakeSpec("mean_of_contributors", ValueType::kF32, kRows, 1);
   const auto updates = MakeSome(spec, 5'000);
@@ -98,13 +100,13 @@ TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
   for (const uint32_t threads : {1, 3}) {
     const auto cpu = *MakeCpuBackend({.threads = threads});
     for (const std::string& plan : cpu->info().plans) {
-      Granted all(std::numeric_limits<int64_t>::max());
+      AllocationLimit all(std::numeric_limits<int64_t>::max());
       ASSERT_EQ(Difference(expected, ReduceWith(all, *cpu, spec, updates, plan)), "");
       const int64_t used = std::numeric_limits<int64_t>::max() - all.left();
       int refused = 0;
       for (int64_t n = 0; n < used; n += used / kRunsMax + 1) {
         SCOPED_TRACE(absl::StrCat(plan, ", ", threads, " threads, allocation ", n, " of ", used));
-        Granted some(n);
+        AllocationLimit some(n);
         const auto result = ReduceWith(some, *cpu, spec, updates, plan);
         if (result.ok()) {
           EXPECT_EQ(Difference(expected, result), "");
@@ -118,16 +120,16 @@ TEST(LackOfMemoryTest, AnyRefusedAllocationOfAReductionIsAStatus) {
   }
 }
 
-TEST(LackOfMemoryTest, AnUpdateThatCannotWaitIsNotCounted) {
+TEST(LackOfMemoryTest, AnUpdateThatCannotBeKeptIsNotCounted) {
   const ReduceSpec spec = MakeSpec("weighted_mean", ValueType::kF32, kRows, 1);
   std::vector<Update> updates = MakeSome(spec, 100);
   for (Update& update : updates) update.weight = 3;
   const auto cpu = *MakeCpuBackend({.threads = 1});
   const auto aggregator = NewAggregator(*cpu, spec, "sweep");
   StagedUpdate first = StageCopy(*aggregator, updates[0]);
-  Granted none(0);
+  AllocationLimit none(0);
   const absl::Status status =
-      none.To([&] { return aggregator->Accumulate(std::move(first), updates[0].weight); });
+      none.Run([&] { return aggregator->Accumulate(std::move(first), updates[0].weight); });
   EXPECT_EQ(ErrorReason(status), "OUT_OF_MEMORY") << status;
   EXPECT_EQ(aggregator->memory_bytes(), 0u);
   updates.erase(updates.begin());
@@ -154,8 +156,8 @@ TEST(LackOfMemoryTest, APartialAggregateThatCannotBeJoinedIsNotCounted) {
   const Partial partial = other->Snapshot().value();
   int64_t allocations = 0;
   for (absl::Status status = absl::UnknownError(""); !status.ok(); ++allocations) {
-    Granted some(allocations);
-    status = some.To([&] { return aggregator->Merge(partial); });
+    AllocationLimit some(allocations);
+    status = some.Run([&] { return aggregator->Merge(partial); });
     if (!status.ok()) {
       EXPECT_EQ(ErrorReason(status), "OUT_OF_MEMORY") << status;
     }

@@ -1,5 +1,5 @@
-// Results so large that they are written past the caches have the bytes of the reference, whatever
-// plan and operator they come from, and wherever the outputs of two threads meet.
+// Results so large that they are written with non-temporal stores have the bytes of the reference,
+// for every plan and operator, and wherever the outputs of two threads meet.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -65,7 +65,7 @@ TEST_P(LargeResultsTest, HaveTheBytesOfTheReference) {
   const auto expected = Reduce(*reference, spec, updates);
   ASSERT_TRUE(expected.ok()) << expected.status();
   ASSERT_GE(c.rows * (sizeof(uint64_t) + ResultLayout(spec).row_bytes()), kStreamedResultsMin)
-      << "not written past the caches";
+      << "not written with non-temporal stores";
   for (const uint32_t threads : {1, 3}) {
     const auto cpu = *MakeCpuBackend({.threads = threads, .memory_bytes = uint64_t{1} << 30});
     for (const std::string& plan : PlansFor(*cpu, spec)) {

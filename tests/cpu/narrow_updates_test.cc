@@ -1,5 +1,5 @@
-// Updates whose rows wait in two bytes each: the bytes of the reference, wherever segments, slices
-// and visits cut them, and eight bytes a row for all that cannot be so.
+// Updates with narrow rows, of two bytes each, give the bytes of the reference, wherever segments,
+// slices and visits divide them. Updates that cannot have narrow rows keep eight bytes a row.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -56,7 +56,7 @@ TEST_P(NarrowUpdatesTest, ADensePlanAddsThemSegmentBySegment) {
   }
 }
 
-TEST_P(NarrowUpdatesTest, MayComeBesideOthers) {
+TEST_P(NarrowUpdatesTest, MayArriveBesideOthers) {
   const auto cpu = *MakeCpuBackend({.threads = 2});
   const auto aggregator = NewAggregator(*cpu, spec_, "dense");
   bool narrow = false;

@@ -1,4 +1,4 @@
-// Kernels of one instruction set, whatever the machine has: Highway's own mechanism chooses it.
+// Selects the kernels of one instruction set, whatever the machine has, by Highway's own mechanism.
 #ifndef SPARSEAGG_TESTS_CPU_ONLY_TARGET_H_
 #define SPARSEAGG_TESTS_CPU_ONLY_TARGET_H_
 
@@ -8,8 +8,8 @@
 
 namespace sparseagg::testing {
 
-// While it lives, the machine has this instruction set and the ones that every machine has.
-// Aggregators look their kernels up when they are made.
+// While it lives, Highway sees only this instruction set and the baseline. Aggregators look up
+// their kernels when they are made.
 class OnlyTarget {
  public:
   explicit OnlyTarget(int64_t target) {
@@ -18,7 +18,7 @@ class OnlyTarget {
   }
   ~OnlyTarget() {
     hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().DeInit();  // found out anew by the next dispatch
+    hwy::GetChosenTarget().DeInit();  // the next dispatch detects it again
   }
   OnlyTarget(const OnlyTarget&) = delete;
   OnlyTarget& operator=(const OnlyTarget&) = delete;

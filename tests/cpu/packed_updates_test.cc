@@ -1,5 +1,5 @@
-// Updates whose rows stay as coo.packed encodes them until they are added: the bytes of the
-// reference, whatever the form of the blocks and wherever the slices of the dense plan cut them.
+// Updates whose rows stay as coo.packed encodes them until they are added give the bytes of the
+// reference, for every form of blocks and wherever the slices of the dense plan divide them.
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
@@ -43,7 +43,7 @@ class PackedUpdatesTest : public UpdatesByDensity {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       const OnlyTarget only(target);
       const auto cpu = *MakeCpuBackend({.threads = threads});
-      // Memory that a state may get and must not add to.
+      // The state may reuse this memory, and must not add to the values there.
       HostVector<double>(spec_.layout.num_rows, std::numeric_limits<double>::infinity());
       const auto aggregator = NewAggregator(*cpu, spec_, "dense");
       EXPECT_GE(Accumulate(*aggregator, true), 2);
@@ -95,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesTest,
                                             ::testing::Values("sum", "weighted_mean")),
                          &PackedUpdatesTest::NameOf);
 
-// Slices that are visited piece by piece: a block, or a run of them, ends in a piece that nobody
-// has visited yet.
+// Slices that are visited piece by piece: a block, or a run of them, ends in a piece that has not
+// been visited yet.
 class PackedUpdatesOfManyRowsTest : public PackedUpdatesTest {
  protected:
   PackedUpdatesOfManyRowsTest() : PackedUpdatesTest(150'001) {}
@@ -152,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(All, SharedBorderTest,
                          ::testing::Combine(::testing::Values(0, 2, 3, 7, 32, 100),
                                             ::testing::Values(1, 2, 3, 100)));
 
-// Rows that are not as many as the values, by whatever fault: no result, and never a wrong one.
+// If the number of rows is not that of the values, for whatever reason, there is no result, and
+// never a wrong one.
 TEST(PackedUpdatesOfOtherKindsTest, AnUpdateWhoseBitsAreNotItsValuesHasNoResult) {
   for (const ValueType type : {ValueType::kF32, ValueType::kF64, ValueType::kI32}) {
     const ReduceSpec spec = MakeSpec("sum", type, 8192, 1);

@@ -82,7 +82,7 @@ TEST(WindowIndex, OneWindowHasAllRows) {
   for (uint64_t row : {uint64_t{0}, uint64_t{1}, kNumRowsMax - 2}) EXPECT_EQ(index.Find(row), 0u);
 }
 
-// Entries as they come back: row, bits of the value and of the weight, with their number.
+// Entries that are read back: row, bits of the value and of the weight, and how many there are.
 using Entries = std::map<std::tuple<uint64_t, uint64_t, uint32_t>, int>;
 
 template <class Value>
@@ -97,7 +97,7 @@ std::vector<Source<Value>> MakeSources(size_t count, uint64_t num_rows, bool man
   std::mt19937_64 random(count);
   std::vector<Source<Value>> sources(count);
   for (size_t k = 0; k < count; ++k) {
-    // The sign bit of a weight must come through, too.
+    // The sign bit of a weight must be kept, too.
     sources[k].weight = many_weights ? (k % 3 == 0 ? -1.0f : 1.0f) * static_cast<float>(k) : 2.0f;
     const size_t nnz = k % 5 == 0 ? 0 : 1 + random() % 3000;
     for (size_t i = 0; i < nnz; ++i) {
@@ -113,7 +113,7 @@ std::vector<Source<Value>> MakeSources(size_t count, uint64_t num_rows, bool man
   return sources;
 }
 
-// What comes back of the chunks of a window: packed ones, too. `value_bytes` may be 0.
+// Reads the entries of a window's chunks, packed or not. `value_bytes` may be 0.
 template <class Value>
 Entries ReadBack(const Partition& partition, size_t w, uint64_t begin, size_t value_bytes,
                  bool& packed) {
@@ -133,7 +133,7 @@ Entries ReadBack(const Partition& partition, size_t w, uint64_t begin, size_t va
   return entries;
 }
 
-// Also where the partition writes into what it has read.
+// Also lets the partition write into the memory that it has read.
 template <class Value>
 void ExpectAllComeBack(ValueType type, size_t value_bytes, uint32_t threads, size_t num_windows,
                        bool many_weights, bool& packed) {
@@ -187,7 +187,7 @@ TEST(Partition, EveryEntryComesBackOnceInItsWindowWithItsWeight) {
                                   many_weights));
         bool packed = false;
         ExpectAllComeBack<uint32_t>(ValueType::kF32, 4, threads, num_windows, many_weights, packed);
-        // 2^32 rows at most; a weight for each entry has no place.
+        // Packed words hold rows of at most 2^32, and no weight for each entry.
         EXPECT_EQ(packed, num_windows >= 256 && !many_weights);
         if (HasFatalFailure()) return;
       }
@@ -209,7 +209,7 @@ TEST(Partition, ValuesOfEverySizeComeBack) {
   }
 }
 
-// Contributors without weight, each with rows that are counted and the rest of them (Cursor).
+// Contributors of weight 0, each with first entries of rows and with further ones (Cursor).
 TEST(Partition, ZerosOfBothSignsMakeNoChunkForEachEntry) {
   constexpr uint64_t kWindows = 64;
   constexpr size_t kCursors = 200;

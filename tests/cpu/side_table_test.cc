@@ -58,7 +58,7 @@ TEST(SideTable, StaysBoundedHoweverManyEntriesAFewSlotsGet) {
     largest = std::max(largest, side.size());
   }
   EXPECT_LE(largest, kFewSlotsMax);
-  const std::vector<SideEntry> entries = side.Take();
+  const std::vector<SideEntry> entries = side.Drain();
   EXPECT_LE(entries.size(), expected.size() * kDigitsMax);
   EXPECT_TRUE(IsSorted(entries));
   EXPECT_EQ(SumsOf(entries), expected);
@@ -78,7 +78,7 @@ TEST(SideTable, GrowsWithTheSlotsThatItHas) {
     expected[{row, 0}].Add(value);
     ASSERT_LE(side.size(), 2 * kSlots * 17);  // runs of up to 16 entries stay as they are
   }
-  EXPECT_EQ(SumsOf(side.Take()), expected);
+  EXPECT_EQ(SumsOf(side.Drain()), expected);
 }
 
 TEST(SideTable, ZerosAreNoEntries) {
@@ -86,7 +86,7 @@ TEST(SideTable, ZerosAreNoEntries) {
   side.Push(1, 2, 0.0);
   side.Push(1, 2, -0.0);
   EXPECT_TRUE(side.empty());
-  EXPECT_TRUE(side.Take().empty());
+  EXPECT_TRUE(side.Drain().empty());
 }
 
 TEST(SideTable, KeepsEveryDoubleExactly) {
@@ -113,7 +113,7 @@ TEST(SideTable, AppendedEntriesCountLikePushedOnes) {
   SideTable one;
   one.Push(4, 0, 1.0);
   one.Push(2, 0, 3.0);
-  const std::vector<SideEntry> entries = one.Take();
+  const std::vector<SideEntry> entries = one.Drain();
   SideTable two;
   two.Push(4, 0, 0x1p-300);
   two.Append(entries);
@@ -121,7 +121,7 @@ TEST(SideTable, AppendedEntriesCountLikePushedOnes) {
   expected[{4, 0}].Add(1.0);
   expected[{4, 0}].Add(0x1p-300);
   expected[{2, 0}].Add(3.0);
-  const std::vector<SideEntry> both = two.Take();
+  const std::vector<SideEntry> both = two.Drain();
   EXPECT_TRUE(IsSorted(both));
   EXPECT_EQ(SumsOf(both), expected);
 }

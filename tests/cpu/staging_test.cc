@@ -38,7 +38,7 @@ bool HasOnly(const StagedUpdate& update, unsigned char mark) {
          all(update.entries.values, update.entries.nnz * kLayout.row_bytes());
 }
 
-// Stages, fills and lets go in any order; what is held must never be written to by another.
+// Stages, fills and releases updates in any order; none may write to the memory of another.
 void StageAtRandom(StagingArea& area, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Block> held;
@@ -73,7 +73,7 @@ TEST(StagingArea, SeveralThreadsMayStage) {
   for (uint64_t t = 0; t < 4; ++t) threads.emplace_back([&, t] { StageAtRandom(area, t); });
 }
 
-TEST(StagingArea, IsTrimmedBesideThoseWhoStage) {
+TEST(StagingArea, IsTrimmedWhileOthersStage) {
   StagingArea area;
   std::vector<std::jthread> threads;
   for (uint64_t t = 0; t < 2; ++t) threads.emplace_back([&, t] { StageAtRandom(area, t); });
@@ -97,7 +97,7 @@ TEST(StagingArea, UpdatesMayOutliveIt) {
   }
 }
 
-TEST(StagingArea, WhatIsFoldedAtOnceTakesTheSameMemoryAgain) {
+TEST(StagingArea, UpdatesThatAreFoldedAtOnceReuseTheirMemory) {
   StagingArea area;
   std::set<const uint64_t*> places;
   std::vector<StagedUpdate> held(10);
@@ -108,7 +108,7 @@ TEST(StagingArea, WhatIsFoldedAtOnceTakesTheSameMemoryAgain) {
   EXPECT_LT(places.size(), 200u) << "two regions of 64 KiB";
 }
 
-TEST(StagingArea, AnUpdateThatFitsNowhereIsRefused) {
+TEST(StagingArea, AnUpdateThatFitsNoMemoryIsRefused) {
   StagingArea area;
   for (uint64_t nnz : {uint64_t{1} << 60, ~uint64_t{0} / 20, ~uint64_t{0}}) {
     const auto staged = area.Stage(kLayout, nnz);

@@ -1,6 +1,5 @@
-// A reduction that is folded in batches, and joined from partial aggregates, gives the bytes of one
-// that sees everything at once: also where the state between two batches spans many windows and
-// ranges.
+// A reduction that folds batches and merges partial aggregates gives the bytes of one that gets
+// everything at once, also where the state between two batches spans many windows and ranges.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -96,7 +95,7 @@ TEST_P(StreamingTest, FoldingAfterEveryUpdateChangesNoBit) {
     const auto aggregator = NewAggregator(*cpu_, spec_, plan);
     for (const Update& update : updates_) {
       Accumulate(*aggregator, update);
-      ASSERT_TRUE(aggregator->Snapshot().ok());  // folds what waits
+      ASSERT_TRUE(aggregator->Snapshot().ok());  // folds the pending update
     }
     EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "") << plan;
   }
@@ -106,7 +105,7 @@ TEST_P(StreamingTest, AStateThatHoldsHalfOfTheRowsIsKeptDense) {
   Plan plan = *MakePlan(spec_, {}, cpu_->info(), plans_.back());
   plan.forced = false;
   const auto aggregator = *cpu_->NewAggregator(plan);
-  // Single entries in no order are brought together first; those of very wide rows need not be.
+  // Unsorted single values do not make the state dense; unsorted wide rows do.
   const Case& c = std::get<0>(GetParam());
   const bool far = c.arrival == Arrival::kShuffled && c.width == 1;
   for (const Update& update : updates_) {
@@ -148,7 +147,7 @@ TEST_P(StreamingTest, PartialsOfEveryPlanMergeIntoEveryPlan) {
   add_partial(*reference_, "");
   for (const std::string& plan : plans_) {
     for (const auto& [name, partial] : partials) {
-      // What waits before it, and what comes after it.
+      // One update is pending before the merge, and one arrives after it.
       const auto into = NewAggregator(*cpu_, spec_, plan);
       Accumulate(*into, updates_[0]);
       ASSERT_TRUE(into->Merge(partial).ok());
@@ -202,7 +201,7 @@ class BatchesTest : public ::testing::Test {
   absl::StatusOr<Aggregate> expected_ = Aggregate{};
 };
 
-TEST_F(BatchesTest, EntriesThatWaitAreBounded) {
+TEST_F(BatchesTest, PendingEntriesAreBounded) {
   for (const std::string& plan : PlansFor(*cpu_, spec_)) {
     auto aggregator = *NewOne(plan, false);
     for (int u = 0; u < kUpdates; ++u) {
@@ -214,7 +213,7 @@ TEST_F(BatchesTest, EntriesThatWaitAreBounded) {
   }
 }
 
-TEST_F(BatchesTest, WhatIsReducedAtOnceWaits) {
+TEST_F(BatchesTest, UpdatesThatAreReducedAtOnceStayPending) {
   for (const std::string& plan : PlansFor(*cpu_, spec_)) {
     auto aggregator = *NewOne(plan, true);
     for (int u = 0; u < kUpdates; ++u) {

@@ -42,7 +42,7 @@ struct Case {
   ValueType type = ValueType::kF32;
   Values values = Values::kNormal;
   uint32_t contributors = 7;
-  uint64_t entries_min = 100'000;  // after those that may not come again are left out
+  uint64_t entries_min = 100'000;  // that are left where rows may not repeat
 };
 
 constexpr Case kCases[] = {
@@ -80,17 +80,17 @@ constexpr Case kCases[] = {
      Values::kNormal, 20, 10'000},
     {"WideRowsShuffled", Crowd::kClusters, Arrival::kRepeated, 3000, 20'000, 64, ValueType::kBF16,
      Values::kNormal, 20, 20'000},
-    // So few entries of each that the dense plan takes them one by one.
+    // Each has so few entries that the dense plan distributes them over slices.
     {"WideRowsOfManyContributors", Crowd::kUniform, Arrival::kCanonical, 40'000, 20'000, 64,
      ValueType::kF32, Values::kNormal, 5000, 18'000},
-    // So few and wide that threads share rows, not the index space.
+    // Rows are so few and wide that threads share rows, not the index space.
     {"VeryWideRows", Crowd::kUniform, Arrival::kCanonical, 3, 30, 10'007, ValueType::kF32,
      Values::kHostile, 10, 15},
     {"VeryWideRowsRepeated", Crowd::kUniform, Arrival::kRepeated, 3, 30, 10'007, ValueType::kF16,
      Values::kNormal, 5, 30},
 };
 
-// What test names and messages show.
+// Test names and messages show this.
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 class ThreadsTest : public ::testing::TestWithParam<std::tuple<Case, std::string_view>> {};
@@ -128,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Workloads, ThreadsTest,
                                                std::string(std::get<1>(info.param)));
                          });
 
-// Half as many rows as entries: what threads have written apart moves over a megabyte of gaps.
+// There are half as many rows as entries: what threads have written apart moves over a megabyte of
+// gaps.
 TEST(Threads, LargeGapsBetweenTheirResultsAreClosed) {
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, FewerUnderTsan(500'000), 1);
   const auto updates = MakeCrowd(spec,

@@ -1,4 +1,4 @@
-// Updates that hold each row with a certain probability, for the forms that their rows may wait in.
+// Updates that hold each row with a given probability, for tests of packed and of narrow rows.
 #ifndef SPARSEAGG_TESTS_CPU_UPDATES_BY_DENSITY_H_
 #define SPARSEAGG_TESTS_CPU_UPDATES_BY_DENSITY_H_
 
@@ -25,10 +25,10 @@ struct DensityCase {
   uint64_t without_each = 0;  // no update holds a multiple of it
 };
 
-// What test names and messages show.
+// Test names and messages show this.
 inline std::ostream& operator<<(std::ostream& out, const DensityCase& c) { return out << c.name; }
 
-// Four updates of a case for an operator, the first of which weighs nothing.
+// Four updates of a case for an operator, the first of which has weight 0.
 class UpdatesByDensity : public ::testing::TestWithParam<std::tuple<DensityCase, const char*>> {
  public:
   static std::string NameOf(const ::testing::TestParamInfo<ParamType>& info) {

@@ -37,8 +37,9 @@ void ExpectCovers(const WindowPlan& plan, uint64_t num_rows, const WindowTuning&
   EXPECT_EQ(before, plan.windows.size()) << what;
 }
 
-// A dense window has the entries that make it dense; between two of them, sparse windows have
-// theirs, but for one that ends where rows crowd.
+// Returns a bound on the number of windows. A dense window has the entries that make it dense.
+// Between two dense windows, sparse windows have the entries that they should have, except for one
+// that ends where rows cluster.
 double WindowsMax(size_t samples, double per_sample, const TensorLayout& layout,
                   const WindowTuning& tuning) {
   const double entries = static_cast<double>(samples) * per_sample;
@@ -95,7 +96,7 @@ TEST(PlanWindows, CoversTheIndexSpaceWhateverTheSampleSays) {
   }
 }
 
-TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanAsked) {
+TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanTheTuningAllows) {
   std::mt19937_64 random(2);
   std::vector<uint64_t> samples(50000);
   for (uint64_t& sample : samples) sample = random() % 100000;
@@ -113,7 +114,7 @@ TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanAsked) {
   }
 }
 
-TEST(PlanWindows, SparseWindowsExpectAboutTheEntriesAsked) {
+TEST(PlanWindows, SparseWindowsExpectAboutTheEntriesOfTheTuning) {
   std::mt19937_64 random(3);
   constexpr double kPerSample = 16;
   std::vector<uint64_t> samples(40000);

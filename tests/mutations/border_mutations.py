@@ -83,7 +83,7 @@ BORDER_MUTATIONS = (
     ),
     Mutation(
         "a second batch of narrow rows empties the cells of the first",
-        ((DENSE_NARROW, "const bool first = Enter(s);", "const bool first = Enter(s) || true;"),),
+        ((DENSE_NARROW, "const bool first = MarkOccupied(s);", "const bool first = MarkOccupied(s) || true;"),),
         BORDERS,
     ),
     Mutation(

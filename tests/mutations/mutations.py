@@ -328,7 +328,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a block that ends in the next visit is forgotten there",
-        (("cpu/dense/dense_plan_packed.cc", "Visit(slice, bits.last + 1);", ""),),
+        (("cpu/dense/dense_plan_packed.cc", "ClearUpTo(slice, bits.last + 1);", ""),),
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
@@ -356,15 +356,15 @@ MUTATIONS = (
     Mutation(
         "the ends of a run tell of its rows, whether they repeat or not",
         (("cpu/kernels/scatter_values-inl.h", "cursor.canonical && at + kLast", "at + kLast"),),
-        Checker("cpu_trial_test"),
+        Checker("cpu_speculation_test"),
     ),
     Mutation(
-        "a window on trial is never told that a sum was rounded",
+        "a speculative window ignores that a sum was rounded",
         (("cpu/kernels/scatter_rows-inl.h", "return !AnyRounded();", "return true;"),),
-        Checker("cpu_trial_test"),
+        Checker("cpu_speculation_test"),
     ),
     Mutation(
-        "what a window was given on trial stays there when it is summed again",
+        "what was added to a window speculatively stays there when it is summed again",
         (
             (
                 "cpu/windowed/range_reducer.cc",
@@ -375,7 +375,7 @@ MUTATIONS = (
         Checker("cpu_hostile_values_test"),
     ),
     Mutation(
-        "after a trial that has failed entries are left out",
+        "after a failed speculation entries are left out",
         (
             (
                 "cpu/windowed/range_reducer.cc",
@@ -406,7 +406,7 @@ MUTATIONS = (
         (
             (
                 "cpu/windowed/range_reducer.cc",
-                "for (const SideEntry& entry : entries) side_.Take(errors_, entry.row, entry.column);",
+                "for (const SideEntry& entry : entries) side_.ExtractErrors(errors_, entry.row, entry.column);",
                 "",
             ),
         ),
@@ -417,7 +417,7 @@ MUTATIONS = (
         (
             (
                 "cpu/dense/dense_plan_results.cc",
-                "if (errors != nullptr) moved.Take(*errors, entry.row, entry.column);",
+                "if (errors != nullptr) moved.ExtractErrors(*errors, entry.row, entry.column);",
                 "(void)errors;",
             ),
         ),
@@ -436,19 +436,19 @@ MUTATIONS = (
     ),
     Mutation(
         "what is left of a last line is not written",
-        (("cpu/windowed/line_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
-        Checker("cpu_line_writer_test"),
+        (("cpu/windowed/non_temporal_writer.cc", "std::copy_n(kept_.begin(), size_, to_);", ""),),
+        Checker("cpu_non_temporal_writer_test"),
     ),
     Mutation(
         "a line that begins before the output is written from its begin on",
         (
             (
-                "cpu/windowed/line_writer.cc",
+                "cpu/windowed/non_temporal_writer.cc",
                 "std::copy_n(bytes.begin(), rest, to_);",
                 "std::copy_n(bytes.begin(), rest, to_ - begun);",
             ),
         ),
-        Checker("cpu_line_writer_test"),
+        Checker("cpu_non_temporal_writer_test"),
     ),
     Mutation(
         "the last line of each range of a large result is forgotten",

@@ -1,7 +1,7 @@
-// Which thread reduces which range. Each has a strip of neighbouring ranges and takes them in
-// order; when its own are done, the last of those that others have left.
-#ifndef SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
-#define SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
+// Assigns ranges to threads by work stealing. Each thread has a strip of contiguous ranges and
+// takes them in order; an idle thread steals the last range of the strip that has most left.
+#ifndef SPARSEAGG_CPU_WINDOWED_WORK_STEALING_RANGES_H_
+#define SPARSEAGG_CPU_WINDOWED_WORK_STEALING_RANGES_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -12,15 +12,15 @@
 namespace sparseagg {
 
 // Thread-safe.
-class RangeStrips {
+class WorkStealingRanges {
  public:
   struct Taken {
     size_t range;
-    bool follows;  // directly on the range that was taken before for the same strip
+    bool follows;  // directly follows the range that was taken before for the same strip
   };
 
-  // Of `ranges` ranges, as many strips as `threads` at most.
-  RangeStrips(size_t ranges, size_t threads) {
+  // Divides `ranges` ranges into at most `threads` strips.
+  WorkStealingRanges(size_t ranges, size_t threads) {
     const size_t strips = std::min(ranges, threads);
     for (size_t s = 0; s < strips; ++s) {
       const size_t begin = s * ranges / strips;
@@ -30,7 +30,7 @@ class RangeStrips {
 
   size_t size() const { return left_.size(); }
 
-  // The next range for the thread of `strip`; nothing when all are taken.
+  // Returns the next range for the thread of `strip`; nullopt when all are taken.
   std::optional<Taken> Take(size_t strip) {
     std::lock_guard lock(mutex_);
     Left& own = left_[strip];
@@ -58,4 +58,4 @@ class RangeStrips {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_CPU_WINDOWED_RANGE_STRIPS_H_
+#endif  // SPARSEAGG_CPU_WINDOWED_WORK_STEALING_RANGES_H_

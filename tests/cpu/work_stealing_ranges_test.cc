@@ -1,4 +1,4 @@
-#include "cpu/windowed/range_strips.h"
+#include "cpu/windowed/work_stealing_ranges.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ namespace {
 
 using ::testing::Each;
 
-TEST(RangeStrips, EachTakesItsOwnInOrder) {
-  RangeStrips strips(6, 2);
+TEST(WorkStealingRanges, EachThreadTakesItsOwnStripInOrder) {
+  WorkStealingRanges strips(6, 2);
   ASSERT_EQ(strips.size(), 2);
   for (size_t i = 0; i < 3; ++i) {
     for (size_t strip = 0; strip < 2; ++strip) {
@@ -26,8 +26,8 @@ TEST(RangeStrips, EachTakesItsOwnInOrder) {
   EXPECT_FALSE(strips.Take(1));
 }
 
-TEST(RangeStrips, ThenTheLastOfWhoHasMostLeft) {
-  RangeStrips strips(9, 3);  // {0 1 2} {3 4 5} {6 7 8}
+TEST(WorkStealingRanges, ThenStealsTheLastRangeOfTheStripWithMostLeft) {
+  WorkStealingRanges strips(9, 3);  // {0 1 2} {3 4 5} {6 7 8}
   for (int i = 0; i < 3; ++i) strips.Take(0);
   strips.Take(1);
   const auto taken = strips.Take(0);
@@ -39,14 +39,14 @@ TEST(RangeStrips, ThenTheLastOfWhoHasMostLeft) {
   EXPECT_EQ(strips.Take(2)->range, 5);
 }
 
-TEST(RangeStrips, NoMoreStripsThanRanges) {
-  EXPECT_EQ(RangeStrips(3, 8).size(), 3);
-  EXPECT_EQ(RangeStrips(0, 8).size(), 0);
+TEST(WorkStealingRanges, NoMoreStripsThanRanges) {
+  EXPECT_EQ(WorkStealingRanges(3, 8).size(), 3);
+  EXPECT_EQ(WorkStealingRanges(0, 8).size(), 0);
 }
 
-TEST(RangeStrips, ThreadsTakeEachRangeOnce) {
+TEST(WorkStealingRanges, ThreadsTakeEachRangeOnce) {
   constexpr size_t kRanges = 10'000;
-  RangeStrips strips(kRanges, 4);
+  WorkStealingRanges strips(kRanges, 4);
   std::vector<int> times(kRanges, 0);
   std::vector<std::jthread> threads;
   for (size_t strip = 0; strip < strips.size(); ++strip) {

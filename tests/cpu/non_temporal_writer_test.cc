@@ -1,4 +1,4 @@
-#include "cpu/windowed/line_writer.h"
+#include "cpu/windowed/non_temporal_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::byte kUntouched{0xA5};
 
-// `bytes` bytes in pieces of at most `piece_max`, written from `skip` bytes behind a line's begin
-// on, as they arrive there; what is around them must stay.
+// Writes `bytes` bytes in pieces of at most `piece_max`, from `skip` bytes after the start of a
+// line on. Expects that they arrive there and that the memory around them is unchanged.
 void ExpectArrives(size_t skip, size_t bytes, size_t piece_max) {
   std::mt19937_64 random(skip * 1000 + bytes + piece_max);
   std::vector<std::byte> sent(bytes);
@@ -24,7 +24,7 @@ void ExpectArrives(size_t skip, size_t bytes, size_t piece_max) {
   std::fill(memory.begin(), memory.end(), kUntouched);
   std::byte* const to = memory.data() + kMargin + skip;
 
-  LineWriter writer(to);
+  NonTemporalWriter writer(to);
   for (size_t at = 0; at < bytes;) {
     const size_t piece = std::min(bytes - at, random() % (piece_max + 1));
     writer.Write({sent.data() + at, piece});
@@ -40,7 +40,7 @@ void ExpectArrives(size_t skip, size_t bytes, size_t piece_max) {
       << "behind " << bytes << " bytes from " << skip << " on";
 }
 
-TEST(LineWriterTest, WritesWhatItIsGivenAndNothingElse) {
+TEST(NonTemporalWriterTest, WritesWhatItIsGivenAndNothingElse) {
   for (size_t skip = 0; skip < kLineBytes; ++skip) {
     for (const size_t bytes : {0, 1, 4, 63, 64, 65, 128, 200, 1000, 5000}) {
       for (const size_t piece_max : {3, 64, 100, 5000}) ExpectArrives(skip, bytes, piece_max);
@@ -48,14 +48,14 @@ TEST(LineWriterTest, WritesWhatItIsGivenAndNothingElse) {
   }
 }
 
-TEST(LineWriterTest, TwoThatMeetWithinALineKeepEachOthersBytes) {
+TEST(NonTemporalWriterTest, TwoThatMeetWithinALineKeepEachOthersBytes) {
   for (size_t meet = 1; meet < 3 * kLineBytes; ++meet) {
     HostVector<std::byte> memory(3 * kLineBytes);
     std::fill(memory.begin(), memory.end(), kUntouched);
     const std::vector<std::byte> first(meet, std::byte{1});
     const std::vector<std::byte> second(memory.size() - meet, std::byte{2});
-    LineWriter front(memory.data());
-    LineWriter back(memory.data() + meet);
+    NonTemporalWriter front(memory.data());
+    NonTemporalWriter back(memory.data() + meet);
     back.Write(second);
     front.Write(first);
     back.Finish();

@@ -1,6 +1,6 @@
-// Additions on trial (cpu/kernels/trial-inl.h): wherever in a group a sum is rounded, the group is
-// undone and added again, so that cells and side entries together are exact. Windows on trial
-// (cpu/windowed/window_trials.h): whoever adds to one is told when a sum was rounded.
+// Speculative additions (cpu/kernels/speculative-inl.h): wherever in a group a sum is rounded, the
+// group is undone and added again, so that cells and side entries together are exact. Speculative
+// windows (cpu/windowed/speculation_backoff.h): the kernels report when a sum was rounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/rounding_flag.h"
 #include "cpu/state/side_table.h"
-#include "cpu/windowed/window_trials.h"
+#include "cpu/windowed/speculation_backoff.h"
 #include "sparse/wide_integer.h"
 
 namespace sparseagg {
 namespace {
 
-TEST(RoundingFlag, TellsRoundedSumsFromExactOnes) {
+TEST(RoundingFlag, DistinguishesRoundedSumsFromExactOnes) {
   ASSERT_TRUE(RoundingFlag::Works());
   volatile double sum = 1.0;
   RoundingFlag::Clear();
@@ -34,7 +34,7 @@ TEST(RoundingFlag, TellsRoundedSumsFromExactOnes) {
   EXPECT_FALSE(RoundingFlag::IsSet());
 }
 
-// One in `one_in` values is too small for the sum that it is added to; 0: none is.
+// Adds rows of which one in `one_in` values is too small for the sum that it is added to; 0: none.
 void AddRows(uint32_t width, size_t rows, bool canonical, int one_in) {
   SCOPED_TRACE(testing::Message() << width << " columns, " << rows << " rows, canonical "
                                   << canonical << ", one in " << one_in);
@@ -70,7 +70,7 @@ void AddRows(uint32_t width, size_t rows, bool canonical, int one_in) {
     EXPECT_EQ(cursor.size(), 0u);
   }
   EXPECT_EQ(side.empty(), one_in == 0);
-  for (const SideEntry& entry : side.Take()) {
+  for (const SideEntry& entry : side.Drain()) {
     sums[(entry.row - kBegin) * width + entry.column].AddScaled(-Int128{entry.significand},
                                                                 entry.exponent);
   }
@@ -80,7 +80,7 @@ void AddRows(uint32_t width, size_t rows, bool canonical, int one_in) {
   }
 }
 
-TEST(Trial, CellsAndSideEntriesAreExactWhereverATrialFails) {
+TEST(Speculation, CellsAndSideEntriesAreExactWhereverItFails) {
   for (const uint32_t width : {1u, 3u, 16u, 64u, 600u, 1500u}) {
     for (const bool canonical : {true, false}) {
       for (const int one_in : {0, 2, 30, 1000}) AddRows(width, 4000 / width + 5, canonical, one_in);
@@ -88,11 +88,11 @@ TEST(Trial, CellsAndSideEntriesAreExactWhereverATrialFails) {
   }
 }
 
-// Cursors of one update each, and what they refer to. Every fifth has all rows.
+// Cursors of one update each, and the entries that they refer to. Every fifth update has all rows.
 struct Updates {
   static constexpr uint64_t kBegin = uint64_t{1} << 33;
   static constexpr size_t kRows = 300;
-  static constexpr size_t kUpdates = 70;  // more than are added between two looks
+  static constexpr size_t kUpdates = 70;  // more than are added between two readings of the flag
 
   explicit Updates(uint32_t width) {
     std::mt19937_64 random(11);
@@ -108,7 +108,7 @@ struct Updates {
     }
   }
 
-  // Every third with a weight for each entry.
+  // Every third cursor has a weight for each entry.
   std::vector<Cursor> Cursors() const {
     std::vector<Cursor> cursors;
     for (size_t u = 0; u < kUpdates; ++u) {
@@ -138,56 +138,58 @@ struct Window {
   std::vector<double> cells;
 };
 
-bool TryAll(const CpuKernels& kernels, std::vector<Cursor>& cursors, uint64_t limit, uint32_t width,
-            Window& window) {
+bool ScatterSpeculatively(const CpuKernels& kernels, std::vector<Cursor>& cursors, uint64_t limit,
+                          uint32_t width, Window& window) {
   RoundingFlag::Clear();
-  if (width == 1) return kernels.try_scatter(cursors, limit, {1, 2, {}}, window.view());
+  if (width == 1) return kernels.scatter_speculatively(cursors, limit, {1, 2, {}}, window.view());
   for (size_t k = 0; k < cursors.size(); ++k) {
     const Cursor* next = &cursors[(k + 1) % cursors.size()];
-    if (!kernels.try_scatter_rows(cursors[k], limit, width, next, window.view())) return false;
+    if (!kernels.scatter_rows_speculatively(cursors[k], limit, width, next, window.view())) {
+      return false;
+    }
   }
   return true;
 }
 
-TEST(TriedWindow, HasTheCellsOfOneThatIsSummedWithCare) {
+TEST(SpeculativeWindow, HasTheCellsOfTheExactPath) {
   const CpuKernels& kernels = *KernelsFor(ValueType::kF32, "sum");
   for (const uint32_t width : {1u, 3u, 64u}) {
     SCOPED_TRACE(width);
     const Updates updates(width);
-    std::vector<Cursor> tried = updates.Cursors();
-    std::vector<Cursor> careful = updates.Cursors();
-    Window with_trial(kernels, width);
-    Window with_care(kernels, width);
+    std::vector<Cursor> speculative = updates.Cursors();
+    std::vector<Cursor> exact = updates.Cursors();
+    Window speculative_window(kernels, width);
+    Window exact_window(kernels, width);
     SideTable side;
     for (const uint64_t limit : {Updates::kBegin + 101, Updates::kBegin + Updates::kRows}) {
-      ASSERT_TRUE(TryAll(kernels, tried, limit, width, with_trial));
-      for (size_t k = 0; k < careful.size(); ++k) {
+      ASSERT_TRUE(ScatterSpeculatively(kernels, speculative, limit, width, speculative_window));
+      for (size_t k = 0; k < exact.size(); ++k) {
         if (width == 1) {
-          kernels.scatter({&careful[k], 1}, limit, {}, with_care.view(), side);
+          kernels.scatter({&exact[k], 1}, limit, {}, exact_window.view(), side);
         } else {
-          kernels.scatter_rows(careful[k], limit, width, {0, width}, nullptr, with_care.view(),
+          kernels.scatter_rows(exact[k], limit, width, {0, width}, nullptr, exact_window.view(),
                                side);
         }
-        ASSERT_EQ(tried[k].row, careful[k].row);
-        ASSERT_EQ(tried[k].value, careful[k].value);
-        ASSERT_EQ(tried[k].weights, careful[k].weights);
+        ASSERT_EQ(speculative[k].row, exact[k].row);
+        ASSERT_EQ(speculative[k].value, exact[k].value);
+        ASSERT_EQ(speculative[k].weights, exact[k].weights);
       }
-      ASSERT_EQ(with_trial.cells, with_care.cells);
+      ASSERT_EQ(speculative_window.cells, exact_window.cells);
     }
     EXPECT_TRUE(side.empty());
-    EXPECT_EQ(tried.front().size(), 0u);
+    EXPECT_EQ(speculative.front().size(), 0u);
   }
 }
 
-// The first and the last of them tell of a run only where each row is there once.
-TEST(Trial, RowsThatRepeatAreNotTakenForARun) {
+// The first and the last row show a run only where each row is there once.
+TEST(Speculation, RowsThatRepeatAreNotAddedAsARun) {
   constexpr size_t kRows = 256;
   std::vector<uint64_t> rows(kRows);
   std::iota(rows.begin(), rows.end(), 0);
   rows[100] = 101;
   const std::vector<float> values(kRows, 3.0f);
   std::vector<double> expected(kRows, 3.0);
-  expected[100] = -0.0;  // nobody has it
+  expected[100] = -0.0;  // not held
   expected[101] = 6.0;
   const CpuKernels& kernels = *KernelsFor(ValueType::kF32, "sum");
   for (const bool whole_window : {false, true}) {
@@ -200,7 +202,7 @@ TEST(Trial, RowsThatRepeatAreNotTakenForARun) {
     SideTable side;
     RoundingFlag::Clear();
     if (whole_window) {
-      EXPECT_TRUE(kernels.try_scatter({&cursor, 1}, kRows, {}, window));
+      EXPECT_TRUE(kernels.scatter_speculatively({&cursor, 1}, kRows, {}, window));
     } else {
       kernels.scatter({&cursor, 1}, kRows, {}, window, side);
     }
@@ -209,7 +211,7 @@ TEST(Trial, RowsThatRepeatAreNotTakenForARun) {
   }
 }
 
-TEST(TriedWindow, IsGivenUpWhereverASumIsRounded) {
+TEST(SpeculativeWindow, FailsWhereverASumIsRounded) {
   const CpuKernels& kernels = *KernelsFor(ValueType::kF32, "sum");
   for (const uint32_t width : {1u, 3u, 64u}) {
     for (const size_t update : {size_t{1}, size_t{40}, Updates::kUpdates - 1}) {
@@ -221,13 +223,14 @@ TEST(TriedWindow, IsGivenUpWhereverASumIsRounded) {
         (last ? values.back() : values.front()) = 0x1p-60f;
         std::vector<Cursor> cursors = updates.Cursors();
         Window window(kernels, width);
-        EXPECT_FALSE(TryAll(kernels, cursors, Updates::kBegin + Updates::kRows, width, window));
+        EXPECT_FALSE(ScatterSpeculatively(kernels, cursors, Updates::kBegin + Updates::kRows, width,
+                                          window));
       }
     }
   }
 }
 
-TEST(TriedWindow, IsThereForSumsWhoseProductsAreExact) {
+TEST(SpeculativeWindow, ExistsForSumsWhoseProductsAreExact) {
   for (const ValueType type : kAllValueTypes) {
     const bool narrow =
         type == ValueType::kF16 || type == ValueType::kBF16 || type == ValueType::kF32;
@@ -235,29 +238,29 @@ TEST(TriedWindow, IsThereForSumsWhoseProductsAreExact) {
       const CpuKernels* kernels = KernelsFor(type, op);
       ASSERT_NE(kernels, nullptr) << op;
       const bool is_sum = std::string_view(op) == "sum" || std::string_view(op) == "weighted_mean";
-      EXPECT_EQ(kernels->try_scatter != nullptr, narrow && is_sum) << op;
-      EXPECT_EQ(kernels->try_scatter_rows != nullptr, narrow && is_sum) << op;
+      EXPECT_EQ(kernels->scatter_speculatively != nullptr, narrow && is_sum) << op;
+      EXPECT_EQ(kernels->scatter_rows_speculatively != nullptr, narrow && is_sum) << op;
     }
   }
 }
 
-int WindowsUntilATrial(WindowTrials& trials) {
+int SkippedWindows(SpeculationBackoff& backoff) {
   int windows = 0;
-  while (!trials.Wanted()) ++windows;
+  while (!backoff.ShouldTry()) ++windows;
   return windows;
 }
 
-TEST(WindowTrials, PauseForLongerTheMoreOfThemFail) {
-  WindowTrials trials;
-  EXPECT_EQ(WindowsUntilATrial(trials), 0);
-  for (const int pause : {4, 8, 16, 32, 64, 64}) {
-    trials.Tell(false);
-    EXPECT_EQ(WindowsUntilATrial(trials), pause);
+TEST(SpeculationBackoff, SkipsMoreWindowsAfterEachFailure) {
+  SpeculationBackoff backoff;
+  EXPECT_EQ(SkippedWindows(backoff), 0);
+  for (const int skipped : {4, 8, 16, 32, 64, 64}) {
+    backoff.Record(false);
+    EXPECT_EQ(SkippedWindows(backoff), skipped);
   }
-  trials.Tell(true);
-  EXPECT_EQ(WindowsUntilATrial(trials), 0);
-  trials.Tell(false);
-  EXPECT_EQ(WindowsUntilATrial(trials), 4);
+  backoff.Record(true);
+  EXPECT_EQ(SkippedWindows(backoff), 0);
+  backoff.Record(false);
+  EXPECT_EQ(SkippedWindows(backoff), 4);
 }
 
 }  // namespace

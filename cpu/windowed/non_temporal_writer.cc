@@ -1,4 +1,4 @@
-#include "cpu/windowed/line_writer.h"
+#include "cpu/windowed/non_temporal_writer.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace sparseagg {
 
-void LineWriter::Write(std::span<const std::byte> bytes) {
-  // A line that began before the output is not written as a whole.
+void NonTemporalWriter::Write(std::span<const std::byte> bytes) {
+  // A line that begins before the output is not written as a whole.
   const size_t begun = reinterpret_cast<uintptr_t>(to_) % kLineBytes;
   if (begun > 0) {
     const size_t rest = std::min(kLineBytes - begun, bytes.size());
@@ -34,7 +34,7 @@ void LineWriter::Write(std::span<const std::byte> bytes) {
   size_ = bytes.size();
 }
 
-void LineWriter::Finish() {
+void NonTemporalWriter::Finish() {
   std::copy_n(kept_.begin(), size_, to_);
   to_ += size_;
   size_ = 0;
