@@ -107,6 +107,7 @@ class CpuAggregator : public Aggregator {
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {
     const uint64_t nnz = update.entries.nnz;
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
     if (update.entries.indices == nullptr && nnz > 0 && !dense_) {
       SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
@@ -134,11 +135,14 @@ class CpuAggregator : public Aggregator {
   }
 
   absl::Status Merge(const Partial& partial) override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     Partial own;
     own.spec = spec_;
     own.addends = addends_;
     SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); }));
+    const absl::Status merged = Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); });
+    if (dense_) broken_ = merged;  // some of its cells may have the sums already
+    SPARSEAGG_RETURN_IF_ERROR(merged);
     contributors_ += partial.contributors;
     addends_ += partial.addends;
     folded_ += partial.addends;
@@ -147,6 +151,7 @@ class CpuAggregator : public Aggregator {
   }
 
   absl::StatusOr<Partial> Snapshot() override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     SPARSEAGG_RETURN_IF_ERROR(Fold());
     Partial state;
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { state = ToPartial(spec_, plan_->State()); }));
@@ -163,6 +168,7 @@ class CpuAggregator : public Aggregator {
   }
 
   absl::StatusOr<Aggregate> Report() && override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ChoosePlanForPending(); }));
     absl::StatusOr<SparseSums> sums = SparseSums{};
     SPARSEAGG_RETURN_IF_ERROR(Timed(DenseStep::kReport, [&](Feed feed) {
@@ -287,11 +293,11 @@ class CpuAggregator : public Aggregator {
     }
     report_.predicted_seconds += kReductionSeconds + Predicted(workload, step);
     const uint64_t entries = PendingEntries();
-    const absl::Status status = Guarded(spec_, [&] { f(feed); });
-    folded_ += entries;
+    broken_ = Guarded(spec_, [&] { f(feed); });
+    if (broken_.ok()) folded_ += entries;
     report_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return status;
+    return broken_;
   }
 
   const BackendInfo& info_;
@@ -308,6 +314,9 @@ class CpuAggregator : public Aggregator {
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
   uint64_t folded_ = 0;  // of them, those that a plan has been given
+  // An error in the middle of a fold: the state has a part of the batch. Every later call returns
+  // it, so that no result lacks entries.
+  absl::Status broken_;
   WideInteger total_weight_;
   std::vector<PendingUpdate> pending_;
   uint64_t pending_bytes_ = 0;

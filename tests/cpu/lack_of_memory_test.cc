@@ -120,6 +120,44 @@ TEST(LackOfMemoryTest, AnyFailedAllocationOfAReductionIsAStatus) {
   }
 }
 
+// Of a fold that failed half way a part of the batch is in the state.
+TEST(LackOfMemoryTest, AFailedFoldOrMergeLeavesNoResultThatLacksEntries) {
+  constexpr int64_t kRunsMax = 20;
+  const ReduceSpec spec = MakeSpec("mean_of_contributors", ValueType::kF32, kRows, 1);
+  const auto updates = MakeSome(spec, 5'000);
+  const auto reference = MakeReferenceBackend({}).value();
+  const auto expected = Reduce(*reference, spec, updates);
+  const auto cpu = *MakeCpuBackend({.threads = 1});
+  for (const std::string& plan : cpu->info().plans) {
+    const auto run = [&](AllocationLimit& limit) -> absl::StatusOr<Aggregate> {
+      const auto aggregator = NewAggregator(*cpu, spec, plan);
+      const auto other = NewAggregator(*cpu, spec, plan);
+      for (size_t u = 0; u < updates.size(); ++u) {
+        Aggregator& to = u % 2 == 0 ? *aggregator : *other;
+        SPARSEAGG_RETURN_IF_ERROR(to.Accumulate(StageCopy(to, updates[u]), updates[u].weight));
+      }
+      const Partial partial = other->Snapshot().value();
+      limit.Run([&] { return aggregator->Snapshot().status(); }).IgnoreError();
+      const absl::Status merged = limit.Run([&] { return aggregator->Merge(partial); });
+      if (!merged.ok()) SPARSEAGG_RETURN_IF_ERROR(aggregator->Merge(partial));  // a second time
+      return std::move(*aggregator).Report();
+    };
+    AllocationLimit all(std::numeric_limits<int64_t>::max());
+    ASSERT_EQ(Difference(expected, run(all)), "");
+    const int64_t used = std::numeric_limits<int64_t>::max() - all.left();
+    for (int64_t n = 0; n < used; n += used / kRunsMax + 1) {
+      SCOPED_TRACE(absl::StrCat(plan, ", allocation ", n, " of ", used));
+      AllocationLimit some(n);
+      const auto result = run(some);
+      if (result.ok()) {
+        EXPECT_EQ(Difference(expected, result), "");
+      } else {
+        EXPECT_EQ(ErrorReason(result.status()), "OUT_OF_MEMORY") << result.status();
+      }
+    }
+  }
+}
+
 TEST(LackOfMemoryTest, AnUpdateThatCannotBeKeptIsNotCounted) {
   const ReduceSpec spec = MakeSpec("weighted_mean", ValueType::kF32, kRows, 1);
   std::vector<Update> updates = MakeSome(spec, 100);
