@@ -1,5 +1,5 @@
-// The engine's budgets of memory, and what it keeps of each tenant: its limits, the memory that it
-// holds, a counter for names.
+// The engine's memory budgets, and for each tenant its limits, its memory budgets and a counter for
+// round names.
 #ifndef SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
 #define SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
 
@@ -28,9 +28,9 @@ struct TenantBooks {
         aggregation(bytes, all_aggregation) {}
 
   const TenantLimits limits;
-  Admission bytes;        // both of the following
-  Admission staging;      // within that of the whole engine
-  Admission aggregation;  // the same
+  Admission bytes;        // bounds staging and aggregation together
+  Admission staging;      // combines `bytes` with the engine's staging budget
+  Admission aggregation;  // combines `bytes` with the engine's aggregation budget
   std::atomic<uint64_t> rounds_named = 0;
 };
 
@@ -44,11 +44,12 @@ class TenantTable {
         staging_(staging_bytes_max),
         aggregation_(aggregation_bytes_max, kAggregationBudget) {}
 
-  // Of all tenants together.
+  // The budgets of all tenants together.
   const Admission& staging() const { return staging_; }
   const Admission& aggregation() const { return aggregation_; }
 
-  // Lives as long as the table. A tenant's limits are those of its first call.
+  // Returns the budgets of a tenant, which live as long as the table. The limits of a tenant are
+  // read at its first call.
   TenantBooks& Of(std::string_view tenant) {
     const std::lock_guard lock(mutex_);
     auto found = books_.find(tenant);
