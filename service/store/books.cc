@@ -9,7 +9,7 @@
 namespace sparseagg {
 namespace {
 
-// What a second update of a counted contributor is: a resend, other bytes under the same id, or
+// Classifies an update of a counted contributor: a resend, other bytes under the same update_id, or
 // another update.
 absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateRecord& record) {
   if (stored.update_id != record.update_id) {

@@ -29,8 +29,9 @@ struct DurableRound {
   Books books;
 };
 
-// Two locks. `database_mutex_` is held for whole transactions; `mutex_` guards the books, which
-// always show what is committed, and is held for moments only. Lock order: as named.
+// There are two locks. `database_mutex_` is held for whole transactions. `mutex_` guards the rounds
+// in memory, which always show what is committed, and is held only briefly. Lock order:
+// database_mutex_, mutex_.
 class DurableStore : public UpdateStore {
  public:
   explicit DurableStore(DurableStoreOptions options) : options_(std::move(options)) {}
@@ -84,19 +85,19 @@ class DurableStore : public UpdateStore {
  private:
   absl::Status Load();
   absl::Status ReadBooks(DurableRound& round);
-  // Deletes those that no row names, but for partial payloads of open rounds.
+  // Deletes the files that no row names, except for partial payloads of open rounds.
   absl::Status DeleteLeftoverFiles();
 
-  // Null when the round is not a durable one. The pointer stays valid while the round exists.
+  // Returns null if there is no such durable round. The pointer stays valid while the round exists.
   const DurableRound* FindLocked(const std::string& round) const;
-  // The round's row as it is now, or nullopt.
+  // Returns the current row number and record of a round, or nullopt.
   std::optional<std::pair<int64_t, RoundRecord>> RowOf(const std::string& round) const;
-  // What is needed of it for each update that is read.
+  // Returns what the reader needs to know of a round for each update that it reads.
   std::optional<StoreReader::Place> PlaceOf(const std::string& round) const;
 
   void CommitGroup(std::span<PendingPut* const> puts);
-  // The round's row, together with `also`, then the books. REQUIRES: database_mutex_ is held and
-  // the round exists.
+  // Changes the round's row and runs `also` in one transaction, then changes the round in memory.
+  // REQUIRES: database_mutex_ is held and the round exists.
   absl::Status ChangePhase(
       const std::string& round, RoundPhase phase, std::string_view details,
       const std::function<absl::Status(int64_t id)>& also = [](int64_t) {
@@ -117,7 +118,7 @@ class DurableStore : public UpdateStore {
   std::unique_ptr<Eraser> eraser_;
   std::unique_ptr<StoreReader> reader_;
 
-  // As of the opening.
+  // The state at the opening.
   StoreEpoch epoch_;
   std::vector<Tombstone> tombstones_;
 
@@ -164,7 +165,7 @@ absl::Status DurableStore::Open() {
   directory_->Pin(kPinned);
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kFoldersSynced));
   SPARSEAGG_RETURN_IF_ERROR(Load());
-  eraser_->Pace();  // nobody waited for the disk but the start
+  eraser_->Pace();  // until now, only the start used the disk
   return absl::OkStatus();
 }
 
@@ -213,7 +214,7 @@ absl::Status DurableStore::DeleteLeftoverFiles() {
   return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
 }
 
-// --- Looking ---
+// --- Look-ups ---
 
 const DurableRound* DurableStore::FindLocked(const std::string& round) const {
   const auto found = rounds_.find(round);
@@ -305,11 +306,11 @@ absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phas
 
 absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::string& round,
                                                                    std::string_view details) {
-  // What is in memory does not wait for the disk.
+  // Rounds in memory do not wait for the disk.
   if (!RowOf(round).has_value()) return memory_->CloseRound(round, details);
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!row.has_value()) return RoundNotFound(round);  // erased concurrently
   if (row->second.phase == RoundPhase::kOpen) {
     SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kClosed, details));
   }
@@ -325,7 +326,7 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Placed placed, tables_->Place(result));
   std::lock_guard database_lock(database_mutex_);
-  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased concurrently
   if (placed.file != 0) files_->Sync();
   const RoundPhase phase =
       keep_updates ? RoundPhase::kPublishedWithUpdates : RoundPhase::kPublished;
@@ -346,7 +347,7 @@ absl::Status DurableStore::ErasePayloads(const std::string& round) {
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
   if (!RowOf(round).has_value()) return memory_->AbortRound(round, details);
   std::lock_guard database_lock(database_mutex_);
-  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased concurrently
   return ChangePhase(round, RoundPhase::kAborted, details);
 }
 
@@ -354,7 +355,7 @@ absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tomb
   if (!RowOf(round).has_value()) return memory_->EraseRound(round);
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!row.has_value()) return RoundNotFound(round);  // erased concurrently
   SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
     if (tombstone != nullptr) SPARSEAGG_RETURN_IF_ERROR(ledger_->InsertTombstone(*tombstone));
     return tables_->MarkDeleted(row->first);
@@ -374,7 +375,7 @@ absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_poin
 
 absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateContent& content) {
   bool durable = false;
-  std::optional<PutResult> known;  // needs no write
+  std::optional<PutResult> known;  // decided without a write
   {
     std::lock_guard lock(mutex_);
     const DurableRound* round = FindLocked(record.round);

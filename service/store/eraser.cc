@@ -9,8 +9,8 @@
 namespace sparseagg {
 namespace {
 
-// What is erased in one transaction, which others wait for: payloads, of which so much is in the
-// database and is overwritten, and rows without any.
+// Limits of one transaction, which other threads wait for: the number of payloads, the bytes of
+// inline payloads, which are overwritten, and the number of rows without a payload.
 constexpr size_t kErasedAtOnce = 256;
 constexpr uint64_t kInlineBytesAtOnce = uint64_t{2} << 20;
 constexpr int64_t kRowsAtOnce = 4096;
@@ -18,7 +18,7 @@ constexpr int64_t kRowsAtOnce = 4096;
 constexpr int kRestFactor = 3;
 constexpr std::chrono::milliseconds kRestMax{100};
 
-// The first of `places`.
+// Returns the first `places` that fit in one transaction.
 std::span<const ContentPlace> ErasedAtOnce(std::span<const ContentPlace> places) {
   size_t count = 0;
   for (uint64_t bytes = 0;

@@ -9,7 +9,7 @@
 namespace sparseagg {
 namespace {
 
-// Answers what the books know; false: the update may be entered.
+// Sets the result if the accepted updates decide it. Returns false if the update may be added.
 bool AnswerFrom(const Books& books, PendingPut& put) {
   auto known = books.Judge(put.record, put.contributors_max);
   if (known.ok() && !known->has_value()) return false;
@@ -54,7 +54,7 @@ void PutGroup::Finish(const absl::Status& committed, const FindRound& find) {
   }
   for (PendingPut* put : behind_) {
     if (AnswerFrom(*find(put->record.round).books, *put)) continue;
-    // What they were behind was not committed.
+    // The entries before it were not committed.
     put->result = StoreBusy("updates before this one could not be kept just now; try again");
   }
 }

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kApplicationId = 0x53414747;  // "SAGG"
 
-// What each version added. One that was released is never changed: databases were made by it.
+// The statements that each version added. Those of a released version never change, because
+// databases were made by them.
 constexpr std::array kVersions = {
     // 1
     R"(

@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<int64_t>> StoreReader::Rows(const std::string& round)
 absl::StatusOr<StoredUpdate> StoreReader::ReadRow(const std::string& round, int64_t row) const {
   std::lock_guard lock(database_mutex_);
   const auto place = place_of_(round);
-  // Gone, or being erased.
+  // The round is deleted, or its updates are being erased.
   if (!place.has_value() || !HasUpdates(place->phase)) return RoundNotFound(round);
   StoredUpdate update{.record = {.round = round}};
   SPARSEAGG_RETURN_IF_ERROR(tables_.ReadUpdate(row, place->round, update));
@@ -30,7 +30,7 @@ absl::Status StoreReader::ReadUpdates(const std::string& round,
     SPARSEAGG_ASSIGN_OR_RETURN(const StoredUpdate update, ReadRow(round, row));
     const auto payload = tables_.Fetch(update.content);
     if (!payload.ok()) {
-      // Who erases it has changed its phase before.
+      // An erasure changes the phase before it deletes a file.
       const auto place = place_of_(round);
       const bool needed = place.has_value() && HasUpdates(place->phase);
       return needed ? payload.status() : RoundNotFound(round);
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> StoreReader::ReadResult(const std::string& round) co
     SPARSEAGG_ASSIGN_OR_RETURN(content, tables_.ReadResult(place->round));
   }
   auto result = tables_.Fetch(content);
-  // Erased meanwhile.
+  // The round was erased concurrently.
   if (!result.ok() && !place_of_(round).has_value()) return RoundNotFound(round);
   return result;
 }

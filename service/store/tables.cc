@@ -45,7 +45,7 @@ int64_t ContentChecksum(int64_t id, std::string_view headers, uint64_t bytes, ui
       .value();
 }
 
-// Of pages without content: what the next rounds write first.
+// Bytes of free pages that are not returned to the file system: the next rounds use them first.
 constexpr int64_t kFreeBytesKept = int64_t{64} << 20;
 
 absl::Status Damaged(std::string_view what) {
@@ -68,7 +68,7 @@ absl::StatusOr<UpdateRecord> RecordOf(const Query& row, int64_t round, const std
   update.sequence = static_cast<uint64_t>(row.integer(4));
   const int64_t crc32c = row.integer(5);
   if (ChecksumOf(round, update) == crc32c) return update;
-  // SQLite keeps -0 as 0; checksum and digest are those of what was accepted.
+  // SQLite stores -0 as 0, while checksum and digest are those of the accepted weight.
   if (update.weight == 0) update.weight = -0.0f;
   if (ChecksumOf(round, update) != crc32c) return Damaged(NameOf(update));
   return update;
@@ -101,7 +101,7 @@ absl::StatusOr<bool> Tables::Shrink() {
   };
   SPARSEAGG_ASSIGN_OR_RETURN(const int64_t before, free_bytes());
   if (before <= kFreeBytesKept) return false;
-  // Databases of the first versions have nothing that tells who refers to a page: they stay.
+  // Databases of the first versions have no pointer map, so their free pages stay.
   SPARSEAGG_RETURN_IF_ERROR(database_.Run("PRAGMA incremental_vacuum(256)"));
   SPARSEAGG_ASSIGN_OR_RETURN(const int64_t after, free_bytes());
   return after < before;
@@ -267,7 +267,7 @@ absl::Status Tables::ReadRecords(int64_t round, const std::string& name,
 
 absl::StatusOr<std::vector<int64_t>> Tables::UpdateRows(int64_t round) {
   std::vector<int64_t> rows;
-  // By the index of contributors alone, in its order.
+  // SQLite reads the index `contributors` alone, in its order.
   Query row(database_, "SELECT id FROM updates WHERE round = ?");
   row.Integer(round);
   while (true) {

@@ -29,15 +29,15 @@ absl::Status Unusable(const std::string& path, int error) {
   return Unusable(path, std::strerror(error));
 }
 
-// Of a file system of the kernel's own, as /proc. It allows root everything, and then refuses a
-// file as if the folder were not there.
+// Refuses a virtual file system of the kernel, such as /proc. It allows root everything and then
+// refuses to create a file, as if the folder did not exist.
 absl::Status CheckHoldsFiles(const std::string& path, const std::string& folder) {
   struct statvfs disk = {};
   if (statvfs(folder.c_str(), &disk) != 0 || disk.f_blocks > 0) return absl::OkStatus();
   return Unusable(path, "its file system has no room for files, as /proc and /sys have none");
 }
 
-// Of the directory that holds `path`.
+// Returns the parent directory of `path`.
 std::string FolderOf(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const size_t slash = path.rfind('/');
@@ -45,11 +45,11 @@ std::string FolderOf(std::string path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The entry of the directory in its parent, through links.
+// Syncs the directory's entry in its parent, after resolving links.
 void SyncNameOf(const std::string& path) {
   std::error_code error;
   const std::string parent = std::filesystem::canonical(path, error).parent_path();
-  // One that may not be read is somebody else's, who has made the directory.
+  // A parent that this user may not read belongs to another user, who has created the directory.
   if (access(parent.c_str(), R_OK) == 0) SyncFolder(parent);
 }
 

@@ -24,17 +24,17 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-// ABORTED (UPLOAD_LOST) when the disk is full: its pages are marked clean now, and a second sync
-// would succeed without them (fatal.h).
+// Returns ABORTED (UPLOAD_LOST) if the disk is full: the file's pages are marked clean, so that a
+// second sync would succeed without having written them (fatal.h).
 absl::Status SyncFile(const std::string& path) {
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (fd.get() < 0) return RefusalOf(path, errno);
   if (fdatasync(fd.get()) == 0) return absl::OkStatus();
-  RefusalOf(path, errno).IgnoreError();  // or the end of the process
+  RefusalOf(path, errno).IgnoreError();  // may end the process
   return UploadLost();
 }
 
-// All of `data` at `offset`, or nothing.
+// Writes all of `data` at `offset`, or nothing.
 absl::Status WriteAt(const std::string& path, uint64_t offset,
                      std::span<const std::string_view> data) {
   const auto at = static_cast<off_t>(offset);
@@ -54,7 +54,7 @@ absl::Status MakeFile(const std::string& path, std::string_view content) {
   return RefusalOf(path, error);
 }
 
-// What can be read of the file, `bytes` of it at most.
+// Returns as much of the file as can be read, at most `bytes`.
 std::string ReadSome(const std::string& path, size_t bytes) {
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string data(fd.get() < 0 ? 0 : bytes, '\0');
@@ -69,7 +69,7 @@ std::string ReadSome(const std::string& path, size_t bytes) {
   return data;
 }
 
-// The last checkpoint that the file agrees with.
+// Returns the last checkpoint whose CRC-32C matches the file.
 Checkpoint LastGood(const std::string& path, const std::vector<Checkpoint>& checkpoints) {
   Checkpoint good;
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -101,7 +101,7 @@ class PartialFiles::File : public PartialPayload {
   ~File() override {
     Unmap();
     if (gone_) return;
-    // Not synced: it is checked before it is used.
+    // The checkpoint is not synced, because it is verified before it is used.
     if (number_ != 0 && bytes_ > checkpointed_) NoteCheckpoint().IgnoreError();
     owner_.Return(*this);
   }
@@ -123,7 +123,7 @@ class PartialFiles::File : public PartialPayload {
       crc32c_ = Crc32c(piece, crc32c_);
     }
     if (bytes_ - checkpointed_ < owner_.checkpoint_bytes_) return absl::OkStatus();
-    // The bytes are there, whether or not this makes them last, unless they are lost.
+    // The bytes are appended whether or not the checkpoint succeeds, unless it finds them lost.
     const absl::Status made = MakeCheckpoint();
     return absl::IsAborted(made) ? made : absl::OkStatus();
   }
@@ -157,7 +157,7 @@ class PartialFiles::File : public PartialPayload {
     owner_.Forget(*this);
   }
 
-  // Goes on from what is there of the file, and makes that last.
+  // Truncates both files to the last good checkpoint and syncs the payload.
   absl::Status Recover() {
     if (number_ == 0) return absl::OkStatus();
     const PartialRecord record = ReadPartialRecord(ReadSome(PartPath(), kPartialRecordBytesMax));
@@ -197,7 +197,8 @@ class PartialFiles::File : public PartialPayload {
     return made;
   }
 
-  // Of one of the two files. Both are gone when they cannot be trusted any more.
+  // Syncs one of the two files. Discards both if the sync fails, because they cannot be trusted
+  // then.
   absl::Status Sync(const std::string& path) {
     const absl::Status synced = SyncFile(path);
     if (absl::IsAborted(synced)) Discard();
@@ -228,17 +229,17 @@ class PartialFiles::File : public PartialPayload {
 
   PartialFiles& owner_;
   const PartialIdentity identity_;
-  uint64_t number_;  // 0: nothing was written yet
+  uint64_t number_;  // 0: no file exists yet
   uint64_t bytes_ = 0;
-  uint32_t crc32c_ = 0;        // of these
-  uint64_t checkpointed_ = 0;  // of these
-  uint64_t part_bytes_ = 0;    // of N.part
-  bool gone_ = false;          // deleted, or given away
+  uint32_t crc32c_ = 0;        // of the bytes_ bytes
+  uint64_t checkpointed_ = 0;  // bytes that the last checkpoint covers
+  uint64_t part_bytes_ = 0;    // length of N.part
+  bool gone_ = false;          // deleted, or handed over to an accepted update
   void* view_ = nullptr;
   uint64_t view_bytes_ = 0;
 };
 
-// --- What is left of others ---
+// --- Payloads that are not in use ---
 
 PartialFiles::Key PartialFiles::KeyOf(const PartialIdentity& identity) {
   return {identity.round, identity.contributor, identity.update_id};
@@ -331,7 +332,7 @@ void PartialFiles::DropIf(const std::function<bool(const Left&)>& condition) {
       return true;
     });
   }
-  // Numbers are not used again. A large file takes long to delete.
+  // The lock is not needed, since numbers are not reused, and a large file takes long to delete.
   for (const uint64_t number : dropped) DeleteFiles(number);
 }
 

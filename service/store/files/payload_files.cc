@@ -26,7 +26,7 @@ absl::Status Damaged(const std::string& path, std::string_view how) {
   return StoreCorrupt(absl::StrCat(path, " ", std::string(how)));
 }
 
-// The number of a name "17" + suffix.
+// Returns 17 for the name "17" + suffix, and nullopt for any other form.
 std::optional<uint64_t> NumberOf(const std::filesystem::path& path, std::string_view suffix) {
   const std::string name = path.filename().string();
   uint64_t number = 0;
