@@ -29,10 +29,10 @@
 namespace sparseagg {
 namespace {
 
-// Another instance, or this one restarted, takes over in about this time.
+// About the time until another instance, or this one after a restart, takes over.
 constexpr uint64_t kDrainingRetryAfterMs = 1000;
 
-// Qualified.
+// Returns the qualified name of a round.
 std::string RoundName(std::string_view tenant, std::string_view id) {
   return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
 }
@@ -41,8 +41,8 @@ uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
   if (limits.aggregation_bytes_max != 0) return limits.aggregation_bytes_max;
   const BackendInfo& info = backend.info();
   if (!info.may_be_lost) return info.memory_bytes;
-  // A GPU's memory says nothing of the host's, where updates are kept until the result and states
-  // and results are fetched to. Asked once: the limit stays what it is.
+  // The host holds updates until the result exists, and fetched states and results, so a GPU's
+  // memory is not the limit. The host's memory is read once, so that the limit stays constant.
   static const uint64_t host_bytes = AvailableMemoryBytes() / 2;
   return std::min(info.memory_bytes, host_bytes);
 }
@@ -129,10 +129,10 @@ class EngineImpl : public Engine {
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
-  // Now and again: drops idle uploads.
+  // Schedules the periodic check that drops idle uploads.
   void LookForIdleLater();
-  // Now and again, on the eraser: deletes the rounds whose retention is over and what is left on
-  // the disk of others, forgets names that were remembered long enough.
+  // Schedules the periodic maintenance on the eraser, which deletes rounds after their retention,
+  // erases what deleted rounds have left on the disk, and forgets names after their horizon.
   void CleanUpLater();
   void Retire();
   void Forget();
@@ -140,12 +140,12 @@ class EngineImpl : public Engine {
   const EngineOptions options_;
   Backend& backend_;
   UpdateStore& store_;
-  const std::shared_ptr<TenantTable> tenants_;  // shared with results, which may be read for longer
+  const std::shared_ptr<TenantTable> tenants_;  // shared with results, which may outlive the engine
   RoundTable rounds_;
   UploadTable uploads_;
-  CommitGate drain_gate_;  // held shared by what Drain() waits for
+  CommitGate drain_gate_;  // calls that Drain() waits for hold it shared
   std::atomic<bool> draining_ = false;
-  // Last: their tasks use the members above, and those of the executor post to the eraser.
+  // Declared last: their tasks use the members above, and the executor's tasks post to the eraser.
   const std::unique_ptr<ThreadPool> own_eraser_;
   const std::unique_ptr<ThreadPool> own_executor_;
   Executor& executor_;
@@ -249,7 +249,7 @@ void EngineImpl::CleanUpLater() {
 void EngineImpl::Forget() {
   const auto horizon = std::chrono::milliseconds(options_.limits.retry_horizon_ms);
   const auto erased_before = options_.now() - horizon;
-  // Names that are forgotten here and not in the store are forgotten there after the next start.
+  // A name that the store fails to forget is forgotten there after the next start.
   if (rounds_.ForgetErasedBefore(erased_before)) {
     store_.ForgetTombstones(erased_before).IgnoreError();
   }
@@ -262,7 +262,7 @@ void EngineImpl::Retire() {
     const RoundSnapshot snapshot = round->Snapshot();
     const auto since =
         snapshot.abort_time.value_or(snapshot.publish_time.value_or(snapshot.create_time));
-    // What cannot be deleted now is tried again the next time.
+    // A failed deletion is retried at the next maintenance.
     if (IsFinal(snapshot.state) && now - since >= retention) {
       DeleteRound(round->name()).IgnoreError();
     }
@@ -303,7 +303,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   auto upload = BeginUploadTo(round, header, tensors);
-  // It was answered after it was found here: now it is counted, or begins anew.
+  // The upload ended after it was found. Now the update is counted, or the upload starts anew.
   while (ErrorReason(upload.status()) == "UPLOAD_ENDED") {
     upload = BeginUploadTo(round, header, tensors);
   }
@@ -337,7 +337,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   args.commit = [this, round](const UpdateHeader& h, const UpdateBody& body, Reservation& staging) {
     return SubmitTo(*round, h, body, staging);
   };
-  // The payload of a durable round is stored as it came.
+  // A durable round stores the payload undecoded.
   if (round->spec().durability == Durability::kMemory) {
     args.stage = [reducers, plan, weight = header.weight](std::span<const EncodedHeader> headers) {
       return ArrivingUpdate::Make(reducers, headers, plan, weight);
@@ -356,7 +356,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   SPARSEAGG_ASSIGN_OR_RETURN(
       std::shared_ptr<Upload> upload,
       uploads_.BeginOrResume(std::move(args), tenants_->Of(TenantOf(round->name())), take_partial));
-  // A round that ended meanwhile has dropped its uploads before this one was entered.
+  // If the round has ended concurrently, it dropped its uploads before this one was added.
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {
     uploads_.DropRound(round->name(), round.get(), open);
@@ -366,7 +366,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   return upload;
 }
 
-// --- The rest ---
+// --- Reductions, statistics, verification, recovery, drain ---
 
 absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec,
                                                                     std::string_view tenant) {
@@ -418,7 +418,7 @@ absl::Status EngineImpl::Recover() {
     if (!entered.ok()) return CannotTakeUp(record, entered.status());
     SPARSEAGG_RETURN_IF_ERROR(round->Resume());
   }
-  // After the rounds: a name that was given again is its new round's.
+  // Tombstones come after the rounds, because a name that was used again belongs to its new round.
   for (const Tombstone& tombstone : store_.Tombstones()) rounds_.Remember(tombstone);
   return absl::OkStatus();
 }

@@ -22,13 +22,14 @@ RoundState StateOf(RoundPhase phase) {
     case RoundPhase::kPublishedWithUpdates:
       return RoundState::kPublished;
     case RoundPhase::kAborted:
-    case RoundPhase::kDeleted:  // the store keeps these to itself
+    case RoundPhase::kDeleted:  // the store does not return deleted rounds
       return RoundState::kAborted;
   }
   return RoundState::kAborted;
 }
 
-// As many changes as lead here: a watcher that waits for a later one is not answered twice.
+// Returns the number of changes that led to this state, so that a watcher that waits for a later
+// revision is not called twice for the same one.
 uint64_t RevisionOf(const RoundSnapshot& books) {
   return 1 + books.contributors + (books.seal_time ? 1 : 0) + (books.publish_time ? 1 : 0);
 }
@@ -48,8 +49,8 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
   if (status.ok()) return restored;
   const bool scarce = absl::IsResourceExhausted(status);
   if (!scarce && !absl::IsDataLoss(status)) return CannotTakeUp(record, status);
-  // Nothing is erased: what is left of the data may be worth a look before DeleteRound(), and its
-  // retention begins now.
+  // Nothing is erased: an operator may examine the data before DeleteRound(). The retention starts
+  // now.
   RestoredRound& round = restored.round;
   round.reducers.reset();
   round.result.reset();
@@ -57,7 +58,7 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
   round.spec.durability = record.durability;
   round.books.state = RoundState::kAborted;
   round.books.abort_time = options_.now();
-  if (round.books.create_time.time_since_epoch().count() == 0) {  // it cannot be read
+  if (round.books.create_time.time_since_epoch().count() == 0) {  // the description cannot be read
     round.books.create_time = *round.books.abort_time;
   }
   round.books.failure =
@@ -94,7 +95,7 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
 }
 
 absl::Status RoundRestorer::RestoreClock(const RoundRecord& record, RestoredRound& round) const {
-  if (record.details.empty()) return absl::OkStatus();  // a version before policies
+  if (record.details.empty()) return absl::OkStatus();  // written by a version without policies
   SPARSEAGG_ASSIGN_OR_RETURN(const RoundAnchor anchor, ReadAnchor(record.details));
   round.clock = RoundClock(anchor, {options_.now(), options_.steady_now()});
   return absl::OkStatus();

@@ -12,7 +12,7 @@
 namespace sparseagg {
 namespace {
 
-// With the lock held, so that nobody who looks for a round waits long.
+// Names forgotten while the lock is held, so that look-ups do not wait long.
 constexpr size_t kForgottenAtOnce = 1000;
 
 std::string_view EndOf(const Tombstone& tombstone) {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-// Takes the round up as a server would, and fills in what it looks like. Its result, published or
-// as it would be now; null: it is aborted.
+// Restores the round as a server would, and fills in `check`. Returns the published result, or the
+// result of the updates so far; null for an aborted round.
 absl::StatusOr<std::shared_ptr<const PublishedResult>> TakeUp(const RoundRecord& record,
                                                               UpdateStore& store, Backend& backend,
                                                               RoundCheck& check) {
@@ -50,7 +50,7 @@ absl::Status Look(const RoundRecord& record, UpdateStore& store,
   const VerifyOptions options{.memory_bytes = AvailableMemoryBytes() / 4};
   const bool published = record.phase == RoundPhase::kPublishedWithUpdates;
   for (const std::unique_ptr<Backend>& backend : backends) {
-    if (!published && backend == backends.front()) continue;  // it has just made that result
+    if (!published && backend == backends.front()) continue;  // it has just computed that result
     const absl::Status compared =
         CompareWithUpdates(store, record.name, *result, *backend, aggregation, options).status();
     if (compared.ok()) continue;

@@ -38,7 +38,7 @@ uint64_t ArrivingUpdate::KeptBytes(std::span<const EncodedHeader> headers) {
     const auto encoding = FindEncoding(header.encoding);
     if (encoding.ok()) bytes = std::max(bytes, (*encoding)->kept_bytes(header));
   }
-  return bytes;  // one tensor after the other
+  return bytes;  // tensors are decoded one after the other
 }
 
 void ArrivingUpdate::Append(std::string_view bytes) {

@@ -98,7 +98,7 @@ absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHea
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {
-  // No row twice: the result has at least as many.
+  // Canonical rows are distinct, so the result has at least as many.
   if (update.order != EntryOrder::kCanonical) return absl::OkStatus();
   return CheckResultNnz(reducers_[i], update.entries.nnz);
 }
@@ -113,7 +113,7 @@ absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz
 
 absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
                                                           const UpdatePlan& plan) const {
-  // A header's nnz is within the limits: its payload has that many entries.
+  // The nnz of a header is within the limits, since PlanUpdate() has checked it.
   uint64_t bytes = kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     bytes += headers[plan.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;

@@ -21,7 +21,7 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// Sizes come from outside; a sum or product beyond 64 bits stays at the top, above every limit.
+// Sizes come from clients. A sum or product beyond 64 bits saturates, above every limit.
 uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a > kMax - b ? kMax : a + b; }
 uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
   return b != 0 && a > kMax / b ? kMax : a * b;
@@ -33,7 +33,7 @@ absl::Status Missing(std::string_view quoted_name) {
                               " is not in the update; send it with nnz 0 when it was not touched"));
 }
 
-// Where the update has each tensor of the specification.
+// Returns the position in the update of each tensor of the specification.
 absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
                                                  std::span<const EncodedHeader> headers) {
   std::map<std::string_view, size_t> by_name;
@@ -50,8 +50,8 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
     const auto found = by_name.find(tensor.name);
     if (found == by_name.end()) {
       if (missing.empty()) missing = Quoted(tensor.name);
-      // Whatever else may be wrong: a short update must not cost a look at each tensor of the
-      // round.
+      // Stop here, whatever else is wrong: an update of few tensors must not cost a look-up for
+      // each tensor of the round.
       if (headers.size() < spec.tensors.size()) return Missing(missing);
       continue;
     }
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
   return order;
 }
 
-// What Sha256 would hash, as a string.
+// Collects the bytes that Sha256 would hash.
 class Hashed : public DigestInput<Hashed> {
  public:
   Hashed& Bytes(std::string_view bytes) {
@@ -98,7 +98,8 @@ absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const Enc
                                       const Limits& limits) {
   UpdatePlan plan;
   SPARSEAGG_ASSIGN_OR_RETURN(plan.order, MatchTensors(spec, headers));
-  plan.staged_bytes = plan.order.size() * sizeof(StagedUpdate);  // empty updates are not free
+  // an empty update takes memory, too
+  plan.staged_bytes = plan.order.size() * sizeof(StagedUpdate);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const TensorSpec& tensor = spec.tensors[i];
     const EncodedHeader& header = headers[plan.order[i]];
@@ -132,7 +133,7 @@ std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
 
 CutPayload::CutPayload(std::span<const EncodedHeader> headers,
                        std::span<const std::string_view> bytes) {
-  // Every cut adds a piece at most, so that chains can point into the vector while it is filled.
+  // Each cut adds at most one piece, so the vector never reallocates while chains point into it.
   pieces_.reserve(bytes.size() + 2 * headers.size());
   size_t next = 0;
   std::string_view rest;

@@ -140,7 +140,7 @@ absl::StatusOr<Claim> Admission::Announce(uint64_t need, std::string_view who) {
     return of_whole;
   }
   std::lock_guard lock(mutex_);
-  // The oldest gives back what it holds before any other has to have all it needs.
+  // The oldest claim releases what it holds before another claim must have its whole need.
   const uint64_t held = claims_.empty() ? 0 : claims_.front().held;
   SPARSEAGG_RETURN_IF_ERROR(CheckRoomLocked(need, bytes_in_use_ - held, who));
   claims_.push_back({.need = need});

@@ -32,8 +32,8 @@ absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_tex
   return round.reducers->Accumulate(std::move(staged), record.weight);
 }
 
-// The reducers of a round that was accepted before: there is room, and a plan that was forced may
-// be one of another back end, or of one with more memory.
+// Makes the reducers of a round that was accepted before. Its memory is recorded even beyond the
+// limit. Without a forced plan if that belongs to another back end, or to one with more memory.
 absl::StatusOr<std::unique_ptr<TensorReducers>> MakeReducers(const RoundSpec& spec,
                                                              const Limits& limits, Backend& backend,
                                                              Admission& aggregation) {

@@ -23,13 +23,13 @@ namespace {
 using std::chrono::milliseconds;
 using Time = std::chrono::system_clock::time_point;
 
-constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz where rows are not written
+constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz if the rows are not written
 
-// A value of the right type that no writer wrote.
+// Thrown for a value that no writer writes.
 class NotWritten : public std::exception {};
 
-// Integers are read from integers of their range only. The library takes any number, and converts
-// one with a fraction or beyond the range without a look.
+// Reads integers only from JSON integers within the range of the type. The library would accept any
+// number and convert fractions and values out of range silently.
 template <class T, class = void>
 struct StrictNumbers : nlohmann::adl_serializer<T> {};
 template <class T>
@@ -64,12 +64,12 @@ absl::Status Damaged(std::string_view what) {
   return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " cannot be read"));
 }
 
-// What no UTF-8 text can hold is replaced: names are checked, but a failure may quote anything.
+// Replaces invalid UTF-8: names are validated, but a failure may quote any bytes.
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Numbers of enums count from 1.
+// Enum values start at 1.
 template <class Enum>
 Enum EnumOf(const json& value, Enum last) {
   const auto number = value.get<int64_t>();

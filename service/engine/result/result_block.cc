@@ -33,7 +33,7 @@ absl::Status CutTensor(size_t tensor, const ReduceSpec& spec, const SparseTensor
     const uint64_t column_bytes = std::max<uint64_t>(1, row_bytes / width);
     columns_at_once = std::clamp<uint64_t>(bytes_max / column_bytes, 1, width);
   }
-  const uint64_t rows = std::max<uint64_t>(1, result.nnz());  // a block for an empty result, too
+  const uint64_t rows = std::max<uint64_t>(1, result.nnz());  // an empty result has one block, too
   for (uint64_t first = 0; first < rows; first += rows_at_once) {
     ResultBlock block{.tensor = tensor, .first_entry = first};
     const uint64_t end = std::min(rows - first, rows_at_once) + first;

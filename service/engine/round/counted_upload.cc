@@ -10,7 +10,7 @@
 namespace sparseagg {
 namespace {
 
-// Nothing to receive, only the first receipt to give.
+// An upload that has received everything and returns the first receipt.
 class CountedUpload : public Upload {
  public:
   CountedUpload(std::shared_ptr<Round> round, UpdateRecord record, uint64_t total_bytes)

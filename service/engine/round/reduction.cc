@@ -23,7 +23,7 @@ absl::Status CheckHeader(const UpdateHeader& header) {
   return ValidateWeight(header.weight);
 }
 
-// Shared with the uploads, which may be gone later than the reduction.
+// Shared with the uploads, which may outlive the reduction.
 class ReductionState {
  public:
   ReductionState(std::unique_ptr<TensorReducers> reducers, const EngineOptions& options,
@@ -67,7 +67,7 @@ class ReductionState {
     SPARSEAGG_RETURN_IF_ERROR(ended_);
     const absl::Status folded = reducers_->Accumulate(std::move(staged), header.weight);
     if (!folded.ok()) {
-      ended_ = folded;  // some tensors may have it: no result any more
+      ended_ = folded;  // some tensors may have the update, so there is no valid result
       return folded;
     }
     const Reservation released = std::move(staging);

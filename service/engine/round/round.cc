@@ -11,7 +11,7 @@
 namespace sparseagg {
 namespace {
 
-// Metadata of a refusal: why no more updates are accepted.
+// The metadata key of a refusal that says why no more updates are accepted.
 constexpr char kClosedBy[] = "closed_by";
 
 }  // namespace
@@ -27,7 +27,7 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundCl
       reducers_(std::move(reducers)) {
   books_.tenant = std::string(TenantOf(name_));
   books_.name = std::string(PublicName(name_));
-  books_.create_time = clock_.anchor().wall;  // one moment: the time it is open counts from here
+  books_.create_time = clock_.anchor().wall;  // the clock's start, so that both are the same moment
   books_.tensors = reducers_->Describe();
   books_.revision = 1;
 }
@@ -59,7 +59,7 @@ absl::Status Round::Resume() {
   return absl::OkStatus();
 }
 
-// --- Looking ---
+// --- State and checks ---
 
 RoundSnapshot Round::Snapshot() const {
   std::lock_guard lock(mutex_);
@@ -189,7 +189,7 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
     look = books_.contributors == spec_.policy.goal_contributors ||
            books_.contributors == spec_.policy.max_contributors;
   }
-  PostFold(fold);  // before a cut can post what comes after
+  PostFold(fold);  // before the gate opens, so that a cut posts its tasks behind the fold
   gate.unlock();
   if (look) FollowPolicyLater();
   NotifyCountLater();
@@ -200,7 +200,7 @@ absl::Status Round::WhyNotPut(const absl::Status& refusal) const {
   const std::string reason = ErrorReason(refusal);
   std::lock_guard lock(mutex_);
   if (reason == "ROUND_NOT_OPEN") return NotOpenLocked("accepts no updates");
-  // What fills the round may be stored and not yet counted here.
+  // The updates that fill the round may be stored and not yet counted in memory.
   if (reason == "ROUND_FULL") return FullLocked();
   return refusal;
 }

@@ -7,12 +7,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Far more than what clocks drift apart between two looks, far less than matters to a round.
+// Far more than the two clocks drift apart between two checks, far less than matters to a round.
 constexpr std::chrono::seconds kWallClockSet{1};
 
 RoundClock::Left Less(const RoundClock::Left& left, std::chrono::nanoseconds elapsed) {
   if (!left.has_value()) return left;
-  // Not rounded to 0 before its time.
+  // Rounded up, so that it is not 0 too early.
   return std::chrono::ceil<milliseconds>(
       std::clamp<std::chrono::nanoseconds>(*left - elapsed, std::chrono::nanoseconds(0), *left));
 }

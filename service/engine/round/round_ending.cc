@@ -1,4 +1,4 @@
-// Round, its ends: sealed on request or by its policy; given up; deleted.
+// The ends of a Round: sealed on request or by its policy, aborted, deleted.
 #include <algorithm>
 #include <shared_mutex>
 #include <utility>
@@ -14,8 +14,9 @@
 namespace sparseagg {
 namespace {
 
-// No fault of the updates: they would give a result elsewhere, or later. A lack of memory, or a
-// back end that computes something else than the reference does, or loses entries.
+// Returns whether the error is no fault of the updates, so that they could give a result later or
+// elsewhere: a lack of memory, a back end that differs from the reference, or one that loses
+// entries.
 bool MayPass(const absl::Status& error) {
   if (ErrorReason(error) == kResultMismatch || ErrorReason(error) == "NOT_EXACT") return true;
   return absl::IsResourceExhausted(error) && ErrorReason(error) != "TOO_MANY_ENTRIES";
@@ -41,7 +42,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerSeal());
   if (answer.has_value()) return *std::move(answer);
   std::unique_lock gate(gate_);
-  SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerSeal());  // another call may have been faster
+  SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerSeal());  // another call may have sealed it
   if (answer.has_value()) return *std::move(answer);
   RoundSnapshot sealed = Snapshot();
   const Closing closing = HowToClose(spec_.policy, reason, sealed.contributors);
@@ -71,15 +72,15 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
     sealed = SnapshotLocked();
   }
   gate.unlock();
-  NotifyEnd();  // before the result can be there: who watches sees the states in their order
-  // No commit is under way: every accepted update is folded, or waits to be.
+  NotifyEnd();  // before the result is published, so that watchers see the states in order
+  // No commit is in progress: every accepted update is folded or queued.
   strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
     self->Publish(std::move(closed));
   });
   return sealed;
 }
 
-// --- By the policy ---
+// --- The policy ---
 
 void Round::FollowPolicyLater() {
   {
@@ -120,7 +121,7 @@ void Round::FollowPolicy() {
   }
   if (keep_anchor && !services_.store.NoteRound(name_, WriteAnchor(anchor)).ok()) {
     std::lock_guard lock(mutex_);
-    anchor_is_stored_ = false;  // at the next look
+    anchor_is_stored_ = false;  // retried at the next check
   }
   if (left.has_value()) LookAgain(*left, turn);
 }
@@ -131,7 +132,7 @@ void Round::LookAgain(std::chrono::milliseconds after, uint64_t turn) {
     if (self == nullptr) return;
     {
       std::lock_guard lock(self->mutex_);
-      if (self->policy_turn_ != turn) return;  // somebody looked meanwhile, and will again
+      if (self->policy_turn_ != turn) return;  // a later check has its own timer
     }
     self->FollowPolicyLater();
   };
@@ -151,7 +152,7 @@ RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) c
           .until_grace_end = clock_.UntilGraceEnd(now)};
 }
 
-// --- Giving up and deleting ---
+// --- Aborting and deleting ---
 
 Round::Answer Round::AnswerAbort() const {
   std::lock_guard lock(mutex_);
@@ -190,7 +191,7 @@ absl::Status Round::GiveUp(std::string failure) {
 
 void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when) {
   std::shared_ptr<TensorReducers>
-      freed;  // after the lock; by the last user, if a fold is under way
+      freed;  // freed after the lock is released, or by a fold in progress
   std::lock_guard lock(mutex_);
   books_.state = *Next(books_.state, RoundEvent::kAbort);
   books_.failure = std::move(failure);
@@ -203,7 +204,7 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
 void Round::Fail(const absl::Status& status) {
   {
     std::unique_lock gate(gate_);
-    if (Reducers() == nullptr) return;  // aborted meanwhile
+    if (Reducers() == nullptr) return;  // aborted concurrently
     RoundSnapshot failed = Snapshot();
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
@@ -212,7 +213,7 @@ void Round::Fail(const absl::Status& status) {
                       "; its updates are kept: the next start of the server takes the round up "
                       "again, DeleteRound gives it up");
     } else {
-      // The round ends even when its books cannot be changed now: DeleteRound() tries again.
+      // The round ends even if the store cannot record it now: DeleteRound() tries again.
       const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));
       if (!aborted.ok()) {
         absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
@@ -233,7 +234,7 @@ absl::Status Round::CheckDeletable() const {
 absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());
   std::unique_lock gate(gate_);
-  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have been faster
+  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have deleted it
   Tombstone tombstone{.round = name_, .erased = services_.options.now()};
   if (Snapshot().state == RoundState::kPublished) tombstone.ended = RoundPhase::kPublished;
   SPARSEAGG_RETURN_IF_ERROR(services_.options.limits.retry_horizon_ms == 0
@@ -251,10 +252,10 @@ absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   gate.unlock();
   if (spec_.durability == Durability::kDurable) {
     services_.eraser.Post([&store = services_.store] {
-      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again
+      store.EraseLeftovers().IgnoreError();  // maintenance tries again what fails now
     });
   }
-  retired.state = RoundState::kRetired;  // also what was aborted
+  retired.state = RoundState::kRetired;  // also for an aborted round
   services_.options.observer->OnRoundState(retired);
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
-// Round, on its strand: updates are folded, the result is made, kept and published.
+// The work of a Round on its strand: updates are folded; the result is computed, stored and
+// published.
 #include <chrono>
 #include <shared_mutex>
 #include <utility>
@@ -14,12 +15,13 @@
 namespace sparseagg {
 namespace {
 
-// Small updates are folded together, when this much of them waits or after this long: to wake a
-// thread for each took a fifth of a server's time.
+// Small updates are folded together, when this many bytes are queued or after this delay, because
+// waking a thread for each update took a fifth of a server's time.
 constexpr uint64_t kBytesToFold = uint64_t{256} << 10;
 constexpr std::chrono::milliseconds kFoldWait{5};
 
-// Between two notices of counted updates: many may watch while many submit.
+// The interval of notifications about counted updates, because many clients may watch while many
+// submit.
 constexpr std::chrono::milliseconds kCountWait{10};
 
 constexpr std::chrono::minutes kWordOfWait{1};
@@ -66,7 +68,7 @@ void Round::FoldWaiting() {
   const absl::Status folded = FoldAll(TakeWaiting());
   if (!folded.ok()) {
     Fail(folded);
-    TakeWaiting();  // nobody needs them any more
+    TakeWaiting();  // frees the updates that are not folded
   }
   FoldTurn next = FoldTurn::kNone;
   {
@@ -86,10 +88,10 @@ absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return absl::OkStatus();
   for (UpdateToFold& update : updates) {
-    UpdateToFold done = std::move(update);  // its memory is free afterwards
+    UpdateToFold done = std::move(update);  // its memory is released after the fold
     SPARSEAGG_RETURN_IF_ERROR(reducers->Accumulate(std::move(done.staged), done.weight));
   }
-  // Asked for here, on the strand, and kept in the books for those who look from other threads.
+  // Read on the strand and copied into the snapshot, for other threads.
   std::vector<PlanReport> reports = reducers->PlanReports();
   std::vector<ReductionReport> fresh;
   {
@@ -109,7 +111,8 @@ std::vector<uint64_t> Round::EntriesReceived() const {
 }
 
 void Round::Publish(std::vector<UpdateRecord> closed) {
-  const absl::Status folded = FoldAll(TakeWaiting());  // their turn may be posted behind this one
+  // Their fold may be posted behind this task.
+  const absl::Status folded = FoldAll(TakeWaiting());
   if (!folded.ok()) return Fail(folded);
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return;
@@ -161,12 +164,13 @@ absl::Status Round::SpotCheck(const PublishedResult& result) {
 
 void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {
   {
-    std::shared_lock gate(gate_);  // an abort that is under way comes first
+    std::shared_lock gate(gate_);  // an abort in progress comes first
     std::lock_guard lock(mutex_);
     if (!Next(books_.state, RoundEvent::kPublish).has_value()) return;  // aborted meanwhile
     storing_result_ = true;
   }
-  // Without the gate: it may take minutes, and whoever asks for a receipt does not wait so long.
+  // The gate is open while the result is stored, because that may take minutes and a submission
+  // must not wait for it.
   std::vector<uint64_t> sizes;
   const absl::Status stored = services_.store.PublishRound(
       name_, WriteDetails(published), ResultPieces(result->tensors, sizes), spec_.keep_updates);
@@ -200,7 +204,7 @@ void Round::ErasePayloadsLater() {
 void Round::ErasePayloads() {
   {
     std::lock_guard lock(mutex_);
-    if (deleted_) return;  // everything of it is erased, and its name may be another's
+    if (deleted_) return;  // its data is erased, and the name may belong to another round
   }
   const absl::Status erased = services_.store.ErasePayloads(name_);
   if (erased.ok() || absl::IsCancelled(erased)) return;

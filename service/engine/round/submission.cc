@@ -78,8 +78,8 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(round.spec(), headers, limits));
   if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
   if (counted.has_value()) {
-    // The store knows the contributor, so it compares and answers, and counts nothing: no need to
-    // stage.
+    // The store knows the contributor, so it only compares the digests; the update need not be
+    // staged.
     PreparedUpdate resend = Identify(round, header, body, plan);
     return round.Commit(resend, staging);
   }
@@ -92,7 +92,7 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   update.staged = std::move(staged);
   update.growth = std::move(growth);
   absl::StatusOr<Receipt> receipt = round.Commit(update, staging);
-  // Unless it counts, the entries are still there.
+  // If the update was not counted, the entries are still in `update`.
   if (body.arrived != nullptr) body.arrived->PutBack(std::move(update.staged));
   return receipt;
 }

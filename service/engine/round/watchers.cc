@@ -14,7 +14,7 @@ constexpr size_t kForgetAtMin = 64;
 
 }  // namespace
 
-// A state, or nullopt when the round is deleted. Shared by all who are told.
+// A state, or nullopt if the round is deleted. All watchers share it.
 using Change = std::shared_ptr<const std::optional<RoundSnapshot>>;
 
 class Watchers::Watcher {
@@ -26,7 +26,7 @@ class Watchers::Watcher {
     if (cancelled_ || revision <= newest_) return;
     newest_ = revision;
     pending_ = change;
-    if (caller_ != std::thread::id()) return;  // that thread tells it
+    if (caller_ != std::thread::id()) return;  // the calling thread delivers it
     caller_ = std::this_thread::get_id();
     while (pending_ != nullptr && !cancelled_) {
       const Change told = std::exchange(pending_, nullptr);
@@ -49,8 +49,8 @@ class Watchers::Watcher {
   const OnChange on_change_;
   std::mutex mutex_;
   std::condition_variable call_ended_;
-  std::thread::id caller_;  // of the call under way; none: the default id
-  uint64_t newest_ = 0;     // revision told or pending
+  std::thread::id caller_;  // thread of the call in progress; default id: none
+  uint64_t newest_ = 0;     // newest revision delivered or pending
   Change pending_;
   bool cancelled_ = false;
 };
@@ -59,7 +59,8 @@ WatchHandle Watchers::Add(WatchFor what, OnChange on_change) {
   auto watcher = std::make_shared<Watcher>(std::move(on_change));
   {
     std::lock_guard lock(mutex_);
-    // Not at every call: many may watch, one after the other.
+    // Expired watchers are not removed at every call, because many clients may watch one after the
+    // other.
     if (for_every_change_.size() + for_end_.size() >= std::max(forget_at_, kForgetAtMin)) {
       for (Known* known : {&for_every_change_, &for_end_}) {
         std::erase_if(*known, [](const auto& watcher) { return watcher.expired(); });

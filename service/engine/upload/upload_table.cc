@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
     if (found != nullptr) return found;
     SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args, tenant.limits));
   }
-  // Without the lock: it may wait for the disk.
+  // This runs without the lock, because it may wait for the disk.
   SPARSEAGG_ASSIGN_OR_RETURN(args.stored, take_partial());
   SPARSEAGG_RETURN_IF_ERROR(Admit(args, tenant.staging));
   std::lock_guard lock(mutex_);
@@ -45,7 +45,8 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
   const auto found = uploads_.find(KeyOf(args));
   if (found == uploads_.end() || CloseIfIdle(*found->second, args.now())) return nullptr;
   const bool same = found->second->SameAs(args.header, args.tensors);
-  if (found->second->closed()) return nullptr;  // and its headers may have been gone
+  // closed concurrently, so SameAs() may have compared freed headers
+  if (found->second->closed()) return nullptr;
   if (same) return found->second;
   return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",
                    absl::StrCat("update \"", args.header.update_id,
