@@ -1,5 +1,5 @@
-// Two requests of which one is held up in the middle of the other: what is promised holds in the
-// order that hurts most. Numbers as in the table of docs/testing.md.
+// Two requests, of which one is paused in the middle of the other: the contract holds in the worst
+// interleaving. Numbers are those of the table in docs/testing.md.
 #include <unistd.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ using testing::TestEngine;
 using testing::TestUpdate;
 using testing::Values;
 
-// Holds up the thread that passes a failpoint next.
+// Pauses the next thread that passes a failpoint.
 class Pause {
  public:
   void Arm(Failpoint point) {
@@ -58,7 +58,7 @@ class Pause {
   bool held_ = false;
 };
 
-// A thread that can be waited for until it has to wait itself.
+// A thread; a test can wait until it is done or blocked.
 class Request {
  public:
   explicit Request(std::function<void()> make)
@@ -67,8 +67,8 @@ class Request {
           make();
           ended_ = true;
         }) {}
-  // Until it is done, or sleeps: with all others held up or idle, it does so for one of them. What
-  // it would do while another one runs is not to be left to the scheduler.
+  // Waits until the thread is done or sleeps. As all other threads are paused or idle, it then
+  // waits for one of them. The outcome must not depend on the scheduler.
   void WaitUntilItWaits() const {
     for (int asleep = 0; !ended_ && asleep < 20;) {
       asleep = Sleeps() ? asleep + 1 : 0;
@@ -94,7 +94,7 @@ class Request {
 class InterleavingTest : public ::testing::Test {
  protected:
   InterleavingTest() {
-    engine_.options.limits.retry_horizon_ms = 0;  // names are given again
+    engine_.options.limits.retry_horizon_ms = 0;  // names are reused
     const auto round = engine_->CreateRound(
         {.round_id = "r",
          .request_id = "",
@@ -216,15 +216,15 @@ TEST_F(InterleavingTest, NobodyWaitsForAPublication) {
   for (const Failpoint point :
        {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kBooksChanged}) {
     ASSERT_TRUE(Submit("a").ok());
-    pause_.Arm(Failpoint::kBooksChanged);  // of the seal
+    pause_.Arm(Failpoint::kBooksChanged);  // the seal's failpoint
     std::thread sealing([&] { EXPECT_TRUE(engine_->SealRound("rounds/r").ok()); });
     pause_.WaitUntilHeld();
-    pause_.Arm(point);  // of the publication
+    pause_.Arm(point);  // the publication's failpoint
     pause_.Release();
     sealing.join();
     pause_.WaitUntilHeld();
-    // On this thread, which would wait for itself. A seal or an abort that waited kept whoever came
-    // after it from the gate: 64 of them were all threads that count durable updates.
+    // On this thread, which would wait for itself. Once, a seal or an abort that waited blocked all
+    // later callers at the gate; 64 of those were all threads that count durable updates.
     EXPECT_EQ(engine_->SealRound("rounds/r")->state, RoundState::kSealed);
     const absl::Status aborted = engine_->AbortRound("rounds/r").status();
     EXPECT_THAT(aborted, FailsWith(absl::StatusCode::kUnavailable, "STORE_BUSY"));

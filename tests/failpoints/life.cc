@@ -14,11 +14,11 @@ namespace {
 
 constexpr int64_t kRows = 100'000;
 constexpr const char* kRounds[] = {"published", "retired", "aborted", "deleted", "open"};
-// Their payloads, and so the results, get files.
+// The payloads of these contributors, and so the results, are large enough for files.
 constexpr std::string_view kLargeContributor = "large";
 constexpr std::string_view kStreamedContributor = "streamed";
 constexpr std::string_view kContributors[] = {"a", kLargeContributor};
-// Of a payload in chunks, so that one large enough for a file has several.
+// Checkpoints are close, so that a partial payload that is large enough for a file has several.
 constexpr uint64_t kCheckpointBytes = 64 << 10;
 constexpr uint64_t kChunkBytes = 100'000;
 
@@ -36,7 +36,7 @@ TestUpdate UpdateOf(std::string_view round, std::string_view contributor) {
       .Add(Sparse("t", kRows), rows, values);
 }
 
-// Comes back as long as it is told when.
+// Retries as long as the error has a time to retry after.
 template <class Result>
 Result Patiently(LocalServer& server, const std::function<Result()>& call) {
   for (int tries = 0;; ++tries) {
@@ -75,7 +75,7 @@ class LifeScript {
  private:
   Engine& engine() { return server_.engine(); }
 
-  // Aborted, or half deleted: then nothing more is said of its updates.
+  // An aborted or half deleted round gives no guarantee about its updates.
   bool Over(std::string_view round) {
     const auto found = engine().GetRound(NameOf(round));
     return found.ok() && IsFinal(found->state);
@@ -89,7 +89,7 @@ class LifeScript {
     note_(absl::StrCat("creating ", std::string(round)));
     const auto created = Patiently<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().CreateRound(args); });
-    // What a repeated request finds may have ended meanwhile.
+    // The round of a repeated request may have ended.
     if (created.ok() && created->state == RoundState::kOpen) {
       note_(absl::StrCat("created ", std::string(round)));
     }
@@ -159,7 +159,7 @@ class LifeScript {
   const Note& note_;
 };
 
-// What the notes say of one round.
+// The notes about one round.
 struct Noted {
   bool created = false;
   bool sealed = false;
@@ -176,8 +176,8 @@ std::map<std::string, Noted> Read(const Notes& notes) {
   for (const std::string& line : notes) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     Noted& round = rounds[words[1]];
-    // From here on a round that was deleted may be there again; until it is, the one before may be
-    // there still, aborted or published.
+    // From here on, a deleted round may have been created again; until then, the earlier one may
+    // still exist, aborted or published.
     if (words[0] == "creating" && round.deleting) round = Noted{.deleting = true};
     if (words[0] == "created") round.created = true;
     if (words[0] == "created") round.deleting = false;
@@ -237,15 +237,15 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
                                                                .failpoints = std::move(hook)}));
   server->backend_ = MakeBackend("cpu");
   server->engine_ =
-      MakeEngine({.limits = {.retry_horizon_ms = 0},  // a life begins again with the same names
-                  .executor = &server->executor_},
+      // the workload starts again with the same names
+      MakeEngine({.limits = {.retry_horizon_ms = 0}, .executor = &server->executor_},
                  *server->backend_, *server->store_);
   SPARSEAGG_RETURN_IF_ERROR(server->engine_->Recover());
   return server;
 }
 
 void LocalServer::Settle() {
-  // More than anything here waits: an error that may be tried again says 1 ms.
+  // This is longer than any delay here: errors that may be retried say 1 ms.
   for (int turn = 0; turn < 20; ++turn) {
     executor_.WaitUntilIdle();
     executor_.Advance(std::chrono::seconds(1));

@@ -4,7 +4,7 @@ namespace sparseagg::sim {
 
 Entries EntriesOf(const Update& update) {
   Entries entries;
-  // Numbers that differ from contributor to contributor, and overlap.
+  // Rows differ between contributors and overlap.
   uint64_t number = 1 + static_cast<uint64_t>(update.variant) * 7919;
   for (const char c : update.contributor) number = number * 31 + static_cast<uint64_t>(c);
   const uint64_t count = number % 5;

@@ -42,7 +42,7 @@ absl::Status Simulation::Start() {
   store_ = *std::move(store);
   EngineOptions options;
   options.limits.result_retention_ms = static_cast<uint64_t>(kRetention.count());
-  options.limits.retry_horizon_ms = 0;  // names are few here, and given again
+  options.limits.retry_horizon_ms = 0;  // names are few and are reused
   options.executor = &executor_;
   options.now = [this] { return now_; };
   options.steady_now = [this] {
@@ -76,7 +76,7 @@ void Simulation::CopyDisk() {
 
 void Simulation::WatchRound(const std::string& name) {
   const auto watch = std::make_shared<Watch>();
-  // Not as an owner: the watch owns the handle, which owns this.
+  // A weak pointer, because the watch owns the handle, which owns this function.
   const auto on_change = [seen = watch.get()](const std::optional<RoundSnapshot>& round) {
     seen->deleted = !round.has_value();
     if (!round.has_value() || round->revision <= seen->revision) return;
@@ -123,7 +123,7 @@ std::string Simulation::RecoverAs(const Model& candidate) {
   return Compare();
 }
 
-// --- What is seen ---
+// --- The visible state ---
 
 bool Simulation::DiskRefused(const absl::Status& status) const {
   return ErrorReason(status) == "STORE_FULL" && disk_.errors > 0;
@@ -197,7 +197,7 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
     if (seen.failure.empty()) return "lost its device and says nothing of it";
     round.state = RoundState::kAborted;
   }
-  // Closed by its policy, when something looked.
+  // Its policy closed it at a check.
   const bool closing = round.Closing(now_) || round.grace_unsure;
   if (round.state == RoundState::kOpen && seen.state != RoundState::kOpen && closing) {
     const bool enough = round.counted.size() >= round.policy.min;
@@ -225,7 +225,7 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
   if (IsFinal(round.state)) {
     round.since = seen.publish_time.value_or(seen.abort_time.value_or(seen.create_time));
   }
-  // Whatever looks for rounds whose time is over may have begun with this one.
+  // Maintenance may already have deleted this round.
   if (IsFinal(round.state) && now_ - round.since >= kRetention) round.crumbling = true;
   return "";
 }
@@ -259,7 +259,7 @@ std::string Simulation::CompareResult(const std::string& name, const Round& roun
   return "";
 }
 
-// Every receipt that was given is given again.
+// A resend of every counted update gets its receipt again.
 std::string Simulation::CompareReceipts() {
   disk_ = {};
   before_ = model_;
@@ -286,7 +286,7 @@ std::string Simulation::Run(int steps) {
     const std::string differs = Step();
     if (!differs.empty()) return absl::StrCat("step ", step, ": ", differs);
   }
-  // The end: everything that can be published is, and stays after another start.
+  // At the end, everything that can be published is published, and stays so after another start.
   full_ = false;
   for (auto& [name, round] : model_.rounds) {
     if (round.state != RoundState::kOpen) continue;

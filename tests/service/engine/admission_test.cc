@@ -1,4 +1,4 @@
-// Claims: memory that is taken bit by bit, by more than could all be served at once.
+// Tests of claims: memory that is reserved in parts, by more claims than fit in the budget at once.
 #include "service/engine/memory/admission.h"
 
 #include <gtest/gtest.h>
@@ -107,7 +107,8 @@ TEST(ClaimTest, RefusesWhatWillNeverFit) {
   EXPECT_EQ(RetryAfterMs(never), 0u);
 }
 
-// However many begin and in whatever order they grow, somebody can go on: all come to their end.
+// However many claims there are and in whatever order they grow, one can always continue, and all
+// complete.
 TEST(ClaimTest, AllOfThemFinishWhateverTheOrder) {
   const int runs = testing::Effort("SPARSEAGG_CLAIM_RUNS", 300);
   for (int run = 0; run < runs; ++run) {

@@ -1,4 +1,4 @@
-// The digests, written down a second time from their description, and what they depend on.
+// The digests, computed a second time from their description, and what they depend on.
 #include "service/engine/result/manifest.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Rounds that are over are deleted when their retention is; others stay.
+// Ended rounds are deleted when their retention is over; other rounds stay.
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {

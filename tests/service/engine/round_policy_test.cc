@@ -1,4 +1,4 @@
-// The rules of a round's end, without a round.
+// The rules for the end of a round, tested without a round.
 #include "service/engine/round_policy.h"
 
 #include "tests/service/engine/testing.h"

@@ -1,5 +1,5 @@
 // Rounds that are computed again before they are published (EngineOptions::verify_share): a back
-// end that is wrong in one bit is caught, and nobody gets its result.
+// end that is wrong in one bit is detected, and its result is not published.
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -24,7 +24,7 @@ using testing::TestUpdate;
 
 constexpr char kRound[] = "rounds/r";
 
-// The results of another back end; wrong in their last bit while `wrong` says so.
+// The results of another back end, with a wrong last bit while `wrong` is true.
 class WrongBackend : public Backend {
  public:
   explicit WrongBackend(std::shared_ptr<const bool> wrong) : wrong_(std::move(wrong)) {}
@@ -63,7 +63,7 @@ class WrongBackend : public Backend {
   const std::shared_ptr<const bool> wrong_;
 };
 
-// Reasons of verifications; "" for one that found every bit the same.
+// The reasons of verifications; "" if every bit was equal.
 class Verifications : public EngineObserver {
  public:
   void OnVerification(const VerificationReport& report) override {
@@ -130,7 +130,7 @@ TEST_F(SpotCheckTest, AWrongResultIsNotPublishedAndTheUpdatesAreKept) {
   EXPECT_FALSE(engine_->Result(kRound).ok());
   EXPECT_THAT(verifications_->all(), ElementsAre("RESULT_MISMATCH"));
 
-  ASSERT_TRUE(engine_.Restart().ok());  // with a back end that is as wrong
+  ASSERT_TRUE(engine_.Restart().ok());  // with a back end that is wrong in the same way
   EXPECT_EQ(engine_.WaitUntilFinal(kRound).state, RoundState::kAborted);
   *wrong_ = false;
   ASSERT_TRUE(engine_.Restart().ok());

@@ -171,7 +171,7 @@ TEST(StoredTest, WhatWasNotWrittenHereIsRefused) {
   }
 }
 
-// As a later version may write, or a hand.
+// A text that a later version, or a person, may have written.
 TEST(StoredTest, AWordOrNumberThatThisVersionDoesNotKnowIsRefused) {
   RoundDescription description;
   description.args.spec.tensors = {Sparse("t", 100)};

@@ -121,8 +121,8 @@ TEST(WatchersTest, AllAreToldOfTheSameCopyOfAState) {
   EXPECT_EQ(copies.size(), 1u);
 }
 
-// N contributors who submit and then wait cost N calls, and N watchers of N updates as many: not
-// N * N.
+// N contributors that submit and then wait cause N calls, and so do N watchers of N updates, rather
+// than N * N.
 TEST(WatchTest, ManyWhoSubmitAreNotHeldUpByManyWhoWaitOrWatch) {
   constexpr int kContributors = 300;
   testing::ManualExecutor executor;
@@ -176,7 +176,7 @@ TEST(WatchTest, SeesEveryChangeUpToTheDeletion) {
       });
   ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1}, {1})).ok());
   ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1}, {1})).ok());
-  // Otherwise a change might be told together with the next.
+  // Otherwise a change might be reported together with the next.
   const auto wait_for = [&](size_t changes) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return seen.size() >= changes; });

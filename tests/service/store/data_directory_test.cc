@@ -46,7 +46,7 @@ TEST(DataDirectoryTest, ItsOwnNameIsDurableAfterEveryOpening) {
   }
 }
 
-// What happens to a directory under a store that has it open.
+// A directory that changes while a store has it open.
 struct Change {
   const char* name;
   void (*make)(const std::string& directory);
@@ -93,7 +93,7 @@ class ChangedDirectoryTest : public ::testing::TestWithParam<Change> {
       OpenDurableStore({.directory = directory_, .free_bytes_min = 0}).value();
 };
 
-// It would be lost with the process, although every write and sync succeeds.
+// The data would be lost with the process, although every write and sync succeeds.
 TEST_P(ChangedDirectoryTest, EndsTheProcessBeforeAnythingIsAcknowledged) {
   ASSERT_TRUE(store_->OpenRound({.name = "rounds/r", .durability = Durability::kDurable}).ok());
   ASSERT_TRUE(Put("before").ok());
@@ -118,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Changes, ChangedDirectoryTest, ::testing::ValuesIn(kCha
                            return name;
                          });
 
-// Also for root, whom such a file system allows to write and then says that there is no folder.
+// This holds also for root: such a file system grants root the permission and then reports that the
+// folder does not exist.
 TEST(DataDirectoryTest, AFileSystemWithoutRoomForFilesIsNamed) {
   for (const std::string path : {"/proc", "/proc/data", "/proc/data/"}) {
     for (const absl::Status& refused :
