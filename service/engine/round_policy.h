@@ -21,7 +21,7 @@ std::string_view SealReasonName(SealReason reason);  // "REQUESTED"
 // A value of 0 or nullopt means no such limit. Without any limit, a round is open until a request
 // seals it.
 struct RoundPolicy {
-  // the round is sealed when it is reached, after the grace period
+  // The round is sealed when this number is reached, after the grace period.
   uint64_t goal_contributors = 0;
   std::chrono::milliseconds grace{0};  // how long updates are accepted after the goal
   uint64_t min_contributors = 0;       // with fewer there is no result

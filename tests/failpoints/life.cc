@@ -237,7 +237,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
                                                                .failpoints = std::move(hook)}));
   server->backend_ = MakeBackend("cpu");
   server->engine_ =
-      // the workload starts again with the same names
+      // The workload starts again with the same names.
       MakeEngine({.limits = {.retry_horizon_ms = 0}, .executor = &server->executor_},
                  *server->backend_, *server->store_);
   SPARSEAGG_RETURN_IF_ERROR(server->engine_->Recover());

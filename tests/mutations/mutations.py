@@ -182,7 +182,7 @@ MUTATIONS = (
             (
                 "service/engine/round/round_ending.cc",
                 "    services_.eraser.Post([&store = services_.store] {\n"
-                "      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again\n"
+                "      store.EraseLeftovers().IgnoreError();  // maintenance tries again what fails now\n"
                 "    });\n",
                 "    SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseLeftovers());\n",
             ),
@@ -481,7 +481,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/upload/upload.cc",
-                "  std::lock_guard lock(mutex_);  // over both: a stream that resumes it keeps what it is promised\n"
+                "  std::lock_guard lock(mutex_);\n"
                 "  if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);",
                 "  {\n    std::lock_guard lock(mutex_);\n"
                 "    if (phase_ != Phase::kReceiving || !CheckWriterLocked(writer).ok()) return;\n  }\n"

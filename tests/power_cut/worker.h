@@ -15,7 +15,7 @@ inline constexpr char kRetiredRound[] = "rounds/retired";
 // Acknowledgements other than those of updates, which are the contributor's number.
 inline constexpr char kPublishedAck[] = "published";
 inline constexpr char kRetiredAck[] = "retired";
-// this word is stored as the details of kUpdatesRound
+// This word is stored as the details of kUpdatesRound.
 inline constexpr char kNotedAck[] = "noted";
 inline constexpr char kEpochAck[] = "epoch ";  // and its number
 

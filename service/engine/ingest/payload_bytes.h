@@ -42,7 +42,7 @@ class PayloadBytes {
 // Whether and how an update is decoded while it arrives.
 struct StageOnArrival {
   uint64_t bytes = 0;  // memory that decoding on arrival takes
-  // unset: the update is not decoded on arrival
+  // If unset, the update is not decoded on arrival.
   std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>()> stage;
   // If true, staging starts with the first byte or the update is refused, because the budget never
   // has room for both bytes and entries.

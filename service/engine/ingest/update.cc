@@ -98,7 +98,7 @@ absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const Enc
                                       const Limits& limits) {
   UpdatePlan plan;
   SPARSEAGG_ASSIGN_OR_RETURN(plan.order, MatchTensors(spec, headers));
-  // an empty update takes memory, too
+  // An empty update takes memory, too.
   plan.staged_bytes = plan.order.size() * sizeof(StagedUpdate);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const TensorSpec& tensor = spec.tensors[i];

@@ -18,7 +18,7 @@ namespace sparseagg {
 struct UpdatePlan {
   std::vector<size_t> order;   // [tensors of the spec]: position of the tensor in the update
   uint64_t payload_bytes = 0;  // as sent
-  // decoded: 8 bytes for each index, the values, and a StagedUpdate for each tensor
+  // Decoded size: 8 bytes for each index, the values, and a StagedUpdate for each tensor.
   uint64_t staged_bytes = 0;
 };
 

@@ -219,7 +219,7 @@ class Round : public std::enable_shared_from_this<Round> {
   mutable std::mutex mutex_;  // guards all below
   RoundClock clock_;
   bool anchor_is_stored_ = false;  // whether the store has the anchor of clock_
-  // number of the last policy check; timers of earlier ones do nothing
+  // The number of the last policy check; timers of earlier checks do nothing.
   uint64_t policy_turn_ = 0;
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or aborted
   std::vector<UpdateToFold> to_fold_;

@@ -141,7 +141,7 @@ bool ChunkedUpload::CloseIfUnusedSince(std::chrono::steady_clock::time_point tim
 }
 
 void ChunkedUpload::Refuse(uint64_t writer, const absl::Status& why) {
-  // held for check and close, so that a stream that resumes the upload keeps its offset
+  // Held for check and close, so that a stream that resumes the upload keeps its offset.
   std::lock_guard lock(mutex_);
   if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);
 }

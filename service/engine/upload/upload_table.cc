@@ -45,7 +45,7 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
   const auto found = uploads_.find(KeyOf(args));
   if (found == uploads_.end() || CloseIfIdle(*found->second, args.now())) return nullptr;
   const bool same = found->second->SameAs(args.header, args.tensors);
-  // closed concurrently, so SameAs() may have compared freed headers
+  // It was closed concurrently, so SameAs() may have compared freed headers.
   if (found->second->closed()) return nullptr;
   if (same) return found->second;
   return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",

@@ -43,7 +43,7 @@ TEST(StrandTest, RunsSideBySideWithOtherStrands) {
   ThreadPool executor(2);
   Strand a(executor);
   Strand b(executor);
-  // each task waits for the other: run one after the other, they would never end
+  // Each task waits for the other: run one after the other, they would never end.
   std::latch both(2);
   a.Post([&] { both.arrive_and_wait(); });
   b.Post([&] { both.arrive_and_wait(); });
