@@ -11,7 +11,7 @@
 #include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "service/engine/memory/admission.h"
-#include "service/engine/memory/tenant_books.h"
+#include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/names.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/recovery/verify.h"
@@ -66,8 +66,8 @@ class EngineImpl : public Engine {
                           : nullptr),
         executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor),
         eraser_(options_.executor == nullptr ? *own_eraser_ : *options_.executor) {
-    LookForIdleLater();
-    CleanUpLater();
+    ScheduleIdleCheck();
+    ScheduleMaintenance();
   }
   ~EngineImpl() override { store_.StopErasing(); }
 
@@ -119,7 +119,7 @@ class EngineImpl : public Engine {
 
  private:
   absl::Status CheckNotDraining() const;
-  RoundServices ServicesFor(TenantBooks& tenant) {
+  RoundServices ServicesFor(TenantBudgets& tenant) {
     return {options_, store_,   executor_,          eraser_,
             uploads_, tenants_, tenant.aggregation, draining_};
   }
@@ -130,12 +130,12 @@ class EngineImpl : public Engine {
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
   // Schedules the periodic check that drops idle uploads.
-  void LookForIdleLater();
+  void ScheduleIdleCheck();
   // Schedules the periodic maintenance on the eraser, which deletes rounds after their retention,
   // erases what deleted rounds have left on the disk, and forgets names after their horizon.
-  void CleanUpLater();
-  void Retire();
-  void Forget();
+  void ScheduleMaintenance();
+  void DeleteExpiredRounds();
+  void ForgetExpiredNames();
 
   const EngineOptions options_;
   Backend& backend_;
@@ -160,7 +160,7 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_RETURN_IF_ERROR(ValidateTenant(args.tenant));
   if (!args.round_id.empty()) SPARSEAGG_RETURN_IF_ERROR(ValidateRoundId(args.round_id));
   SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
-  TenantBooks& tenant = tenants_->Of(args.tenant);
+  TenantBudgets& tenant = tenants_->Of(args.tenant);
   CreateRoundArgs normal = args;
   normal.tenant_rounds_max = tenant.limits.rounds_max;
   SPARSEAGG_ASSIGN_OR_RETURN(normal.spec, NormaliseRoundSpec(args.spec, options_, store_));
@@ -177,13 +177,13 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   ServicesFor(tenant));
-  const auto open_books = [&] {
+  const auto open_in_store = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
                              .description = WriteDescription({normal, round->create_time()}),
                              .details = WriteAnchor(clock.anchor())});
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto entered, rounds_.Insert(normal, round, open_books));
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto entered, rounds_.Insert(normal, round, open_in_store));
   RoundSnapshot snapshot = entered->Snapshot();
   if (entered == round) {
     options_.observer->OnRoundState(snapshot);
@@ -228,25 +228,25 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   return absl::OkStatus();
 }
 
-void EngineImpl::LookForIdleLater() {
-  executor_.PostAfter(options_.look_interval, [this] {
+void EngineImpl::ScheduleIdleCheck() {
+  executor_.PostAfter(options_.check_interval, [this] {
     uploads_.DropIdle(options_.steady_now());
-    LookForIdleLater();
+    ScheduleIdleCheck();
   });
 }
 
-void EngineImpl::CleanUpLater() {
-  eraser_.PostAfter(options_.look_interval, [this] {
-    if (options_.limits.result_retention_ms > 0) Retire();
-    Forget();
+void EngineImpl::ScheduleMaintenance() {
+  eraser_.PostAfter(options_.check_interval, [this] {
+    if (options_.limits.result_retention_ms > 0) DeleteExpiredRounds();
+    ForgetExpiredNames();
     const auto idle = std::chrono::milliseconds(options_.limits.upload_idle_ms);
     store_.DropPartialsUnusedSince(options_.steady_now() - idle);
     store_.EraseLeftovers().IgnoreError();
-    CleanUpLater();
+    ScheduleMaintenance();
   });
 }
 
-void EngineImpl::Forget() {
+void EngineImpl::ForgetExpiredNames() {
   const auto horizon = std::chrono::milliseconds(options_.limits.retry_horizon_ms);
   const auto erased_before = options_.now() - horizon;
   // A name that the store fails to forget is forgotten there after the next start.
@@ -255,7 +255,7 @@ void EngineImpl::Forget() {
   }
 }
 
-void EngineImpl::Retire() {
+void EngineImpl::DeleteExpiredRounds() {
   const auto retention = std::chrono::milliseconds(options_.limits.result_retention_ms);
   const auto now = options_.now();
   for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
@@ -371,14 +371,14 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
 absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec,
                                                                     std::string_view tenant) {
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
-  TenantBooks& books = tenants_->Of(tenant);
+  TenantBudgets& budgets = tenants_->Of(tenant);
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      auto reducers,
-      TensorReducers::Make(stateless, backend_, books.aggregation, options_.limits.result_nnz_max));
-  return MakeReduction(std::move(reducers), options_, books.staging, tenants_);
+  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
+                             TensorReducers::Make(stateless, backend_, budgets.aggregation,
+                                                  options_.limits.result_nnz_max));
+  return MakeReduction(std::move(reducers), options_, budgets.staging, tenants_);
 }
 
 EngineStats EngineImpl::Stats() const {
@@ -407,15 +407,15 @@ absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name,
 
 absl::Status EngineImpl::Recover() {
   for (const RoundRecord& record : store_.Rounds()) {
-    TenantBooks& tenant = tenants_->Of(TenantOf(record.name));
+    TenantBudgets& tenant = tenants_->Of(TenantOf(record.name));
     const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
     const auto round =
         std::make_shared<Round>(record.name, std::move(restored.round), ServicesFor(tenant));
-    const auto books_are_open = [] { return absl::OkStatus(); };
-    const auto entered = rounds_.Insert(restored.args, round, books_are_open);
-    if (!entered.ok()) return CannotTakeUp(record, entered.status());
+    const auto already_open = [] { return absl::OkStatus(); };
+    const auto entered = rounds_.Insert(restored.args, round, already_open);
+    if (!entered.ok()) return RestoreError(record, entered.status());
     SPARSEAGG_RETURN_IF_ERROR(round->Resume());
   }
   // Tombstones come after the rounds, because a name that was used again belongs to its new round.

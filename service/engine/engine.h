@@ -287,7 +287,7 @@ struct EngineOptions {
   // null, the engine starts a thread pool of its own and one thread for erasing.
   Executor* executor = nullptr;
   // The longest interval between two checks for deadlines, idle uploads and expired rounds.
-  std::chrono::milliseconds look_interval{5000};
+  std::chrono::milliseconds check_interval{5000};
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };

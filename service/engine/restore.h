@@ -15,7 +15,7 @@ struct Restored {
 };
 
 // Returns the error `why` with the name of the round that prevents the start of the server.
-absl::Status CannotTakeUp(const RoundRecord& record, const absl::Status& why);
+absl::Status RestoreError(const RoundRecord& record, const absl::Status& why);
 
 class RoundRestorer {
  public:

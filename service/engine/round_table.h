@@ -41,11 +41,11 @@ class RoundTable {
   absl::StatusOr<std::shared_ptr<Round>> FindRequest(const CreateRoundArgs& args) const;
 
   // Inserts a round after the checks of FindRequest(). If an equal request was faster, returns the
-  // round of that request. Calls `open_books` once the name is known to be free, and returns its
+  // round of that request. Calls `open_in_store` once the name is known to be free, and returns its
   // error if it fails.
   absl::StatusOr<std::shared_ptr<Round>> Insert(const CreateRoundArgs& args,
                                                 std::shared_ptr<Round> round,
-                                                const std::function<absl::Status()>& open_books);
+                                                const std::function<absl::Status()>& open_in_store);
 
   // Errors: INVALID_ARGUMENT (INVALID_ROUND_NAME), NOT_FOUND (ROUND_NOT_FOUND, ROUND_EXPIRED).
   absl::StatusOr<std::shared_ptr<Round>> Find(std::string_view name) const;
@@ -70,7 +70,7 @@ class RoundTable {
     CreateRoundArgs args;
   };
   absl::StatusOr<std::shared_ptr<Round>> FindRequestLocked(const CreateRoundArgs& args) const;
-  // Forgets at most kForgottenAtOnce names and returns how many.
+  // Forgets at most kForgetBatch names and returns how many.
   size_t ForgetSome(std::chrono::system_clock::time_point erased_before);
   // Returns RESOURCE_EXHAUSTED (ROUND_NAMES_FULL), with a time to retry after, if too many names
   // are remembered.

@@ -39,20 +39,20 @@ class Eraser {
   // is not reused.
   absl::Status Erase(const std::function<std::optional<Leftover>()>& which);
 
-  // Leave() queues a leftover for EraseLeftovers(), which erases all queued leftovers until the
-  // first error and keeps the rest for the next call.
-  void Leave(const Leftover& leftover);
+  // AddLeftover() queues a leftover for EraseLeftovers(), which erases all queued leftovers until
+  // the first error and keeps the rest for the next call.
+  void AddLeftover(const Leftover& leftover);
   absl::Status EraseLeftovers();
 
   // From now on, erasures pause for three times as long as they work, because other threads use the
   // disk.
-  void Pace() { paced_ = true; }
+  void EnablePacing() { paced_ = true; }
   // Makes erasures end between two transactions, with CANCELLED.
   void Stop();
 
  private:
   absl::Status EraseLocked(const Leftover& leftover);
-  absl::Status CheckGoesOn() const;
+  absl::Status CheckNotStopped() const;
   void DeleteFile(uint64_t number);
   // Pauses after work that began at `start`. Call it without locks.
   void Rest(std::chrono::steady_clock::time_point start);

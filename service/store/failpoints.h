@@ -25,12 +25,12 @@ enum class Failpoint : uint8_t {
   kTransactionBegun,  // a transaction of any kind has begun
   kRowsWritten,       // all rows are written; not committed
   kCommitted,         // committed; the state in memory is unchanged, no caller has an answer
-  kBooksChanged,      // the state in memory has changed; no caller has an answer
+  kMemoryUpdated,     // the state in memory has changed; no caller has an answer
   kPayloadDeleted,    // a payload file is deleted, after the row that named it
   kPartMade,          // the files of a partial payload are created; N is empty
   kPartWritten,       // a piece of it is written; not acknowledged
   kCheckpointSynced,  // the bytes are synced; their checkpoint is not yet written
-  kPartGivenAway,     // a row names its file, and N.part is deleted
+  kPartHandedOver,    // a row names its file, and N.part is deleted
   kLogEmptied,        // the log is checkpointed into the database
   kDatabaseOpened,    // at the start; the last process's log is not checkpointed
   kFoldersSynced,     // at the start
@@ -44,12 +44,12 @@ struct FailpointInfo {
   bool may_fail;
 };
 inline constexpr FailpointInfo kFailpoints[] = {
-    {"payload written", true},  {"payload synced", true},    {"names synced", false},
-    {"group taken", false},     {"transaction begun", true}, {"rows written", true},
-    {"committed", false},       {"books changed", false},    {"payload deleted", false},
-    {"part made", true},        {"part written", true},      {"checkpoint synced", true},
-    {"part given away", false}, {"log emptied", false},      {"database opened", true},
-    {"folders synced", true},   {"round loaded", true},      {"leftovers deleted", true},
+    {"payload written", true},   {"payload synced", true},    {"names synced", false},
+    {"group taken", false},      {"transaction begun", true}, {"rows written", true},
+    {"committed", false},        {"memory updated", false},   {"payload deleted", false},
+    {"part made", true},         {"part written", true},      {"checkpoint synced", true},
+    {"part handed over", false}, {"log emptied", false},      {"database opened", true},
+    {"folders synced", true},    {"round loaded", true},      {"leftovers deleted", true},
 };
 static_assert(std::size(kFailpoints) == static_cast<size_t>(Failpoint::kLeftoversDeleted) + 1);
 

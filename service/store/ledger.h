@@ -29,9 +29,9 @@ class Ledger {
   // (STORE_CORRUPT) if its checksum is wrong.
   absl::StatusOr<StoreEpoch> LastEpoch();
   // Increments the epoch. The first epoch of a store creates its id.
-  absl::Status Raise(StoreEpoch& epoch);
+  absl::Status AdvanceEpoch(StoreEpoch& epoch);
   // Gives the store a new id and keeps the number, so that clients see another store.
-  absl::Status Renew(StoreEpoch& epoch);
+  absl::Status RenewId(StoreEpoch& epoch);
 
   // Returns all tombstones. One with a wrong checksum is marked as damaged and is kept, because it
   // still protects a name.

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "service/store/books.h"
+#include "service/store/accepted_updates.h"
 #include "service/store/store.h"
 #include "service/store/tables.h"
 
@@ -22,16 +22,16 @@ struct PendingPut {
   const UpdateRecord& record;
   std::string_view headers;
   uint64_t contributors_max;
-  const Placed& payload;
+  const BlobRef& payload;
   absl::StatusOr<PutResult> result = absl::UnknownError("not committed");
 };
 
-// Thread-compatible. Between Judge() and Finish() the accepted updates must not change.
+// Thread-compatible. Between Classify() and Finish() the accepted updates must not change.
 class PutGroup {
  public:
   struct Round {
     int64_t id = 0;
-    Books* books = nullptr;  // null: no such round
+    AcceptedUpdates* accepted = nullptr;  // null: no such round
   };
   using FindRound = std::function<Round(const std::string& name)>;
 
@@ -41,7 +41,7 @@ class PutGroup {
     UpdateRecord record;  // with its sequence set
   };
 
-  void Judge(std::span<PendingPut* const> puts, const FindRound& find);
+  void Classify(std::span<PendingPut* const> puts, const FindRound& find);
   const std::vector<Entry>& entries() const { return entries_; }
   // Returns whether the payload of an entry is a file.
   bool has_files() const { return has_files_; }
@@ -52,7 +52,7 @@ class PutGroup {
   std::vector<Entry> entries_;
   // Puts whose contributor has an entry, or that exceed the round's maximum if the entries are
   // accepted.
-  std::vector<PendingPut*> behind_;
+  std::vector<PendingPut*> deferred_;
   bool has_files_ = false;
 };
 

@@ -20,16 +20,16 @@ namespace sparseagg {
 class StoreReader {
  public:
   // The current row number and phase of a durable round.
-  struct Place {
+  struct RoundRow {
     int64_t round = 0;  // its row number
     RoundPhase phase = RoundPhase::kOpen;
   };
-  using PlaceOf = std::function<std::optional<Place>(const std::string&)>;
+  using FindRound = std::function<std::optional<RoundRow>(const std::string&)>;
 
-  // `database_mutex` guards `tables`; while it is locked, `place_of` and the tables agree. All
+  // `database_mutex` guards `tables`; while it is locked, `find_round` and the tables agree. All
   // arguments must outlive this object.
-  StoreReader(std::mutex& database_mutex, Tables& tables, PlaceOf place_of)
-      : database_mutex_(database_mutex), tables_(tables), place_of_(std::move(place_of)) {}
+  StoreReader(std::mutex& database_mutex, Tables& tables, FindRound find_round)
+      : database_mutex_(database_mutex), tables_(tables), find_round_(std::move(find_round)) {}
 
   // See UpdateStore.
   absl::Status ReadUpdates(const std::string& round, const UpdateStore::OnUpdate& on_update) const;
@@ -42,7 +42,7 @@ class StoreReader {
 
   std::mutex& database_mutex_;
   Tables& tables_;
-  const PlaceOf place_of_;
+  const FindRound find_round_;
 };
 
 }  // namespace sparseagg

@@ -32,7 +32,7 @@ namespace sparseagg {
 inline constexpr uint64_t kInlineBytesMax = uint64_t{128} << 10;
 
 // A byte string to be inserted into a table: inline, or in a file that is already written.
-struct Placed {
+struct BlobRef {
   uint64_t bytes = 0;
   uint64_t file = 0;            // 0: the bytes are in `data`
   std::string data;             // the bytes, if inline
@@ -63,7 +63,7 @@ struct StoredUpdate {
 };
 
 // The location of an update's content.
-struct ContentPlace {
+struct ContentLocation {
   int64_t update = 0;
   uint64_t file = 0;          // 0: in the database
   uint64_t inline_bytes = 0;  // bytes in the database
@@ -95,14 +95,14 @@ class Tables {
 
   // Copies a short byte string, or writes a long one to a file. Thread-safe, also concurrently with
   // the other functions.
-  absl::StatusOr<Placed> Place(std::span<const std::string_view> pieces);
+  absl::StatusOr<BlobRef> StoreBlob(std::span<const std::string_view> pieces);
 
   absl::StatusOr<int64_t> InsertRound(const RoundRecord& round);
   absl::Status ChangeRound(int64_t id, const RoundRecord& round);
   absl::StatusOr<std::vector<StoredRound>> Rounds();
 
   absl::Status InsertUpdate(int64_t round, const UpdateRecord& update, std::string_view headers,
-                            const Placed& payload);
+                            const BlobRef& payload);
   // Calls `on_record` for every accepted update of a round, in the order of acceptance. Returns
   // DATA_LOSS for a row with a wrong checksum.
   absl::Status ReadRecords(int64_t round, const std::string& name,
@@ -111,12 +111,12 @@ class Tables {
   absl::StatusOr<std::vector<int64_t>> UpdateRows(int64_t round);
   // Reads an update with its content. REQUIRES: the content is not erased.
   absl::Status ReadUpdate(int64_t row, int64_t round, StoredUpdate& update);
-  absl::StatusOr<std::vector<ContentPlace>> Contents(int64_t round);
-  absl::Status DeleteContents(std::span<const ContentPlace> places);
+  absl::StatusOr<std::vector<ContentLocation>> Contents(int64_t round);
+  absl::Status DeleteContents(std::span<const ContentLocation> places);
   // Deletes at most `most` updates of a round. Returns false if it has no more.
   absl::StatusOr<bool> DeleteUpdates(int64_t round, int64_t most);
 
-  absl::Status InsertResult(int64_t round, const Placed& result);
+  absl::Status InsertResult(int64_t round, const BlobRef& result);
   absl::StatusOr<StoredContent> ReadResult(int64_t round);
   // Reads and checks the byte string of a row. Returns DATA_LOSS (STORE_CORRUPT) if it is not what
   // was stored. Thread-safe, also concurrently with the other functions, because a file may be

@@ -142,7 +142,7 @@ TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
 // 8
 TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInTheResult) {
   for (const Failpoint point : {Failpoint::kGroupTaken, Failpoint::kRowsWritten,
-                                Failpoint::kCommitted, Failpoint::kBooksChanged}) {
+                                Failpoint::kCommitted, Failpoint::kMemoryUpdated}) {
     const std::string contributor = "c" + std::to_string(static_cast<int>(point));
     pause_.Arm(point);
     absl::StatusOr<Receipt> receipt;
@@ -214,9 +214,9 @@ TEST_F(InterleavingTest, NobodyButTheCallerWaitsForTheDiskOfANewRound) {
 // 9
 TEST_F(InterleavingTest, NobodyWaitsForAPublication) {
   for (const Failpoint point :
-       {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kBooksChanged}) {
+       {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kMemoryUpdated}) {
     ASSERT_TRUE(Submit("a").ok());
-    pause_.Arm(Failpoint::kBooksChanged);  // the seal's failpoint
+    pause_.Arm(Failpoint::kMemoryUpdated);  // the seal's failpoint
     std::thread sealing([&] { EXPECT_TRUE(engine_->SealRound("rounds/r").ok()); });
     pause_.WaitUntilHeld();
     pause_.Arm(point);  // the publication's failpoint

@@ -45,7 +45,7 @@ void ArrivingUpdate::Append(std::string_view bytes) {
   while (!bytes.empty()) {
     Section& section = sections_[section_];
     const std::string_view part = bytes.substr(0, section.bytes_left);
-    if (!part.empty() && wrong_.ok()) wrong_ = AppendTo(section, part);
+    if (!part.empty() && first_error_.ok()) first_error_ = AppendTo(section, part);
     section.bytes_left -= part.size();
     bytes.remove_prefix(part.size());
     if (section.bytes_left > 0) continue;
@@ -70,16 +70,16 @@ absl::Status ArrivingUpdate::AppendTo(const Section& section, std::string_view b
 }
 
 absl::StatusOr<StagedTensors> ArrivingUpdate::Take() {
-  SPARSEAGG_RETURN_IF_ERROR(wrong_);
+  SPARSEAGG_RETURN_IF_ERROR(first_error_);
   if (!std::exchange(finished_, true)) {
     for (const Tensor& tensor : tensors_) {
       StagedUpdate& staged = staged_[tensor.position];
       absl::StatusOr<EntryOrder> order = tensor.validator->Finish();
-      if (!order.ok()) return wrong_ = order.status();
+      if (!order.ok()) return first_error_ = order.status();
       staged.order = *order;
       ReferToWideRows(staged.entries);
-      wrong_ = reducers_->CheckStaged(tensor.position, staged);
-      SPARSEAGG_RETURN_IF_ERROR(wrong_);
+      first_error_ = reducers_->CheckStaged(tensor.position, staged);
+      SPARSEAGG_RETURN_IF_ERROR(first_error_);
     }
   }
   return std::move(staged_);

@@ -64,7 +64,7 @@ class ArrivingUpdate {
   ArraySummer sum_;  // of the section that is being received
   std::vector<Section> sections_;
   size_t section_ = 0;
-  absl::Status wrong_;
+  absl::Status first_error_;
   bool finished_ = false;
 };
 

@@ -20,9 +20,9 @@ constexpr uint64_t kPieceBytesMax = uint64_t{4} << 20;
 constexpr uint64_t kShareToStage = 8;
 
 // A buffer that grows piece by piece.
-class CollectedBytes {
+class GrowingBuffer {
  public:
-  CollectedBytes(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
+  GrowingBuffer(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
 
   uint64_t bytes() const { return bytes_; }
 
@@ -53,7 +53,7 @@ class CollectedBytes {
 
   void Free() {
     pieces_.clear();
-    claim_.GiveBack(std::exchange(capacity_, 0));
+    claim_.Release(std::exchange(capacity_, 0));
   }
 
  private:
@@ -70,7 +70,7 @@ class CollectedBytes {
     SPARSEAGG_RETURN_IF_ERROR(claim_.Take(capacity));
     std::unique_ptr<char[]> data(new (std::nothrow) char[capacity]);
     if (data == nullptr) {
-      claim_.GiveBack(capacity);
+      claim_.Release(capacity);
       constexpr uint64_t kRetryAfterMs = 200;
       return WithRetryAfter(
           MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL",
@@ -124,7 +124,7 @@ class MemoryPayload : public PayloadBytes {
   void Stage() {
     if (!on_arrival_.stage) return;
     const auto stage = std::exchange(on_arrival_.stage, nullptr);
-    absl::StatusOr<Reservation> staging = claim_.TakeOfPlenty(on_arrival_.bytes);
+    absl::StatusOr<Reservation> staging = claim_.TakeIfPlenty(on_arrival_.bytes);
     if (!staging.ok()) return;
     auto arriving = stage();
     if (!arriving.ok()) return;
@@ -138,7 +138,7 @@ class MemoryPayload : public PayloadBytes {
   // Stages the update before its first byte.
   absl::Status StageAtOnce() {
     if (arrived_ != nullptr) return absl::OkStatus();
-    SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, claim_.TakeApart(on_arrival_.bytes));
+    SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, claim_.TakeReservation(on_arrival_.bytes));
     SPARSEAGG_ASSIGN_OR_RETURN(arrived_, on_arrival_.stage());
     claim_.Settle();
     staging_ = std::move(staging);
@@ -148,7 +148,7 @@ class MemoryPayload : public PayloadBytes {
   Claim& claim_;
   const uint64_t total_bytes_;
   StageOnArrival on_arrival_;
-  CollectedBytes collected_;
+  GrowingBuffer collected_;
   std::unique_ptr<ArrivingUpdate> arrived_;
   Reservation staging_;
   uint64_t bytes_ = 0;
@@ -177,7 +177,7 @@ class StoredPayload : public PayloadBytes {
   PartialPayload* stored() override { return stored_.get(); }
   void Discard() override { stored_->Discard(); }
 
-  absl::Status TakeWhatIsThere() {
+  absl::Status TakeStoredBytes() {
     taken_ = stored_->bytes();
     return claim_.Take(taken_);
   }
@@ -198,7 +198,7 @@ std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_byt
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(
     Claim& claim, std::unique_ptr<PartialPayload> stored) {
   auto payload = std::make_unique<StoredPayload>(claim, std::move(stored));
-  SPARSEAGG_RETURN_IF_ERROR(payload->TakeWhatIsThere());
+  SPARSEAGG_RETURN_IF_ERROR(payload->TakeStoredBytes());
   return payload;
 }
 

@@ -39,8 +39,8 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const Round
     bytes += reducer.plan.cost.index_space_bytes();
     reducers->reducers_.push_back(std::move(reducer));
   }
-  if (budget == Budget::kTold) {
-    reducers->memory_ = aggregation.ReserveAnyway(bytes);
+  if (budget == Budget::kRecordOnly) {
+    reducers->memory_ = aggregation.RecordReservation(bytes);
   } else {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(bytes, "the round"));
   }

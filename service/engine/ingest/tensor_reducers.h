@@ -23,7 +23,7 @@ class TensorReducers {
  public:
   // Whether Make() reserves within the budget, or only records the memory of a round that was
   // accepted before.
-  enum class Budget { kAsked, kTold };
+  enum class Budget { kEnforce, kRecordOnly };
 
   // Plans every tensor and reserves memory from `aggregation`. Errors are those of
   // MakeReduceSpec(), MakePlan(), Admission::Reserve() and Backend::NewAggregator(). A tensor whose
@@ -33,7 +33,7 @@ class TensorReducers {
                                                               Backend& backend,
                                                               Admission& aggregation,
                                                               uint64_t result_nnz_max,
-                                                              Budget budget = Budget::kAsked);
+                                                              Budget budget = Budget::kEnforce);
 
   const RoundSpec& spec() const { return spec_; }
   const std::string& backend() const { return backend_; }

@@ -131,8 +131,8 @@ std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
   return headers;
 }
 
-CutPayload::CutPayload(std::span<const EncodedHeader> headers,
-                       std::span<const std::string_view> bytes) {
+SplitPayload::SplitPayload(std::span<const EncodedHeader> headers,
+                           std::span<const std::string_view> bytes) {
   // Each cut adds at most one piece, so the vector never reallocates while chains point into it.
   pieces_.reserve(bytes.size() + 2 * headers.size());
   size_t next = 0;

@@ -33,11 +33,11 @@ std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors);
 
 // Divides a byte string, given in pieces of any length, into the tensors of an update: for each
 // tensor the indices, then the values.
-class CutPayload {
+class SplitPayload {
  public:
   // REQUIRES: the pieces have as many bytes as the headers state. The bytes must outlive this
   // object.
-  CutPayload(std::span<const EncodedHeader> headers, std::span<const std::string_view> bytes);
+  SplitPayload(std::span<const EncodedHeader> headers, std::span<const std::string_view> bytes);
   // Valid as long as this object.
   std::span<const EncodedTensor> tensors() const { return tensors_; }
 

@@ -56,7 +56,7 @@ class Reservation {
 //
 // When the oldest claim ends and releases what it held, the invariant holds for the next one.
 // Reservations outside of claims leave the same room. While much is free, a claim can be settled at
-// once (TakeOfPlenty(), then Settle()).
+// once (TakeIfPlenty(), then Settle()).
 //
 // The destructor releases everything that is held. Must not outlive its Admission.
 // Thread-compatible.
@@ -72,14 +72,14 @@ class Claim {
   // announced need.
   absl::Status Take(uint64_t bytes);
   // As Take(), but returns a reservation of its own, which may outlive the claim.
-  absl::StatusOr<Reservation> TakeApart(uint64_t bytes);
-  // As TakeApart(), but beyond the announced need, and only if half of the budget stays free.
-  absl::StatusOr<Reservation> TakeOfPlenty(uint64_t bytes);
+  absl::StatusOr<Reservation> TakeReservation(uint64_t bytes);
+  // As TakeReservation(), but beyond the announced need, and only if half of the budget stays free.
+  absl::StatusOr<Reservation> TakeIfPlenty(uint64_t bytes);
   // Drops the announced bytes that are not held; the next claim then becomes the oldest. REQUIRES:
   // nothing is taken afterwards.
   void Settle();
   // Releases `bytes` of what is held. REQUIRES: the claim holds at least `bytes`.
-  void GiveBack(uint64_t bytes);
+  void Release(uint64_t bytes);
 
  private:
   friend class Admission;
@@ -95,16 +95,16 @@ class Claim {
   // ends.
   absl::Status Reserve(uint64_t bytes, bool held);
   void Unreserve(uint64_t bytes, bool held);
-  absl::Status ReserveOfPlenty(uint64_t bytes);
+  absl::Status ReserveIfPlenty(uint64_t bytes);
 
   Admission* admission_ = nullptr;
   Place place_;
-  std::unique_ptr<Claim> own_;  // the claim on the tenant's own budget, if any
-  Admission* both_ = nullptr;   // the combined budget of the two claims
+  std::unique_ptr<Claim> own_;     // the claim on the tenant's own budget, if any
+  Admission* combined_ = nullptr;  // the combined budget of the two claims
 };
 
 // The words and reasons of a budget in its errors.
-struct BudgetWords {
+struct BudgetText {
   const char* memory;           // "staging memory"
   const char* limit;            // the flag: "staging-bytes-max"
   const char* full;             // reason if the bytes do not fit now
@@ -112,32 +112,32 @@ struct BudgetWords {
   const char* remedy;           // what to do if they do not fit now
   uint64_t retry_after_ms = 0;  // 0: a retry alone does not help
 };
-inline constexpr BudgetWords kStagingBudget = {
+inline constexpr BudgetText kStagingBudget = {
     "staging memory", "staging-bytes-max", "STAGING_FULL", "UPDATE_TOO_LARGE", "try again",
     // Long enough for several folds of a 16 MiB message, and short compared with a round.
     200};
-inline constexpr BudgetWords kTenantBudget = {"the tenant's memory",
-                                              "tenant-bytes-max",
-                                              "TENANT_BYTES_FULL",
-                                              "TENANT_BYTES_FULL",
-                                              "try again, or delete rounds that are done with",
-                                              200};
-inline constexpr BudgetWords kAggregationBudget = {
+inline constexpr BudgetText kTenantBudget = {"the tenant's memory",
+                                             "tenant-bytes-max",
+                                             "TENANT_BYTES_FULL",
+                                             "TENANT_BYTES_FULL",
+                                             "try again, or delete rounds that are done with",
+                                             200};
+inline constexpr BudgetText kAggregationBudget = {
     "aggregation memory", "aggregation-bytes-max", "AGGREGATION_FULL", "AGGREGATION_FULL",
     "delete rounds that are done with, or raise the limit"};
 
-inline constexpr BudgetWords kUploadDiskBudget = {"room for updates that arrive in chunks",
-                                                  "upload-disk-bytes-max",
-                                                  "UPLOADS_FULL",
-                                                  "UPDATE_TOO_LARGE",
-                                                  "try again",
-                                                  1000};
+inline constexpr BudgetText kUploadDiskBudget = {"room for updates that arrive in chunks",
+                                                 "upload-disk-bytes-max",
+                                                 "UPLOADS_FULL",
+                                                 "UPDATE_TOO_LARGE",
+                                                 "try again",
+                                                 1000};
 
 // Thread-safe.
 class Admission {
  public:
-  explicit Admission(uint64_t bytes_max, const BudgetWords& words = kStagingBudget)
-      : bytes_max_(bytes_max), words_(words) {}
+  explicit Admission(uint64_t bytes_max, const BudgetText& text = kStagingBudget)
+      : bytes_max_(bytes_max), text_(text) {}
   // Combines two budgets: every reservation is taken from `own` and then from `whole`. Both must
   // outlive this object.
   Admission(Admission& own, Admission& whole)
@@ -148,7 +148,7 @@ class Admission {
   absl::StatusOr<Reservation> Reserve(uint64_t bytes, std::string_view who = "the update");
   // Records memory for what was accepted before, even beyond the budget, so that new work sees it
   // as taken.
-  Reservation ReserveAnyway(uint64_t bytes);
+  Reservation RecordReservation(uint64_t bytes);
 
   // Returns a claim on up to `need` bytes, or RESOURCE_EXHAUSTED with the budget's reasons.
   absl::StatusOr<Claim> Announce(uint64_t need, std::string_view who = "the update");
@@ -161,18 +161,18 @@ class Admission {
   friend class Reservation;
   absl::Status Take(uint64_t bytes, std::string_view who);
   friend class Claim;
-  void GiveBack(uint64_t bytes);
-  void Exchange(uint64_t old_bytes, uint64_t new_bytes);
-  void Leave(Claim::Place place);
+  void Release(uint64_t bytes);
+  void Resize(uint64_t old_bytes, uint64_t new_bytes);
+  void RemoveClaim(Claim::Place place);
   absl::Status CheckRoomLocked(uint64_t bytes, uint64_t taken, std::string_view who) const;
-  absl::Status TakeLocked(uint64_t bytes, uint64_t kept, std::string_view who);
+  absl::Status TakeLocked(uint64_t bytes, uint64_t headroom, std::string_view who);
   uint64_t FreeLocked(uint64_t taken) const { return taken < bytes_max_ ? bytes_max_ - taken : 0; }
   // Returns the bytes that must stay free so that the oldest claim can complete. Ignores the claim
   // `without`.
-  uint64_t KeptLocked(const Claim::State* without = nullptr) const;
+  uint64_t HeadroomLocked(const Claim::State* without = nullptr) const;
 
   const uint64_t bytes_max_;
-  const BudgetWords words_{};
+  const BudgetText text_{};
   const std::array<Admission*, 2> parts_{};  // null: a single budget
   mutable std::mutex mutex_;
   uint64_t bytes_in_use_ = 0;

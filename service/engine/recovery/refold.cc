@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> MakeReducers(const RoundSpec& sp
                                                              Admission& aggregation) {
   const auto make = [&](const RoundSpec& as) {
     return TensorReducers::Make(as, backend, aggregation, limits.result_nnz_max,
-                                TensorReducers::Budget::kTold);
+                                TensorReducers::Budget::kRecordOnly);
   };
   auto reducers = make(spec);
   const std::string reason = ErrorReason(reducers.status());
@@ -63,7 +63,7 @@ absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::strin
     return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
                                      plan.payload_bytes));
   }
-  CutPayload cut(headers, std::span(&payload, 1));
+  SplitPayload cut(headers, std::span(&payload, 1));
   if (UpdateDigest(record.weight, cut.tensors(), plan.order) != record.digest) {
     return StoreCorrupt(absl::StrCat("the update of contributor ", Quoted(record.contributor),
                                      " is not the one that was accepted"));

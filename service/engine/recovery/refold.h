@@ -24,7 +24,7 @@ struct Refolded {
 struct KeptUpdate {
   std::vector<EncodedHeader> headers;
   UpdatePlan plan;
-  CutPayload payload;  // refers to the bytes passed to ReadKeptUpdate()
+  SplitPayload payload;  // refers to the bytes passed to ReadKeptUpdate()
 };
 
 // Reads what UpdateStore::ReadUpdates() passes. Returns DATA_LOSS (STORE_CORRUPT) if this is not

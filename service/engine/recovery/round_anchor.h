@@ -9,11 +9,11 @@
 namespace sparseagg {
 
 struct RoundAnchor {
-  using Left = std::optional<std::chrono::milliseconds>;  // never negative; nullopt: no end
+  using Remaining = std::optional<std::chrono::milliseconds>;  // never negative; nullopt: no end
 
   std::chrono::system_clock::time_point wall;
-  Left until_deadline;
-  Left until_grace_end;  // set once the round's goal is reached
+  Remaining until_deadline;
+  Remaining until_grace_end;  // set once the round's goal is reached
 
   bool operator==(const RoundAnchor&) const = default;
 };

@@ -25,9 +25,9 @@ std::string WriteDescription(const RoundDescription& description);
 absl::StatusOr<RoundDescription> ReadDescription(std::string_view text);
 
 // Write and read the times, counts, manifest and failure of a round. ReadDetails() leaves the other
-// fields of `books` unchanged.
-std::string WriteDetails(const RoundSnapshot& books);
-absl::Status ReadDetails(std::string_view text, RoundSnapshot& books);
+// fields of `snapshot` unchanged.
+std::string WriteDetails(const RoundSnapshot& snapshot);
+absl::Status ReadDetails(std::string_view text, RoundSnapshot& snapshot);
 
 // Write and read the clock of an open round, which is stored in place of the details of a closed
 // one.

@@ -200,8 +200,8 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
   return Verify(store, round, *published, *reference, aggregation, rest);
 }
 
-bool IsChosen(double share, std::string_view round,
-              std::chrono::system_clock::time_point create_time) {
+bool IsSampled(double share, std::string_view round,
+               std::chrono::system_clock::time_point create_time) {
   if (share <= 0) return false;
   if (share >= 1) return true;
   const auto since_1970 = std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -46,8 +46,8 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
 // Returns whether a round is in the sample, about `share` of all rounds, that is verified before
 // publication. The choice is the same after a restart, and independent for a new round with the
 // name of a deleted one.
-bool IsChosen(double share, std::string_view round,
-              std::chrono::system_clock::time_point create_time);
+bool IsSampled(double share, std::string_view round,
+               std::chrono::system_clock::time_point create_time);
 
 // Runs CompareWithUpdates() for a closed durable round before it is published, on the reference
 // back end and in half of the free aggregation memory, but at least 64 MiB. DATA_LOSS

@@ -65,7 +65,7 @@ struct UpdateToFold {
 // A round restored from the store.
 struct RestoredRound {
   RoundSpec spec;
-  RoundSnapshot books;
+  RoundSnapshot snapshot;
   RoundClock clock;                               // OPEN only
   std::unique_ptr<TensorReducers> reducers;       // every update is folded in; OPEN or SEALED only
   std::shared_ptr<const PublishedResult> result;  // PUBLISHED only
@@ -81,7 +81,7 @@ class Round : public std::enable_shared_from_this<Round> {
         const RoundServices& services);
   Round(std::string name, RestoredRound restored, const RoundServices& services);
   // Schedules the first policy check of a new round. Call it once the round is visible.
-  void Start() { FollowPolicyLater(); }
+  void Start() { SchedulePolicyCheck(); }
   // Continues a restored round: schedules the policy checks of an open one, publishes a sealed one.
   // Call it once.
   absl::Status Resume();
@@ -131,9 +131,9 @@ class Round : public std::enable_shared_from_this<Round> {
  private:
   absl::Status CheckExistsLocked() const;
   // Refuses updates of a deleted or aborted round, in which nothing counts.
-  absl::Status CheckNotGivenUpLocked() const;
+  absl::Status CheckNotAbortedLocked() const;
   // Refuses a new contributor if the round is not OPEN, is over, or is full.
-  absl::Status CheckTakesMoreLocked(std::chrono::steady_clock::time_point now) const;
+  absl::Status CheckAcceptsUpdatesLocked(std::chrono::steady_clock::time_point now) const;
   // Returns an error with the message "round x is STATE and `what`".
   absl::Status RefuseLocked(std::string_view reason, std::string_view what) const;
   absl::Status NotOpenLocked(std::string_view what) const;
@@ -146,13 +146,13 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::Status ClosingLocked(SealReason reason) const;
   absl::Status FullLocked() const;
   // Translates a refusal of the store into the terms of the round's policy.
-  absl::Status WhyNotPut(const absl::Status& refusal) const;
+  absl::Status ExplainRefusal(const absl::Status& refusal) const;
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(UpdateRecord record, bool duplicate) const;
   void CountAcceptedLocked(const PreparedUpdate& update);
   // Updates the plan reports without a new revision: watchers see them with the next change.
   // Returns what is new since the last call.
-  std::vector<ReductionReport> EnterPlansLocked(std::vector<PlanReport> reports);
+  std::vector<ReductionReport> UpdatePlansLocked(std::vector<PlanReport> reports);
   void Observe(std::span<const ReductionReport> reductions) const;
 
   // Seals the round. Below the minimum of contributors, returns an error if `reason` is a request,
@@ -160,22 +160,22 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::StatusOr<RoundSnapshot> Close(SealReason reason);
   // Closes the round if its policy says so; otherwise schedules the next check. Runs on the strand,
   // so one check runs at a time.
-  void FollowPolicy();
-  void FollowPolicyLater();
-  void LookAgain(std::chrono::milliseconds after, uint64_t turn);
+  void ApplyPolicy();
+  void SchedulePolicyCheck();
+  void ScheduleRecheck(std::chrono::milliseconds after, uint64_t turn);
   // Starts the grace period if the goal is reached.
-  void EnterGoalLocked();
+  void StartGraceAtGoalLocked();
   RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
   // Whether and when to post the next fold to the strand.
   enum class FoldTurn { kNone, kNow, kSoon };
-  FoldTurn WaitToBeFoldedLocked(UpdateToFold update);
+  FoldTurn EnqueueFoldLocked(UpdateToFold update);
   FoldTurn NextFoldTurnLocked();
   void PostFold(FoldTurn turn);
 
   // These run on the strand.
-  void FoldWaiting();
-  std::vector<UpdateToFold> TakeWaiting();
+  void FoldQueued();
+  std::vector<UpdateToFold> DrainFoldQueue();
   absl::Status FoldAll(std::vector<UpdateToFold> updates);
   std::vector<uint64_t> EntriesReceived() const;  // [tensors]
   void Publish(std::vector<UpdateRecord> closed);
@@ -185,31 +185,31 @@ class Round : public std::enable_shared_from_this<Round> {
   // Stores the result and makes it readable. While the disk is full, it schedules a retry.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
   // These run on the eraser.
-  void ErasePayloadsLater();
+  void ScheduleErasure();
   void ErasePayloads();
   // Runs `step` on the strand after the refusal's retry time, and reports the stall to the
   // observer.
-  void TryLater(const absl::Status& refusal, Task step);
-  void TellOfWait(const absl::Status& refusal);
+  void RetryLater(const absl::Status& refusal, Task step);
+  void ReportStall(const absl::Status& refusal);
   // Aborts the round with `status` as its failure. A durable round's updates are erased, unless the
   // error is not their fault and a later start may succeed.
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
-  absl::Status GiveUp(std::string failure);
+  absl::Status AbortHoldingGate(std::string failure);
   void MarkAborted(std::string failure, std::chrono::system_clock::time_point when);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
   // Schedules one notification for all updates counted in a short interval, so that submitting
   // threads do not call watchers.
-  void NotifyCountLater();
+  void ScheduleCountNotification();
   // Closes the round's uploads and notifies watchers and the observer that the round accepts no
   // more updates.
   void NotifyEnd();
   // Notifies watchers and the observer of a change of state.
   void NotifyState();
 
-  const std::string name_;  // qualified; callers see books_.name
+  const std::string name_;  // qualified; callers see snapshot_.name
   const RoundSpec spec_;
   const RoundServices services_;
   Strand strand_;
@@ -222,20 +222,20 @@ class Round : public std::enable_shared_from_this<Round> {
   // The number of the last policy check; timers of earlier checks do nothing.
   uint64_t policy_turn_ = 0;
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or aborted
-  std::vector<UpdateToFold> to_fold_;
-  uint64_t to_fold_bytes_ = 0;
-  bool folding_ = false;    // a fold is posted or running
-  bool fold_due_ = false;   // a delayed fold is scheduled
-  bool count_due_ = false;  // a notification of counted updates is scheduled
+  std::vector<UpdateToFold> fold_queue_;
+  uint64_t fold_queue_bytes_ = 0;
+  bool folding_ = false;                 // a fold is posted or running
+  bool fold_due_ = false;                // a delayed fold is scheduled
+  bool count_notification_due_ = false;  // a notification of counted updates is scheduled
   // True while the store writes the result; the round is SEALED then, and cannot be aborted.
   bool storing_result_ = false;
-  RoundSnapshot books_;  // its spec stays empty: spec_ has it
+  RoundSnapshot snapshot_;  // its spec stays empty: spec_ has it
   std::map<std::string, uint64_t> rejected_;
   std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;
   std::shared_ptr<const PublishedResult> result_;
   bool deleted_ = false;
-  std::chrono::steady_clock::time_point next_word_;  // earliest time of the next stall report
+  std::chrono::steady_clock::time_point next_stall_report_;  // at the earliest
 };
 
 }  // namespace sparseagg

@@ -25,12 +25,12 @@ struct Moment {
 // Thread-compatible.
 class RoundClock {
  public:
-  using Left = RoundAnchor::Left;
+  using Remaining = RoundAnchor::Remaining;
 
   // Creates the clock of an open round without an end.
   RoundClock() = default;
   // Creates the clock of a round that starts at `now`.
-  RoundClock(Left until_deadline, const Moment& now)
+  RoundClock(Remaining until_deadline, const Moment& now)
       : anchor_{now.wall, until_deadline, {}}, steady_(now.steady) {}
   // Continues from a stored anchor after a restart at `now`.
   RoundClock(const RoundAnchor& stored, const Moment& now);
@@ -38,8 +38,8 @@ class RoundClock {
   // Starts the grace period. A second call changes nothing.
   void StartGrace(std::chrono::milliseconds grace, const Moment& now);
 
-  Left UntilDeadline(std::chrono::steady_clock::time_point now) const;
-  Left UntilGraceEnd(std::chrono::steady_clock::time_point now) const;
+  Remaining UntilDeadline(std::chrono::steady_clock::time_point now) const;
+  Remaining UntilGraceEnd(std::chrono::steady_clock::time_point now) const;
   // Returns the earlier of the two ends on the wall clock, computed from the anchor.
   std::optional<std::chrono::system_clock::time_point> CloseTime() const;
 
@@ -51,7 +51,7 @@ class RoundClock {
   const RoundAnchor& anchor() const { return anchor_; }
 
  private:
-  Left After(const Left& left, std::chrono::steady_clock::time_point now) const;
+  Remaining RemainingAt(const Remaining& left, std::chrono::steady_clock::time_point now) const;
 
   RoundAnchor anchor_;
   std::chrono::steady_clock::time_point steady_;  // the moment of the anchor

@@ -17,7 +17,7 @@ namespace {
 // Returns whether the error is no fault of the updates, so that they could give a result later or
 // elsewhere: a lack of memory, a back end that differs from the reference, or one that loses
 // entries.
-bool MayPass(const absl::Status& error) {
+bool MaySucceedLater(const absl::Status& error) {
   if (ErrorReason(error) == kResultMismatch || ErrorReason(error) == "NOT_EXACT") return true;
   return absl::IsResourceExhausted(error) && ErrorReason(error) != "TOO_MANY_ENTRIES";
 }
@@ -33,8 +33,10 @@ std::string InsufficientText(uint64_t contributors, uint64_t minimum) {
 Round::Answer Round::AnswerSeal() const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  if (!Next(books_.state, RoundEvent::kSeal).has_value()) return NotOpenLocked("cannot be sealed");
-  if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
+  if (!Next(snapshot_.state, RoundEvent::kSeal).has_value()) {
+    return NotOpenLocked("cannot be sealed");
+  }
+  if (snapshot_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
   return std::nullopt;
 }
 
@@ -54,7 +56,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
                           absl::StrCat("has ", count, "; wait for more, or abort it"));
     }
     SPARSEAGG_RETURN_IF_ERROR(
-        GiveUp(absl::StrCat("INSUFFICIENT_CONTRIBUTORS: ", count, " at the deadline")));
+        AbortHoldingGate(absl::StrCat("INSUFFICIENT_CONTRIBUTORS: ", count, " at the deadline")));
     gate.unlock();
     NotifyEnd();
     return Snapshot();
@@ -65,10 +67,10 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
                              services_.store.CloseRound(name_, WriteDetails(sealed)));
   {
     std::lock_guard lock(mutex_);
-    books_.state = *Next(books_.state, RoundEvent::kSeal);
-    books_.seal_time = sealed.seal_time;
-    books_.seal_reason = sealed.seal_reason;
-    ++books_.revision;
+    snapshot_.state = *Next(snapshot_.state, RoundEvent::kSeal);
+    snapshot_.seal_time = sealed.seal_time;
+    snapshot_.seal_reason = sealed.seal_reason;
+    ++snapshot_.revision;
     sealed = SnapshotLocked();
   }
   gate.unlock();
@@ -82,25 +84,25 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
 
 // --- The policy ---
 
-void Round::FollowPolicyLater() {
+void Round::SchedulePolicyCheck() {
   {
     std::lock_guard lock(mutex_);
     if (spec_.policy.goal_contributors == 0 && !clock_.CloseTime().has_value()) return;
   }
-  strand_.Post([self = shared_from_this()] { self->FollowPolicy(); });
+  strand_.Post([self = shared_from_this()] { self->ApplyPolicy(); });
 }
 
-void Round::FollowPolicy() {
+void Round::ApplyPolicy() {
   const Moment now = {services_.options.now(), services_.options.steady_now()};
   std::optional<SealReason> reason;
-  RoundClock::Left left;
+  RoundClock::Remaining left;
   RoundAnchor anchor;
   bool keep_anchor = false;
   uint64_t turn = 0;
   {
     std::lock_guard lock(mutex_);
-    if (deleted_ || books_.state != RoundState::kOpen) return;
-    EnterGoalLocked();
+    if (deleted_ || snapshot_.state != RoundState::kOpen) return;
+    StartGraceAtGoalLocked();
     if (clock_.WallClockWasSet(now)) {
       clock_.AnchorAt(now);
       anchor_is_stored_ = false;
@@ -116,17 +118,17 @@ void Round::FollowPolicy() {
     const auto closed = Close(*reason);
     if (closed.ok() || absl::IsNotFound(closed.status())) return;
     if (RetryAfterMs(closed.status()) == 0) return Fail(closed.status());
-    TellOfWait(closed.status());
-    return LookAgain(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
+    ReportStall(closed.status());
+    return ScheduleRecheck(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
   }
   if (keep_anchor && !services_.store.NoteRound(name_, WriteAnchor(anchor)).ok()) {
     std::lock_guard lock(mutex_);
     anchor_is_stored_ = false;  // retried at the next check
   }
-  if (left.has_value()) LookAgain(*left, turn);
+  if (left.has_value()) ScheduleRecheck(*left, turn);
 }
 
-void Round::LookAgain(std::chrono::milliseconds after, uint64_t turn) {
+void Round::ScheduleRecheck(std::chrono::milliseconds after, uint64_t turn) {
   const auto look = [weak = weak_from_this(), turn] {
     const std::shared_ptr<Round> self = weak.lock();
     if (self == nullptr) return;
@@ -134,20 +136,20 @@ void Round::LookAgain(std::chrono::milliseconds after, uint64_t turn) {
       std::lock_guard lock(self->mutex_);
       if (self->policy_turn_ != turn) return;  // a later check has its own timer
     }
-    self->FollowPolicyLater();
+    self->SchedulePolicyCheck();
   };
-  services_.executor.PostAfter(std::min(after, services_.options.look_interval), look);
+  services_.executor.PostAfter(std::min(after, services_.options.check_interval), look);
 }
 
-void Round::EnterGoalLocked() {
-  if (!GoalReached(spec_.policy, books_.contributors)) return;
+void Round::StartGraceAtGoalLocked() {
+  if (!GoalReached(spec_.policy, snapshot_.contributors)) return;
   if (spec_.policy.grace.count() == 0 || clock_.anchor().until_grace_end.has_value()) return;
   clock_.StartGrace(spec_.policy.grace, {services_.options.now(), services_.options.steady_now()});
   anchor_is_stored_ = false;
 }
 
 RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) const {
-  return {.contributors = books_.contributors,
+  return {.contributors = snapshot_.contributors,
           .until_deadline = clock_.UntilDeadline(now),
           .until_grace_end = clock_.UntilGraceEnd(now)};
 }
@@ -157,13 +159,13 @@ RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) c
 Round::Answer Round::AnswerAbort() const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  const auto next = Next(books_.state, RoundEvent::kAbort);
+  const auto next = Next(snapshot_.state, RoundEvent::kAbort);
   if (!next.has_value()) {
     return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
   }
-  if (*next == books_.state) return SnapshotLocked();  // a retry
+  if (*next == snapshot_.state) return SnapshotLocked();  // a retry
   if (!storing_result_) return std::nullopt;
-  return StoreBusy(absl::StrCat("the result of round \"", books_.name,
+  return StoreBusy(absl::StrCat("the result of round \"", snapshot_.name,
                                 "\" is being stored; try again to delete or abort it then"));
 }
 
@@ -174,13 +176,13 @@ absl::StatusOr<RoundSnapshot> Round::Abort() {
     std::unique_lock gate(gate_);
     SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort());  // another call may have been faster
     if (answer.has_value()) return *std::move(answer);
-    SPARSEAGG_RETURN_IF_ERROR(GiveUp(/*failure=*/""));
+    SPARSEAGG_RETURN_IF_ERROR(AbortHoldingGate(/*failure=*/""));
   }
   NotifyEnd();
   return Snapshot();
 }
 
-absl::Status Round::GiveUp(std::string failure) {
+absl::Status Round::AbortHoldingGate(std::string failure) {
   RoundSnapshot aborted = Snapshot();
   aborted.failure = failure;
   aborted.abort_time = services_.options.now();
@@ -193,12 +195,12 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   std::shared_ptr<TensorReducers>
       freed;  // freed after the lock is released, or by a fold in progress
   std::lock_guard lock(mutex_);
-  books_.state = *Next(books_.state, RoundEvent::kAbort);
-  books_.failure = std::move(failure);
-  books_.abort_time = when;
-  ++books_.revision;
+  snapshot_.state = *Next(snapshot_.state, RoundEvent::kAbort);
+  snapshot_.failure = std::move(failure);
+  snapshot_.abort_time = when;
+  ++snapshot_.revision;
   freed = std::move(reducers_);
-  ErasePayloadsLater();
+  ScheduleErasure();
 }
 
 void Round::Fail(const absl::Status& status) {
@@ -208,7 +210,7 @@ void Round::Fail(const absl::Status& status) {
     RoundSnapshot failed = Snapshot();
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
-    if (spec_.durability == Durability::kDurable && MayPass(status)) {
+    if (spec_.durability == Durability::kDurable && MaySucceedLater(status)) {
       absl::StrAppend(&failed.failure,
                       "; its updates are kept: the next start of the server takes the round up "
                       "again, DeleteRound gives it up");
@@ -227,7 +229,7 @@ void Round::Fail(const absl::Status& status) {
 absl::Status Round::CheckDeletable() const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  if (IsFinal(books_.state)) return absl::OkStatus();
+  if (IsFinal(snapshot_.state)) return absl::OkStatus();
   return RefuseLocked("ROUND_NOT_FINAL", "cannot be deleted; abort it first");
 }
 
@@ -243,7 +245,7 @@ absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   RoundSnapshot retired;
   {
     std::lock_guard lock(mutex_);
-    books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
+    snapshot_.state = Next(snapshot_.state, RoundEvent::kRetire).value_or(snapshot_.state);
     result_.reset();
     deleted_ = true;
     retired = SnapshotLocked();

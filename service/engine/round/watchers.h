@@ -42,7 +42,7 @@ class Watchers {
   mutable std::mutex mutex_;
   Known for_every_change_;
   Known for_end_;
-  size_t forget_at_ = 0;  // number of watchers at which expired ones are removed next
+  size_t prune_at_ = 0;  // number of watchers at which expired ones are removed next
 };
 
 }  // namespace sparseagg

@@ -253,9 +253,9 @@ absl::StatusOr<Receipt> ChunkedUpload::CommitBytes() {
     for (const EncodedHeader& header : args_.tensors) tensors.push_back({.header = header});
     return args_.commit(args_.header, {.tensors = tensors, .arrived = arrived}, *bytes_->staging());
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, args_.memory.TakeApart(args_.staged_bytes));
+  SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, args_.memory.TakeReservation(args_.staged_bytes));
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string_view> bytes, bytes_->Pieces());
-  const CutPayload payload(args_.tensors, bytes);
+  const SplitPayload payload(args_.tensors, bytes);
   return args_.commit(args_.header, {.tensors = payload.tensors(), .stored = bytes_->stored()},
                       staging);
 }

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "service/engine/memory/tenant_books.h"
+#include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/upload/upload.h"
 
 namespace sparseagg {
@@ -31,7 +31,7 @@ class UploadTable {
   // them to the budgets of `tenant`, which must outlive the upload. Errors: INVALID_ARGUMENT
   // (UPLOAD_CONFLICT) if the upload was begun with other headers; RESOURCE_EXHAUSTED (UPLOADS_FULL,
   // TENANT_UPLOADS_FULL, STAGING_FULL), with a time to retry after.
-  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, TenantBooks& tenant,
+  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, TenantBudgets& tenant,
                                                         const TakePartial& take_partial);
 
   // Closes all uploads that have received nothing for upload_idle_ms. Starting an upload does this
@@ -50,7 +50,7 @@ class UploadTable {
   // (name of the round, UploadArgs::round, contributor, update_id). A tenant's rounds are adjacent.
   using Key = std::tuple<std::string, const void*, std::string, std::string>;
   static Key KeyOf(const UploadArgs& args);
-  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBooks& tenant,
+  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBudgets& tenant,
                                                              const TakePartial& take_partial);
   // Returns null if there is none.
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;

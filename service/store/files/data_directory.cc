@@ -101,7 +101,7 @@ absl::Status DataDirectory::Check(const std::string& path) {
 
 DataDirectory::~DataDirectory() { close(lock_); }
 
-absl::Status DataDirectory::CheckRoom() const {
+absl::Status DataDirectory::CheckFreeSpace() const {
   struct statvfs disk = {};
   if (statvfs(path_.c_str(), &disk) != 0) {
     const int error = errno;

@@ -35,7 +35,7 @@ class DataDirectory {
   const std::string& path() const { return path_; }
   // Returns RESOURCE_EXHAUSTED (STORE_FULL) while the disk has less than `free_bytes_min` free, and
   // UNAVAILABLE (STORE_BUSY) if its free space cannot be read.
-  absl::Status CheckRoom() const;
+  absl::Status CheckFreeSpace() const;
 
   // Remembers the identity of the directory, and of those of these files in it that exist, for
   // CheckInPlace(). Call it once, after the store has opened them and before other threads use this

@@ -27,13 +27,13 @@ absl::Status Shortage(int error) {
 
 }  // namespace
 
-absl::Status RefusalOf(const std::string& path, int error) {
+absl::Status WriteError(const std::string& path, int error) {
   if (IsFull(error)) return StoreFull();
   if (IsShortage(error)) return Shortage(error);
   EndProcess(path, std::strerror(error));
 }
 
-absl::Status UnreadableOf(const std::string& path, int error) {
+absl::Status ReadError(const std::string& path, int error) {
   if (IsShortage(error)) return Shortage(error);
   const std::string what = absl::StrCat(path, " ", std::strerror(error));
   if (error != EACCES && error != EPERM) return StoreCorrupt(what);

@@ -30,12 +30,12 @@ class Descriptor {
 
 // Returns the status for an errno of creating or writing a file: RESOURCE_EXHAUSTED (STORE_FULL) or
 // UNAVAILABLE (STORE_BUSY). Ends the process for any other errno.
-absl::Status RefusalOf(const std::string& path, int error);
+absl::Status WriteError(const std::string& path, int error);
 
 // Returns the status for an errno of reading a file: UNAVAILABLE (STORE_BUSY) without a free
 // descriptor or memory, FAILED_PRECONDITION (STORE_UNUSABLE) without permission, otherwise
 // DATA_LOSS (STORE_CORRUPT).
-absl::Status UnreadableOf(const std::string& path, int error);
+absl::Status ReadError(const std::string& path, int error);
 
 // Writes all pieces. Returns the errno of the first failed write, or 0.
 int WriteAll(int fd, std::span<const std::string_view> pieces);

@@ -35,13 +35,13 @@ namespace sparseagg {
 // Thread-safe. Must outlive the payloads that it returns.
 class PartialFiles {
  public:
-  using CheckRoom = std::function<absl::Status()>;
-  // Writes a checkpoint every `checkpoint_bytes`. Calls `check_room` before a payload grows.
-  PartialFiles(PayloadFiles& files, uint64_t checkpoint_bytes, CheckRoom check_room,
+  using CheckFreeSpace = std::function<absl::Status()>;
+  // Writes a checkpoint every `checkpoint_bytes`. Calls `check_free_space` before a payload grows.
+  PartialFiles(PayloadFiles& files, uint64_t checkpoint_bytes, CheckFreeSpace check_free_space,
                FailpointHook failpoints = {})
       : files_(files),
         checkpoint_bytes_(checkpoint_bytes),
-        check_room_(std::move(check_room)),
+        check_free_space_(std::move(check_free_space)),
         failpoints_(std::move(failpoints)) {}
 
   // Runs at the start. `named` has the numbers of the files that rows name, ascending. Of the other
@@ -54,20 +54,20 @@ class PartialFiles {
   absl::StatusOr<std::unique_ptr<PartialPayload>> Take(const PartialIdentity& identity);
 
   // Syncs a complete payload that Take() returned. Its name is durable after PayloadFiles::Sync().
-  absl::StatusOr<Placed> Complete(PartialPayload& payload);
+  absl::StatusOr<BlobRef> Complete(PartialPayload& payload);
   // Hands the file over to the row that now names it, and deletes N.part.
-  void GiveAway(PartialPayload& payload);
+  void HandOver(PartialPayload& payload);
 
-  // These delete payloads that are not in use. DropOf() deletes those of a round, unless `is_open`
-  // returns true because the name is used again; `is_open` is called with a lock held that Take()
-  // needs, too.
-  void DropOf(const std::string& round, const std::function<bool()>& is_open);
+  // These delete payloads that are not in use. DropRound() deletes those of a round, unless
+  // `is_open` returns true because the name is used again; `is_open` is called with a lock held
+  // that Take() needs, too.
+  void DropRound(const std::string& round, const std::function<bool()>& is_open);
   void DropUnusedSince(std::chrono::steady_clock::time_point time);
 
  private:
   class File;
   using Key = std::tuple<std::string, std::string, std::string>;  // round, contributor, update_id
-  struct Left {
+  struct Entry {
     PartialIdentity identity;
     uint64_t file = 0;
     bool taken = false;
@@ -75,17 +75,17 @@ class PartialFiles {
   };
   static Key KeyOf(const PartialIdentity& identity);
   // Removes the entries that meet `condition`, then deletes their files without the lock.
-  void DropIf(const std::function<bool(const Left&)>& condition);
+  void DropIf(const std::function<bool(const Entry&)>& condition);
   void DeleteFiles(uint64_t number) const;
   void Return(const File& file);
   void Forget(const File& file);
 
   PayloadFiles& files_;
   const uint64_t checkpoint_bytes_;
-  const CheckRoom check_room_;
+  const CheckFreeSpace check_free_space_;
   const FailpointHook failpoints_;
   std::mutex mutex_;
-  std::map<Key, Left> left_;
+  std::map<Key, Entry> entries_;
 };
 
 }  // namespace sparseagg

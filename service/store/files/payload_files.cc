@@ -74,7 +74,7 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
   const uint64_t number = NewNumber();
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return RefusalOf(path, errno);
+  if (fd.get() < 0) return WriteError(path, errno);
   const absl::Status written = WriteAndSync(fd.get(), path, pieces);
   if (written.ok()) return number;
   unlink(path.c_str());
@@ -84,18 +84,18 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
 absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
                                         std::span<const std::string_view> pieces) {
   const int error = WriteAllDirect(fd, pieces);
-  if (error != 0) return RefusalOf(path, error);
+  if (error != 0) return WriteError(path, error);
   SPARSEAGG_RETURN_IF_ERROR(failpoints_.Check(Failpoint::kPayloadWritten));
-  if (fdatasync(fd) != 0) return RefusalOf(path, errno);
+  if (fdatasync(fd) != 0) return WriteError(path, errno);
   return failpoints_.Check(Failpoint::kPayloadSynced);
 }
 
 absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) const {
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return UnreadableOf(path, errno);
+  if (fd.get() < 0) return ReadError(path, errno);
   struct stat found = {};
-  if (fstat(fd.get(), &found) != 0) return UnreadableOf(path, errno);
+  if (fstat(fd.get(), &found) != 0) return ReadError(path, errno);
   if (static_cast<uint64_t>(found.st_size) != bytes) {
     return Damaged(path, absl::StrCat("has ", found.st_size, " bytes, stored were ", bytes));
   }
@@ -104,7 +104,7 @@ absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) 
     const ssize_t got = pread(fd.get(), data.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got == 0) return Damaged(path, "became shorter");
-    if (got < 0) return UnreadableOf(path, errno);
+    if (got < 0) return ReadError(path, errno);
     at += static_cast<uint64_t>(got);
   }
   return data;

@@ -22,7 +22,7 @@ constexpr char kRound[] = "rounds/r";
 
 class PolicyRecoveryTest : public ::testing::Test {
  protected:
-  PolicyRecoveryTest() { engine_.options.look_interval = milliseconds(1); }
+  PolicyRecoveryTest() { engine_.options.check_interval = milliseconds(1); }
   static std::unique_ptr<UpdateStore> Open(const std::string& folder) {
     auto store = OpenDurableStore({.directory = folder, .free_bytes_min = 0});
     EXPECT_TRUE(store.ok()) << store.status();

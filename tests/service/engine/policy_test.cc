@@ -32,7 +32,7 @@ TestUpdate UpdateOf(int64_t i) {
 
 class PolicyTest : public ::testing::Test {
  protected:
-  PolicyTest() { engine_.options.look_interval = milliseconds(1); }
+  PolicyTest() { engine_.options.check_interval = milliseconds(1); }
   RoundSnapshot Create(const RoundPolicy& policy) {
     return engine_.Create(RoundSpec{.tensors = {kSpec}, .policy = policy});
   }
@@ -248,7 +248,7 @@ TEST_F(PolicyTest, TheTimeThatARoundIsOpenCountsFromItsCreation) {
 }
 
 TEST_F(PolicyTest, UpdatesAfterTheDeadlineAreLateEvenBeforeTheRoundIsSealed) {
-  engine_.options.look_interval = hours(1);  // no check until then
+  engine_.options.check_interval = hours(1);  // no check until then
   Create({.open_for = hours(2)});
   Submit(0, 1);
   engine_.clock.Advance(hours(2));

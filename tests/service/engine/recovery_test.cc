@@ -244,7 +244,7 @@ TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
     return *OpenDurableStore({.directory = copies_.path() + "/copy", .free_bytes_min = 0});
   });
   const auto look_for_what_is_over = [&] {
-    executor.Advance(other.options.look_interval);
+    executor.Advance(other.options.check_interval);
     executor.WaitUntilIdle();
   };
   other.options.executor = &executor;

@@ -177,11 +177,11 @@ TEST(IsChosenTest, TakesAboutThatShareOfTheRoundsAndTheSameOnesAgain) {
   int both = 0;
   for (int i = 0; i < 10'000; ++i) {
     const std::string round = "rounds/" + std::to_string(i);
-    EXPECT_FALSE(IsChosen(0, round, time));
-    EXPECT_TRUE(IsChosen(1, round, time));
-    const bool now = IsChosen(0.1, round, time);
-    const bool later = IsChosen(0.1, round, time + std::chrono::milliseconds(1));
-    EXPECT_EQ(now, IsChosen(0.1, round, time + std::chrono::nanoseconds(1))) << "as it is stored";
+    EXPECT_FALSE(IsSampled(0, round, time));
+    EXPECT_TRUE(IsSampled(1, round, time));
+    const bool now = IsSampled(0.1, round, time);
+    const bool later = IsSampled(0.1, round, time + std::chrono::milliseconds(1));
+    EXPECT_EQ(now, IsSampled(0.1, round, time + std::chrono::nanoseconds(1))) << "as it is stored";
     chosen += now ? 1 : 0;
     chosen_later += later ? 1 : 0;
     both += now && later ? 1 : 0;

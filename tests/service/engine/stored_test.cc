@@ -161,10 +161,10 @@ TEST(StoredTest, RowsThatAreAllThereAreNotWritten) {
 }
 
 TEST(StoredTest, WhatWasNotWrittenHereIsRefused) {
-  RoundSnapshot books;
+  RoundSnapshot snapshot;
   for (const char* text : {"", "{", "[]", "7", "{\"round_id\":7}", "\"text\""}) {
     EXPECT_THAT(ReadDescription(text).status(), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
-    EXPECT_THAT(ReadDetails(text, books), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
+    EXPECT_THAT(ReadDetails(text, snapshot), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
   }
   for (const char* text : {"", "{", "[{}]", "[7]"}) {
     EXPECT_THAT(ReadHeaders(text).status(), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;

@@ -22,7 +22,7 @@ class TombstoneTest : public ::testing::TestWithParam<Durability> {
  protected:
   TombstoneTest() {
     engine_.options.limits.retry_horizon_ms = kHorizon.count();
-    engine_.options.look_interval = milliseconds(1);
+    engine_.options.check_interval = milliseconds(1);
   }
   absl::Status TryCreate(const std::string& id) {
     return engine_

@@ -1,6 +1,6 @@
 // The accepted updates of one round, by contributor. Every store decides by them.
-#ifndef SPARSEAGG_SERVICE_STORE_BOOKS_H_
-#define SPARSEAGG_SERVICE_STORE_BOOKS_H_
+#ifndef SPARSEAGG_SERVICE_STORE_ACCEPTED_UPDATES_H_
+#define SPARSEAGG_SERVICE_STORE_ACCEPTED_UPDATES_H_
 
 #include <optional>
 #include <string>
@@ -16,14 +16,14 @@
 namespace sparseagg {
 
 // Thread-compatible.
-class Books {
+class AcceptedUpdates {
  public:
   // Returns the store's answer for `record`: the first record if it is a duplicate, an error if it
   // is refused, or nullopt if it may be added.
-  absl::StatusOr<std::optional<PutResult>> Judge(const UpdateRecord& record,
-                                                 uint64_t contributors_max) const;
+  absl::StatusOr<std::optional<PutResult>> Classify(const UpdateRecord& record,
+                                                    uint64_t contributors_max) const;
 
-  void Enter(UpdateRecord record);
+  void Add(UpdateRecord record);
   void Close() { open_ = false; }
   void Clear() { by_contributor_.clear(); }
 
@@ -58,4 +58,4 @@ absl::Status RoundExists(const std::string& round);
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_STORE_BOOKS_H_
+#endif  // SPARSEAGG_SERVICE_STORE_ACCEPTED_UPDATES_H_

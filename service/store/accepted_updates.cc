@@ -1,4 +1,4 @@
-#include "service/store/books.h"
+#include "service/store/accepted_updates.h"
 
 #include <algorithm>
 #include <utility>
@@ -29,8 +29,8 @@ absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateReco
 
 }  // namespace
 
-absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record,
-                                                      uint64_t contributors_max) const {
+absl::StatusOr<std::optional<PutResult>> AcceptedUpdates::Classify(
+    const UpdateRecord& record, uint64_t contributors_max) const {
   const auto stored = by_contributor_.find(std::string_view(record.contributor));
   if (stored != by_contributor_.end()) {
     SPARSEAGG_ASSIGN_OR_RETURN(PutResult known, Recognise(*stored, record));
@@ -48,18 +48,18 @@ absl::StatusOr<std::optional<PutResult>> Books::Judge(const UpdateRecord& record
   return std::optional<PutResult>();
 }
 
-void Books::Enter(UpdateRecord record) {
+void AcceptedUpdates::Add(UpdateRecord record) {
   last_sequence_ = std::max(last_sequence_, record.sequence);
   by_contributor_.insert(std::move(record));
 }
 
-std::optional<UpdateRecord> Books::Find(std::string_view contributor) const {
+std::optional<UpdateRecord> AcceptedUpdates::Find(std::string_view contributor) const {
   const auto stored = by_contributor_.find(contributor);
   if (stored == by_contributor_.end()) return std::nullopt;
   return *stored;
 }
 
-std::vector<UpdateRecord> Books::Records() const {
+std::vector<UpdateRecord> AcceptedUpdates::Records() const {
   return {by_contributor_.begin(), by_contributor_.end()};
 }
 
