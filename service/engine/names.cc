@@ -111,9 +111,10 @@ absl::Status ValidateRoundName(std::string_view name) {
   if (name.starts_with(kRoundPrefix) && IsRoundId(name.substr(kRoundPrefix.size()))) {
     return absl::OkStatus();
   }
-  return Invalid("INVALID_ROUND_NAME",
-                 absl::StrCat("round name ", Quoted(name),
-                              " is not \"rounds/\" and an id of [a-z0-9-] starting with a letter"));
+  return Invalid(
+      "INVALID_ROUND_NAME",
+      absl::StrCat("round name ", Quoted(name),
+                   " is not \"rounds/\" followed by an id of [a-z0-9-] starting with a letter"));
 }
 
 absl::Status ValidateRequestId(std::string_view request_id) {

@@ -39,7 +39,7 @@ uint64_t RevisionOf(const RoundSnapshot& snapshot) {
 absl::Status RestoreError(const RoundRecord& record, const absl::Status& why) {
   return MakeError(why.code(), ErrorReason(why),
                    absl::StrCat("round \"", record.name,
-                                "\" of the data directory cannot be taken up: ", why.message()));
+                                "\" of the data directory cannot be restored: ", why.message()));
 }
 
 absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const {
@@ -64,8 +64,8 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
   }
   round.snapshot.failure =
       scarce ? absl::StrCat(std::string(status.message()),
-                            "; its updates are kept: the next start of the server takes the round "
-                            "up again, DeleteRound gives it up")
+                            "; its updates are kept: the next start of the server restores the "
+                            "round, DeleteRound deletes it")
              : absl::StrCat("DATA_LOSS: ", std::string(status.message()));
   return restored;
 }
@@ -86,8 +86,8 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
     const uint64_t sealed = round.snapshot.contributors;
     SPARSEAGG_RETURN_IF_ERROR(FoldUpdates(record, round));
     if (record.phase == RoundPhase::kClosed && round.snapshot.contributors != sealed) {
-      return StoreCorrupt(absl::StrCat(sealed, " updates were sealed, ",
-                                       round.snapshot.contributors, " are there"));
+      return StoreCorrupt(absl::StrCat(sealed, " updates were sealed, but ",
+                                       round.snapshot.contributors, " are stored"));
     }
   }
   if (IsPublished(record.phase)) SPARSEAGG_RETURN_IF_ERROR(LoadResult(record, round));

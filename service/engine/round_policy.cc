@@ -62,7 +62,8 @@ absl::Status CheckPolicy(const RoundPolicy& policy, const Limits& limits) {
                                        "max_contributors", policy.max_contributors));
   if (policy.grace < milliseconds(0)) return Invalid("policy.grace is negative");
   if (policy.grace > milliseconds(0) && policy.goal_contributors == 0) {
-    return Invalid("policy.grace is set without policy.goal_contributors, which it begins with");
+    return Invalid(
+        "policy.grace needs policy.goal_contributors: it starts when the goal is reached");
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckLongest("grace", policy.grace, limits));
   if (policy.open_for.has_value() && policy.open_until.has_value()) {

@@ -15,14 +15,14 @@ absl::StatusOr<PutResult> Recognise(const UpdateRecord& stored, const UpdateReco
   if (stored.update_id != record.update_id) {
     return MakeError(
         absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED",
-        absl::StrCat("contributor \"", record.contributor, "\" is counted already, with update \"",
-                     stored.update_id, "\"; one update for each contributor and round"));
+        absl::StrCat("contributor \"", record.contributor, "\" was already counted with update \"",
+                     stored.update_id, "\"; a contributor has one update in each round"));
   }
   if (stored.digest != record.digest) {
     return MakeError(
         absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT",
         absl::StrCat("update \"", record.update_id, "\" of contributor \"", record.contributor,
-                     "\" was counted with other bytes; a resend must be the same"));
+                     "\" was counted with other bytes; a resend must have the same bytes"));
   }
   return PutResult{PutOutcome::kDuplicate, stored};
 }
@@ -41,9 +41,9 @@ absl::StatusOr<std::optional<PutResult>> AcceptedUpdates::Classify(
                      absl::StrCat("round \"", record.round, "\" accepts no more updates"));
   }
   if (contributors_max != 0 && by_contributor_.size() >= contributors_max) {
-    return MakeError(
-        absl::StatusCode::kResourceExhausted, "ROUND_FULL",
-        absl::StrCat("round \"", record.round, "\" has its ", contributors_max, " contributors"));
+    return MakeError(absl::StatusCode::kResourceExhausted, "ROUND_FULL",
+                     absl::StrCat("round \"", record.round, "\" has its maximum of ",
+                                  contributors_max, " contributors"));
   }
   return std::optional<PutResult>();
 }

@@ -55,7 +55,7 @@ void PutGroup::Finish(const absl::Status& committed, const FindRound& find) {
   for (PendingPut* put : deferred_) {
     if (AnswerFrom(*find(put->record.round).accepted, *put)) continue;
     // The entries before it were not committed.
-    put->result = StoreBusy("updates before this one could not be kept just now; try again");
+    put->result = StoreBusy("an update before this one could not be stored; try again");
   }
 }
 

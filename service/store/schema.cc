@@ -77,12 +77,12 @@ absl::Status PrepareSchema(Database& database) {
   if (application == kApplicationId && version >= 1 && version <= newest) {
     return version == newest ? absl::OkStatus() : Upgrade(database, static_cast<size_t>(version));
   }
-  return MakeError(
-      absl::StatusCode::kFailedPrecondition, "STORE_VERSION",
-      application != kApplicationId
-          ? "the database in the data directory was not made by sparseagg"
-          : absl::StrCat("the data directory has version ", version, ", this server reads up to ",
-                         newest, "; start the version that wrote it"));
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_VERSION",
+                   application != kApplicationId
+                       ? "the database in the data directory was not made by sparseagg"
+                       : absl::StrCat("the data directory has version ", version,
+                                      ", but this server reads up to ", newest,
+                                      "; start the server version that wrote it"));
 }
 
 }  // namespace sparseagg

@@ -15,10 +15,11 @@ namespace sparseagg {
 namespace {
 
 absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
-  return MakeError(absl::StatusCode::kInternal, "NOT_EXACT",
-                   absl::StrCat("tensor ", Quoted(spec.name), ": ", std::string(what),
-                                "; a fault of the server, so there is no result: please report "
-                                "it"));
+  return MakeError(
+      absl::StatusCode::kInternal, "NOT_EXACT",
+      absl::StrCat("tensor ", Quoted(spec.name), ": ", std::string(what),
+                   "; this is a fault of the server, so the round has no result: please "
+                   "report it"));
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz
   return MakeError(absl::StatusCode::kInvalidArgument, "RESULT_NNZ_EXCEEDED",
                    absl::StrCat("tensor ", Quoted(reducer.spec.name), ": the result has ", nnz,
                                 " entries or more, above result-nnz-max = ", result_nnz_max_,
-                                "; touch fewer rows, or raise the limit"));
+                                "; send fewer rows, or raise the limit"));
 }
 
 absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,

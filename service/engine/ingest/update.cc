@@ -30,7 +30,7 @@ uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
 absl::Status Missing(std::string_view quoted_name) {
   return Invalid("MISSING_TENSOR",
                  absl::StrCat("tensor ", std::string(quoted_name),
-                              " is not in the update; send it with nnz 0 when it was not touched"));
+                              " is not in the update; send it with nnz 0 if it has no entries"));
 }
 
 // Returns the position in the update of each tensor of the specification.
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
   for (size_t i = 0; i < headers.size(); ++i) {
     if (!by_name.emplace(headers[i].name, i).second) {
       return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor ", Quoted(headers[i].name),
-                                                      " stands twice in the update"));
+                                                      " occurs twice in the update"));
     }
   }
   std::vector<size_t> order;

@@ -116,15 +116,16 @@ inline constexpr BudgetText kStagingBudget = {
     "staging memory", "staging-bytes-max", "STAGING_FULL", "UPDATE_TOO_LARGE", "try again",
     // Long enough for several folds of a 16 MiB message, and short compared with a round.
     200};
-inline constexpr BudgetText kTenantBudget = {"the tenant's memory",
-                                             "tenant-bytes-max",
-                                             "TENANT_BYTES_FULL",
-                                             "TENANT_BYTES_FULL",
-                                             "try again, or delete rounds that are done with",
-                                             200};
+inline constexpr BudgetText kTenantBudget = {
+    "the tenant's memory",
+    "tenant-bytes-max",
+    "TENANT_BYTES_FULL",
+    "TENANT_BYTES_FULL",
+    "try again, or delete rounds that are no longer needed",
+    200};
 inline constexpr BudgetText kAggregationBudget = {
     "aggregation memory", "aggregation-bytes-max", "AGGREGATION_FULL", "AGGREGATION_FULL",
-    "delete rounds that are done with, or raise the limit"};
+    "delete rounds that are no longer needed, or raise the limit"};
 
 inline constexpr BudgetText kUploadDiskBudget = {"room for updates that arrive in chunks",
                                                  "upload-disk-bytes-max",

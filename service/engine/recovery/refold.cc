@@ -60,8 +60,8 @@ absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::strin
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> headers, ReadHeaders(headers_text));
   SPARSEAGG_ASSIGN_OR_RETURN(UpdatePlan plan, PlanUpdate(spec, headers, limits));
   if (plan.payload_bytes != payload.size()) {
-    return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
-                                     plan.payload_bytes));
+    return StoreCorrupt(absl::StrCat("a stored update has ", payload.size(),
+                                     " bytes, but its headers state ", plan.payload_bytes));
   }
   SplitPayload cut(headers, std::span(&payload, 1));
   if (UpdateDigest(record.weight, cut.tensors(), plan.order) != record.digest) {

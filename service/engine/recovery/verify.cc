@@ -28,7 +28,7 @@ namespace {
 // values.
 constexpr uint64_t kBlockBytesMin = uint64_t{64} << 20;
 
-absl::Status Cancelled() { return absl::CancelledError("nobody waits for it any more"); }
+absl::Status Cancelled() { return absl::CancelledError("the verification was cancelled"); }
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
@@ -36,7 +36,7 @@ absl::Status Mismatch(std::string_view what, const std::string& found,
                       const std::string& published) {
   return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
                    absl::StrCat(std::string(what), " has digest ", absl::BytesToHexString(found),
-                                ", the manifest says ", absl::BytesToHexString(published)));
+                                ", but the manifest says ", absl::BytesToHexString(published)));
 }
 
 uint64_t ResultBytes(const PublishedResult& result) {
@@ -224,10 +224,11 @@ absl::Status VerifyUnpublished(const UpdateStore& store, const std::string& roun
   const absl::Status compared =
       CompareWithUpdates(store, round, result, *reference, aggregation, options).status();
   if (ErrorReason(compared) != kResultMismatch) return compared;
-  return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
-                   absl::StrCat("RESULT_MISMATCH: the result is not what the reference back end "
-                                "makes of the same updates, and is not published: ",
-                                std::string(compared.message())));
+  return MakeError(
+      absl::StatusCode::kDataLoss, kResultMismatch,
+      absl::StrCat("RESULT_MISMATCH: the result differs from that of the reference back "
+                   "end for the same updates, so it is not published: ",
+                   std::string(compared.message())));
 }
 
 absl::Status CheckResultDigest(const PublishedResult& published) {

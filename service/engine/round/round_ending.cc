@@ -166,7 +166,7 @@ Round::Answer Round::AnswerAbort() const {
   if (*next == snapshot_.state) return SnapshotLocked();  // a retry
   if (!storing_result_) return std::nullopt;
   return StoreBusy(absl::StrCat("the result of round \"", snapshot_.name,
-                                "\" is being stored; try again to delete or abort it then"));
+                                "\" is being stored; try again when it is stored"));
 }
 
 absl::StatusOr<RoundSnapshot> Round::Abort() {
@@ -212,8 +212,8 @@ void Round::Fail(const absl::Status& status) {
     failed.abort_time = services_.options.now();
     if (spec_.durability == Durability::kDurable && MaySucceedLater(status)) {
       absl::StrAppend(&failed.failure,
-                      "; its updates are kept: the next start of the server takes the round up "
-                      "again, DeleteRound gives it up");
+                      "; its updates are kept: the next start of the server restores the round, "
+                      "DeleteRound deletes it");
     } else {
       // The round ends even if the store cannot record it now: DeleteRound() tries again.
       const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));

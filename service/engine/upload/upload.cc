@@ -178,7 +178,7 @@ absl::Status ChunkedUpload::CheckWriterLocked(uint64_t writer) const {
   if (writer == writer_) return absl::OkStatus();
   return MakeError(absl::StatusCode::kAborted, "UPLOAD_TAKEN_OVER",
                    absl::StrCat("another stream has resumed update \"", args_.header.update_id,
-                                "\"; begin it again to continue here"));
+                                "\"; resume it again to continue here"));
 }
 
 bool ChunkedUpload::arrived() const {
@@ -200,8 +200,8 @@ absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain d
   if (offset != committed_ || appending_) return OffsetMismatch(offset, committed_);
   if (size > args_.total_bytes - committed_) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_TOO_LONG",
-                     absl::StrCat("the chunk ends at byte ", offset + size, ", the headers state ",
-                                  args_.total_bytes));
+                     absl::StrCat("the chunk ends at byte ", offset + size,
+                                  ", but the headers state ", args_.total_bytes));
   }
   appending_ = true;
   lock.unlock();
@@ -240,9 +240,10 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
   if (later) {
     phase_ = Phase::kReceiving;  // the bytes are kept, so that a retry need not send them again
   } else {
-    CloseLocked(MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED",
-                          absl::StrCat("update \"", args_.header.update_id,
-                                       "\" was answered already; begin it again to ask")));
+    CloseLocked(
+        MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED",
+                  absl::StrCat("update \"", args_.header.update_id,
+                               "\" was already answered; begin it again to get the receipt")));
   }
   return receipt;
 }

@@ -69,13 +69,13 @@ absl::Status UploadTable::CheckNumberLocked(const UploadArgs& args,
         MakeError(absl::StatusCode::kResourceExhausted, "TENANT_UPLOADS_FULL",
                   absl::StrCat("tenant-uploads-max = ", of_tenant.uploads_max,
                                " chunked updates of tenant \"", std::string(tenant),
-                               "\" are under way; try again")),
+                               "\" are in progress; try again")),
         kRetryAfterMs);
   }
   if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
   return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL",
                                   absl::StrCat("open-uploads-max = ", limits_.open_uploads_max,
-                                               " chunked updates are under way; try again")),
+                                               " chunked updates are in progress; try again")),
                         kRetryAfterMs);
 }
 

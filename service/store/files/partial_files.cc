@@ -279,7 +279,7 @@ absl::StatusOr<std::unique_ptr<PartialPayload>> PartialFiles::Take(
   {
     std::lock_guard lock(mutex_);
     Entry& entry = entries_[KeyOf(identity)];
-    if (entry.taken) return StoreBusy("the same update is being begun by another call; try again");
+    if (entry.taken) return StoreBusy("another call is starting the same update; try again");
     if (!(entry.identity == identity)) replaced = std::exchange(entry.file, 0);
     entry.identity = identity;
     entry.taken = true;

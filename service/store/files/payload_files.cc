@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::stri
                                                                  FailpointHook failpoints) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-                     absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(errno)));
+                     absl::StrCat("cannot create the folder ", folder, ": ", std::strerror(errno)));
   }
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
@@ -97,13 +97,14 @@ absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) 
   struct stat found = {};
   if (fstat(fd.get(), &found) != 0) return ReadError(path, errno);
   if (static_cast<uint64_t>(found.st_size) != bytes) {
-    return Damaged(path, absl::StrCat("has ", found.st_size, " bytes, stored were ", bytes));
+    return Damaged(path,
+                   absl::StrCat("has ", found.st_size, " bytes, but ", bytes, " were stored"));
   }
   std::string data(bytes, '\0');
   for (uint64_t at = 0; at < bytes;) {
     const ssize_t got = pread(fd.get(), data.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got == 0) return Damaged(path, "became shorter");
+    if (got == 0) return Damaged(path, "became shorter while it was read");
     if (got < 0) return ReadError(path, errno);
     at += static_cast<uint64_t>(got);
   }

@@ -177,7 +177,7 @@ TEST(ResultBlocksTest, WhatDiffersIsNamed) {
   EXPECT_THAT(moved, mismatch);
   EXPECT_THAT(std::string(moved.message()),
               HasSubstr("row " + std::to_string(result.indices[above]) +
-                        ": an update has it, the result does not"));
+                        ": an update has this row, but the result does not"));
 }
 
 TEST(ResultBlocksTest, ARowThatNoUpdateHasIsAMismatch) {
@@ -189,8 +189,9 @@ TEST(ResultBlocksTest, ARowThatNoUpdateHasIsAMismatch) {
   for (auto& rows : updates.rows) std::replace(rows.begin(), rows.end(), gone, result.indices[18]);
   const absl::Status status = ByBlocks(updates, result, *backend, blocks);
   EXPECT_THAT(status, FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH"));
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("row " + std::to_string(gone) + ": the result has it, no update does"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("row " + std::to_string(gone) + ": the result has this row, but no update does"));
 }
 
 }  // namespace

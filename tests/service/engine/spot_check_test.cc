@@ -124,7 +124,8 @@ TEST_F(SpotCheckTest, AWrongResultIsNotPublishedAndTheUpdatesAreKept) {
   Submit();
   const RoundSnapshot round = Seal();
   EXPECT_EQ(round.state, RoundState::kAborted);
-  EXPECT_THAT(round.failure, HasSubstr("RESULT_MISMATCH: the result is not what the reference"));
+  EXPECT_THAT(round.failure,
+              HasSubstr("RESULT_MISMATCH: the result differs from that of the reference"));
   EXPECT_THAT(round.failure, HasSubstr("tensor \"t\", row 1: computed again"));
   EXPECT_THAT(round.failure, HasSubstr("its updates are kept"));
   EXPECT_FALSE(engine_->Result(kRound).ok());

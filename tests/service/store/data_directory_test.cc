@@ -100,7 +100,7 @@ TEST_P(ChangedDirectoryTest, EndsTheProcessBeforeAnythingIsAcknowledged) {
   store_->CheckInPlace();
   GetParam().make(directory_);
   const auto ends = ::testing::ExitedWithCode(kStoreFailedExit);
-  const std::string message = "under the server";
+  const std::string message = "while the server was running";
   EXPECT_EXIT(static_cast<void>(Put("after")), ends, message);
   EXPECT_EXIT(static_cast<void>(Put("before")), ends, message) << "a duplicate";
   EXPECT_EXIT(
@@ -127,7 +127,7 @@ TEST(DataDirectoryTest, AFileSystemWithoutRoomForFilesIsNamed) {
       EXPECT_EQ(ErrorReason(refused), "STORE_UNUSABLE");
       EXPECT_EQ(std::string(refused.message()),
                 "cannot use the data directory " + path +
-                    ": its file system has no room for files, as /proc and /sys have none");
+                    ": its file system cannot hold files, like /proc and /sys");
     }
   }
 }
