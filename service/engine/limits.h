@@ -24,10 +24,10 @@ struct Limits {
   uint64_t round_tensors_max = 1024;            // tensors of one round
   uint64_t rounds_max = 1000;                   // rounds that exist at a time, in any state
   uint64_t result_nnz_max = uint64_t{1} << 34;  // entries of one tensor of one result
-  uint64_t open_uploads_max = 16384;            // chunked updates under way
+  uint64_t open_uploads_max = 16384;            // uploads in progress
   // Bytes on disk of chunked uploads in progress, durable rounds only.
   uint64_t upload_disk_bytes_max = uint64_t{64} << 30;
-  // How long an upload is kept without another byte, and a stream without a message.
+  // An upload is kept for this time without another byte, and a stream without a message.
   uint64_t upload_idle_ms = 600'000;
   uint64_t stream_idle_ms = 600'000;
   // Lowest rate of an upload in bytes per second, averaged over the window. Only time in which the
@@ -35,19 +35,19 @@ struct Limits {
   uint64_t upload_rate_min = 1024;
   uint64_t upload_rate_window_ms = 60'000;
   uint64_t dense_result_bytes_max = uint64_t{64} << 30;  // one dense answer of GetAggregate
-  // How long a result can be fetched after its publication, and how long an aborted round is kept.
+  // A result can be fetched for this time after its publication; an aborted round is kept as long.
   // 0: until the round is deleted.
   uint64_t result_retention_ms = 0;
   // Limits of one tenant. 0: only the limits of the whole server apply.
   uint64_t tenant_rounds_max = 0;       // rounds that exist at a time
   uint64_t tenant_bytes_max = 0;        // staging and aggregation together
-  uint64_t tenant_streams_max = 0;      // StreamUpdates calls under way
-  uint64_t tenant_uploads_max = 0;      // chunked updates of rounds under way
-  uint64_t tenant_waits_max = 100'000;  // WaitRound and WatchRound calls under way
+  uint64_t tenant_streams_max = 0;      // StreamUpdates calls in progress
+  uint64_t tenant_uploads_max = 0;      // uploads to rounds in progress
+  uint64_t tenant_waits_max = 100'000;  // WaitRound and WatchRound calls in progress
   // The longest time that a round may be open. 0: until it is sealed.
   uint64_t round_open_ms_max = 0;
-  // How long the name of a deleted round is remembered, so that late retries of its updates are
-  // recognised and cannot count in another round. 0: not at all.
+  // The name of a deleted round is remembered for this time, so that late retries of its updates
+  // are recognised and cannot count in another round. 0: not at all.
   uint64_t retry_horizon_ms = uint64_t{7} * 24 * 3600 * 1000;
   // Free bytes that the disk of the data directory keeps for sealing and publishing.
   uint64_t store_free_bytes_min = uint64_t{256} << 20;

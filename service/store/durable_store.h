@@ -30,9 +30,9 @@ struct DurableStoreOptions {
   // While the disk has fewer free bytes, new rounds and updates are refused (RESOURCE_EXHAUSTED,
   // STORE_FULL), so that rounds can still be sealed and published.
   uint64_t free_bytes_min = uint64_t{256} << 20;
-  // Whether this opening increments the epoch. False for a tool that only reads the store.
+  // If true, this opening increments the epoch. A tool that only reads the store sets it to false.
   bool new_epoch = true;
-  // Whether the store gets a new id. Set it for a store that was restored from a copy, or is a
+  // If true, the store gets a new id. Set it for a store that was restored from a copy, or is a
   // copy: its epoch alone does not show that.
   bool new_store_id = false;
   // The most bytes of a partially received payload that a crash may lose. Syncing 8 MiB takes some

@@ -27,8 +27,8 @@ class Eraser {
   Eraser(std::mutex& database_mutex, Tables& tables, PayloadFiles& files)
       : database_mutex_(database_mutex), tables_(tables), files_(files) {}
 
-  // What to erase. Of a published round: the contents of its updates; of an aborted one: contents
-  // and updates; of a deleted one: everything.
+  // A round to erase: the contents of its updates if it was published, contents and updates if it
+  // was aborted, everything if it was deleted.
   struct Leftover {
     int64_t round = 0;
     RoundPhase phase = RoundPhase::kDeleted;
@@ -44,8 +44,8 @@ class Eraser {
   void AddLeftover(const Leftover& leftover);
   absl::Status EraseLeftovers();
 
-  // From now on, erasures pause for three times as long as they work, because other threads use the
-  // disk.
+  // Makes erasures pause for three times as long as they work from now on, because other threads
+  // use the disk.
   void EnablePacing() { paced_ = true; }
   // Makes erasures end between two transactions, with CANCELLED.
   void Stop();

@@ -38,7 +38,8 @@ enum class Failpoint : uint8_t {
   kLeftoversDeleted,  // at the start: its last step
 };
 
-// By number. `may_fail`: an error at this step undoes it, as a full disk would.
+// This table is indexed by Failpoint. `may_fail`: an error at this step undoes it, as a full disk
+// would.
 struct FailpointInfo {
   std::string_view name;
   bool may_fail;

@@ -1,5 +1,5 @@
-// What the store keeps besides rounds: its id, the number of its starts, and the tombstones of
-// erased rounds.
+// The store's data besides rounds: its id, the number of its starts, and the tombstones of erased
+// rounds.
 //
 //   store        one row                erased never
 //   tombstones   one per erased round   erased by ForgetTombstones()

@@ -29,7 +29,7 @@ using Files = std::map<std::string, std::string>;  // content by path within the
 Files ReadFolder(const std::string& folder);
 void WriteFolder(const std::string& folder, const Files& files);
 
-// Which unsynced changes survive.
+// The policy decides which unsynced changes survive.
 enum class CutPolicy { kLost, kKept, kPrefix, kTorn };
 inline constexpr CutPolicy kCutPolicies[] = {CutPolicy::kLost, CutPolicy::kKept, CutPolicy::kPrefix,
                                              CutPolicy::kTorn};

@@ -15,7 +15,7 @@
 
 namespace sparseagg::sim {
 
-// For one thread, except for the flags.
+// Thread-compatible; the flags are thread-safe.
 class FaultyBackend : public Backend {
  public:
   std::atomic<bool> stage_fails = false;

@@ -39,7 +39,7 @@ class PayloadBytes {
   virtual void Discard() {}
 };
 
-// Whether and how an update is decoded while it arrives.
+// The settings for decoding an update while it arrives.
 struct StageOnArrival {
   uint64_t bytes = 0;  // memory that decoding on arrival takes
   // If unset, the update is not decoded on arrival.

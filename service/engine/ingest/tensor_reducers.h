@@ -21,8 +21,8 @@ using StagedTensors = std::vector<StagedUpdate>;
 
 class TensorReducers {
  public:
-  // Whether Make() reserves within the budget, or only records the memory of a round that was
-  // accepted before.
+  // Make() reserves within the budget (kEnforce), or only records the memory of a round that was
+  // accepted before (kRecordOnly).
   enum class Budget { kEnforce, kRecordOnly };
 
   // Plans every tensor and reserves memory from `aggregation`. Errors are those of

@@ -167,7 +167,7 @@ class Round : public std::enable_shared_from_this<Round> {
   void StartGraceAtGoalLocked();
   RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
-  // Whether and when to post the next fold to the strand.
+  // The next fold is posted to the strand now, after a delay, or not at all.
   enum class FoldTurn { kNone, kNow, kSoon };
   FoldTurn EnqueueFoldLocked(UpdateToFold update);
   FoldTurn NextFoldTurnLocked();
@@ -184,15 +184,15 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::Status SpotCheck(const PublishedResult& result);
   // Stores the result and makes it readable. While the disk is full, it schedules a retry.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
-  // These run on the eraser.
+  // These schedule and run the erasure of the updates, on the eraser.
   void ScheduleErasure();
   void ErasePayloads();
   // Runs `step` on the strand after the refusal's retry time, and reports the stall to the
   // observer.
   void RetryLater(const absl::Status& refusal, Task step);
   void ReportStall(const absl::Status& refusal);
-  // Aborts the round with `status` as its failure. A durable round's updates are erased, unless the
-  // error is not their fault and a later start may succeed.
+  // Aborts the round with `status` as its failure. The updates of a durable round are erased,
+  // unless the error is not their fault, so that a later start may succeed.
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.

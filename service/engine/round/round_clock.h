@@ -16,7 +16,7 @@
 
 namespace sparseagg {
 
-// Both clocks at one moment.
+// A reading of both clocks at one moment.
 struct Moment {
   std::chrono::system_clock::time_point wall;
   std::chrono::steady_clock::time_point steady;

@@ -96,7 +96,7 @@ absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
   std::vector<ReductionReport> fresh;
   {
     std::lock_guard lock(mutex_);
-    if (reducers_ == nullptr) return absl::OkStatus();  // aborted meanwhile
+    if (reducers_ == nullptr) return absl::OkStatus();  // aborted concurrently
     fresh = UpdatePlansLocked(std::move(reports));
   }
   Observe(fresh);
@@ -166,7 +166,7 @@ void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnap
   {
     std::shared_lock gate(gate_);  // an abort in progress comes first
     std::lock_guard lock(mutex_);
-    if (!Next(snapshot_.state, RoundEvent::kPublish).has_value()) return;  // aborted meanwhile
+    if (!Next(snapshot_.state, RoundEvent::kPublish).has_value()) return;  // aborted concurrently
     storing_result_ = true;
   }
   // The gate is open while the result is stored, because that may take minutes and a submission
