@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/store/store_errors.h"
-#include "tests/failpoints/life.h"
+#include "tests/failpoints/workload.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg::testing {
@@ -56,7 +56,7 @@ int Worker(const std::string& folder, const std::string& notes, int kill_at) {
   };
   auto server = LocalServer::Start(folder, FailpointHook(hook));
   if (file < 0 || !server.ok()) return 2;
-  const absl::Status lived = Live(**server, [file](const std::string& note) {
+  const absl::Status lived = RunWorkload(**server, [file](const std::string& note) {
     const std::string line = note + "\n";
     if (write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) _exit(3);
   });
@@ -95,12 +95,12 @@ Uninterrupted LiveThrough() {
                                      return absl::OkStatus();
                                    }));
   EXPECT_TRUE(server.ok()) << server.status();
-  const absl::Status lived = Live(**server, [](const std::string&) {});
+  const absl::Status lived = RunWorkload(**server, [](const std::string&) {});
   EXPECT_TRUE(lived.ok()) << lived;
   const std::vector<Failpoint> passed = life.passed;
-  life.outcome = Outcome(**server);
+  life.outcome = FinalState(**server);
   life.files = CountFiles(folder.path());
-  life.passed = passed;  // without those that Outcome() passes
+  life.passed = passed;  // without those that FinalState() passes
   return life;
 }
 
@@ -108,10 +108,10 @@ Uninterrupted LiveThrough() {
 void ExpectTheSameEnd(const std::string& folder, const Notes& notes, const Uninterrupted& life) {
   auto server = LocalServer::Start(folder);
   ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_EQ(Broken(**server, notes), "");
-  const absl::Status lived = Live(**server, [](const std::string&) {});
+  EXPECT_EQ(FirstBrokenNote(**server, notes), "");
+  const absl::Status lived = RunWorkload(**server, [](const std::string&) {});
   EXPECT_TRUE(lived.ok()) << lived;
-  EXPECT_EQ(Outcome(**server), life.outcome);
+  EXPECT_EQ(FinalState(**server), life.outcome);
   EXPECT_EQ(CountFiles(folder), life.files);
 }
 
@@ -126,12 +126,12 @@ TEST(FailpointTest, EveryFailpointIsPassedInTheLifeOfARound) {
   for (int start = 0; start < 2; ++start) {
     auto server = LocalServer::Start(folder.path(), FailpointHook(hook));
     ASSERT_TRUE(server.ok()) << server.status();
-    ASSERT_TRUE(Live(**server, [](const std::string&) {}).ok());
+    ASSERT_TRUE(RunWorkload(**server, [](const std::string&) {}).ok());
   }
   for (const FailpointInfo& point : kFailpoints) {
     EXPECT_TRUE(passed.contains(std::string(point.name)))
         << "nothing passes the failpoint \"" << point.name
-        << "\": let the life of tests/failpoints/life.cc do so";
+        << "\": let tests/failpoints/workload.cc do so";
   }
 }
 
@@ -175,9 +175,9 @@ TEST(FailpointTest, AnErrorAtAnyFailpointIsAnsweredAndLeavesNothingHalfDone) {
       server = LocalServer::Start(folder.path(), FailpointHook(hook));
     }
     ASSERT_TRUE(server.ok()) << server.status();
-    const absl::Status lived = Live(**server, note);
+    const absl::Status lived = RunWorkload(**server, note);
     ASSERT_TRUE(lived.ok()) << lived;
-    EXPECT_EQ(Broken(**server, notes), "");
+    EXPECT_EQ(FirstBrokenNote(**server, notes), "");
     server->reset();
     ExpectTheSameEnd(folder.path(), notes, life);
     if (HasFailure()) return;

@@ -69,7 +69,7 @@ class Request {
         }) {}
   // Waits until the thread is done or sleeps. As all other threads are paused or idle, it then
   // waits for one of them. The outcome must not depend on the scheduler.
-  void WaitUntilItWaits() const {
+  void WaitUntilBlocked() const {
     for (int asleep = 0; !ended_ && asleep < 20;) {
       asleep = Sleeps() ? asleep + 1 : 0;
       std::this_thread::yield();
@@ -128,7 +128,7 @@ TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
   pause_.WaitUntilHeld();
   absl::StatusOr<Receipt> second;
   Request resending([&] { second = Submit("a"); });
-  resending.WaitUntilItWaits();
+  resending.WaitUntilBlocked();
   pause_.Release();
   submitting.join();
   resending.Join();
@@ -150,7 +150,7 @@ TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInThe
     pause_.WaitUntilHeld();
     absl::StatusOr<RoundSnapshot> sealed;
     Request sealing([&] { sealed = engine_->SealRound("rounds/r"); });
-    sealing.WaitUntilItWaits();
+    sealing.WaitUntilBlocked();
     EXPECT_EQ(StateOf(), RoundState::kOpen);
     pause_.Release();
     submitting.join();
@@ -269,7 +269,7 @@ TEST_F(InterleavingTest, ARoundThatIsDeletedWhileItsUpdatesAreErasedLeavesNothin
   EXPECT_EQ(StateOf(), RoundState::kPublished);
   absl::Status deleted;
   Request deleting([&] { deleted = engine_->DeleteRound("rounds/r"); });
-  deleting.WaitUntilItWaits();
+  deleting.WaitUntilBlocked();
   pause_.Release();
   deleting.Join();
   EXPECT_TRUE(deleted.ok()) << deleted;

@@ -132,10 +132,10 @@ void CheckRetired(const UpdateStore& store, const CrashState& state, Findings& f
 // The epoch of a start is higher than every acknowledged epoch.
 void CheckEpoch(const UpdateStore& store, const CrashState& state, Findings& found) {
   for (const std::string& ack : state.acknowledged) {
-    uint64_t told = 0;
+    uint64_t acknowledged = 0;
     if (!absl::StartsWith(ack, kEpochAck)) continue;
-    if (!absl::SimpleAtoi(ack.substr(sizeof(kEpochAck) - 1), &told) ||
-        store.Epoch().epoch <= told) {
+    if (!absl::SimpleAtoi(ack.substr(sizeof(kEpochAck) - 1), &acknowledged) ||
+        store.Epoch().epoch <= acknowledged) {
       ++found.lost;
     }
   }
@@ -213,8 +213,8 @@ class PowerCutTest : public ::testing::Test {
   }
 
   // Checks cuts at random places in [begin, end].
-  Findings Look(const std::vector<IoEvent>& events, size_t begin, size_t end, int states,
-                uint64_t seed) const {
+  Findings CheckCuts(const std::vector<IoEvent>& events, size_t begin, size_t end, int states,
+                     uint64_t seed) const {
     Findings found;
     for (int i = 0; i < states; ++i) {
       std::mt19937_64 random(seed * 1'000'003 + static_cast<uint64_t>(i));
@@ -265,7 +265,7 @@ TEST_F(PowerCutTest, EverythingAcknowledgedIsThereOnce) {
   ASSERT_EQ(Run("put"), 0);
   const std::vector<IoEvent> events = ReadIoLog(log());
   ASSERT_GT(events.size(), 500u);
-  const Findings found = Look(events, 0, events.size(), StatesWanted(), 1);
+  const Findings found = CheckCuts(events, 0, events.size(), StatesWanted(), 1);
   EXPECT_EQ(found.all(), 0) << found << "; first: " << first_;
   EXPECT_GT(found.acknowledged, 0u);
   EXPECT_GT(found.resumed_bytes, 0u);
@@ -292,7 +292,7 @@ TEST_F(PowerCutTest, DisksThatIgnoreASyncAreNoticed) {
   };
   for (const auto& [what, change] : changes) {
     const std::vector<IoEvent> changed = change(events);
-    const Findings found = Look(changed, 0, changed.size(), 150, 2);
+    const Findings found = CheckCuts(changed, 0, changed.size(), 150, 2);
     EXPECT_GT(found.all(), 0) << what << ": " << found;
     std::cout << what << ": " << found << "\n";
   }
@@ -314,14 +314,14 @@ TEST_F(PowerCutTest, AKillBeforeTheCutLosesNothingThatWasAcknowledgedAfterIt) {
     const size_t killed = ReadIoLog(log()).size();
     ASSERT_EQ(Run("resend"), 0);
     const std::vector<IoEvent> events = ReadIoLog(log());
-    found += Look(events, killed, events.size(), 30, 100 + run);
+    found += CheckCuts(events, killed, events.size(), 30, 100 + run);
     // The same without the syncs of the start.
     std::vector<IoEvent> changed(events.begin(), events.begin() + static_cast<long>(killed));
     for (size_t i = killed; i < events.size(); ++i) {
       const bool sync = events[i].op == IoOp::kSync || events[i].op == IoOp::kSyncFolder;
       if (!sync) changed.push_back(events[i]);
     }
-    unsafe += Look(changed, killed, changed.size(), 30, 100 + run);
+    unsafe += CheckCuts(changed, killed, changed.size(), 30, 100 + run);
   }
   EXPECT_EQ(found.all(), 0) << found << "; first: " << first_;
   EXPECT_GT(found.acknowledged, 0u);

@@ -61,11 +61,11 @@ struct Round {
   std::optional<Time> goal_reached;
   // A crash came between reaching the goal and storing when, so the grace period may have started
   // again.
-  bool grace_unsure = false;
+  bool grace_uncertain = false;
   std::map<std::string, Update> counted;  // by contributor
   std::map<std::string, uint64_t> sequences;
   // A deletion was started, so the store may have deleted the round already.
-  bool crumbling = false;
+  bool deletion_started = false;
   // The start of its retention, once it has ended.
   Time since;
 
@@ -85,18 +85,18 @@ class Model {
   std::string Seal(const std::string& name);
   std::string Abort(const std::string& name);
   std::string Delete(const std::string& name);
-  // Judge() returns the expected answer for an update and changes nothing; Count() applies an
-  // accepted update.
-  Answer Judge(const Update& update, Time now) const;
-  // As Judge(), for an update in chunks, which is recognised without its bytes.
-  Answer JudgeUpload(const Update& update, Time now) const;
+  // ExpectedAnswer() returns the expected answer for an update and changes nothing; Count() applies
+  // an accepted update.
+  Answer ExpectedAnswer(const Update& update, Time now) const;
+  // As ExpectedAnswer(), for an update in chunks, which is recognised without its bytes.
+  Answer ExpectedUploadAnswer(const Update& update, Time now) const;
   void Count(const Update& update, Time now);
   // Ends the process: rounds in memory are gone.
   void Crash();
 
  private:
   // Returns the expected answer from the header alone; nullopt: the bytes decide.
-  std::optional<Answer> JudgeHeader(const Update& update, Time now) const;
+  std::optional<Answer> ExpectedHeaderAnswer(const Update& update, Time now) const;
 };
 
 }  // namespace sparseagg::sim

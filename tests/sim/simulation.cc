@@ -142,8 +142,8 @@ std::string Simulation::CheckReason(const std::string& due, const absl::Status& 
 std::string Simulation::CheckReceipt(const Update& update, const Answer& due,
                                      const absl::StatusOr<Receipt>& receipt) {
   const auto round = model_.rounds.find(update.round);
-  const bool crumbling = round != model_.rounds.end() && round->second.crumbling;
-  if (crumbling && ErrorReason(receipt.status()) == "ROUND_NOT_OPEN") return "";
+  const bool deletion_started = round != model_.rounds.end() && round->second.deletion_started;
+  if (deletion_started && ErrorReason(receipt.status()) == "ROUND_NOT_OPEN") return "";
   const std::string differs = CheckReason(due.reason, receipt.status());
   if (!differs.empty() || !receipt.ok()) return differs;
   if (receipt->duplicate != due.duplicate || receipt->sequence != due.sequence ||
@@ -198,7 +198,7 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
     round.state = RoundState::kAborted;
   }
   // Its policy closed it at a check.
-  const bool closing = round.Closing(now_) || round.grace_unsure;
+  const bool closing = round.Closing(now_) || round.grace_uncertain;
   if (round.state == RoundState::kOpen && seen.state != RoundState::kOpen && closing) {
     const bool enough = round.counted.size() >= round.policy.min;
     if (!enough && seen.failure.find("INSUFFICIENT_CONTRIBUTORS") == std::string::npos) {
@@ -226,7 +226,7 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
     round.since = seen.publish_time.value_or(seen.abort_time.value_or(seen.create_time));
   }
   // Maintenance may already have deleted this round.
-  if (IsFinal(round.state) && now_ - round.since >= kRetention) round.crumbling = true;
+  if (IsFinal(round.state) && now_ - round.since >= kRetention) round.deletion_started = true;
   return "";
 }
 
@@ -268,9 +268,9 @@ std::string Simulation::CompareReceipts() {
       const std::string differs = CompareResult(name, round);
       if (!differs.empty()) return absl::StrCat(name, ": ", differs);
     }
-    if (round.crumbling || round.state == RoundState::kAborted) continue;
+    if (round.deletion_started || round.state == RoundState::kAborted) continue;
     for (const auto& [contributor, update] : round.counted) {
-      const Answer due = model_.Judge(update, now_);
+      const Answer due = model_.ExpectedAnswer(update, now_);
       if (!due.duplicate) return "the model has lost an update";
       const std::string differs = CheckReceipt(update, due, Send(update));
       if (!differs.empty()) return absl::StrCat(name, " ", contributor, ": ", differs);

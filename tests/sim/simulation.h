@@ -69,10 +69,10 @@ class Simulation {
   Policy RandomPolicy();
   Update RandomUpdate();
   // Returns whether the round may or may not still accept updates.
-  bool Unsure(const std::string& round) const {
+  bool MayBeClosed(const std::string& round) const {
     const auto found = model_.rounds.find(round);
     return found != model_.rounds.end() && found->second.state == RoundState::kOpen &&
-           found->second.grace_unsure;
+           found->second.grace_uncertain;
   }
   absl::StatusOr<Receipt> Send(const Update& update);
 

@@ -141,8 +141,8 @@ std::string Simulation::Submit() {
   const Update update = RandomUpdate();
   log_(absl::StrCat("submit ", update.round, " ", update.contributor, " ", update.update_id, " ",
                     update.variant, " ", update.weight, " ", update.flaw));
-  if (Unsure(update.round)) return "";
-  Answer due = model_.Judge(update, now_);
+  if (MayBeClosed(update.round)) return "";
+  Answer due = model_.ExpectedAnswer(update, now_);
   backend_.stage_fails = Chance(3);
   // Memory is reserved for an update that was not counted before, if its headers are valid.
   const bool stages =
@@ -197,8 +197,8 @@ std::string Simulation::SubmitInChunks() {
   const uint64_t bytes_max = Chance(30) ? Below(60) : 1'000'000;
   log_(absl::StrCat("upload ", key, " ", update.variant, " ", update.weight, " ", update.flaw, " ",
                     bytes_max));
-  if (Unsure(update.round)) return "";
-  const Answer due = model_.JudgeUpload(update, now_);
+  if (MayBeClosed(update.round)) return "";
+  const Answer due = model_.ExpectedUploadAnswer(update, now_);
   const auto receipt = Upload(update, bytes_max);
   if (absl::IsCancelled(receipt.status())) return "";
   return CheckReceipt(update, due, receipt);
@@ -224,7 +224,7 @@ std::string Simulation::Delete() {
   // A deletion may be half done when it fails or the process ends.
   const auto found = before_.rounds.find(name);
   if (found != before_.rounds.end() && IsFinal(found->second.state)) {
-    found->second.crumbling = true;
+    found->second.deletion_started = true;
   }
   const std::string due = model_.Delete(name);
   return CheckReason(due, engine_->DeleteRound(name));
@@ -271,7 +271,7 @@ std::string Simulation::Settle() {
   if (!differs.empty()) return differs;
   for (const auto& [name, round] : model_.rounds) {
     if (round.state == RoundState::kSealed) return name + " is sealed and not published";
-    const bool due = round.Closing(now_) && !round.grace_unsure;
+    const bool due = round.Closing(now_) && !round.grace_uncertain;
     if (round.state == RoundState::kOpen && due) return name + " is open, its time is over";
   }
   return "";

@@ -1,8 +1,8 @@
 // The workload that the failpoint tests interrupt: a server without a network, and five rounds that
 // together go through every state. Every answer is noted; requests that are repeated after a
 // restart are answered as retries.
-#ifndef SPARSEAGG_TESTS_FAILPOINTS_LIFE_H_
-#define SPARSEAGG_TESTS_FAILPOINTS_LIFE_H_
+#ifndef SPARSEAGG_TESTS_FAILPOINTS_WORKLOAD_H_
+#define SPARSEAGG_TESTS_FAILPOINTS_WORKLOAD_H_
 
 #include <functional>
 #include <memory>
@@ -45,14 +45,14 @@ using Note = std::function<void(const std::string&)>;
 
 // Takes all five rounds to their ends, from whatever state they have. Retries after an error with a
 // time to retry after.
-absl::Status Live(LocalServer& server, const Note& note);
+absl::Status RunWorkload(LocalServer& server, const Note& note);
 
 // Returns the final state, one line for each round. Seals the open round first.
-std::string Outcome(LocalServer& server);
+std::string FinalState(LocalServer& server);
 
 // Returns the first note that the server does not honour; empty: none.
-std::string Broken(LocalServer& server, const Notes& notes);
+std::string FirstBrokenNote(LocalServer& server, const Notes& notes);
 
 }  // namespace sparseagg::testing
 
-#endif  // SPARSEAGG_TESTS_FAILPOINTS_LIFE_H_
+#endif  // SPARSEAGG_TESTS_FAILPOINTS_WORKLOAD_H_

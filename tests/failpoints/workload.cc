@@ -1,4 +1,4 @@
-#include "tests/failpoints/life.h"
+#include "tests/failpoints/workload.h"
 
 #include <algorithm>
 #include <utility>
@@ -38,7 +38,7 @@ TestUpdate UpdateOf(std::string_view round, std::string_view contributor) {
 
 // Retries as long as the error has a time to retry after.
 template <class Result>
-Result Patiently(LocalServer& server, const std::function<Result()>& call) {
+Result WithRetries(LocalServer& server, const std::function<Result()>& call) {
   for (int tries = 0;; ++tries) {
     Result result = call();
     absl::Status status;
@@ -52,9 +52,9 @@ Result Patiently(LocalServer& server, const std::function<Result()>& call) {
   }
 }
 
-class LifeScript {
+class WorkloadRunner {
  public:
-  LifeScript(LocalServer& server, const Note& note) : server_(server), note_(note) {}
+  WorkloadRunner(LocalServer& server, const Note& note) : server_(server), note_(note) {}
 
   absl::Status Run() {
     for (const char* round : kRounds) SPARSEAGG_RETURN_IF_ERROR(Create(round));
@@ -87,7 +87,7 @@ class LifeScript {
         .request_id = absl::StrCat("create-", std::string(round)),
         .spec = {.tensors = {Sparse("t", kRows)}, .durability = Durability::kDurable}};
     note_(absl::StrCat("creating ", std::string(round)));
-    const auto created = Patiently<absl::StatusOr<RoundSnapshot>>(
+    const auto created = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().CreateRound(args); });
     // The round of a repeated request may have ended.
     if (created.ok() && created->state == RoundState::kOpen) {
@@ -105,7 +105,7 @@ class LifeScript {
 
   absl::Status Submit(std::string_view round, std::string_view contributor) {
     TestUpdate update = UpdateOf(round, contributor);
-    return Counted(round, Patiently<absl::StatusOr<Receipt>>(server_, [&] {
+    return Counted(round, WithRetries<absl::StatusOr<Receipt>>(server_, [&] {
                      return engine().Submit(update.header, update.tensors());
                    }));
   }
@@ -114,7 +114,7 @@ class LifeScript {
     TestUpdate update = UpdateOf(round, contributor);
     const std::string bytes = update.byte_string();
     return Counted(round,
-                   Patiently<absl::StatusOr<Receipt>>(server_, [&]() -> absl::StatusOr<Receipt> {
+                   WithRetries<absl::StatusOr<Receipt>>(server_, [&]() -> absl::StatusOr<Receipt> {
                      SPARSEAGG_ASSIGN_OR_RETURN(
                          const auto upload, engine().BeginUpload(update.header, update.headers()));
                      for (uint64_t from = upload->committed_offset(); from < bytes.size();
@@ -127,7 +127,7 @@ class LifeScript {
   }
 
   absl::Status Publish(std::string_view round) {
-    const auto sealed = Patiently<absl::StatusOr<RoundSnapshot>>(
+    const auto sealed = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().SealRound(NameOf(round)); });
     if (!sealed.ok()) return sealed.status();
     note_(absl::StrCat("sealed ", std::string(round)));
@@ -141,7 +141,7 @@ class LifeScript {
 
   absl::Status Abort(std::string_view round) {
     note_(absl::StrCat("aborting ", std::string(round)));
-    const auto aborted = Patiently<absl::StatusOr<RoundSnapshot>>(
+    const auto aborted = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().AbortRound(NameOf(round)); });
     if (aborted.ok()) note_(absl::StrCat("aborted ", std::string(round)));
     return aborted.status();
@@ -150,7 +150,7 @@ class LifeScript {
   absl::Status Delete(std::string_view round) {
     note_(absl::StrCat("deleting ", std::string(round)));
     const absl::Status deleted =
-        Patiently<absl::Status>(server_, [&] { return engine().DeleteRound(NameOf(round)); });
+        WithRetries<absl::Status>(server_, [&] { return engine().DeleteRound(NameOf(round)); });
     if (deleted.ok()) note_(absl::StrCat("deleted ", std::string(round)));
     return deleted;
   }
@@ -206,7 +206,7 @@ std::string BrokenReceipts(Engine& engine, const std::string& round, const Noted
   return "";
 }
 
-std::string Broken(Engine& engine, const std::string& round, const Noted& noted) {
+std::string FirstBrokenNote(Engine& engine, const std::string& round, const Noted& noted) {
   const auto found = engine.GetRound(NameOf(round));
   if (absl::IsNotFound(found.status())) return noted.created && !noted.deleting ? "is gone" : "";
   if (!found.ok()) return found.status().ToString();
@@ -252,9 +252,11 @@ void LocalServer::Settle() {
   }
 }
 
-absl::Status Live(LocalServer& server, const Note& note) { return LifeScript(server, note).Run(); }
+absl::Status RunWorkload(LocalServer& server, const Note& note) {
+  return WorkloadRunner(server, note).Run();
+}
 
-std::string Outcome(LocalServer& server) {
+std::string FinalState(LocalServer& server) {
   Engine& engine = server.engine();
   engine.SealRound(NameOf("open")).IgnoreError();
   server.Settle();
@@ -275,10 +277,10 @@ std::string Outcome(LocalServer& server) {
   return outcome;
 }
 
-std::string Broken(LocalServer& server, const Notes& notes) {
+std::string FirstBrokenNote(LocalServer& server, const Notes& notes) {
   server.Settle();
   for (const auto& [round, noted] : Read(notes)) {
-    const std::string broken = Broken(server.engine(), round, noted);
+    const std::string broken = FirstBrokenNote(server.engine(), round, noted);
     if (!broken.empty()) return round + " " + broken;
   }
   return "";
