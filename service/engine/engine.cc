@@ -323,24 +323,25 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   if (!counted.has_value()) {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round->OpenReducers());
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                             PlanUpdate(round->spec(), tensors, options_.limits));
-  if (counted.has_value()) return ResumeCounted(round, *counted, header, plan.payload_bytes);
+  SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
+                             MakeUpdateLayout(round->spec(), tensors, options_.limits));
+  if (counted.has_value()) return ResumeCounted(round, *counted, header, layout.payload_bytes);
 
   UploadArgs args;
   args.header = header;
   args.round = round.get();
   args.tensors = std::move(tensors);
-  args.total_bytes = plan.payload_bytes;
-  args.staged_bytes = plan.staged_bytes;
+  args.total_bytes = layout.payload_bytes;
+  args.staged_bytes = layout.staged_bytes;
   args.now = options_.steady_now;
   args.commit = [this, round](const UpdateHeader& h, const UpdateBody& body, Reservation& staging) {
     return SubmitTo(*round, h, body, staging);
   };
   // A durable round stores the payload undecoded.
   if (round->spec().durability == Durability::kMemory) {
-    args.stage = [reducers, plan, weight = header.weight](std::span<const EncodedHeader> headers) {
-      return ArrivingUpdate::Make(reducers, headers, plan, weight);
+    args.stage = [reducers, layout,
+                  weight = header.weight](std::span<const EncodedHeader> headers) {
+      return ArrivingUpdate::Make(reducers, headers, layout, weight);
     };
   }
   UploadTable::TakePartial take_partial = [] { return nullptr; };
@@ -350,7 +351,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
                                  .contributor = header.contributor,
                                  .update_id = header.update_id,
                                  .description = description,
-                                 .total_bytes = plan.payload_bytes});
+                                 .total_bytes = layout.payload_bytes});
     };
   }
   SPARSEAGG_ASSIGN_OR_RETURN(

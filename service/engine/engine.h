@@ -184,7 +184,7 @@ struct EngineStats {
   uint64_t waiting_tasks = 0;  // folds and publications that have not started
 };
 
-// Cancels its subscription when destroyed.
+// Ends the subscription when the last copy is destroyed.
 using WatchHandle = std::shared_ptr<void>;
 
 // The changes that a watcher receives.

@@ -9,16 +9,16 @@ namespace sparseagg {
 
 absl::StatusOr<std::unique_ptr<ArrivingUpdate>> ArrivingUpdate::Make(
     std::shared_ptr<const TensorReducers> reducers, std::span<const EncodedHeader> headers,
-    const UpdatePlan& plan, float weight) {
+    const UpdateLayout& layout, float weight) {
   std::unique_ptr<ArrivingUpdate> update(new ArrivingUpdate(std::move(reducers)));
   update->tensors_.resize(headers.size());
   update->sums_.resize(headers.size());
-  for (size_t i = 0; i < plan.order.size(); ++i) {
-    const EncodedHeader& header = headers[plan.order[i]];
+  for (size_t i = 0; i < layout.order.size(); ++i) {
+    const EncodedHeader& header = headers[layout.order[i]];
     SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
     SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, update->reducers_->StageOne(i, header));
     const MutableCooView& entries = staged.entries;
-    update->tensors_[plan.order[i]] = {
+    update->tensors_[layout.order[i]] = {
         .position = i,
         .decoder = encoding->decoder(header, update->reducers_->spec().tensors[i], entries),
         .validator = std::make_unique<UpdateValidator>(update->reducers_->reduce_spec(i),

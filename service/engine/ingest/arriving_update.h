@@ -19,11 +19,11 @@ namespace sparseagg {
 // Thread-compatible.
 class ArrivingUpdate {
  public:
-  // Stages memory for all tensors. `plan` is the result of PlanUpdate() for `headers`, which must
-  // outlive this object.
+  // Stages memory for all tensors. `layout` is the result of MakeUpdateLayout() for `headers`,
+  // which must outlive this object.
   static absl::StatusOr<std::unique_ptr<ArrivingUpdate>> Make(
       std::shared_ptr<const TensorReducers> reducers, std::span<const EncodedHeader> headers,
-      const UpdatePlan& plan, float weight);
+      const UpdateLayout& layout, float weight);
 
   // Returns the most bytes that decoders hold besides the staged entries.
   static uint64_t KeptBytes(std::span<const EncodedHeader> headers);

@@ -70,12 +70,13 @@ std::vector<PlanReport> TensorReducers::PlanReports() const {
 }
 
 absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTensor> tensors,
-                                                    const UpdatePlan& plan, float weight) const {
+                                                    const UpdateLayout& layout,
+                                                    float weight) const {
   StagedTensors staged;
   staged.reserve(reducers_.size());
   for (size_t i = 0; i < reducers_.size(); ++i) {
     const Reducer& reducer = reducers_[i];
-    const EncodedTensor& tensor = tensors[plan.order[i]];
+    const EncodedTensor& tensor = tensors[layout.order[i]];
     SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(tensor.header.encoding));
     SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate update, reducer.aggregator->Stage(tensor.header.nnz));
     SPARSEAGG_RETURN_IF_ERROR(encoding->decode(tensor.header, spec_.tensors[i], tensor.indices,
@@ -113,11 +114,11 @@ absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz
 }
 
 absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
-                                                          const UpdatePlan& plan) const {
-  // The nnz of a header is within the limits, since PlanUpdate() has checked it.
+                                                          const UpdateLayout& layout) const {
+  // The nnz of a header is within the limits, since MakeUpdateLayout() has checked it.
   uint64_t bytes = kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
-    bytes += headers[plan.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
+    bytes += headers[layout.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
   }
   return aggregation_.Reserve(bytes);
 }

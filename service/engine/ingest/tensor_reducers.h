@@ -50,15 +50,15 @@ class TensorReducers {
   const ReduceSpec& reduce_spec(size_t i) const { return reducers_[i].spec; }
   absl::Status CheckStaged(size_t i, const StagedUpdate& update) const;
 
-  // Decodes and validates an update. `plan` is the result of PlanUpdate(). Changes no accumulator.
-  // Thread-safe, also concurrently with the other functions.
+  // Decodes and validates an update. `layout` is the result of MakeUpdateLayout(). Changes no
+  // accumulator. Thread-safe, also concurrently with the other functions.
   absl::StatusOr<StagedTensors> Stage(std::span<const EncodedTensor> tensors,
-                                      const UpdatePlan& plan, float weight) const;
+                                      const UpdateLayout& layout, float weight) const;
 
   // Reserves the most memory that accumulating an update with these headers can take. Thread-safe,
   // also concurrently with the other functions.
   absl::StatusOr<Reservation> ReserveGrowth(std::span<const EncodedHeader> headers,
-                                            const UpdatePlan& plan) const;
+                                            const UpdateLayout& layout) const;
 
   // Folds an update into every tensor. Afterwards the reducers account for their own memory, and
   // the caller may release the growth reserved for the update. After an error the reducers are

@@ -94,34 +94,35 @@ void HashHeader(const EncodedHeader& header, DigestInput<Digest>& digest) {
 
 }  // namespace
 
-absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const EncodedHeader> headers,
-                                      const Limits& limits) {
-  UpdatePlan plan;
-  SPARSEAGG_ASSIGN_OR_RETURN(plan.order, MatchTensors(spec, headers));
+absl::StatusOr<UpdateLayout> MakeUpdateLayout(const RoundSpec& spec,
+                                              std::span<const EncodedHeader> headers,
+                                              const Limits& limits) {
+  UpdateLayout layout;
+  SPARSEAGG_ASSIGN_OR_RETURN(layout.order, MatchTensors(spec, headers));
   // An empty update takes memory, too.
-  plan.staged_bytes = plan.order.size() * sizeof(StagedUpdate);
-  for (size_t i = 0; i < plan.order.size(); ++i) {
+  layout.staged_bytes = layout.order.size() * sizeof(StagedUpdate);
+  for (size_t i = 0; i < layout.order.size(); ++i) {
     const TensorSpec& tensor = spec.tensors[i];
-    const EncodedHeader& header = headers[plan.order[i]];
+    const EncodedHeader& header = headers[layout.order[i]];
     SPARSEAGG_RETURN_IF_ERROR(InspectTensor(header, tensor));
     if (header.nnz > limits.update_nnz_max) {
       return Invalid("UPDATE_TOO_LARGE",
                      absl::StrCat("tensor ", Quoted(header.name), ": nnz ", header.nnz,
                                   " is more than update-nnz-max = ", limits.update_nnz_max));
     }
-    SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(tensor));
-    plan.payload_bytes =
-        SaturatingAdd(plan.payload_bytes, SaturatingAdd(header.indices_bytes, header.values_bytes));
-    const uint64_t entry_bytes = sizeof(uint64_t) + layout.row_bytes();
-    plan.staged_bytes =
-        SaturatingAdd(plan.staged_bytes, SaturatingMultiply(header.nnz, entry_bytes));
+    SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout tensor_layout, MakeLayout(tensor));
+    layout.payload_bytes = SaturatingAdd(layout.payload_bytes,
+                                         SaturatingAdd(header.indices_bytes, header.values_bytes));
+    const uint64_t entry_bytes = sizeof(uint64_t) + tensor_layout.row_bytes();
+    layout.staged_bytes =
+        SaturatingAdd(layout.staged_bytes, SaturatingMultiply(header.nnz, entry_bytes));
   }
-  if (plan.payload_bytes > limits.update_bytes_max) {
+  if (layout.payload_bytes > limits.update_bytes_max) {
     return Invalid("UPDATE_TOO_LARGE",
-                   absl::StrCat("the update has ", plan.payload_bytes,
+                   absl::StrCat("the update has ", layout.payload_bytes,
                                 " bytes, more than update-bytes-max = ", limits.update_bytes_max));
   }
-  return plan;
+  return layout;
 }
 
 std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {

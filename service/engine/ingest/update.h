@@ -15,7 +15,7 @@
 namespace sparseagg {
 
 // The headers of an update, checked against the round's specification and the limits.
-struct UpdatePlan {
+struct UpdateLayout {
   std::vector<size_t> order;   // [tensors of the spec]: position of the tensor in the update
   uint64_t payload_bytes = 0;  // as sent
   // Decoded size: 8 bytes for each index, the values, and a StagedUpdate for each tensor.
@@ -25,8 +25,9 @@ struct UpdatePlan {
 // Checks the headers without reading a payload. Errors are INVALID_ARGUMENT: UNKNOWN_TENSOR,
 // DUPLICATE_TENSOR, MISSING_TENSOR, those of InspectTensor(), and UPDATE_TOO_LARGE beyond
 // update_bytes_max or update_nnz_max.
-absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const EncodedHeader> headers,
-                                      const Limits& limits);
+absl::StatusOr<UpdateLayout> MakeUpdateLayout(const RoundSpec& spec,
+                                              std::span<const EncodedHeader> headers,
+                                              const Limits& limits);
 
 // Returns the headers of `tensors`, in the same order.
 std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors);

@@ -23,12 +23,12 @@ struct Refolded {
 // A stored update.
 struct KeptUpdate {
   std::vector<EncodedHeader> headers;
-  UpdatePlan plan;
+  UpdateLayout layout;
   SplitPayload payload;  // refers to the bytes passed to ReadKeptUpdate()
 };
 
 // Reads what UpdateStore::ReadUpdates() passes. Returns DATA_LOSS (STORE_CORRUPT) if this is not
-// the update that was accepted, and the errors of PlanUpdate().
+// the update that was accepted, and the errors of MakeUpdateLayout().
 absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::string_view headers_text,
                                           std::string_view payload, const RoundSpec& spec,
                                           const Limits& limits);

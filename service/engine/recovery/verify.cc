@@ -141,7 +141,7 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                                      ReadKeptUpdate(update, headers, payload, spec, limits));
           SPARSEAGG_ASSIGN_OR_RETURN(
               const StagedTensors staged,
-              decoder->Stage(kept.payload.tensors(), kept.plan, update.weight));
+              decoder->Stage(kept.payload.tensors(), kept.layout, update.weight));
           updates.push_back(update);
           read.bytes_read += payload.size();
           return reducers.Accumulate(staged, update.weight);
