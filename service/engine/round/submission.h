@@ -1,4 +1,4 @@
-// Submits an update to a round: received -> planned (headers only) -> admitted -> staged (decoded,
+// Submits an update to a round: received -> checked (headers only) -> admitted -> staged (decoded,
 // validated) -> stored -> counted -> receipt. An error at any step leaves the round unchanged,
 // except for the count of refusals.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
