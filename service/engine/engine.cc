@@ -11,7 +11,7 @@
 #include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "service/engine/memory/admission.h"
-#include "service/engine/memory/tenant_books.h"
+#include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/names.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/recovery/verify.h"
@@ -29,10 +29,10 @@
 namespace sparseagg {
 namespace {
 
-// Another instance, or this one restarted, takes over in about this time.
+// About the time until another instance, or this one after a restart, takes over.
 constexpr uint64_t kDrainingRetryAfterMs = 1000;
 
-// Qualified.
+// Returns the qualified name of a round.
 std::string RoundName(std::string_view tenant, std::string_view id) {
   return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
 }
@@ -41,8 +41,8 @@ uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
   if (limits.aggregation_bytes_max != 0) return limits.aggregation_bytes_max;
   const BackendInfo& info = backend.info();
   if (!info.may_be_lost) return info.memory_bytes;
-  // A GPU's memory says nothing of the host's, where updates are kept until the result and states
-  // and results are fetched to. Asked once: the limit stays what it is.
+  // The host holds updates until the result exists, and fetched states and results, so a GPU's
+  // memory is not the limit. The host's memory is read once, so that the limit stays constant.
   static const uint64_t kHostBytes = AvailableMemoryBytes() / 2;
   return std::min(info.memory_bytes, kHostBytes);
 }
@@ -66,8 +66,8 @@ class EngineImpl : public Engine {
                           : nullptr),
         executor_(options_.executor == nullptr ? *own_executor_ : *options_.executor),
         eraser_(options_.executor == nullptr ? *own_eraser_ : *options_.executor) {
-    LookForIdleLater();
-    CleanUpLater();
+    ScheduleIdleCheck();
+    ScheduleMaintenance();
   }
   ~EngineImpl() override { store_.StopErasing(); }
 
@@ -119,7 +119,7 @@ class EngineImpl : public Engine {
 
  private:
   absl::Status CheckNotDraining() const;
-  RoundServices ServicesFor(TenantBooks& tenant) {
+  RoundServices ServicesFor(TenantBudgets& tenant) {
     return {options_, store_,   executor_,          eraser_,
             uploads_, tenants_, tenant.aggregation, draining_};
   }
@@ -129,23 +129,23 @@ class EngineImpl : public Engine {
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
                                                         const UpdateHeader& header,
                                                         std::vector<EncodedHeader> tensors);
-  // Now and again: drops idle uploads.
-  void LookForIdleLater();
-  // Now and again, on the eraser: deletes the rounds whose retention is over and what is left on
-  // the disk of others, forgets names that were remembered long enough.
-  void CleanUpLater();
-  void Retire();
-  void Forget();
+  // Schedules the periodic check that drops idle uploads.
+  void ScheduleIdleCheck();
+  // Schedules the periodic maintenance on the eraser, which deletes rounds after their retention,
+  // erases what deleted rounds have left on the disk, and forgets names after their horizon.
+  void ScheduleMaintenance();
+  void DeleteExpiredRounds();
+  void ForgetExpiredNames();
 
   const EngineOptions options_;
   Backend& backend_;
   UpdateStore& store_;
-  const std::shared_ptr<TenantTable> tenants_;  // shared with results, which may be read for longer
+  const std::shared_ptr<TenantTable> tenants_;  // shared with results, which may outlive the engine
   RoundTable rounds_;
   UploadTable uploads_;
-  CommitGate drain_gate_;  // held shared by what Drain() waits for
+  CommitGate drain_gate_;  // calls that Drain() waits for hold it shared
   std::atomic<bool> draining_ = false;
-  // Last: their tasks use the members above, and those of the executor post to the eraser.
+  // Declared last: their tasks use the members above, and the executor's tasks post to the eraser.
   const std::unique_ptr<ThreadPool> own_eraser_;
   const std::unique_ptr<ThreadPool> own_executor_;
   Executor& executor_;
@@ -160,7 +160,7 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_RETURN_IF_ERROR(ValidateTenant(args.tenant));
   if (!args.round_id.empty()) SPARSEAGG_RETURN_IF_ERROR(ValidateRoundId(args.round_id));
   SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
-  TenantBooks& tenant = tenants_->Of(args.tenant);
+  TenantBudgets& tenant = tenants_->Of(args.tenant);
   CreateRoundArgs normal = args;
   normal.tenant_rounds_max = tenant.limits.rounds_max;
   SPARSEAGG_ASSIGN_OR_RETURN(normal.spec, NormaliseRoundSpec(args.spec, options_, store_));
@@ -177,13 +177,13 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   ServicesFor(tenant));
-  const auto open_books = [&] {
+  const auto open_in_store = [&] {
     return store_.OpenRound({.name = round->name(),
                              .durability = normal.spec.durability,
                              .description = WriteDescription({normal, round->create_time()}),
                              .details = WriteAnchor(clock.anchor())});
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto entered, rounds_.Insert(normal, round, open_books));
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto entered, rounds_.Insert(normal, round, open_in_store));
   RoundSnapshot snapshot = entered->Snapshot();
   if (entered == round) {
     options_.observer->OnRoundState(snapshot);
@@ -228,41 +228,41 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   return absl::OkStatus();
 }
 
-void EngineImpl::LookForIdleLater() {
-  executor_.PostAfter(options_.look_interval, [this] {
+void EngineImpl::ScheduleIdleCheck() {
+  executor_.PostAfter(options_.check_interval, [this] {
     uploads_.DropIdle(options_.steady_now());
-    LookForIdleLater();
+    ScheduleIdleCheck();
   });
 }
 
-void EngineImpl::CleanUpLater() {
-  eraser_.PostAfter(options_.look_interval, [this] {
-    if (options_.limits.result_retention_ms > 0) Retire();
-    Forget();
+void EngineImpl::ScheduleMaintenance() {
+  eraser_.PostAfter(options_.check_interval, [this] {
+    if (options_.limits.result_retention_ms > 0) DeleteExpiredRounds();
+    ForgetExpiredNames();
     const auto idle = std::chrono::milliseconds(options_.limits.upload_idle_ms);
     store_.DropPartialsUnusedSince(options_.steady_now() - idle);
     store_.EraseLeftovers().IgnoreError();
-    CleanUpLater();
+    ScheduleMaintenance();
   });
 }
 
-void EngineImpl::Forget() {
+void EngineImpl::ForgetExpiredNames() {
   const auto horizon = std::chrono::milliseconds(options_.limits.retry_horizon_ms);
   const auto erased_before = options_.now() - horizon;
-  // Names that are forgotten here and not in the store are forgotten there after the next start.
+  // A name that the store fails to forget is forgotten there after the next start.
   if (rounds_.ForgetErasedBefore(erased_before)) {
     store_.ForgetTombstones(erased_before).IgnoreError();
   }
 }
 
-void EngineImpl::Retire() {
+void EngineImpl::DeleteExpiredRounds() {
   const auto retention = std::chrono::milliseconds(options_.limits.result_retention_ms);
   const auto now = options_.now();
   for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
     const RoundSnapshot snapshot = round->Snapshot();
     const auto since =
         snapshot.abort_time.value_or(snapshot.publish_time.value_or(snapshot.create_time));
-    // What cannot be deleted now is tried again the next time.
+    // A failed deletion is retried at the next maintenance.
     if (IsFinal(snapshot.state) && now - since >= retention) {
       DeleteRound(round->name()).IgnoreError();
     }
@@ -303,7 +303,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
   std::shared_lock working(drain_gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   auto upload = BeginUploadTo(round, header, tensors);
-  // It was answered after it was found here: now it is counted, or begins anew.
+  // The upload ended after it was found. Now the update is counted, or the upload starts anew.
   while (ErrorReason(upload.status()) == "UPLOAD_ENDED") {
     upload = BeginUploadTo(round, header, tensors);
   }
@@ -323,24 +323,25 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   if (!counted.has_value()) {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round->OpenReducers());
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                             PlanUpdate(round->spec(), tensors, options_.limits));
-  if (counted.has_value()) return ResumeCounted(round, *counted, header, plan.payload_bytes);
+  SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
+                             MakeUpdateLayout(round->spec(), tensors, options_.limits));
+  if (counted.has_value()) return ResumeCounted(round, *counted, header, layout.payload_bytes);
 
   UploadArgs args;
   args.header = header;
   args.round = round.get();
   args.tensors = std::move(tensors);
-  args.total_bytes = plan.payload_bytes;
-  args.staged_bytes = plan.staged_bytes;
+  args.total_bytes = layout.payload_bytes;
+  args.staged_bytes = layout.staged_bytes;
   args.now = options_.steady_now;
   args.commit = [this, round](const UpdateHeader& h, const UpdateBody& body, Reservation& staging) {
     return SubmitTo(*round, h, body, staging);
   };
-  // The payload of a durable round is stored as it came.
+  // A durable round stores the payload undecoded.
   if (round->spec().durability == Durability::kMemory) {
-    args.stage = [reducers, plan, weight = header.weight](std::span<const EncodedHeader> headers) {
-      return ArrivingUpdate::Make(reducers, headers, plan, weight);
+    args.stage = [reducers, layout,
+                  weight = header.weight](std::span<const EncodedHeader> headers) {
+      return ArrivingUpdate::Make(reducers, headers, layout, weight);
     };
   }
   UploadTable::TakePartial take_partial = [] { return nullptr; };
@@ -350,13 +351,13 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
                                  .contributor = header.contributor,
                                  .update_id = header.update_id,
                                  .description = description,
-                                 .total_bytes = plan.payload_bytes});
+                                 .total_bytes = layout.payload_bytes});
     };
   }
   SPARSEAGG_ASSIGN_OR_RETURN(
       std::shared_ptr<Upload> upload,
       uploads_.BeginOrResume(std::move(args), tenants_->Of(TenantOf(round->name())), take_partial));
-  // A round that ended meanwhile has dropped its uploads before this one was entered.
+  // If the round has ended concurrently, it dropped its uploads before this one was added.
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {
     uploads_.DropRound(round->name(), round.get(), open);
@@ -366,19 +367,19 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   return upload;
 }
 
-// --- The rest ---
+// --- Reductions, statistics, verification, recovery, drain ---
 
 absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec,
                                                                     std::string_view tenant) {
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
-  TenantBooks& books = tenants_->Of(tenant);
+  TenantBudgets& budgets = tenants_->Of(tenant);
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
-  SPARSEAGG_ASSIGN_OR_RETURN(
-      auto reducers,
-      TensorReducers::Make(stateless, backend_, books.aggregation, options_.limits.result_nnz_max));
-  return MakeReduction(std::move(reducers), options_, books.staging, tenants_);
+  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
+                             TensorReducers::Make(stateless, backend_, budgets.aggregation,
+                                                  options_.limits.result_nnz_max));
+  return MakeReduction(std::move(reducers), options_, budgets.staging, tenants_);
 }
 
 EngineStats EngineImpl::Stats() const {
@@ -407,18 +408,18 @@ absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name,
 
 absl::Status EngineImpl::Recover() {
   for (const RoundRecord& record : store_.Rounds()) {
-    TenantBooks& tenant = tenants_->Of(TenantOf(record.name));
+    TenantBudgets& tenant = tenants_->Of(TenantOf(record.name));
     const RoundRestorer restorer(options_, backend_, store_, tenant.aggregation);
     SPARSEAGG_ASSIGN_OR_RETURN(auto restored, restorer.Restore(record));
     restored.args.tenant = std::string(TenantOf(record.name));
     const auto round =
         std::make_shared<Round>(record.name, std::move(restored.round), ServicesFor(tenant));
-    const auto books_are_open = [] { return absl::OkStatus(); };
-    const auto entered = rounds_.Insert(restored.args, round, books_are_open);
-    if (!entered.ok()) return CannotTakeUp(record, entered.status());
+    const auto already_open = [] { return absl::OkStatus(); };
+    const auto entered = rounds_.Insert(restored.args, round, already_open);
+    if (!entered.ok()) return RestoreError(record, entered.status());
     SPARSEAGG_RETURN_IF_ERROR(round->Resume());
   }
-  // After the rounds: a name that was given again is its new round's.
+  // Tombstones come after the rounds, because a name that was used again belongs to its new round.
   for (const Tombstone& tombstone : store_.Tombstones()) rounds_.Remember(tombstone);
   return absl::OkStatus();
 }

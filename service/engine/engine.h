@@ -1,9 +1,9 @@
-// The engine runs rounds: it knows when an update may come, for whom it counts, and when a result
-// is ready. It speaks no network protocol; service/rpc/ translates. It does no arithmetic; sparse/
-// and the back end do.
+// The engine runs rounds: it decides whether an update is admitted, counts each contributor once,
+// and publishes the result. It knows no network protocol, which service/rpc/ translates, and does
+// no arithmetic, which sparse/ and the back end do.
 //
 // Life of an update:  received -> admitted (sizes from its headers) -> staged (decoded, validated)
-// -> stored -> counted -> receipt. An error at any step leaves the round as it was.
+// -> stored -> counted -> receipt. An error at any step leaves the round unchanged.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
 
@@ -34,10 +34,11 @@ struct RoundSpec {
   std::vector<TensorSpec> tensors;
   Durability durability = Durability::kMemory;
   RoundPolicy policy;
-  bool keep_updates = false;  // until the round is deleted, for VerifyRound()
+  bool keep_updates = false;  // keeps the updates until the round is deleted, for VerifyRound()
 };
 
-// Bytes of one tensor of an update; the header's sizes equal the chains' lengths.
+// The encoded bytes of one tensor of an update. The sizes in the header equal the lengths of the
+// chains.
 struct EncodedTensor {
   EncodedHeader header;
   ByteChain indices;
@@ -66,24 +67,24 @@ struct Manifest {
   uint64_t contributors = 0;
   double total_weight = 0;                   // exact sum, rounded once
   std::map<std::string, uint64_t> rejected;  // by reason
-  std::map<std::string, uint64_t> late;      // of these, by what had closed the round
+  std::map<std::string, uint64_t> late;      // subset of `rejected`: by what closed the round
   uint64_t duplicates = 0;
   std::string updates_digest;
   std::string result_digest;
   uint64_t infinite_values = 0;
   std::chrono::system_clock::time_point publish_time;
-  std::optional<SealReason> seal_reason;  // none: a stateless reduction
+  std::optional<SealReason> seal_reason;  // unset for a stateless reduction
 };
 
 struct TensorStatus {
   std::string name;
   std::string backend;
-  PlanReport reduction;  // so far: as of the update folded last
+  PlanReport reduction;  // as of the last folded update
   uint64_t nnz_received = 0;
   uint64_t nnz_result = 0;
 };
 
-// What the outside sees of a round at one moment.
+// The state of a round at one moment, as callers see it.
 struct RoundSnapshot {
   std::string tenant;
   std::string name;  // without the tenant
@@ -94,7 +95,7 @@ struct RoundSnapshot {
   std::optional<std::chrono::system_clock::time_point> publish_time;
   std::optional<std::chrono::system_clock::time_point> abort_time;
   std::optional<SealReason> seal_reason;
-  // While OPEN: when the policy closes it at the latest, if it does.
+  // Set while the round is OPEN and its policy has an end: the latest time at which it closes.
   std::optional<std::chrono::system_clock::time_point> close_time;
   std::optional<std::chrono::milliseconds> time_left;
   bool goal_reached = false;
@@ -107,17 +108,17 @@ struct RoundSnapshot {
   StoreEpoch epoch;
 };
 
-// A published result; immutable, shared with every reader, outlives the deletion of its round. Its
-// memory is reserved until then.
+// A published result. It is immutable and shared by all readers; a reader may keep it after its
+// round is deleted. Its memory stays reserved until the last reader releases it.
 struct PublishedResult {
   RoundSpec spec;
   std::vector<SparseTensor> tensors;  // in the order of spec.tensors
-  std::vector<TensorSpec>
-      result_specs;  // shape and type of each result (differs from spec for "count")
+  // Shape and type of each result; they differ from spec.tensors for "count".
+  std::vector<TensorSpec> result_specs;
   Manifest manifest;
 };
 
-// A published round that was computed again from its updates and has the same bits.
+// The outcome of computing a published round again from its stored updates, with the same bits.
 struct Verification {
   uint64_t contributors = 0;
   uint64_t bytes_read = 0;
@@ -126,32 +127,32 @@ struct Verification {
   std::string backend;
 };
 
-// An update that arrives in chunks of its byte string (for each tensor: indices, then values).
-// Thread-compatible.
+// An update that arrives in chunks of its byte string, which holds the indices and then the values
+// of each tensor. Thread-compatible.
 class Upload {
  public:
   virtual ~Upload() = default;
   virtual uint64_t committed_offset() const = 0;
   virtual uint64_t total_bytes() const = 0;
-  // Whether Append() does.
+  // Returns whether Append() waits for the disk.
   virtual bool waits_for_disk() const { return false; }
-  // Appends bytes at `offset`, which must equal committed_offset() (OFFSET_MISMATCH names both),
-  // checks the CRC32C when given (CHECKSUM_MISMATCH).
+  // Appends bytes at `offset`, which must equal committed_offset() (INVALID_ARGUMENT,
+  // OFFSET_MISMATCH names both). Checks the CRC-32C if given (DATA_LOSS, CHECKSUM_MISMATCH).
   virtual absl::Status Append(uint64_t offset, ByteChain data, std::optional<uint32_t> crc32c) = 0;
   absl::Status Append(uint64_t offset, std::string_view data, std::optional<uint32_t> crc32c) {
     return Append(offset, ByteChain(&data, 1), crc32c);
   }
-  // Whether Finish() has nothing left to decode.
+  // Returns whether all bytes were decoded as they arrived, so that Finish() decodes nothing.
   virtual bool arrived() const { return false; }
-  // REQUIRES: committed_offset() == total_bytes(). Counts the update.
+  // Counts the update. REQUIRES: committed_offset() == total_bytes().
   virtual absl::StatusOr<Receipt> Finish() = 0;
-  // Frees the bytes: the update has to begin again. Whoever uses it further is told `why`. Does
-  // nothing when another stream has resumed the update, or when it is complete and being counted.
+  // Frees the bytes, so that the update must start again. Later calls return `why`. Has no effect
+  // if another stream has resumed the update, or if the update is complete and being counted.
   virtual void Refuse(const absl::Status& why) = 0;
 };
 
-// The stateless operator: a round without a name, a store or an end other than Report(). A
-// contributor is not recognised again: every added update counts. Thread-safe.
+// A stateless reduction: a round without a name and without a store, which ends with Report().
+// Contributors are not compared, so every added update counts. Thread-safe.
 class Reduction {
  public:
   virtual ~Reduction() = default;
@@ -164,7 +165,7 @@ class Reduction {
 
 struct CreateRoundArgs {
   std::string round_id;    // empty: generated
-  std::string request_id;  // empty: not idempotent; another tenant's are of no concern
+  std::string request_id;  // scoped to the tenant; empty: not idempotent
   RoundSpec spec;
   std::string tenant{kDefaultTenant};
   uint64_t tenant_rounds_max = 0;  // set by the engine
@@ -172,7 +173,7 @@ struct CreateRoundArgs {
 
 class Executor;  // executor.h
 
-// How full the engine is at one moment; limits() are the bounds.
+// The engine's usage at one moment; Engine::limits() has the bounds.
 struct EngineStats {
   std::map<RoundState, uint64_t> rounds;
   uint64_t staged_bytes = 0;
@@ -180,20 +181,21 @@ struct EngineStats {
   uint64_t aggregation_bytes_max = 0;
   uint64_t upload_disk_bytes = 0;
   uint64_t open_uploads = 0;
-  uint64_t waiting_tasks = 0;  // folds and publications that no thread has begun
+  uint64_t waiting_tasks = 0;  // folds and publications that have not started
 };
 
-// Cancels its subscription when destroyed.
+// Ends the subscription when the last copy is destroyed.
 using WatchHandle = std::shared_ptr<void>;
 
-// What a watcher is told of.
+// The changes that a watcher receives.
 enum class WatchFor : uint8_t {
   kEveryChange,
-  kEnd,  // a final state and the deletion: costs nothing until then
+  kEnd,  // only a final state and the deletion; free until then
 };
 
-// Names of rounds are qualified with their tenant (names.h) on the way in; what comes out, errors
-// included, is what the tenant may see. TenantEngines (tenant_engines.h) qualifies.
+// Arguments name rounds by qualified names, which include the tenant (names.h); TenantEngines
+// (tenant_engines.h) qualifies them. Return values and errors contain the names that the tenant
+// sees.
 //
 // Thread-safe. Every error carries a reason (base/status.h).
 class Engine {
@@ -202,50 +204,54 @@ class Engine {
 
   virtual absl::StatusOr<RoundSnapshot> CreateRound(const CreateRoundArgs& args) = 0;
   virtual absl::StatusOr<RoundSnapshot> GetRound(std::string_view name) = 0;
-  // Rounds of all tenants with a qualified name above `after`, ascending, at most `limit`.
+  // Returns at most `limit` rounds of all tenants whose qualified name is above `after`, in
+  // ascending order.
   virtual std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) = 0;
   virtual absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) = 0;
   virtual absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) = 0;
-  // Deleting a round again, as long as its name is remembered, changes nothing and succeeds.
+  // Succeeds without a change for a round that is already deleted, as long as its name is
+  // remembered.
   virtual absl::Status DeleteRound(std::string_view name) = 0;
 
-  // All calls that take a name: NOT_FOUND, ROUND_EXPIRED for a round that was deleted within
-  // retry_horizon_ms, ROUND_NOT_FOUND for another.
+  // All calls that take a name return NOT_FOUND for an unknown one: ROUND_EXPIRED if the round was
+  // deleted within retry_horizon_ms, otherwise ROUND_NOT_FOUND.
 
-  // Calls `on_change` after the changes of the round that `what` names (from any thread, without
-  // locks held, never after the handle is gone), and once with nullopt when the round is deleted.
-  // Counted updates that follow one another within milliseconds are one change.
+  // Calls `on_change` after each change of the round that `what` selects, and once with nullopt
+  // when the round is deleted. Calls come from any thread, without locks held, and never after the
+  // handle is released. Updates counted within a few milliseconds of each other are one change.
   virtual absl::StatusOr<WatchHandle> Watch(
       std::string_view name, WatchFor what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
 
-  // Counts one contributor's update. ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) for another
-  // update_id of a counted contributor; INVALID_ARGUMENT (DIGEST_CONFLICT) for the same id with
-  // other bytes.
+  // Counts one contributor's update. Errors: ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) if the
+  // contributor was counted with another update_id; INVALID_ARGUMENT (DIGEST_CONFLICT) if it was
+  // counted with the same update_id and other bytes.
   virtual absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                          const std::vector<EncodedTensor>& tensors) = 0;
-  // Whether counting an update of this round waits for a disk, so that a caller had better not wait
-  // on a thread that others need. False when there is no such round.
+  // Returns whether Submit() to this round waits for a disk, so that it should not run on a thread
+  // that other calls need. Returns false if there is no such round.
   virtual bool WaitsForDisk(std::string_view name) = 0;
-  // Starts or resumes. A counted update resumes at its end, so that Finish() answers with the first
-  // receipt; as its bytes are not sent again, it is recognised by update_id and weight. ABORTED
-  // (UPLOAD_BUSY) while Finish() of another stream is under way. Uploads end when their round is no
-  // longer OPEN, or after upload_idle_ms without a byte. Large ones of a durable round are kept on
-  // disk, and resume after a restart: this call and Append() then wait for the disk.
+  // Starts or resumes an upload. The upload of a counted update resumes at its end, so that
+  // Finish() returns the first receipt; since its bytes are not sent again, it is recognised by
+  // update_id and weight. Returns ABORTED (UPLOAD_BUSY) while Finish() of another stream is in
+  // progress. An upload ends when its round is no longer OPEN, or after upload_idle_ms without a
+  // byte. Large uploads of a durable round are kept on disk and can be resumed after a restart; for
+  // them, this call and Append() wait for the disk.
   virtual absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(
       const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
 
-  // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
+  // Returns FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) before publication.
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) = 0;
 
   // Computes a published round again with the reference back end, in half of the aggregation memory
-  // that its tenant has free. DATA_LOSS (RESULT_MISMATCH) when a bit differs. FAILED_PRECONDITION
-  // (UPDATES_NOT_KEPT) when only the stored result could be compared with the manifest, and is as
-  // it was. CANCELLED once `cancelled` says so, which is asked before each step.
+  // that its tenant has free. Errors: DATA_LOSS (RESULT_MISMATCH) if a bit differs;
+  // FAILED_PRECONDITION (UPDATES_NOT_KEPT) if the updates were erased, so that only the stored
+  // result could be compared with the manifest, and matched it; CANCELLED if `cancelled`, which is
+  // called before each step, returns true.
   virtual absl::StatusOr<Verification> VerifyRound(std::string_view name,
                                                    std::function<bool()> cancelled) = 0;
 
-  // On the account of `tenant`.
+  // Creates a stateless reduction whose memory is reserved from the budgets of `tenant`.
   virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(
       const RoundSpec& spec, std::string_view tenant = kDefaultTenant) = 0;
 
@@ -253,38 +259,39 @@ class Engine {
   virtual const Limits& limits() const = 0;
   virtual EngineStats Stats() const = 0;
 
-  // Takes up the rounds that the store has kept, and publishes those that are sealed. Call it once,
-  // before anything else. A round whose data is damaged, or that the back end has no memory for,
-  // becomes ABORTED and says so. What rounds hold is counted and not refused: only new work is,
-  // until there is room. Other errors (a limit that is too low for what is stored) name the round.
+  // Restores the rounds that the store has kept, and publishes those that are sealed. Call it once,
+  // before any other call. A round becomes ABORTED, with the cause as its failure, if its data is
+  // damaged or the back end has no memory for it. The memory of restored rounds is recorded even
+  // beyond the limits; only new work is refused until there is room. Other errors, such as a limit
+  // that is too low for what is stored, name the round.
   virtual absl::Status Recover() = 0;
 
-  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and waits until what is being
-  // submitted, reduced, published and erased is done, at most until `deadline`. Whether it is.
-  // Erasures need not be waited for (UpdateStore::StopErasing()).
+  // Refuses new rounds and updates (UNAVAILABLE, SERVER_DRAINING) and waits, at most until
+  // `deadline`, for the submissions, reductions, publications and erasures in progress. Returns
+  // whether all of them are done. UpdateStore::StopErasing() makes erasures end early.
   virtual bool Drain(std::chrono::steady_clock::time_point deadline) = 0;
-  // The same, however long it takes.
+  // Waits without a deadline.
   void Drain() { Drain(std::chrono::steady_clock::time_point::max()); }
 };
 
 struct EngineOptions {
   Limits limits;
-  // Asked once for each tenant; unset: limits of Limits.
+  // Called once for each tenant. If unset, the tenant_* fields of Limits apply to every tenant.
   std::function<TenantLimits(std::string_view tenant)> tenant_limits;
   Durability default_durability = Durability::kMemory;
-  // Of the durable rounds, 0 to 1: they are computed again with the reference back end, from the
-  // stored updates, before they are published. One whose result differs in a bit fails.
+  // The share of durable rounds, 0 to 1, that are computed again with the reference back end, from
+  // the stored updates, before they are published. A round whose result differs in a bit fails.
   double verify_share = 0;
-  uint32_t worker_threads = 2;  // fold and publish
-  // Does so instead, and erases what rounds leave on a disk; must outlive the engine. Null: its
-  // own, and a thread for erasing.
+  uint32_t worker_threads = 2;  // threads that fold and publish
+  // Runs these tasks, and those that erase the data of ended rounds. It must outlive the engine. If
+  // null, the engine starts a thread pool of its own and one thread for erasing.
   Executor* executor = nullptr;
-  // Between two looks for what is over or idle, at most.
-  std::chrono::milliseconds look_interval{5000};
+  // The longest interval between two checks for deadlines, idle uploads and expired rounds.
+  std::chrono::milliseconds check_interval{5000};
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };
-  // For what must not move with a wall clock that is set. Must not block.
+  // The clock for durations, which do not change when the wall clock is set. Must not block.
   std::function<std::chrono::steady_clock::time_point()> steady_now = [] {
     return std::chrono::steady_clock::now();
   };
@@ -292,7 +299,7 @@ struct EngineOptions {
 };
 
 // `backend` and `store` must outlive the engine; watch handles, uploads and reductions must not.
-// Its end waits for the tasks under way, and ends erasures (UpdateStore::StopErasing()).
+// The destructor waits for the tasks in progress and stops erasures (UpdateStore::StopErasing()).
 std::unique_ptr<Engine> MakeEngine(EngineOptions options, Backend& backend, UpdateStore& store);
 
 }  // namespace sparseagg

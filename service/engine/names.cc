@@ -16,7 +16,7 @@ constexpr size_t kRequestIdBytesMax = 64;
 constexpr size_t kContributorBytesMax = 128;
 constexpr size_t kUpdateIdBytesMax = 64;
 
-// Names come with every small update: a look at a table for each of their characters.
+// A set of characters as a table, because names are validated for every small update.
 class Alphabet {
  public:
   constexpr explicit Alphabet(std::string_view characters) {
@@ -42,7 +42,7 @@ bool IsRoundId(std::string_view id) {
 
 constexpr std::string_view kTenantPrefix = "tenants/";
 
-// How many bytes of a qualified name are the tenant's, with the slash behind it.
+// Returns the length of the tenant's prefix of a qualified name, including the slash behind it.
 size_t TenantPrefixBytes(std::string_view qualified) {
   if (!qualified.starts_with(kTenantPrefix)) return 0;
   const size_t slash = qualified.find('/', kTenantPrefix.size());
@@ -53,15 +53,15 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// Those that begin a new line or turn the direction of what follows: a name must not change what
-// the rest of a message looks like.
+// Returns whether a character is a control, starts a line or changes the direction of text: a name
+// must not change how the rest of a message looks.
 bool ChangesLayout(char32_t c) {
   return c < 0xA0 || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
          (c >= 0x2060 && c <= 0x2069) || c == 0xFEFF;
 }
 
-// The bytes of the first character of `text` when that is one beyond ASCII, in valid UTF-8 (RFC
-// 3629), that can be shown as it is; otherwise 0.
+// Returns the bytes of the first character of `text` if it is beyond ASCII, in valid UTF-8 (RFC
+// 3629) and printable; otherwise 0.
 size_t ShownCharacter(std::string_view text) {
   const auto byte = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
   const size_t length = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : byte(0) >= 0xC0 ? 2 : 0;
@@ -111,9 +111,10 @@ absl::Status ValidateRoundName(std::string_view name) {
   if (name.starts_with(kRoundPrefix) && IsRoundId(name.substr(kRoundPrefix.size()))) {
     return absl::OkStatus();
   }
-  return Invalid("INVALID_ROUND_NAME",
-                 absl::StrCat("round name ", Quoted(name),
-                              " is not \"rounds/\" and an id of [a-z0-9-] starting with a letter"));
+  return Invalid(
+      "INVALID_ROUND_NAME",
+      absl::StrCat("round name ", Quoted(name),
+                   " is not \"rounds/\" followed by an id of [a-z0-9-] starting with a letter"));
 }
 
 absl::Status ValidateRequestId(std::string_view request_id) {

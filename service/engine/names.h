@@ -1,5 +1,4 @@
-// The names that come from outside, and what they may look like. All errors are INVALID_ARGUMENT
-// and quote the name.
+// Validates names that clients choose. All errors are INVALID_ARGUMENT and quote the name.
 #ifndef SPARSEAGG_SERVICE_ENGINE_NAMES_H_
 #define SPARSEAGG_SERVICE_ENGINE_NAMES_H_
 
@@ -12,13 +11,13 @@ namespace sparseagg {
 
 inline constexpr std::string_view kRoundPrefix = "rounds/";
 
-// Rounds belong to tenants. Outside, a tenant's round is "rounds/x". Engine and store keep the
-// rounds of all tenants apart by qualified names: "tenants/acme/rounds/x", and "rounds/x" for the
-// default tenant, whose data directories may be older than tenants are.
+// Rounds belong to tenants. A client sees its tenant's round as "rounds/x". Engine and store
+// separate tenants by qualified names: "tenants/acme/rounds/x", and "rounds/x" for the default
+// tenant, so that data directories from before tenants existed stay valid.
 inline constexpr std::string_view kDefaultTenant = "default";
 std::string QualifiedName(std::string_view tenant, std::string_view name);
 std::string_view TenantOf(std::string_view qualified);
-// Without the tenant: what a caller may see.
+// Returns the name without the tenant, as clients see it.
 std::string_view PublicName(std::string_view qualified);
 
 // 1 to 63 characters of [a-z0-9-], the first a letter (INVALID_TENANT).
@@ -35,8 +34,8 @@ absl::Status ValidateContributor(std::string_view contributor);
 // 1 to 64 characters of [A-Za-z0-9._-] (INVALID_UPDATE_ID).
 absl::Status ValidateUpdateId(std::string_view update_id);
 
-// A name from outside as it may stand in a message: in quotes, cut at 80 bytes. What is not valid
-// UTF-8, and what is not a character to look at, is escaped.
+// Returns a client's name for use in a message: in quotes and cut at 80 bytes. Bytes that are not
+// valid UTF-8, and characters that cannot be printed, are escaped.
 std::string Quoted(std::string_view name);
 
 }  // namespace sparseagg

@@ -1,6 +1,6 @@
-// What the engine tells those who count and log: facts, when they have happened. The engine knows
-// neither metrics nor a log. An observer is called from any thread, without locks held, and must be
-// quick: updates are counted in microseconds.
+// The events that the engine reports for metrics and logs, after they have happened. The engine
+// itself knows neither. An observer is called from any thread, without locks held, and must be
+// fast: an update is counted in microseconds.
 #ifndef SPARSEAGG_SERVICE_ENGINE_OBSERVER_H_
 #define SPARSEAGG_SERVICE_ENGINE_OBSERVER_H_
 
@@ -14,17 +14,17 @@ namespace sparseagg {
 struct RoundSnapshot;
 struct UpdateHeader;
 
-// One attempt to have an update counted.
+// One submission of an update.
 struct SubmissionReport {
   const UpdateHeader& header;
-  const absl::Status& status;  // OK: it has a receipt
-  bool duplicate = false;      // its first one
+  const absl::Status& status;  // OK: the update has a receipt
+  bool duplicate = false;      // the receipt is that of an earlier submission
   uint64_t payload_bytes = 0;
   uint64_t nnz = 0;
   double seconds = 0;  // until the receipt
 };
 
-// Reductions of one tensor that were done since the last report of it.
+// Reductions of one tensor since its last report.
 struct ReductionReport {
   std::string_view backend;
   std::string_view plan;
@@ -32,30 +32,30 @@ struct ReductionReport {
   double predicted_seconds = 0;
 };
 
-// The reason of a result that is not the sum of its updates.
+// The error reason for a result that differs from the sum of its updates.
 inline constexpr std::string_view kResultMismatch = "RESULT_MISMATCH";
 
-// One published result compared with what the reference back end makes of the same updates.
+// The comparison of a result with what the reference back end computes from the same updates.
 struct VerificationReport {
   const RoundSnapshot& round;
-  // OK: every bit is the same. RESULT_MISMATCH: the round failed. Another: it could not be computed
-  // again, and is published as it is.
+  // OK: every bit is equal. RESULT_MISMATCH: the round failed. Any other error: the result could
+  // not be computed again and is published unverified.
   const absl::Status& outcome;
   double seconds = 0;
 };
 
-// Thread-safe. This one ignores everything.
+// Thread-safe. The default implementation ignores every event.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
-  // A round is in a new state: OPEN when created, RETIRED when deleted.
+  // A round entered a new state: OPEN when created, RETIRED when deleted.
   virtual void OnRoundState(const RoundSnapshot& /*round*/) {}
-  // The round cannot go on yet, nor can anybody help but the operator: its result, or that it is
-  // over, has no room on the disk. At once, then every minute that it lasts.
+  // The round is stalled, because the disk has no room for its result or for its end, and only the
+  // operator can help. Called at once, then every minute while the stall lasts.
   virtual void OnRoundWaits(const RoundSnapshot& /*round*/, const absl::Status& /*why*/) {}
   virtual void OnSubmission(const SubmissionReport& /*report*/) {}
   virtual void OnReduction(const ReductionReport& /*report*/) {}
-  // Of rounds that EngineOptions::verify_share chooses.
+  // A round that EngineOptions::verify_share selected was verified.
   virtual void OnVerification(const VerificationReport& /*report*/) {}
 };
 

@@ -22,23 +22,24 @@ RoundState StateOf(RoundPhase phase) {
     case RoundPhase::kPublishedWithUpdates:
       return RoundState::kPublished;
     case RoundPhase::kAborted:
-    case RoundPhase::kDeleted:  // the store keeps these to itself
+    case RoundPhase::kDeleted:  // the store does not return deleted rounds
       return RoundState::kAborted;
   }
   return RoundState::kAborted;
 }
 
-// As many changes as lead here: a watcher that waits for a later one is not answered twice.
-uint64_t RevisionOf(const RoundSnapshot& books) {
-  return 1 + books.contributors + (books.seal_time ? 1 : 0) + (books.publish_time ? 1 : 0);
+// Returns the number of changes that led to this state, so that a watcher that waits for a later
+// revision is not called twice for the same one.
+uint64_t RevisionOf(const RoundSnapshot& snapshot) {
+  return 1 + snapshot.contributors + (snapshot.seal_time ? 1 : 0) + (snapshot.publish_time ? 1 : 0);
 }
 
 }  // namespace
 
-absl::Status CannotTakeUp(const RoundRecord& record, const absl::Status& why) {
+absl::Status RestoreError(const RoundRecord& record, const absl::Status& why) {
   return MakeError(why.code(), ErrorReason(why),
                    absl::StrCat("round \"", record.name,
-                                "\" of the data directory cannot be taken up: ", why.message()));
+                                "\" of the data directory cannot be restored: ", why.message()));
 }
 
 absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const {
@@ -47,23 +48,24 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
       record.damage.empty() ? RestoreInto(record, restored) : StoreCorrupt(record.damage);
   if (status.ok()) return restored;
   const bool scarce = absl::IsResourceExhausted(status);
-  if (!scarce && !absl::IsDataLoss(status)) return CannotTakeUp(record, status);
-  // Nothing is erased: what is left of the data may be worth a look before DeleteRound(), and its
-  // retention begins now.
+  if (!scarce && !absl::IsDataLoss(status)) return RestoreError(record, status);
+  // Nothing is erased: an operator may examine the data before DeleteRound(). The retention starts
+  // now.
   RestoredRound& round = restored.round;
   round.reducers.reset();
   round.result.reset();
   round.result_memory = {};
   round.spec.durability = record.durability;
-  round.books.state = RoundState::kAborted;
-  round.books.abort_time = options_.now();
-  if (round.books.create_time.time_since_epoch().count() == 0) {  // it cannot be read
-    round.books.create_time = *round.books.abort_time;
+  round.snapshot.state = RoundState::kAborted;
+  round.snapshot.abort_time = options_.now();
+  // The description cannot be read.
+  if (round.snapshot.create_time.time_since_epoch().count() == 0) {
+    round.snapshot.create_time = *round.snapshot.abort_time;
   }
-  round.books.failure =
+  round.snapshot.failure =
       scarce ? absl::StrCat(std::string(status.message()),
-                            "; its updates are kept: the next start of the server takes the round "
-                            "up again, DeleteRound gives it up")
+                            "; its updates are kept: the next start of the server restores the "
+                            "round, DeleteRound deletes it")
              : absl::StrCat("DATA_LOSS: ", std::string(status.message()));
   return restored;
 }
@@ -73,28 +75,28 @@ absl::Status RoundRestorer::RestoreInto(const RoundRecord& record, Restored& res
   restored.args = std::move(description.args);
   RestoredRound& round = restored.round;
   round.spec = restored.args.spec;
-  round.books.state = StateOf(record.phase);
-  round.books.create_time = description.create_time;
+  round.snapshot.state = StateOf(record.phase);
+  round.snapshot.create_time = description.create_time;
   if (record.phase == RoundPhase::kOpen) {
     SPARSEAGG_RETURN_IF_ERROR(RestoreClock(record, round));
   } else if (!record.details.empty()) {
-    SPARSEAGG_RETURN_IF_ERROR(ReadDetails(record.details, round.books));
+    SPARSEAGG_RETURN_IF_ERROR(ReadDetails(record.details, round.snapshot));
   }
   if (record.phase == RoundPhase::kOpen || record.phase == RoundPhase::kClosed) {
-    const uint64_t sealed = round.books.contributors;
+    const uint64_t sealed = round.snapshot.contributors;
     SPARSEAGG_RETURN_IF_ERROR(FoldUpdates(record, round));
-    if (record.phase == RoundPhase::kClosed && round.books.contributors != sealed) {
-      return StoreCorrupt(
-          absl::StrCat(sealed, " updates were sealed, ", round.books.contributors, " are there"));
+    if (record.phase == RoundPhase::kClosed && round.snapshot.contributors != sealed) {
+      return StoreCorrupt(absl::StrCat(sealed, " updates were sealed, but ",
+                                       round.snapshot.contributors, " are stored"));
     }
   }
   if (IsPublished(record.phase)) SPARSEAGG_RETURN_IF_ERROR(LoadResult(record, round));
-  round.books.revision = RevisionOf(round.books);
+  round.snapshot.revision = RevisionOf(round.snapshot);
   return absl::OkStatus();
 }
 
 absl::Status RoundRestorer::RestoreClock(const RoundRecord& record, RestoredRound& round) const {
-  if (record.details.empty()) return absl::OkStatus();  // a version before policies
+  if (record.details.empty()) return absl::OkStatus();  // written by a version without policies
   SPARSEAGG_ASSIGN_OR_RETURN(const RoundAnchor anchor, ReadAnchor(record.details));
   round.clock = RoundClock(anchor, {options_.now(), options_.steady_now()});
   return absl::OkStatus();
@@ -104,24 +106,24 @@ absl::Status RoundRestorer::FoldUpdates(const RoundRecord& record, RestoredRound
   SPARSEAGG_ASSIGN_OR_RETURN(Refolded refolded, Refold(store_, record.name, round.spec,
                                                        options_.limits, backend_, aggregation_));
   round.reducers = std::move(refolded.reducers);
-  round.books.tensors = std::move(refolded.tensors);
-  round.books.contributors = refolded.updates.size();
-  round.books.bytes_received = refolded.bytes_received;
+  round.snapshot.tensors = std::move(refolded.tensors);
+  round.snapshot.contributors = refolded.updates.size();
+  round.snapshot.bytes_received = refolded.bytes_received;
   return absl::OkStatus();
 }
 
 absl::Status RoundRestorer::LoadResult(const RoundRecord& record, RestoredRound& round) const {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string bytes, store_.ReadResult(record.name));
-  if (!round.books.manifest) return StoreCorrupt("the manifest is missing");
+  if (!round.snapshot.manifest) return StoreCorrupt("the manifest is missing");
   PublishedResult result;
   SPARSEAGG_ASSIGN_OR_RETURN(result.tensors, ReadResult(bytes, round.spec));
   round.result_memory =
-      aggregation_.ReserveAnyway(bytes.size() + round.books.contributors * kRecordBytes);
+      aggregation_.RecordReservation(bytes.size() + round.snapshot.contributors * kRecordBytes);
   result.spec = round.spec;
   for (const TensorSpec& spec : round.spec.tensors) {
     result.result_specs.push_back(ResultSpec(spec));
   }
-  result.manifest = *round.books.manifest;
+  result.manifest = *round.snapshot.manifest;
   round.result = std::make_shared<const PublishedResult>(std::move(result));
   return absl::OkStatus();
 }

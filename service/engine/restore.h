@@ -1,5 +1,5 @@
-// Rounds as they were, from what the store has kept. Accumulators are never stored: they are made
-// again from the accepted updates, and have the same bits.
+// Restores rounds from the store. Accumulators are never stored: they are rebuilt from the accepted
+// updates and have the same bits.
 #ifndef SPARSEAGG_SERVICE_ENGINE_RESTORE_H_
 #define SPARSEAGG_SERVICE_ENGINE_RESTORE_H_
 
@@ -10,12 +10,12 @@
 namespace sparseagg {
 
 struct Restored {
-  CreateRoundArgs args;  // of the request that made the round
+  CreateRoundArgs args;  // of the request that created the round
   RestoredRound round;
 };
 
-// `why` of a round that keeps the server from starting, with its name.
-absl::Status CannotTakeUp(const RoundRecord& record, const absl::Status& why);
+// Returns the error `why` with the name of the round that prevents the start of the server.
+absl::Status RestoreError(const RoundRecord& record, const absl::Status& why);
 
 class RoundRestorer {
  public:
@@ -23,8 +23,8 @@ class RoundRestorer {
                 Admission& aggregation)
       : options_(options), backend_(backend), store_(store), aggregation_(aggregation) {}
 
-  // A round that is damaged, or that the back end has no memory for, is restored as ABORTED, with
-  // what is wrong as its failure. Other errors name the round.
+  // Restores one round. A round that is damaged, or that the back end has no memory for, is
+  // restored as ABORTED with the cause as its failure. Other errors name the round.
   absl::StatusOr<Restored> Restore(const RoundRecord& record) const;
 
  private:

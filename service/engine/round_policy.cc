@@ -15,7 +15,7 @@ absl::Status Invalid(std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_POLICY", message);
 }
 
-// Both are numbers of contributors, 0 for "not set".
+// Checks that low <= high. Both are numbers of contributors; 0 means "not set".
 absl::Status CheckOrder(const char* low_name, uint64_t low, const char* high_name, uint64_t high) {
   if (low == 0 || high == 0 || low <= high) return absl::OkStatus();
   return Invalid(absl::StrCat("policy.", low_name, " is ", low, ", above policy.", high_name, " = ",
@@ -62,7 +62,8 @@ absl::Status CheckPolicy(const RoundPolicy& policy, const Limits& limits) {
                                        "max_contributors", policy.max_contributors));
   if (policy.grace < milliseconds(0)) return Invalid("policy.grace is negative");
   if (policy.grace > milliseconds(0) && policy.goal_contributors == 0) {
-    return Invalid("policy.grace is set without policy.goal_contributors, which it begins with");
+    return Invalid(
+        "policy.grace needs policy.goal_contributors: it starts when the goal is reached");
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckLongest("grace", policy.grace, limits));
   if (policy.open_for.has_value() && policy.open_until.has_value()) {
@@ -107,7 +108,7 @@ std::optional<SealReason> ReasonToClose(const RoundPolicy& policy, const RoundPr
   if (GoalReached(policy, progress.contributors)) {
     const bool full =
         policy.max_contributors != 0 && progress.contributors >= policy.max_contributors;
-    // Nobody can make use of the grace of a full round.
+    // A full round does not wait for the grace period, since no contributor could use it.
     if (full || progress.until_grace_end.value_or(policy.grace) <= milliseconds(0)) {
       return SealReason::kGoal;
     }

@@ -50,7 +50,7 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
     if (!names.insert(tensor.name).second) {
       return MakeError(
           absl::StatusCode::kInvalidArgument, "DUPLICATE_TENSOR",
-          absl::StrCat("tensor ", Quoted(tensor.name), " stands twice in the specification"));
+          absl::StrCat("tensor ", Quoted(tensor.name), " occurs twice in the specification"));
     }
     if (tensor.op.empty()) tensor.op = "sum";
   }
@@ -59,8 +59,8 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
   if (spec.keep_updates && spec.durability != Durability::kDurable) {
     return MakeError(
         absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
-        "keep_updates_until_deleted is for rounds of durability \"durable\": of others "
-        "no updates are stored");
+        "keep_updates_until_deleted needs durability \"durable\": the updates of other "
+        "rounds are not stored");
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckPolicy(spec.policy, options.limits));
   return spec;

@@ -1,7 +1,8 @@
-// The life of a round, as one table. Everything that changes a round's state goes through Next().
+// The life of a round as one table. Every change of a round's state goes through Next().
 //
-//   OPEN --seal--> SEALED --publish--> PUBLISHED --retire--> RETIRED        (ABORTED from OPEN or
-//   SEALED)
+//   OPEN --seal--> SEALED --publish--> PUBLISHED --retire--> RETIRED
+//
+// An abort leads from OPEN or SEALED to ABORTED.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_STATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_STATE_H_
 
@@ -20,7 +21,8 @@ struct RoundTransition {
   RoundState to;
 };
 
-// Repeating a request that already took effect is legal and changes nothing: a client may retry it.
+// Repeating a request that has taken effect is legal and changes nothing, so that a client may
+// retry it.
 inline constexpr RoundTransition kRoundTransitions[] = {
     {RoundState::kOpen, RoundEvent::kSeal, RoundState::kSealed},
     {RoundState::kOpen, RoundEvent::kAbort, RoundState::kAborted},
@@ -33,7 +35,7 @@ inline constexpr RoundTransition kRoundTransitions[] = {
     {RoundState::kAborted, RoundEvent::kAbort, RoundState::kAborted},
 };
 
-// The state after `event`, or nullopt when the event is not legal in `state`.
+// Returns the state after `event`, or nullopt if the event is not legal in `state`.
 constexpr std::optional<RoundState> Next(RoundState state, RoundEvent event) {
   for (const RoundTransition& t : kRoundTransitions) {
     if (t.from == state && t.event == event) return t.to;
@@ -41,7 +43,7 @@ constexpr std::optional<RoundState> Next(RoundState state, RoundEvent event) {
   return std::nullopt;
 }
 
-// No update, seal or publication can follow.
+// Returns whether no update, seal or publication can follow.
 constexpr bool IsFinal(RoundState state) {
   return state == RoundState::kPublished || state == RoundState::kRetired ||
          state == RoundState::kAborted;

@@ -12,8 +12,8 @@
 namespace sparseagg {
 namespace {
 
-// With the lock held, so that nobody who looks for a round waits long.
-constexpr size_t kForgottenAtOnce = 1000;
+// Names forgotten while the lock is held, so that look-ups do not wait long.
+constexpr size_t kForgetBatch = 1000;
 
 std::string_view EndOf(const Tombstone& tombstone) {
   return IsPublished(tombstone.ended) ? "PUBLISHED" : "ABORTED";
@@ -92,11 +92,11 @@ absl::Status RoundTable::CheckErasedLocked(const CreateRoundArgs& args) const {
 
 absl::StatusOr<std::shared_ptr<Round>> RoundTable::Insert(
     const CreateRoundArgs& args, std::shared_ptr<Round> round,
-    const std::function<absl::Status()>& open_books) {
+    const std::function<absl::Status()>& open_in_store) {
   std::lock_guard one_at_a_time(insertion_);
   SPARSEAGG_ASSIGN_OR_RETURN(auto earlier, FindRequest(args));
   if (earlier != nullptr) return earlier;
-  SPARSEAGG_RETURN_IF_ERROR(open_books());
+  SPARSEAGG_RETURN_IF_ERROR(open_in_store());
   std::lock_guard lock(mutex_);
   if (!args.request_id.empty()) name_by_request_[RequestOf(args)] = round->name();
   by_name_[round->name()] = {round, args};
@@ -166,14 +166,14 @@ void RoundTable::Remember(const Tombstone& tombstone) {
 bool RoundTable::ForgetErasedBefore(std::chrono::system_clock::time_point time) {
   size_t forgotten = ForgetSome(time);
   const bool any = forgotten > 0;
-  while (forgotten == kForgottenAtOnce) forgotten = ForgetSome(time);
+  while (forgotten == kForgetBatch) forgotten = ForgetSome(time);
   return any;
 }
 
 size_t RoundTable::ForgetSome(std::chrono::system_clock::time_point erased_before) {
   std::lock_guard lock(mutex_);
   size_t forgotten = 0;
-  while (forgotten < kForgottenAtOnce && !erased_by_time_.empty() &&
+  while (forgotten < kForgetBatch && !erased_by_time_.empty() &&
          erased_by_time_.begin()->first < erased_before) {
     const auto known = erased_.find(erased_by_time_.begin()->second);
     erased_by_time_.erase(erased_by_time_.begin());  // refers to the name

@@ -16,22 +16,25 @@ namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-// Takes the round up as a server would, and fills in what it looks like. Its result, published or
-// as it would be now; null: it is aborted.
-absl::StatusOr<std::shared_ptr<const PublishedResult>> TakeUp(const RoundRecord& record,
-                                                              UpdateStore& store, Backend& backend,
-                                                              RoundCheck& check) {
+// Restores the round as a server would, and fills in `check`. Returns the published result, or the
+// result of the updates so far; null for an aborted round.
+absl::StatusOr<std::shared_ptr<const PublishedResult>> RestoreRound(const RoundRecord& record,
+                                                                    UpdateStore& store,
+                                                                    Backend& backend,
+                                                                    RoundCheck& check) {
   EngineOptions options;
   options.limits = WithoutLimits();
   Admission aggregation(kUnlimited, kAggregationBudget);
   const RoundRestorer restorer(options, backend, store, aggregation);
   SPARSEAGG_ASSIGN_OR_RETURN(Restored restored, restorer.Restore(record));
   RestoredRound& round = restored.round;
-  check.state = round.books.state;
-  check.contributors = round.books.contributors;
-  check.bytes_received = round.books.bytes_received;
+  check.state = round.snapshot.state;
+  check.contributors = round.snapshot.contributors;
+  check.bytes_received = round.snapshot.bytes_received;
   if (record.phase == RoundPhase::kAborted) return nullptr;
-  if (round.books.state == RoundState::kAborted) return absl::DataLossError(round.books.failure);
+  if (round.snapshot.state == RoundState::kAborted) {
+    return absl::DataLossError(round.snapshot.failure);
+  }
   if (round.result != nullptr) {
     SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*round.result));
     check.result_digest = round.result->manifest.result_digest;
@@ -42,15 +45,16 @@ absl::StatusOr<std::shared_ptr<const PublishedResult>> TakeUp(const RoundRecord&
   return std::make_shared<const PublishedResult>(std::move(result));
 }
 
-absl::Status Look(const RoundRecord& record, UpdateStore& store,
-                  std::span<const std::unique_ptr<Backend>> backends, RoundCheck& check) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto result, TakeUp(record, store, *backends.front(), check));
+absl::Status CheckRound(const RoundRecord& record, UpdateStore& store,
+                        std::span<const std::unique_ptr<Backend>> backends, RoundCheck& check) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto result,
+                             RestoreRound(record, store, *backends.front(), check));
   if (result == nullptr || record.phase == RoundPhase::kPublished) return absl::OkStatus();
   Admission aggregation(kUnlimited, kAggregationBudget);
   const VerifyOptions options{.memory_bytes = AvailableMemoryBytes() / 4};
   const bool published = record.phase == RoundPhase::kPublishedWithUpdates;
   for (const std::unique_ptr<Backend>& backend : backends) {
-    if (!published && backend == backends.front()) continue;  // it has just made that result
+    if (!published && backend == backends.front()) continue;  // it has just computed that result
     const absl::Status compared =
         CompareWithUpdates(store, record.name, *result, *backend, aggregation, options).status();
     if (compared.ok()) continue;
@@ -69,7 +73,7 @@ std::vector<RoundCheck> CheckStore(UpdateStore& store,
   for (const RoundRecord& record : store.Rounds()) {
     RoundCheck& check = checks.emplace_back();
     check.name = record.name;
-    check.problem = std::string(Look(record, store, backends, check).message());
+    check.problem = std::string(CheckRound(record, store, backends, check).message());
   }
   return checks;
 }

@@ -1,5 +1,5 @@
-// Looks at everything that a store has kept: every checksum and digest, and every round whose
-// updates are there folded and reported on several back ends, which must agree in every bit, with
+// Checks everything that a store has kept: every checksum and every digest. Folds the stored
+// updates of every round again on several back ends, whose results must agree in every bit with
 // each other and with the published result.
 #ifndef SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_
 #define SPARSEAGG_SERVICE_ENGINE_STORE_CHECK_H_
@@ -21,11 +21,11 @@ struct RoundCheck {
   RoundState state = RoundState::kOpen;
   uint64_t contributors = 0;
   uint64_t bytes_received = 0;
-  std::string result_digest;  // SHA-256 of the result, or of what it would be now; empty: none
+  std::string result_digest;  // SHA-256 of the result, or of the result so far; empty: none
   std::string problem;        // empty: the round is sound
 };
 
-// Changes nothing. REQUIRES: nobody else uses the store.
+// Changes nothing. REQUIRES: no other thread uses the store.
 std::vector<RoundCheck> CheckStore(UpdateStore& store,
                                    std::span<const std::unique_ptr<Backend>> backends);
 

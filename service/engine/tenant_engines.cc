@@ -23,7 +23,7 @@ class TenantEngine : public Engine {
     return engine_.GetRound(own);
   }
   std::vector<RoundSnapshot> ListRounds(std::string_view after, size_t limit) override {
-    // A tenant's names are neighbours.
+    // A tenant's names are adjacent.
     auto rounds = engine_.ListRounds(QualifiedName(tenant_, after), limit);
     std::erase_if(rounds, [this](const RoundSnapshot& round) { return round.tenant != tenant_; });
     return rounds;
@@ -86,7 +86,7 @@ class TenantEngine : public Engine {
   }
 
  private:
-  // A name that is qualified already is no name of a round here.
+  // Returns the qualified name. A name that is qualified already is invalid here.
   absl::StatusOr<std::string> Own(std::string_view name) const {
     SPARSEAGG_RETURN_IF_ERROR(ValidateRoundName(name));
     return QualifiedName(tenant_, name);

@@ -1,6 +1,6 @@
-// The engine as each tenant sees it: its own rounds and no others. Names go in as the caller wrote
-// them, so that no name can reach into another tenant; another tenant's round is one that does not
-// exist.
+// The engine as each tenant sees it: its own rounds and no others. Names are passed as the caller
+// wrote them and are qualified here, so that no name can refer to another tenant's round; such a
+// round does not exist for the caller.
 #ifndef SPARSEAGG_SERVICE_ENGINE_TENANT_ENGINES_H_
 #define SPARSEAGG_SERVICE_ENGINE_TENANT_ENGINES_H_
 
@@ -20,8 +20,9 @@ class TenantEngines {
   // `engine` must outlive this.
   explicit TenantEngines(Engine& engine) : engine_(engine) {}
 
-  // Lives as long as this. Made when a tenant is first seen; tenants come from credentials, so
-  // their number is the operator's choice. Recover() and Drain() are the whole engine's.
+  // Returns the engine of a tenant, which lives as long as this object and is created on first use.
+  // Tenants come from credentials, so the operator bounds their number. Recover() and Drain() of
+  // any of them act on the whole engine.
   Engine& Of(std::string_view tenant);
 
  private:

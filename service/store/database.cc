@@ -10,32 +10,33 @@
 namespace sparseagg {
 namespace {
 
-// A quota that is used up is an input or output error to SQLite. The transaction is rolled back
-// then; after a sync that fails nobody knows what is on the disk.
+// SQLite reports an exhausted quota as an I/O error. The transaction is rolled back then; after a
+// failed sync the content of the disk is unknown.
 bool IsFullDisk(int code, int error) {
   return code == SQLITE_IOERR_WRITE && (error == ENOSPC || error == EDQUOT);
 }
 
-// WAL with synchronous=FULL: a commit is one append and one fsync. EXCLUSIVE, set first: no shared
-// memory, and a second process is refused.
+// With WAL and synchronous=FULL, a commit is one append and one fsync. EXCLUSIVE must be set first:
+// it needs no shared memory and refuses a second process.
 constexpr const char* kPragmas[] = {
     "PRAGMA locking_mode=EXCLUSIVE",
-    // Of a new database: an update of 64 KB is 4 pages to be copied, summed and written, not 16.
+    // For a new database: an update of 64 KB is 4 pages to copy, checksum and write, not 16.
     "PRAGMA page_size=16384",
-    // Also of a new one: what deleted rounds took can go back to the file system (Tables::Shrink).
+    // For a new database, too: Tables::Shrink() can return the pages of deleted rounds to the file
+    // system.
     "PRAGMA auto_vacuum=INCREMENTAL",
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
-    // In KiB. A group of 64 updates of 64 KB stays in memory until its commit.
+    // The unit is KiB. A group of 64 updates of 64 KB stays in memory until its commit.
     "PRAGMA cache_size=-32768",
     "PRAGMA cell_size_check=ON",
     "PRAGMA trusted_schema=OFF",
     "PRAGMA foreign_keys=OFF",
-    // What is deleted is overwritten: raw updates do not outlive their round.
+    // Deleted bytes are overwritten, so that raw updates do not outlive their round.
     "PRAGMA secure_delete=ON",
 };
 
-// The log is brought into the database when it has this many bytes.
+// The log is checkpointed into the database when it has this many bytes.
 constexpr int64_t kLogBytes = int64_t{8} << 20;
 
 }  // namespace
@@ -88,7 +89,7 @@ absl::StatusOr<sqlite3_stmt*> Database::Prepare(const char* sql) {
 }
 
 absl::Status Database::ErrorOf(int code) const {
-  const int error = errno;  // of the write; SQLite 3.40 has none to tell of a commit's
+  const int error = errno;  // of the write; SQLite 3.40 does not report that of a commit
   const std::string message = sqlite3_errmsg(connection_);
   switch (code & 0xFF) {
     case SQLITE_FULL:

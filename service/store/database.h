@@ -1,4 +1,5 @@
-// SQLite, as the store uses it: one connection, statements prepared once, errors as statuses.
+// A wrapper of SQLite for the store: one connection, statements that are prepared once, errors as
+// absl::Status.
 #ifndef SPARSEAGG_SERVICE_STORE_DATABASE_H_
 #define SPARSEAGG_SERVICE_STORE_DATABASE_H_
 
@@ -16,21 +17,21 @@
 namespace sparseagg {
 
 // Thread-compatible. Errors: RESOURCE_EXHAUSTED (STORE_FULL) with a time to retry after; DATA_LOSS
-// (STORE_CORRUPT); INTERNAL (STORE_ERROR). An input or output error ends the process (fatal.h).
+// (STORE_CORRUPT); INTERNAL (STORE_ERROR). An I/O error ends the process (fatal.h).
 class Database {
  public:
-  // Opens or creates the file; everything that is committed is synced to it.
+  // Opens or creates the file. Every commit is synced to it.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Statements without results or parameters.
+  // Runs statements that have neither results nor parameters.
   absl::Status Run(const char* sql);
-  // Gives up the transaction that is open, if one is.
+  // Rolls back the open transaction, if any.
   void Rollback();
   int64_t last_insert_id() const { return sqlite3_last_insert_rowid(connection_); }
-  // Rows that the last statement that changes any has changed.
+  // Returns the number of rows that the last INSERT, UPDATE or DELETE changed.
   int64_t changes() const { return sqlite3_changes64(connection_); }
 
  private:
@@ -44,11 +45,11 @@ class Database {
   std::map<std::string_view, sqlite3_stmt*> prepared_;
 };
 
-// One run of a statement. Parameters are bound in their order; what they point to must live until
-// the query is gone. Errors of binding come with the first Step().
+// One execution of a statement. Each call binds the next parameter; the bytes must outlive the
+// query. The first Step() returns the errors of binding.
 class Query {
  public:
-  Query(Database& database, const char* sql);  // `sql`: a literal
+  Query(Database& database, const char* sql);  // `sql` must be a string literal
   ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
@@ -59,15 +60,15 @@ class Query {
   Query& Blob(std::string_view value);
   Query& Null();
 
-  // True: there is a row to read.
+  // Returns whether there is a row to read.
   absl::StatusOr<bool> Step();
-  // For a statement without rows.
+  // Executes a statement that returns no rows.
   absl::Status Done() { return Step().status(); }
 
   int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
   double real(int column) const { return sqlite3_column_double(statement_, column); }
   bool is_null(int column) const;
-  // Valid until the next Step(). Text, too.
+  // Returns a blob or text column, valid until the next Step().
   std::string_view blob(int column) const;
 
  private:

@@ -26,11 +26,12 @@ namespace {
 struct DurableRound {
   int64_t id = 0;
   RoundRecord record;
-  Books books;
+  AcceptedUpdates accepted;
 };
 
-// Two locks. `database_mutex_` is held for whole transactions; `mutex_` guards the books, which
-// always show what is committed, and is held for moments only. Lock order: as named.
+// There are two locks. `database_mutex_` is held for whole transactions. `mutex_` guards the rounds
+// in memory, which always show what is committed, and is held only briefly. Lock order:
+// database_mutex_, mutex_.
 class DurableStore : public UpdateStore {
  public:
   explicit DurableStore(DurableStoreOptions options) : options_(std::move(options)) {}
@@ -47,9 +48,9 @@ class DurableStore : public UpdateStore {
   absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
       const PartialIdentity& identity) override;
   void DropPartialsOf(const std::string& round) override {
-    partials_->DropOf(round, [&] {
-      const auto place = PlaceOf(round);
-      return place.has_value() && place->phase == RoundPhase::kOpen;
+    partials_->DropRound(round, [&] {
+      const auto found = FindRound(round);
+      return found.has_value() && found->phase == RoundPhase::kOpen;
     });
   }
   void DropPartialsUnusedSince(std::chrono::steady_clock::time_point time) override {
@@ -83,20 +84,20 @@ class DurableStore : public UpdateStore {
 
  private:
   absl::Status Load();
-  absl::Status ReadBooks(DurableRound& round);
-  // Deletes those that no row names, but for partial payloads of open rounds.
+  absl::Status LoadAcceptedUpdates(DurableRound& round);
+  // Deletes the files that no row names, except for partial payloads of open rounds.
   absl::Status DeleteLeftoverFiles();
 
-  // Null when the round is not a durable one. The pointer stays valid while the round exists.
+  // Returns null if there is no such durable round. The pointer stays valid while the round exists.
   const DurableRound* FindLocked(const std::string& round) const;
-  // The round's row as it is now, or nullopt.
+  // Returns the current row number and record of a round, or nullopt.
   std::optional<std::pair<int64_t, RoundRecord>> RowOf(const std::string& round) const;
-  // What is needed of it for each update that is read.
-  std::optional<StoreReader::Place> PlaceOf(const std::string& round) const;
+  // Returns what the reader needs to know of a round for each update that it reads.
+  std::optional<StoreReader::RoundRow> FindRound(const std::string& round) const;
 
   void CommitGroup(std::span<PendingPut* const> puts);
-  // The round's row, together with `also`, then the books. REQUIRES: database_mutex_ is held and
-  // the round exists.
+  // Changes the round's row and runs `also` in one transaction, then changes the round in memory.
+  // REQUIRES: database_mutex_ is held and the round exists.
   absl::Status ChangePhase(
       const std::string& round, RoundPhase phase, std::string_view details,
       const std::function<absl::Status(int64_t id)>& also = [](int64_t) {
@@ -117,7 +118,7 @@ class DurableStore : public UpdateStore {
   std::unique_ptr<Eraser> eraser_;
   std::unique_ptr<StoreReader> reader_;
 
-  // As of the opening.
+  // The state at the opening.
   StoreEpoch epoch_;
   std::vector<Tombstone> tombstones_;
 
@@ -137,7 +138,7 @@ absl::Status DurableStore::Open() {
       files_,
       PayloadFiles::Open(absl::StrCat(options_.directory, "/payloads"), options_.failpoints));
   partials_ = std::make_unique<PartialFiles>(
-      *files_, options_.checkpoint_bytes, [this] { return directory_->CheckRoom(); },
+      *files_, options_.checkpoint_bytes, [this] { return directory_->CheckFreeSpace(); },
       options_.failpoints);
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
@@ -146,16 +147,16 @@ absl::Status DurableStore::Open() {
   ledger_ = std::make_unique<Ledger>(*database_);
   eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
   reader_ = std::make_unique<StoreReader>(
-      database_mutex_, *tables_, [this](const std::string& round) { return PlaceOf(round); });
+      database_mutex_, *tables_, [this](const std::string& round) { return FindRound(round); });
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kDatabaseOpened));
   SPARSEAGG_RETURN_IF_ERROR(PrepareSchema(*database_));
   SPARSEAGG_RETURN_IF_ERROR(tables_->Check());
   SPARSEAGG_ASSIGN_OR_RETURN(epoch_, ledger_->LastEpoch());
   if (options_.new_store_id) {
-    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->Renew(epoch_); }));
+    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->RenewId(epoch_); }));
   }
   if (options_.new_epoch) {
-    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->Raise(epoch_); }));
+    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->AdvanceEpoch(epoch_); }));
   }
   SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());
   files_->Sync();
@@ -164,7 +165,7 @@ absl::Status DurableStore::Open() {
   directory_->Pin(kPinned);
   SPARSEAGG_RETURN_IF_ERROR(options_.failpoints.Check(Failpoint::kFoldersSynced));
   SPARSEAGG_RETURN_IF_ERROR(Load());
-  eraser_->Pace();  // nobody waited for the disk but the start
+  eraser_->EnablePacing();  // until now, only the start used the disk
   return absl::OkStatus();
 }
 
@@ -172,14 +173,14 @@ absl::Status DurableStore::Load() {
   SPARSEAGG_ASSIGN_OR_RETURN(tombstones_, ledger_->Tombstones());
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<StoredRound> stored, tables_->Rounds());
   for (const StoredRound& row : stored) {
-    DurableRound round{.id = row.id, .record = row.record, .books = {}};
+    DurableRound round{.id = row.id, .record = row.record, .accepted = {}};
     const RoundPhase phase = round.record.phase;
     if (phase != RoundPhase::kAborted && phase != RoundPhase::kDeleted) {
-      SPARSEAGG_RETURN_IF_ERROR(ReadBooks(round));
+      SPARSEAGG_RETURN_IF_ERROR(LoadAcceptedUpdates(round));
     }
-    if (phase != RoundPhase::kOpen) round.books.Close();
+    if (phase != RoundPhase::kOpen) round.accepted.Close();
     const bool trusted = round.record.damage.empty();
-    if (trusted && !HasUpdates(phase)) eraser_->Leave({row.id, phase});
+    if (trusted && !HasUpdates(phase)) eraser_->AddLeftover({row.id, phase});
     if (!trusted || phase != RoundPhase::kDeleted) {
       rounds_.emplace(row.record.name, std::move(round));
     }
@@ -190,12 +191,12 @@ absl::Status DurableStore::Load() {
   return DeleteLeftoverFiles();
 }
 
-absl::Status DurableStore::ReadBooks(DurableRound& round) {
+absl::Status DurableStore::LoadAcceptedUpdates(DurableRound& round) {
   bool gapless = true;
   const absl::Status read =
       tables_->ReadRecords(round.id, round.record.name, [&](UpdateRecord update) {
-        gapless &= update.sequence == round.books.last_sequence() + 1;
-        round.books.Enter(std::move(update));
+        gapless &= update.sequence == round.accepted.last_sequence() + 1;
+        round.accepted.Add(std::move(update));
       });
   if (!read.ok() && !absl::IsDataLoss(read)) return read;
   std::string& damage = round.record.damage;
@@ -213,7 +214,7 @@ absl::Status DurableStore::DeleteLeftoverFiles() {
   return options_.failpoints.Check(Failpoint::kLeftoversDeleted);
 }
 
-// --- Looking ---
+// --- Look-ups ---
 
 const DurableRound* DurableStore::FindLocked(const std::string& round) const {
   const auto found = rounds_.find(round);
@@ -227,11 +228,11 @@ std::optional<std::pair<int64_t, RoundRecord>> DurableStore::RowOf(const std::st
   return std::pair(found->id, found->record);
 }
 
-std::optional<StoreReader::Place> DurableStore::PlaceOf(const std::string& round) const {
+std::optional<StoreReader::RoundRow> DurableStore::FindRound(const std::string& round) const {
   std::lock_guard lock(mutex_);
   const DurableRound* found = FindLocked(round);
   if (found == nullptr) return std::nullopt;
-  return StoreReader::Place{found->id, found->record.phase};
+  return StoreReader::RoundRow{found->id, found->record.phase};
 }
 
 std::optional<UpdateRecord> DurableStore::Find(const std::string& round,
@@ -239,7 +240,7 @@ std::optional<UpdateRecord> DurableStore::Find(const std::string& round,
   {
     std::lock_guard lock(mutex_);
     const DurableRound* found = FindLocked(round);
-    if (found != nullptr) return found->books.Find(contributor);
+    if (found != nullptr) return found->accepted.Find(contributor);
   }
   return memory_->Find(round, contributor);
 }
@@ -258,7 +259,7 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
     if (RowOf(round.name).has_value()) return RoundExists(round.name);
     return memory_->OpenRound(round);
   }
-  SPARSEAGG_RETURN_IF_ERROR(directory_->CheckRoom());
+  SPARSEAGG_RETURN_IF_ERROR(directory_->CheckFreeSpace());
   std::lock_guard database_lock(database_mutex_);
   if (RowOf(round.name).has_value()) return RoundExists(round.name);
   DurableRound opened;
@@ -296,25 +297,25 @@ absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phas
     std::lock_guard lock(mutex_);
     DurableRound& changed = rounds_.at(round);
     changed.record = std::move(row.second);
-    if (phase != RoundPhase::kOpen) changed.books.Close();
-    if (phase == RoundPhase::kAborted) changed.books.Clear();
+    if (phase != RoundPhase::kOpen) changed.accepted.Close();
+    if (phase == RoundPhase::kAborted) changed.accepted.Clear();
   }
-  options_.failpoints.Pass(Failpoint::kBooksChanged);
+  options_.failpoints.Pass(Failpoint::kMemoryUpdated);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::string& round,
                                                                    std::string_view details) {
-  // What is in memory does not wait for the disk.
+  // Rounds in memory do not wait for the disk.
   if (!RowOf(round).has_value()) return memory_->CloseRound(round, details);
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!row.has_value()) return RoundNotFound(round);  // erased concurrently
   if (row->second.phase == RoundPhase::kOpen) {
     SPARSEAGG_RETURN_IF_ERROR(ChangePhase(round, RoundPhase::kClosed, details));
   }
   std::lock_guard lock(mutex_);
-  return rounds_.at(round).books.Records();
+  return rounds_.at(round).accepted.Records();
 }
 
 absl::Status DurableStore::PublishRound(const std::string& round, std::string_view details,
@@ -323,30 +324,30 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
   if (!RowOf(round).has_value()) {
     return memory_->PublishRound(round, details, result, keep_updates);
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(const Placed placed, tables_->Place(result));
+  SPARSEAGG_ASSIGN_OR_RETURN(const BlobRef blob, tables_->StoreBlob(result));
   std::lock_guard database_lock(database_mutex_);
-  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
-  if (placed.file != 0) files_->Sync();
+  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased concurrently
+  if (blob.file != 0) files_->Sync();
   const RoundPhase phase =
       keep_updates ? RoundPhase::kPublishedWithUpdates : RoundPhase::kPublished;
-  absl::Status published = ChangePhase(
-      round, phase, details, [&](int64_t id) { return tables_->InsertResult(id, placed); });
-  if (!published.ok() && placed.file != 0) files_->Delete(placed.file);
+  absl::Status published = ChangePhase(round, phase, details,
+                                       [&](int64_t id) { return tables_->InsertResult(id, blob); });
+  if (!published.ok() && blob.file != 0) files_->Delete(blob.file);
   return published;
 }
 
 absl::Status DurableStore::ErasePayloads(const std::string& round) {
   return eraser_->Erase([&]() -> std::optional<Eraser::Leftover> {
-    const auto place = PlaceOf(round);
-    if (!place.has_value() || HasUpdates(place->phase)) return std::nullopt;  // still needed
-    return Eraser::Leftover{place->round, place->phase};
+    const auto found = FindRound(round);
+    if (!found.has_value() || HasUpdates(found->phase)) return std::nullopt;  // still needed
+    return Eraser::Leftover{found->round, found->phase};
   });
 }
 
 absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
   if (!RowOf(round).has_value()) return memory_->AbortRound(round, details);
   std::lock_guard database_lock(database_mutex_);
-  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased concurrently
   return ChangePhase(round, RoundPhase::kAborted, details);
 }
 
@@ -354,14 +355,14 @@ absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tomb
   if (!RowOf(round).has_value()) return memory_->EraseRound(round);
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
-  if (!row.has_value()) return RoundNotFound(round);  // erased meanwhile
+  if (!row.has_value()) return RoundNotFound(round);  // erased concurrently
   SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([&] {
     if (tombstone != nullptr) SPARSEAGG_RETURN_IF_ERROR(ledger_->InsertTombstone(*tombstone));
     return tables_->MarkDeleted(row->first);
   }));
   std::lock_guard lock(mutex_);
   rounds_.erase(round);
-  eraser_->Leave({row->first, RoundPhase::kDeleted});
+  eraser_->AddLeftover({row->first, RoundPhase::kDeleted});
   return absl::OkStatus();
 }
 
@@ -374,13 +375,13 @@ absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_poin
 
 absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateContent& content) {
   bool durable = false;
-  std::optional<PutResult> known;  // needs no write
+  std::optional<PutResult> known;  // decided without a write
   {
     std::lock_guard lock(mutex_);
     const DurableRound* round = FindLocked(record.round);
     durable = round != nullptr;
     if (durable) {
-      SPARSEAGG_ASSIGN_OR_RETURN(known, round->books.Judge(record, content.contributors_max));
+      SPARSEAGG_ASSIGN_OR_RETURN(known, round->accepted.Classify(record, content.contributors_max));
     }
   }
   if (known.has_value()) {
@@ -388,14 +389,14 @@ absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateCon
     return *std::move(known);
   }
   if (!durable) return memory_->Put(std::move(record), content);
-  SPARSEAGG_RETURN_IF_ERROR(directory_->CheckRoom());
-  SPARSEAGG_ASSIGN_OR_RETURN(const Placed payload, content.stored == nullptr
-                                                       ? tables_->Place(content.payload)
-                                                       : partials_->Complete(*content.stored));
+  SPARSEAGG_RETURN_IF_ERROR(directory_->CheckFreeSpace());
+  SPARSEAGG_ASSIGN_OR_RETURN(const BlobRef payload, content.stored == nullptr
+                                                        ? tables_->StoreBlob(content.payload)
+                                                        : partials_->Complete(*content.stored));
   PendingPut put{record, content.headers, content.contributors_max, payload};
   commits_.Run(put);
   const bool kept = put.result.ok() && put.result->outcome == PutOutcome::kAccepted;
-  if (kept && content.stored != nullptr) partials_->GiveAway(*content.stored);
+  if (kept && content.stored != nullptr) partials_->HandOver(*content.stored);
   if (!kept && content.stored == nullptr && payload.file != 0) files_->Delete(payload.file);
   return std::move(put.result);
 }
@@ -413,12 +414,12 @@ void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
   const auto find = [this](const std::string& name) {
     const auto found = rounds_.find(name);
     return found == rounds_.end() ? PutGroup::Round{}
-                                  : PutGroup::Round{found->second.id, &found->second.books};
+                                  : PutGroup::Round{found->second.id, &found->second.accepted};
   };
   PutGroup group;
   {
     std::lock_guard lock(mutex_);
-    group.Judge(puts, find);
+    group.Classify(puts, find);
   }
   if (group.has_files()) files_->Sync();
   absl::Status committed;
@@ -435,7 +436,7 @@ void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
     std::lock_guard lock(mutex_);
     group.Finish(committed, find);
   }
-  if (!group.entries().empty()) options_.failpoints.Pass(Failpoint::kBooksChanged);
+  if (!group.entries().empty()) options_.failpoints.Pass(Failpoint::kMemoryUpdated);
 }
 
 }  // namespace

@@ -9,20 +9,20 @@
 namespace sparseagg {
 namespace {
 
-// What is erased in one transaction, which others wait for: payloads, of which so much is in the
-// database and is overwritten, and rows without any.
-constexpr size_t kErasedAtOnce = 256;
-constexpr uint64_t kInlineBytesAtOnce = uint64_t{2} << 20;
-constexpr int64_t kRowsAtOnce = 4096;
+// Limits of one transaction, which other threads wait for: the number of payloads, the bytes of
+// inline payloads, which are overwritten, and the number of rows without a payload.
+constexpr size_t kBatchPayloads = 256;
+constexpr uint64_t kBatchInlineBytes = uint64_t{2} << 20;
+constexpr int64_t kBatchRows = 4096;
 
 constexpr int kRestFactor = 3;
 constexpr std::chrono::milliseconds kRestMax{100};
 
-// The first of `places`.
-std::span<const ContentPlace> ErasedAtOnce(std::span<const ContentPlace> places) {
+// Returns the first `places` that fit in one transaction.
+std::span<const ContentLocation> NextBatch(std::span<const ContentLocation> places) {
   size_t count = 0;
   for (uint64_t bytes = 0;
-       count < std::min(places.size(), kErasedAtOnce) && bytes < kInlineBytesAtOnce; ++count) {
+       count < std::min(places.size(), kBatchPayloads) && bytes < kBatchInlineBytes; ++count) {
     bytes += places[count].inline_bytes;
   }
   return places.first(count);
@@ -56,7 +56,7 @@ absl::Status Eraser::Erase(const std::function<std::optional<Leftover>()>& which
   return leftover.has_value() ? EraseLocked(*leftover) : absl::OkStatus();
 }
 
-absl::Status Eraser::CheckGoesOn() const {
+absl::Status Eraser::CheckNotStopped() const {
   return stopped_ ? absl::CancelledError("the store is being closed") : absl::OkStatus();
 }
 
@@ -66,7 +66,7 @@ absl::Status Eraser::EraseLocked(const Leftover& leftover) {
   return EraseRound(leftover.round);
 }
 
-void Eraser::Leave(const Leftover& leftover) {
+void Eraser::AddLeftover(const Leftover& leftover) {
   std::lock_guard lock(leftovers_mutex_);
   leftovers_.push_back(leftover);
 }
@@ -87,14 +87,14 @@ absl::Status Eraser::EraseLeftovers() {
 }
 
 absl::Status Eraser::EraseContents(int64_t round) {
-  std::vector<ContentPlace> places;
+  std::vector<ContentLocation> places;
   {
     std::lock_guard database_lock(database_mutex_);
     SPARSEAGG_ASSIGN_OR_RETURN(places, tables_.Contents(round));
   }
-  for (std::span<const ContentPlace> left = places; !left.empty();) {
-    SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
-    const auto chunk = ErasedAtOnce(left);
+  for (std::span<const ContentLocation> left = places; !left.empty();) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotStopped());
+    const auto chunk = NextBatch(left);
     left = left.subspan(chunk.size());
     const auto start = std::chrono::steady_clock::now();
     {
@@ -103,7 +103,7 @@ absl::Status Eraser::EraseContents(int64_t round) {
       SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&] { return tables_.DeleteContents(chunk); }));
     }
     Rest(start);
-    for (const ContentPlace& place : chunk) {
+    for (const ContentLocation& place : chunk) {
       if (place.file != 0) DeleteFile(place.file);
     }
   }
@@ -113,12 +113,12 @@ absl::Status Eraser::EraseContents(int64_t round) {
 absl::Status Eraser::EraseUpdates(int64_t round) {
   SPARSEAGG_RETURN_IF_ERROR(EraseContents(round));
   for (bool more = true; more;) {
-    SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotStopped());
     const auto start = std::chrono::steady_clock::now();
     {
       std::lock_guard database_lock(database_mutex_);
       SPARSEAGG_RETURN_IF_ERROR(tables_.Transact([&]() -> absl::Status {
-        SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.DeleteUpdates(round, kRowsAtOnce));
+        SPARSEAGG_ASSIGN_OR_RETURN(more, tables_.DeleteUpdates(round, kBatchRows));
         return absl::OkStatus();
       }));
     }
@@ -142,7 +142,7 @@ absl::Status Eraser::EraseRound(int64_t round) {
 
 absl::Status Eraser::EmptyLog() {
   for (bool more = true; more;) {
-    SPARSEAGG_RETURN_IF_ERROR(CheckGoesOn());
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotStopped());
     const auto start = std::chrono::steady_clock::now();
     {
       std::lock_guard database_lock(database_mutex_);

@@ -1,6 +1,6 @@
-// One commit for many callers: whoever finds nobody committing takes everything that waits as one
-// group, the others wait for their group. A commit to disk costs a fixed time, so that its share
-// for each caller falls as callers grow.
+// Group commit: a caller that finds no commit in progress commits everything that waits as one
+// group; the other callers wait for their group. A commit to disk takes a fixed time, so its share
+// for each caller falls as the number of callers grows.
 #ifndef SPARSEAGG_SERVICE_STORE_GROUP_COMMIT_H_
 #define SPARSEAGG_SERVICE_STORE_GROUP_COMMIT_H_
 
@@ -15,17 +15,17 @@
 
 namespace sparseagg {
 
-// Thread-safe. Of one group, items are in the order of their calls.
+// Thread-safe. The items of a group are in the order of their calls.
 template <class Item>
 class GroupCommit {
  public:
-  // `on_commit` hears of each commit, by the thread that made it.
+  // `on_commit` is called after each commit, on the thread that made it.
   explicit GroupCommit(
       std::function<void(std::span<Item* const>)> commit,
       std::function<void(size_t items, double seconds)> on_commit = [](size_t, double) {})
       : commit_(std::move(commit)), on_commit_(std::move(on_commit)) {}
 
-  // Returns when `item` was part of a group that was committed.
+  // Returns after the group that contains `item` is committed.
   void Run(Item& item) {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<Group> group = next_;
@@ -45,7 +45,7 @@ class GroupCommit {
     const std::shared_ptr<Group> next = next_;
     lock.unlock();
     group->changed.notify_all();
-    next->changed.notify_one();  // to commit it; the rest of it sleeps on
+    next->changed.notify_one();  // one waiter commits the next group; the others stay asleep
   }
 
  private:
@@ -59,7 +59,7 @@ class GroupCommit {
   const std::function<void(size_t items, double seconds)> on_commit_;
   std::mutex mutex_;
   bool committing_ = false;
-  std::shared_ptr<Group> next_ = std::make_shared<Group>();  // those that wait behind the commit
+  std::shared_ptr<Group> next_ = std::make_shared<Group>();  // collects items during a commit
 };
 
 }  // namespace sparseagg

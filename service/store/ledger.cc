@@ -50,13 +50,13 @@ absl::StatusOr<StoreEpoch> Ledger::LastEpoch() {
   return epoch;
 }
 
-absl::Status Ledger::Raise(StoreEpoch& epoch) {
+absl::Status Ledger::AdvanceEpoch(StoreEpoch& epoch) {
   if (epoch.store_id.empty()) epoch.store_id = NewStoreId();
   ++epoch.epoch;
   return Write(epoch);
 }
 
-absl::Status Ledger::Renew(StoreEpoch& epoch) {
+absl::Status Ledger::RenewId(StoreEpoch& epoch) {
   epoch.store_id = NewStoreId();
   return Write(epoch);
 }

@@ -1,8 +1,8 @@
-// What the store keeps beside rounds: which store it is and how often it was started, and what is
-// left of rounds that were erased.
+// The store's data besides rounds: its id, the number of its starts, and the tombstones of erased
+// rounds.
 //
 //   store        one row                erased never
-//   tombstones   a round that was       erased by ForgetTombstones()
+//   tombstones   one per erased round   erased by ForgetTombstones()
 #ifndef SPARSEAGG_SERVICE_STORE_LEDGER_H_
 #define SPARSEAGG_SERVICE_STORE_LEDGER_H_
 
@@ -20,20 +20,21 @@ namespace sparseagg {
 // 32 random hexadecimal digits.
 std::string NewStoreId();
 
-// Thread-compatible. Writes belong into a transaction of the caller's.
+// Thread-compatible. The caller makes writes within a transaction.
 class Ledger {
  public:
   explicit Ledger(Database& database) : database_(database) {}
 
-  // The epoch of the last start; number 0 for a store that was never started. DATA_LOSS
-  // (STORE_CORRUPT).
+  // Returns the epoch of the last start, with number 0 for a new store. Returns DATA_LOSS
+  // (STORE_CORRUPT) if its checksum is wrong.
   absl::StatusOr<StoreEpoch> LastEpoch();
-  // The next one; the first one of a store makes its id.
-  absl::Status Raise(StoreEpoch& epoch);
-  // Another id, and the same count: to clients, the store is not the one that they know.
-  absl::Status Renew(StoreEpoch& epoch);
+  // Increments the epoch. The first epoch of a store creates its id.
+  absl::Status AdvanceEpoch(StoreEpoch& epoch);
+  // Gives the store a new id and keeps the number, so that clients see another store.
+  absl::Status RenewId(StoreEpoch& epoch);
 
-  // One whose checksum is wrong says so, and is kept: it still guards a name.
+  // Returns all tombstones. One with a wrong checksum is marked as damaged and is kept, because it
+  // still protects a name.
   absl::StatusOr<std::vector<Tombstone>> Tombstones();
   absl::Status InsertTombstone(const Tombstone& tombstone);
   absl::Status DeleteTombstones(std::chrono::system_clock::time_point erased_before);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "service/store/books.h"
+#include "service/store/accepted_updates.h"
 #include "service/store/ledger.h"
 #include "service/store/store.h"
 
@@ -30,30 +30,30 @@ class MemoryStore : public UpdateStore {
 
   absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) override {
     std::lock_guard lock(mutex_);
-    const auto books = rounds_.find(record.round);
-    if (books == rounds_.end()) return RoundNotFound(record.round);
+    const auto found = rounds_.find(record.round);
+    if (found == rounds_.end()) return RoundNotFound(record.round);
     SPARSEAGG_ASSIGN_OR_RETURN(std::optional<PutResult> known,
-                               books->second.Judge(record, content.contributors_max));
+                               found->second.Classify(record, content.contributors_max));
     if (known.has_value()) return *std::move(known);
-    record.sequence = books->second.last_sequence() + 1;
-    books->second.Enter(record);
+    record.sequence = found->second.last_sequence() + 1;
+    found->second.Add(record);
     return PutResult{PutOutcome::kAccepted, std::move(record)};
   }
 
   std::optional<UpdateRecord> Find(const std::string& round,
                                    const std::string& contributor) const override {
     std::lock_guard lock(mutex_);
-    const auto books = rounds_.find(round);
-    return books == rounds_.end() ? std::nullopt : books->second.Find(contributor);
+    const auto found = rounds_.find(round);
+    return found == rounds_.end() ? std::nullopt : found->second.Find(contributor);
   }
 
   absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
                                                        std::string_view /*details*/) override {
     std::lock_guard lock(mutex_);
-    const auto books = rounds_.find(round);
-    if (books == rounds_.end()) return RoundNotFound(round);
-    books->second.Close();
-    return books->second.Records();
+    const auto found = rounds_.find(round);
+    if (found == rounds_.end()) return RoundNotFound(round);
+    found->second.Close();
+    return found->second.Records();
   }
 
   absl::Status PublishRound(const std::string& /*round*/, std::string_view /*details*/,
@@ -66,10 +66,10 @@ class MemoryStore : public UpdateStore {
 
   absl::Status AbortRound(const std::string& round, std::string_view /*details*/) override {
     std::lock_guard lock(mutex_);
-    const auto books = rounds_.find(round);
-    if (books == rounds_.end()) return RoundNotFound(round);
-    books->second.Close();
-    books->second.Clear();
+    const auto found = rounds_.find(round);
+    if (found == rounds_.end()) return RoundNotFound(round);
+    found->second.Close();
+    found->second.Clear();
     return absl::OkStatus();
   }
 
@@ -98,7 +98,7 @@ class MemoryStore : public UpdateStore {
  private:
   const StoreEpoch epoch_ = {.store_id = NewStoreId(), .epoch = 1};
   mutable std::mutex mutex_;
-  std::map<std::string, Books> rounds_;
+  std::map<std::string, AcceptedUpdates> rounds_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What stands in the file N.part beside a partial payload N (partial_files.h has the grammar). It
-// is read after crashes: whatever is torn or damaged ends what counts of it.
+// Reads and writes the file N.part beside a partial payload N; partial_files.h has its grammar. It
+// is read after crashes: reading stops at the first torn or damaged record.
 #ifndef SPARSEAGG_SERVICE_STORE_PARTIAL_RECORDS_H_
 #define SPARSEAGG_SERVICE_STORE_PARTIAL_RECORDS_H_
 
@@ -14,19 +14,19 @@
 namespace sparseagg {
 
 inline constexpr char kPartialSuffix[] = ".part";
-// Longer ones are not read to their end: an identity of some thousand tensors, and a checkpoint for
-// every 8 MiB of the largest payload.
+// At most this many bytes of N.part are read: enough for an identity of some thousand tensors and
+// for a checkpoint for every 8 MiB of the largest payload.
 inline constexpr size_t kPartialRecordBytesMax = size_t{16} << 20;
 
 struct Checkpoint {
   uint64_t bytes = 0;
-  uint32_t crc32c = 0;  // of so many bytes of the payload
-  uint64_t end = 0;     // of the record, when it was read
+  uint32_t crc32c = 0;  // of the first `bytes` bytes of the payload
+  uint64_t end = 0;     // offset behind the record; set by ReadPartialRecord()
 };
 
 struct PartialRecord {
   std::optional<PartialIdentity> identity;
-  uint64_t identity_end = 0;            // of its record
+  uint64_t identity_end = 0;            // offset behind its record
   std::vector<Checkpoint> checkpoints;  // bytes ascending
 };
 

@@ -9,9 +9,9 @@
 namespace sparseagg {
 namespace {
 
-// Answers what the books know; false: the update may be entered.
-bool AnswerFrom(const Books& books, PendingPut& put) {
-  auto known = books.Judge(put.record, put.contributors_max);
+// Sets the result if the accepted updates decide it. Returns false if the update may be added.
+bool AnswerFrom(const AcceptedUpdates& accepted, PendingPut& put) {
+  auto known = accepted.Classify(put.record, put.contributors_max);
   if (known.ok() && !known->has_value()) return false;
   put.result = known.ok() ? absl::StatusOr<PutResult>(**std::move(known)) : known.status();
   return true;
@@ -19,22 +19,22 @@ bool AnswerFrom(const Books& books, PendingPut& put) {
 
 }  // namespace
 
-void PutGroup::Judge(std::span<PendingPut* const> puts, const FindRound& find) {
+void PutGroup::Classify(std::span<PendingPut* const> puts, const FindRound& find) {
   std::map<std::string_view, uint64_t> sequences;
   std::set<std::pair<std::string_view, std::string_view>> contributors;
   for (PendingPut* put : puts) {
     const Round round = find(put->record.round);
-    if (round.books == nullptr) {
+    if (round.accepted == nullptr) {
       put->result = RoundNotFound(put->record.round);
       continue;
     }
-    if (AnswerFrom(*round.books, *put)) continue;
+    if (AnswerFrom(*round.accepted, *put)) continue;
     // The sequence is gapless: it is the number of contributors.
     uint64_t& sequence =
-        sequences.try_emplace(put->record.round, round.books->last_sequence()).first->second;
+        sequences.try_emplace(put->record.round, round.accepted->last_sequence()).first->second;
     const bool full = put->contributors_max != 0 && sequence >= put->contributors_max;
     if (full || !contributors.emplace(put->record.round, put->record.contributor).second) {
-      behind_.push_back(put);
+      deferred_.push_back(put);
       continue;
     }
     Entry& entry = entries_.emplace_back(Entry{put, round.id, put->record});
@@ -49,13 +49,13 @@ void PutGroup::Finish(const absl::Status& committed, const FindRound& find) {
       entry.put->result = committed;
       continue;
     }
-    find(entry.record.round).books->Enter(entry.record);
+    find(entry.record.round).accepted->Add(entry.record);
     entry.put->result = PutResult{PutOutcome::kAccepted, std::move(entry.record)};
   }
-  for (PendingPut* put : behind_) {
-    if (AnswerFrom(*find(put->record.round).books, *put)) continue;
-    // What they were behind was not committed.
-    put->result = StoreBusy("updates before this one could not be kept just now; try again");
+  for (PendingPut* put : deferred_) {
+    if (AnswerFrom(*find(put->record.round).accepted, *put)) continue;
+    // The entries before it were not committed.
+    put->result = StoreBusy("an update before this one could not be stored; try again");
   }
 }
 

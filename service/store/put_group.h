@@ -1,5 +1,6 @@
-// The updates of one commit, judged in the order of their calls: what the books know is answered at
-// once, the rest becomes entries, or waits for the outcome of the entries before it.
+// The updates of one group commit. In the order of their calls, each is answered at once if the
+// accepted updates decide it; otherwise it becomes an entry to insert, or waits for the outcome of
+// the entries before it.
 #ifndef SPARSEAGG_SERVICE_STORE_PUT_GROUP_H_
 #define SPARSEAGG_SERVICE_STORE_PUT_GROUP_H_
 
@@ -10,47 +11,48 @@
 #include <string_view>
 #include <vector>
 
-#include "service/store/books.h"
+#include "service/store/accepted_updates.h"
 #include "service/store/store.h"
 #include "service/store/tables.h"
 
 namespace sparseagg {
 
-// An update on its way into the database.
+// An update that waits for its group commit.
 struct PendingPut {
   const UpdateRecord& record;
   std::string_view headers;
   uint64_t contributors_max;
-  const Placed& payload;
+  const BlobRef& payload;
   absl::StatusOr<PutResult> result = absl::UnknownError("not committed");
 };
 
-// Thread-compatible. The books must not change between Judge() and Finish() but by `enter`.
+// Thread-compatible. Between Classify() and Finish() the accepted updates must not change.
 class PutGroup {
  public:
   struct Round {
     int64_t id = 0;
-    Books* books = nullptr;  // null: no such round
+    AcceptedUpdates* accepted = nullptr;  // null: no such round
   };
   using FindRound = std::function<Round(const std::string& name)>;
 
   struct Entry {
     PendingPut* put;
     int64_t round;
-    UpdateRecord record;  // with its sequence
+    UpdateRecord record;  // with its sequence set
   };
 
-  void Judge(std::span<PendingPut* const> puts, const FindRound& find);
+  void Classify(std::span<PendingPut* const> puts, const FindRound& find);
   const std::vector<Entry>& entries() const { return entries_; }
-  // Whether an entry's payload is a file.
+  // Returns whether the payload of an entry is a file.
   bool has_files() const { return has_files_; }
-  // Enters what was committed into the books, and answers everybody.
+  // Adds what was committed to the accepted updates, and sets the result of every put.
   void Finish(const absl::Status& committed, const FindRound& find);
 
  private:
   std::vector<Entry> entries_;
-  // Of a contributor with an entry, or beyond the round's maximum with the entries.
-  std::vector<PendingPut*> behind_;
+  // Puts whose contributor has an entry, or that exceed the round's maximum if the entries are
+  // accepted.
+  std::vector<PendingPut*> deferred_;
   bool has_files_ = false;
 };
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kApplicationId = 0x53414747;  // "SAGG"
 
-// What each version added. One that was released is never changed: databases were made by it.
+// The statements that each version added. Those of a released version never change, because
+// databases were made by them.
 constexpr std::array kVersions = {
     // 1
     R"(
@@ -76,12 +77,12 @@ absl::Status PrepareSchema(Database& database) {
   if (application == kApplicationId && version >= 1 && version <= newest) {
     return version == newest ? absl::OkStatus() : Upgrade(database, static_cast<size_t>(version));
   }
-  return MakeError(
-      absl::StatusCode::kFailedPrecondition, "STORE_VERSION",
-      application != kApplicationId
-          ? "the database in the data directory was not made by sparseagg"
-          : absl::StrCat("the data directory has version ", version, ", this server reads up to ",
-                         newest, "; start the version that wrote it"));
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_VERSION",
+                   application != kApplicationId
+                       ? "the database in the data directory was not made by sparseagg"
+                       : absl::StrCat("the data directory has version ", version,
+                                      ", but this server reads up to ", newest,
+                                      "; start the server version that wrote it"));
 }
 
 }  // namespace sparseagg

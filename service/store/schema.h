@@ -1,4 +1,4 @@
-// The tables of a store's database, and how those of an earlier version become today's.
+// The schema of a store's database, and its upgrade from earlier versions.
 #ifndef SPARSEAGG_SERVICE_STORE_SCHEMA_H_
 #define SPARSEAGG_SERVICE_STORE_SCHEMA_H_
 
@@ -7,8 +7,9 @@
 
 namespace sparseagg {
 
-// Makes the tables of a new database and those that an older version lacks, in one transaction.
-// FAILED_PRECONDITION (STORE_VERSION) for a database that a newer version made or that is no store.
+// Creates the tables of a new database, or those that an older version lacks, in one transaction.
+// Returns FAILED_PRECONDITION (STORE_VERSION) for a database of a newer version, or one that is not
+// a store.
 absl::Status PrepareSchema(Database& database);
 
 }  // namespace sparseagg

@@ -1,7 +1,7 @@
-// Where rounds and accepted updates live. The store is the only commit point: an update that Put()
-// accepted is counted exactly once, and the store alone decides between accepted, duplicate and
-// conflict. What a round's specification, an update's headers or a manifest say is the engine's
-// business: here they are byte strings, kept and given back.
+// Keeps rounds and accepted updates. The store is the only commit point: an update that Put()
+// accepts is counted exactly once, and the store alone decides between accepted, duplicate and
+// conflict. A round's specification, an update's headers and a manifest are opaque byte strings
+// here, which the engine interprets.
 #ifndef SPARSEAGG_SERVICE_STORE_STORE_H_
 #define SPARSEAGG_SERVICE_STORE_STORE_H_
 
@@ -20,48 +20,49 @@
 
 namespace sparseagg {
 
-// What an acknowledgement survives.
+// The failures that an acknowledged update survives.
 enum class Durability : uint8_t {
-  kMemory = 1,   // nothing: lost with the process
+  kMemory = 1,   // none: lost with the process
   kDurable = 2,  // a crash of the process and a loss of power
 };
 
-// Where a round is, as far as the store is concerned. Numbers are on disk: they never change.
+// The life of a round as the store sees it. The numbers are stored on disk and never change.
 enum class RoundPhase : uint8_t {
   kOpen = 1,
   kClosed = 2,                // the accepted set is fixed
   kPublished = 3,             // the result is stored
   kAborted = 4,               // the updates are erased
-  kPublishedWithUpdates = 5,  // and what the updates carried is kept
-  kDeleted = 6,               // gone for everybody; what is left of it is being erased
+  kPublishedWithUpdates = 5,  // as kPublished, with the contents of the updates kept
+  kDeleted = 6,               // no longer visible; its data is being erased
 };
 constexpr bool IsPublished(RoundPhase phase) {
   return phase == RoundPhase::kPublished || phase == RoundPhase::kPublishedWithUpdates;
 }
 
-// What the updates carried is there and needed.
+// Returns whether the contents of the updates are stored and still needed.
 constexpr bool HasUpdates(RoundPhase phase) {
   return phase == RoundPhase::kOpen || phase == RoundPhase::kClosed ||
          phase == RoundPhase::kPublishedWithUpdates;
 }
 
-// A life of a store, from its opening to its end.
+// Identifies the time from one opening of a store to its end.
 struct StoreEpoch {
-  std::string store_id;  // of the data directory; in memory, of the process
-  uint64_t epoch = 0;    // raised at every opening, from 1
+  std::string store_id;  // of the data directory, or of the process for a memory store
+  uint64_t epoch = 0;    // incremented at every opening, from 1
 
   bool operator==(const StoreEpoch&) const = default;
 };
 
-// What is left of a round that was erased, so that late retries can be told.
+// The record of an erased round, by which late retries are recognised.
 struct Tombstone {
   std::string round;
   RoundPhase ended = RoundPhase::kAborted;
-  std::chrono::system_clock::time_point erased;  // in milliseconds
-  bool damaged = false;                          // set by Tombstones(): may be another round's
+  std::chrono::system_clock::time_point erased;  // stored in milliseconds
+  bool damaged = false;  // set by Tombstones(): the checksum is wrong, and perhaps the name
 };
 
-// Identity of an accepted update. Key: (round, contributor); the first accepted wins.
+// Identifies an accepted update. The key is (round, contributor), and the first accepted update
+// wins.
 struct UpdateRecord {
   std::string round;
   std::string contributor;
@@ -71,29 +72,32 @@ struct UpdateRecord {
   uint64_t sequence = 0;  // set by Put(): order of acceptance within the round, from 1
 };
 
-// Memory that the record of an update takes in the books, as long as its round exists: 311 bytes
-// measured for a million of them, with names of 20 to 40 bytes.
+// The memory that an UpdateRecord takes in the index of accepted updates, as long as its round
+// exists: 311 bytes each were measured for a million records with names of 20 to 40 bytes.
 inline constexpr uint64_t kRecordBytes = 320;
 
-// A long payload that arrives bit by bit, on stable storage as far as possible. Not an update until
-// Put() has accepted it. One thread at a time; kept for the next TakePartial() when it goes.
+// A long payload that arrives in chunks and is written to stable storage as far as possible. It is
+// no update until Put() has accepted it. Thread-compatible. When the object is destroyed, the bytes
+// are kept for the next TakePartial().
 class PartialPayload {
  public:
   virtual ~PartialPayload() = default;
   virtual uint64_t total_bytes() const = 0;
-  virtual uint64_t bytes() const = 0;  // that are there
-  // All of `data` or, on an error, nothing. RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
-  // (STORE_BUSY); ABORTED (UPLOAD_LOST), which Put() and TakePartial() may answer, too, when a sync
-  // has failed: it is discarded. REQUIRES: no more than total_bytes() in all; not discarded.
+  virtual uint64_t bytes() const = 0;  // received so far
+  // Appends all of `data` or, on an error, nothing. Errors: RESOURCE_EXHAUSTED (STORE_FULL);
+  // UNAVAILABLE (STORE_BUSY); ABORTED (UPLOAD_LOST) if a sync has failed and the payload was
+  // discarded, which Put() and TakePartial() may return, too. REQUIRES: no more than total_bytes()
+  // in all; not discarded.
   virtual absl::Status Append(std::span<const std::string_view> data) = 0;
   absl::Status Append(std::string_view data) { return Append(std::span(&data, 1)); }
-  // What is there, valid until this goes. Reading it may wait for the disk.
+  // Returns the bytes received so far, valid until this object is destroyed. Reading them may wait
+  // for the disk.
   virtual absl::StatusOr<std::string_view> View() = 0;
-  // Deletes it, unless an accepted update has it.
+  // Deletes the payload unless an accepted update owns it.
   virtual void Discard() = 0;
 };
 
-// What a partial payload is of. Equal in everything: the same bytes are meant.
+// Identifies the update that a partial payload belongs to. Equal identities stand for equal bytes.
 struct PartialIdentity {
   std::string round;
   std::string contributor;
@@ -104,14 +108,14 @@ struct PartialIdentity {
   bool operator==(const PartialIdentity&) const = default;
 };
 
-// What an update carries, kept until its round is published or aborted.
+// The content of an update, kept until its round is published or aborted.
 struct UpdateContent {
-  std::string_view headers;                     // how to read the payload
-  std::span<const std::string_view> payload{};  // one byte string, in pieces
-  // Accepted only while the round has fewer contributors; 0: however many it has.
+  std::string_view headers;                     // describe the payload
+  std::span<const std::string_view> payload{};  // one byte string in pieces
+  // The update is accepted only while the round has fewer contributors; 0: no limit.
   uint64_t contributors_max = 0;
-  // Instead of `payload`: it is here, complete. From this store. Accepted, it belongs to the
-  // update.
+  // If not null, a complete payload of this store, used in place of `payload`. An accepted update
+  // takes it over.
   PartialPayload* stored = nullptr;
 };
 
@@ -129,15 +133,16 @@ struct RoundRecord {
   std::string name;
   Durability durability = Durability::kMemory;
   RoundPhase phase = RoundPhase::kOpen;
-  std::string description;  // as given to OpenRound()
-  std::string details;      // as given last
-  std::string damage;       // set by Rounds(): why it cannot be trusted; empty: it can
+  std::string description;  // as passed to OpenRound()
+  std::string details;      // as passed last
+  std::string damage;       // set by Rounds(): why the round cannot be trusted; empty: sound
 };
 
-// Thread-safe. Of a durable round, everything that a call did is on stable storage when it returns.
-// Besides the errors that are named: RESOURCE_EXHAUSTED (STORE_FULL) with a time to retry after,
-// when the disk is full and nothing was changed; DATA_LOSS (STORE_CORRUPT). A failed write or fsync
-// ends the process: what is on the disk is then unknown, and only the next start finds out.
+// Thread-safe. When a call about a durable round returns, its changes are on stable storage.
+// Besides the errors named below, every call may return RESOURCE_EXHAUSTED (STORE_FULL), with a
+// time to retry after, if the disk is full and nothing was changed, and DATA_LOSS (STORE_CORRUPT).
+// A failed write or fsync ends the process, because the content of the disk is then unknown until
+// the next start reads it.
 class UpdateStore {
  public:
   virtual ~UpdateStore() = default;
@@ -145,86 +150,87 @@ class UpdateStore {
   virtual bool Supports(Durability durability) const = 0;
   virtual const StoreEpoch& Epoch() const = 0;
 
-  // Opens the books of a round: name, durability, description and details count. ALREADY_EXISTS
-  // when they are open, INVALID_ARGUMENT (DURABILITY_UNSUPPORTED).
+  // Creates an open round. Uses the name, durability, description and details of `round`. Errors:
+  // ALREADY_EXISTS if the round exists; INVALID_ARGUMENT (DURABILITY_UNSUPPORTED).
   virtual absl::Status OpenRound(const RoundRecord& round) = 0;
-  // Replaces the details of an open round; of another nothing is changed.
+  // Replaces the details of an open round. Has no effect on any other round.
   virtual absl::Status NoteRound(const std::string& round, std::string_view details) = 0;
 
-  // Accepts, recognises or refuses an update, atomically. Refusals: NOT_FOUND (ROUND_NOT_FOUND),
-  // FAILED_PRECONDITION (ROUND_NOT_OPEN) after CloseRound unless it is a duplicate, ALREADY_EXISTS
-  // (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT (DIGEST_CONFLICT), RESOURCE_EXHAUSTED
-  // (ROUND_FULL) at `content.contributors_max`.
+  // Accepts an update, recognises a duplicate, or refuses it, atomically. Refusals: NOT_FOUND
+  // (ROUND_NOT_FOUND), FAILED_PRECONDITION (ROUND_NOT_OPEN) after CloseRound() unless it is a
+  // duplicate, ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED), INVALID_ARGUMENT (DIGEST_CONFLICT),
+  // RESOURCE_EXHAUSTED (ROUND_FULL) at `content.contributors_max`.
   virtual absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) = 0;
 
-  // Where the payload of an update that arrives bit by bit is kept, with what is there of it from
-  // before: a stream that broke, or a process that ended. Null when it had better be kept in
-  // memory: short ones, and all of rounds that are not durable. May wait for the disk.
+  // Returns the stored payload of an update that arrives in chunks, with the bytes that an earlier
+  // stream or process left of it. Returns null if the payload should be kept in memory: if it is
+  // short, or the round is not durable. May wait for the disk.
   virtual absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
       const PartialIdentity& /*identity*/) {
     return nullptr;
   }
-  // Deletes partial payloads that nobody has taken: all of a round, unless one of that name is
-  // open, and those that were left before `time`.
+  // These delete partial payloads that are not in use: all of a round, unless a round of that name
+  // is open; and those that were released before `time`.
   virtual void DropPartialsOf(const std::string& /*round*/) {}
   virtual void DropPartialsUnusedSince(std::chrono::steady_clock::time_point /*time*/) {}
 
-  // The stored update of a contributor, if any.
+  // Returns the accepted update of a contributor, if any.
   virtual std::optional<UpdateRecord> Find(const std::string& round,
                                            const std::string& contributor) const = 0;
 
-  // Fixes the accepted set: no Put() succeeds afterwards but a duplicate's. Returns it, in any
-  // order. Closing again changes nothing and returns the same.
+  // Fixes the accepted set: afterwards Put() succeeds only for duplicates. Returns the set, in any
+  // order. Closing again changes nothing and returns the same set.
   virtual absl::StatusOr<std::vector<UpdateRecord>> CloseRound(const std::string& round,
                                                                std::string_view details) = 0;
 
-  // Keeps the result, a byte string in pieces. What the updates carried is kept with it, or to be
-  // erased by ErasePayloads(). REQUIRES: closed.
+  // Stores the result, a byte string in pieces. The contents of the updates are kept if
+  // `keep_updates`; otherwise ErasePayloads() erases them. REQUIRES: the round is closed.
   virtual absl::Status PublishRound(const std::string& round, std::string_view details,
                                     std::span<const std::string_view> result,
                                     bool keep_updates) = 0;
-  // Of a published round: erases what the updates carried and keeps what is needed to recognise
-  // late retries. Of an aborted one: erases every update. Of any other, and one that keeps its
-  // updates: nothing. May be called again after an error.
+  // Erases the contents of a published round's updates and keeps what is needed to recognise late
+  // retries. Erases every update of an aborted round. Has no effect on any other round, nor on one
+  // that keeps its updates. May be called again after an error.
   virtual absl::Status ErasePayloads(const std::string& round) = 0;
 
-  // Gives up every update and keeps the round. The updates are erased by ErasePayloads(), or at the
-  // next start.
+  // Drops every update of the round and keeps the round. ErasePayloads(), or the next start, erases
+  // the updates.
   virtual absl::Status AbortRound(const std::string& round, std::string_view details) = 0;
 
-  // The round is gone, and its name free. What is left of it is erased by EraseLeftovers(), or at
-  // the next start.
+  // Removes the round and frees its name. EraseLeftovers(), or the next start, erases its data.
   virtual absl::Status EraseRound(const std::string& round) = 0;
-  // The same, but for the tombstone.
+  // As EraseRound(), and stores the tombstone.
   virtual absl::Status RetireRound(const Tombstone& tombstone) = 0;
-  // Erases what deleted rounds have left; what cannot be erased now is left to the next call.
+  // Erases the data of deleted rounds. What cannot be erased now is left to the next call.
   virtual absl::Status EraseLeftovers() { return absl::OkStatus(); }
-  // The process ends: erasures, which may take minutes, end soon with CANCELLED, and so do all that
-  // follow. The next start goes on with them.
+  // Makes erasures, which may take minutes, end soon with CANCELLED, and all later ones too,
+  // because the process is about to end. The next start continues them.
   virtual void StopErasing() {}
   virtual absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) = 0;
 
-  // Ends the process when what is stored would not be found at the next start, since its files were
-  // deleted, moved or replaced. Every acknowledgement looks itself; this is for a store that nobody
-  // writes to.
+  // Ends the process if the files of the store were deleted, moved or replaced, so that the next
+  // start would not find what is stored. Every acknowledgement includes this check; call it for a
+  // store without writes.
   virtual void CheckInPlace() const {}
 
-  // --- After a restart, before any other call: what was kept ---
+  // --- What an earlier process has stored; for a restart, before any other call ---
 
   virtual std::vector<RoundRecord> Rounds() const = 0;
   virtual std::vector<Tombstone> Tombstones() const = 0;
   using OnUpdate = std::function<absl::Status(const UpdateRecord&, std::string_view headers,
                                               std::string_view payload)>;
-  // Every update whose content is not erased, in the order of acceptance; ends with the first
-  // error. NOT_FOUND when they are erased meanwhile. At any time; others commit meanwhile.
+  // Calls `on_update` for every update whose content is not erased, in the order of acceptance,
+  // until it returns an error. Returns NOT_FOUND if the updates are erased during the call. May be
+  // called at any time, also while other threads commit.
   virtual absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const = 0;
-  // As given to PublishRound(). NOT_FOUND when it is erased meanwhile. REQUIRES: published. At any
-  // time; others commit meanwhile.
+  // Returns the result that was passed to PublishRound(), or NOT_FOUND if it is erased during the
+  // call. May be called at any time, also while other threads commit. REQUIRES: the round is
+  // published.
   virtual absl::StatusOr<std::string> ReadResult(const std::string& round) const = 0;
 };
 
-// Keeps identities in memory and no payloads: the accumulators are the only copy of the values.
-// Durability kMemory.
+// Returns a store of durability kMemory. It keeps the records of updates in memory and no payloads:
+// the accumulators are the only copy of the values.
 std::unique_ptr<UpdateStore> MakeMemoryStore();
 
 }  // namespace sparseagg

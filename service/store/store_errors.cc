@@ -21,9 +21,10 @@ absl::Status StoreBusy(std::string_view message) {
 
 absl::Status UploadLost() {
   return WithRetryAfter(
-      MakeError(absl::StatusCode::kAborted, "UPLOAD_LOST",
-                "the disk of the data directory was full before it had what has come of the "
-                "update, which is dropped; begin it again"),
+      MakeError(
+          absl::StatusCode::kAborted, "UPLOAD_LOST",
+          "the disk of the data directory was full before the received part of the update was "
+          "synced, so that part was dropped; begin the update again"),
       kRetryAfterMs);
 }
 

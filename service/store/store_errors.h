@@ -1,4 +1,4 @@
-// The store's own errors, each with its reason and what the caller can do.
+// The store's errors, each with its reason and what the caller can do.
 #ifndef SPARSEAGG_SERVICE_STORE_STORE_ERRORS_H_
 #define SPARSEAGG_SERVICE_STORE_STORE_ERRORS_H_
 
@@ -8,15 +8,15 @@
 
 namespace sparseagg {
 
-// RESOURCE_EXHAUSTED (STORE_FULL), with a time to retry after.
+// Returns RESOURCE_EXHAUSTED (STORE_FULL), with a time to retry after.
 absl::Status StoreFull(
     std::string_view message = "the disk of the data directory is full; nothing was changed");
-// UNAVAILABLE (STORE_BUSY), with a time to retry after.
+// Returns UNAVAILABLE (STORE_BUSY), with a time to retry after.
 absl::Status StoreBusy(std::string_view message);
-// ABORTED (UPLOAD_LOST), with a time to retry after: what was there of a payload that arrives bit
-// by bit cannot be trusted any more and is gone.
+// Returns ABORTED (UPLOAD_LOST), with a time to retry after: the received part of a payload could
+// not be synced and was deleted.
 absl::Status UploadLost();
-// DATA_LOSS (STORE_CORRUPT).
+// Returns DATA_LOSS (STORE_CORRUPT).
 absl::Status StoreCorrupt(std::string_view message);
 
 }  // namespace sparseagg

@@ -1,25 +1,25 @@
 #include "service/store/store_reader.h"
 
 #include "base/status.h"
-#include "service/store/books.h"
+#include "service/store/accepted_updates.h"
 
 namespace sparseagg {
 
 absl::StatusOr<std::vector<int64_t>> StoreReader::Rows(const std::string& round) const {
   std::lock_guard lock(database_mutex_);
-  const auto place = place_of_(round);
-  if (!place.has_value()) return RoundNotFound(round);
-  if (!HasUpdates(place->phase)) return std::vector<int64_t>{};
-  return tables_.UpdateRows(place->round);
+  const auto found = find_round_(round);
+  if (!found.has_value()) return RoundNotFound(round);
+  if (!HasUpdates(found->phase)) return std::vector<int64_t>{};
+  return tables_.UpdateRows(found->round);
 }
 
 absl::StatusOr<StoredUpdate> StoreReader::ReadRow(const std::string& round, int64_t row) const {
   std::lock_guard lock(database_mutex_);
-  const auto place = place_of_(round);
-  // Gone, or being erased.
-  if (!place.has_value() || !HasUpdates(place->phase)) return RoundNotFound(round);
+  const auto found = find_round_(round);
+  // The round is deleted, or its updates are being erased.
+  if (!found.has_value() || !HasUpdates(found->phase)) return RoundNotFound(round);
   StoredUpdate update{.record = {.round = round}};
-  SPARSEAGG_RETURN_IF_ERROR(tables_.ReadUpdate(row, place->round, update));
+  SPARSEAGG_RETURN_IF_ERROR(tables_.ReadUpdate(row, found->round, update));
   return update;
 }
 
@@ -30,9 +30,9 @@ absl::Status StoreReader::ReadUpdates(const std::string& round,
     SPARSEAGG_ASSIGN_OR_RETURN(const StoredUpdate update, ReadRow(round, row));
     const auto payload = tables_.Fetch(update.content);
     if (!payload.ok()) {
-      // Who erases it has changed its phase before.
-      const auto place = place_of_(round);
-      const bool needed = place.has_value() && HasUpdates(place->phase);
+      // An erasure changes the phase before it deletes a file.
+      const auto found = find_round_(round);
+      const bool needed = found.has_value() && HasUpdates(found->phase);
       return needed ? payload.status() : RoundNotFound(round);
     }
     SPARSEAGG_RETURN_IF_ERROR(on_update(update.record, update.content.headers, *payload));
@@ -44,13 +44,13 @@ absl::StatusOr<std::string> StoreReader::ReadResult(const std::string& round) co
   StoredContent content;
   {
     std::lock_guard lock(database_mutex_);
-    const auto place = place_of_(round);
-    if (!place.has_value()) return RoundNotFound(round);
-    SPARSEAGG_ASSIGN_OR_RETURN(content, tables_.ReadResult(place->round));
+    const auto found = find_round_(round);
+    if (!found.has_value()) return RoundNotFound(round);
+    SPARSEAGG_ASSIGN_OR_RETURN(content, tables_.ReadResult(found->round));
   }
   auto result = tables_.Fetch(content);
-  // Erased meanwhile.
-  if (!result.ok() && !place_of_(round).has_value()) return RoundNotFound(round);
+  // The round was erased concurrently.
+  if (!result.ok() && !find_round_(round).has_value()) return RoundNotFound(round);
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Reads what the rounds of a durable store have kept while others commit and erase: the database is
-// held for a row at a time, and long byte strings are read from their files without it.
+// Reads updates and results of a durable store while other threads commit and erase: the database
+// is locked for one row at a time, and files are read without the lock.
 #ifndef SPARSEAGG_SERVICE_STORE_STORE_READER_H_
 #define SPARSEAGG_SERVICE_STORE_STORE_READER_H_
 
@@ -19,30 +19,30 @@ namespace sparseagg {
 // Thread-safe.
 class StoreReader {
  public:
-  // A durable round as it is now.
-  struct Place {
-    int64_t round = 0;  // its number
+  // The current row number and phase of a durable round.
+  struct RoundRow {
+    int64_t round = 0;  // its row number
     RoundPhase phase = RoundPhase::kOpen;
   };
-  using PlaceOf = std::function<std::optional<Place>(const std::string&)>;
+  using FindRound = std::function<std::optional<RoundRow>(const std::string&)>;
 
-  // `database_mutex` guards `tables`; while it is held `place_of` and the tables agree. All must
-  // outlive this.
-  StoreReader(std::mutex& database_mutex, Tables& tables, PlaceOf place_of)
-      : database_mutex_(database_mutex), tables_(tables), place_of_(std::move(place_of)) {}
+  // `database_mutex` guards `tables`; while it is locked, `find_round` and the tables agree. All
+  // arguments must outlive this object.
+  StoreReader(std::mutex& database_mutex, Tables& tables, FindRound find_round)
+      : database_mutex_(database_mutex), tables_(tables), find_round_(std::move(find_round)) {}
 
   // See UpdateStore.
   absl::Status ReadUpdates(const std::string& round, const UpdateStore::OnUpdate& on_update) const;
   absl::StatusOr<std::string> ReadResult(const std::string& round) const;
 
  private:
-  // The rows of the round's updates; none when they are erased or being erased.
+  // Returns the rows of the round's updates; none if they are erased or being erased.
   absl::StatusOr<std::vector<int64_t>> Rows(const std::string& round) const;
   absl::StatusOr<StoredUpdate> ReadRow(const std::string& round, int64_t row) const;
 
   std::mutex& database_mutex_;
   Tables& tables_;
-  const PlaceOf place_of_;
+  const FindRound find_round_;
 };
 
 }  // namespace sparseagg

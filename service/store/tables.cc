@@ -45,7 +45,7 @@ int64_t ContentChecksum(int64_t id, std::string_view headers, uint64_t bytes, ui
       .value();
 }
 
-// Of pages without content: what the next rounds write first.
+// Bytes of free pages that are not returned to the file system: the next rounds use them first.
 constexpr int64_t kFreeBytesKept = int64_t{64} << 20;
 
 absl::Status Damaged(std::string_view what) {
@@ -68,7 +68,7 @@ absl::StatusOr<UpdateRecord> RecordOf(const Query& row, int64_t round, const std
   update.sequence = static_cast<uint64_t>(row.integer(4));
   const int64_t crc32c = row.integer(5);
   if (ChecksumOf(round, update) == crc32c) return update;
-  // SQLite keeps -0 as 0; checksum and digest are those of what was accepted.
+  // SQLite stores -0 as 0, while checksum and digest are those of the accepted weight.
   if (update.weight == 0) update.weight = -0.0f;
   if (ChecksumOf(round, update) != crc32c) return Damaged(NameOf(update));
   return update;
@@ -101,7 +101,7 @@ absl::StatusOr<bool> Tables::Shrink() {
   };
   SPARSEAGG_ASSIGN_OR_RETURN(const int64_t before, free_bytes());
   if (before <= kFreeBytesKept) return false;
-  // Databases of the first versions have nothing that tells who refers to a page: they stay.
+  // Databases of the first versions have no pointer map, so their free pages stay.
   SPARSEAGG_RETURN_IF_ERROR(database_.Run("PRAGMA incremental_vacuum(256)"));
   SPARSEAGG_ASSIGN_OR_RETURN(const int64_t after, free_bytes());
   return after < before;
@@ -122,19 +122,19 @@ absl::Status Tables::Transact(const std::function<absl::Status()>& work) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Placed> Tables::Place(std::span<const std::string_view> pieces) {
-  Placed placed;
+absl::StatusOr<BlobRef> Tables::StoreBlob(std::span<const std::string_view> pieces) {
+  BlobRef blob;
   for (const std::string_view piece : pieces) {
-    placed.bytes += piece.size();
-    placed.payload_crc32c = Crc32c(piece, placed.payload_crc32c);
+    blob.bytes += piece.size();
+    blob.payload_crc32c = Crc32c(piece, blob.payload_crc32c);
   }
-  if (placed.bytes > kInlineBytesMax) {
-    SPARSEAGG_ASSIGN_OR_RETURN(placed.file, files_.Write(pieces));
-    return placed;
+  if (blob.bytes > kInlineBytesMax) {
+    SPARSEAGG_ASSIGN_OR_RETURN(blob.file, files_.Write(pieces));
+    return blob;
   }
-  placed.data.reserve(placed.bytes);
-  for (const std::string_view piece : pieces) placed.data.append(piece);
-  return placed;
+  blob.data.reserve(blob.bytes);
+  for (const std::string_view piece : pieces) blob.data.append(piece);
+  return blob;
 }
 
 absl::StatusOr<std::string> Tables::Fetch(const StoredContent& content) const {
@@ -223,7 +223,7 @@ absl::Status Tables::DeleteRound(int64_t id) {
 // --- Updates ---
 
 absl::Status Tables::InsertUpdate(int64_t round, const UpdateRecord& update,
-                                  std::string_view headers, const Placed& payload) {
+                                  std::string_view headers, const BlobRef& payload) {
   int64_t id = 0;
   {
     Query query(database_,
@@ -267,7 +267,7 @@ absl::Status Tables::ReadRecords(int64_t round, const std::string& name,
 
 absl::StatusOr<std::vector<int64_t>> Tables::UpdateRows(int64_t round) {
   std::vector<int64_t> rows;
-  // By the index of contributors alone, in its order.
+  // SQLite reads the index `contributors` alone, in its order.
   Query row(database_, "SELECT id FROM updates WHERE round = ?");
   row.Integer(round);
   while (true) {
@@ -298,8 +298,8 @@ absl::Status Tables::ReadUpdate(int64_t row, int64_t round, StoredUpdate& update
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {
-  std::vector<ContentPlace> places;
+absl::StatusOr<std::vector<ContentLocation>> Tables::Contents(int64_t round) {
+  std::vector<ContentLocation> places;
   Query row(database_,
             "SELECT c.id, c.file, c.bytes FROM updates u JOIN contents c ON c.id = u.id "
             "WHERE u.round = ?");
@@ -307,15 +307,15 @@ absl::StatusOr<std::vector<ContentPlace>> Tables::Contents(int64_t round) {
   while (true) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool found, row.Step());
     if (!found) return places;
-    ContentPlace& place = places.emplace_back();
+    ContentLocation& place = places.emplace_back();
     place.update = row.integer(0);
     place.file = static_cast<uint64_t>(row.integer(1));
     if (place.file == 0) place.inline_bytes = static_cast<uint64_t>(row.integer(2));
   }
 }
 
-absl::Status Tables::DeleteContents(std::span<const ContentPlace> places) {
-  for (const ContentPlace& place : places) {
+absl::Status Tables::DeleteContents(std::span<const ContentLocation> places) {
+  for (const ContentLocation& place : places) {
     Query query(database_, "DELETE FROM contents WHERE id = ?");
     SPARSEAGG_RETURN_IF_ERROR(query.Integer(place.update).Done());
   }
@@ -331,7 +331,7 @@ absl::StatusOr<bool> Tables::DeleteUpdates(int64_t round, int64_t most) {
 
 // --- Results ---
 
-absl::Status Tables::InsertResult(int64_t round, const Placed& result) {
+absl::Status Tables::InsertResult(int64_t round, const BlobRef& result) {
   Query query(database_,
               "INSERT INTO results(round, bytes, file, data, crc32c) VALUES(?, ?, ?, ?, ?)");
   return query.Integer(round)

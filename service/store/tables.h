@@ -1,10 +1,10 @@
-// The tables of the durable store. Every row carries a CRC-32C of its columns and of the bytes it
-// stands for, since SQLite does not check what it reads. A long byte string lies in a file of its
-// own (payload_files.h) and its row has the number.
+// The tables of the durable store. Every row has a CRC-32C of its columns and of the bytes that it
+// refers to, because SQLite does not check what it reads. A long byte string is in a file of its
+// own (payload_files.h), and its row has the file's number.
 //
 //   rounds    a round                                     erased by EraseLeftovers()
-//   updates   who was counted, with what: the books       erased with the round, or when aborted
-//   contents  what an update carried                      erased when published or aborted
+//   updates   the records of accepted updates             erased with the round, or when aborted
+//   contents  headers and payload of an update            erased when published or aborted
 //   results   the result of a published round             erased with the round
 #ifndef SPARSEAGG_SERVICE_STORE_TABLES_H_
 #define SPARSEAGG_SERVICE_STORE_TABLES_H_
@@ -26,15 +26,16 @@
 
 namespace sparseagg {
 
-// Longer byte strings go to files: above this the database writes everything twice (log and page)
-// for nothing, below it a file of its own costs more than it saves.
+// Longer byte strings go to files. Above this size, the cost of the database writing everything
+// twice (log and page) exceeds that of a file of its own; below it, a file costs more than it
+// saves.
 inline constexpr uint64_t kInlineBytesMax = uint64_t{128} << 10;
 
-// A byte string on its way into a table: in one piece, or in a file that is written already.
-struct Placed {
+// A byte string to be inserted into a table: inline, or in a file that is already written.
+struct BlobRef {
   uint64_t bytes = 0;
-  uint64_t file = 0;            // 0: it is `data`
-  std::string data;             // when it is short
+  uint64_t file = 0;            // 0: the bytes are in `data`
+  std::string data;             // the bytes, if inline
   uint32_t payload_crc32c = 0;  // of the byte string
 };
 
@@ -43,36 +44,36 @@ struct StoredRound {
   RoundRecord record;
 };
 
-// What an update carried, or a result, as its row says: the byte string itself is `data` when it is
-// short, otherwise in a file.
+// The content of an update, or a result, as its row has it. A short byte string is in `data`, a
+// long one in a file.
 struct StoredContent {
-  int64_t id = 0;  // that its checksum covers
+  int64_t id = 0;  // row number, covered by the checksum
   std::string headers;
   uint64_t bytes = 0;
   uint64_t file = 0;
   std::string data;
   int64_t crc32c = 0;
-  std::string what;  // for messages
+  std::string what;  // name of the content for messages
 };
 
-// `record.round` is given.
+// The caller sets record.round before ReadUpdate().
 struct StoredUpdate {
   UpdateRecord record;
   StoredContent content;
 };
 
-// Where the content of an update is.
-struct ContentPlace {
+// The location of an update's content.
+struct ContentLocation {
   int64_t update = 0;
   uint64_t file = 0;          // 0: in the database
-  uint64_t inline_bytes = 0;  // there
+  uint64_t inline_bytes = 0;  // bytes in the database
 };
 
-// Thread-compatible. Writes belong into a transaction of the caller's.
+// Thread-compatible. The caller makes writes within Transact().
 class Tables {
  public:
-  // `check_in_place` is called after each COMMIT and does not return when what was committed is not
-  // where the next start looks for it.
+  // `check_in_place` is called after each COMMIT. It ends the process if the next start would not
+  // find the committed data.
   Tables(
       Database& database, PayloadFiles& files, FailpointHook failpoints = {},
       std::function<void()> check_in_place = [] {})
@@ -81,52 +82,54 @@ class Tables {
         failpoints_(std::move(failpoints)),
         check_in_place_(std::move(check_in_place)) {}
 
-  // DATA_LOSS (STORE_CORRUPT) when the database is damaged in its structure.
+  // Returns DATA_LOSS (STORE_CORRUPT) if the structure of the database is damaged.
   absl::Status Check();
-  // Moves everything committed into the database proper and empties the log.
+  // Moves everything committed from the log into the database file and truncates the log.
   absl::Status Checkpoint();
-  // Gives pages that hold nothing any more back to the file system, a few at a time; false: there
-  // are so few that the next rounds may have them.
+  // Returns some free pages to the file system. Returns false once at most 64 MiB of free pages are
+  // left, which are kept for the next rounds.
   absl::StatusOr<bool> Shrink();
 
   // Runs `work` as one transaction.
   absl::Status Transact(const std::function<absl::Status()>& work);
 
-  // Puts a byte string where it belongs: short ones are copied, long ones written to a file.
-  // Thread-safe, also beside the rest.
-  absl::StatusOr<Placed> Place(std::span<const std::string_view> pieces);
+  // Copies a short byte string, or writes a long one to a file. Thread-safe, also concurrently with
+  // the other functions.
+  absl::StatusOr<BlobRef> StoreBlob(std::span<const std::string_view> pieces);
 
   absl::StatusOr<int64_t> InsertRound(const RoundRecord& round);
   absl::Status ChangeRound(int64_t id, const RoundRecord& round);
   absl::StatusOr<std::vector<StoredRound>> Rounds();
 
   absl::Status InsertUpdate(int64_t round, const UpdateRecord& update, std::string_view headers,
-                            const Placed& payload);
-  // The books of a round, in the order of acceptance. DATA_LOSS for a row that cannot be trusted.
+                            const BlobRef& payload);
+  // Calls `on_record` for every accepted update of a round, in the order of acceptance. Returns
+  // DATA_LOSS for a row with a wrong checksum.
   absl::Status ReadRecords(int64_t round, const std::string& name,
                            const std::function<void(UpdateRecord)>& on_record);
-  // The rows of a round's updates, ascending.
+  // Returns the row numbers of a round's updates, ascending.
   absl::StatusOr<std::vector<int64_t>> UpdateRows(int64_t round);
-  // The update of that row of a round, with what it carried, which must not be erased.
+  // Reads an update with its content. REQUIRES: the content is not erased.
   absl::Status ReadUpdate(int64_t row, int64_t round, StoredUpdate& update);
-  absl::StatusOr<std::vector<ContentPlace>> Contents(int64_t round);
-  absl::Status DeleteContents(std::span<const ContentPlace> places);
-  // Of `most` of its updates; false: it has no more.
+  absl::StatusOr<std::vector<ContentLocation>> Contents(int64_t round);
+  absl::Status DeleteContents(std::span<const ContentLocation> places);
+  // Deletes at most `most` updates of a round. Returns false if it has no more.
   absl::StatusOr<bool> DeleteUpdates(int64_t round, int64_t most);
 
-  absl::Status InsertResult(int64_t round, const Placed& result);
+  absl::Status InsertResult(int64_t round, const BlobRef& result);
   absl::StatusOr<StoredContent> ReadResult(int64_t round);
-  // The byte string of a row that was read. DATA_LOSS (STORE_CORRUPT) when it is not what was
-  // stored. Thread-safe, also beside the rest: a file may be long.
+  // Reads and checks the byte string of a row. Returns DATA_LOSS (STORE_CORRUPT) if it is not what
+  // was stored. Thread-safe, also concurrently with the other functions, because a file may be
+  // long.
   absl::StatusOr<std::string> Fetch(const StoredContent& content) const;
-  // The file of the result, or 0.
+  // Returns the number of the result's file, or 0.
   absl::StatusOr<uint64_t> ResultFile(int64_t round);
-  // Makes it a deleted one: without name, description and details.
+  // Marks a round as deleted: it loses its name, description and details.
   absl::Status MarkDeleted(int64_t id);
-  // The row of the round and of its result.
+  // Deletes the rows of the round and of its result.
   absl::Status DeleteRound(int64_t id);
 
-  // Files that rows name, ascending.
+  // Returns the numbers of the files that rows name, ascending.
   absl::StatusOr<std::vector<uint64_t>> Files();
 
  private:

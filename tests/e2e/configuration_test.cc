@@ -99,7 +99,7 @@ TEST_F(CheckConfigTest, RefusesDataDirectoriesThatCannotBe) {
   ExpectRefused("--data-dir /nonexistent/data",
                 "cannot use the data directory /nonexistent/data: No such file or directory\n");
   ExpectRefused("--data-dir /proc/data",
-                "cannot use the data directory /proc/data: its file system has no room for files");
+                "cannot use the data directory /proc/data: its file system cannot hold files");
 }
 
 // As the operator does before a restart.

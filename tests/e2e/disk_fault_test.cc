@@ -146,7 +146,7 @@ TEST_F(DiskFaultTest, ADataDirectoryThatIsDeletedEndsTheServerBeforeTheNextRecei
   const auto refused = client.Submit(UpdateOf(2));
   EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
   EXPECT_EQ(server.Wait(), kStoreFailedExit);
-  EXPECT_THAT(server.log(), HasSubstr("deleted or moved under the server"));
+  EXPECT_THAT(server.log(), HasSubstr("deleted or moved while the server was running"));
 }
 
 TEST_F(DiskFaultTest, ADataDirectoryThatIsMovedEndsAnIdleServer) {

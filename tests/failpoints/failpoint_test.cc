@@ -1,6 +1,7 @@
-// Every failpoint of the store, each time that it is passed in the life of five rounds: the process
-// is killed there, started again, killed once more, and started for good. What was answered holds,
-// and in the end everything is as if nothing had happened. The same for errors instead of kills.
+// Visits every failpoint of the store, each time that the workload of five rounds passes it: the
+// process is killed there, started, killed once more, and started for good. All answers still hold,
+// and the final state is that of an uninterrupted run. The same is done with errors in place of
+// kills.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/store/store_errors.h"
-#include "tests/failpoints/life.h"
+#include "tests/failpoints/workload.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparseagg::testing {
@@ -30,7 +31,7 @@ std::string NameOf(Failpoint point) {
   return std::string(kFailpoints[static_cast<size_t>(point)].name);
 }
 
-// A folder in memory: syncs are not what is tested here.
+// A folder in memory, because syncs are not tested here.
 class MemoryFolder : public TemporaryFolder {
  public:
   MemoryFolder()
@@ -45,7 +46,7 @@ Notes ReadNotes(const std::string& path) {
   return notes;
 }
 
-// A process that lives the lives in `folder` and is killed at the failpoint number `kill_at`.
+// Runs the workload on `folder` in a process that is killed at the failpoint number `kill_at`.
 int Worker(const std::string& folder, const std::string& notes, int kill_at) {
   const int file = open(notes.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   int passed = 0;
@@ -55,7 +56,7 @@ int Worker(const std::string& folder, const std::string& notes, int kill_at) {
   };
   auto server = LocalServer::Start(folder, FailpointHook(hook));
   if (file < 0 || !server.ok()) return 2;
-  const absl::Status lived = Live(**server, [file](const std::string& note) {
+  const absl::Status lived = RunWorkload(**server, [file](const std::string& note) {
     const std::string line = note + "\n";
     if (write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) _exit(3);
   });
@@ -75,7 +76,7 @@ int RunWorker(const std::string& folder, const std::string& notes, int kill_at) 
   return status;
 }
 
-// An uninterrupted life: the failpoints that it passed, and what came of it.
+// An uninterrupted run: the failpoints that it passed, and its final state.
 struct Uninterrupted {
   std::vector<Failpoint> passed;
   std::string outcome;
@@ -94,23 +95,23 @@ Uninterrupted LiveThrough() {
                                      return absl::OkStatus();
                                    }));
   EXPECT_TRUE(server.ok()) << server.status();
-  const absl::Status lived = Live(**server, [](const std::string&) {});
+  const absl::Status lived = RunWorkload(**server, [](const std::string&) {});
   EXPECT_TRUE(lived.ok()) << lived;
   const std::vector<Failpoint> passed = life.passed;
-  life.outcome = Outcome(**server);
+  life.outcome = FinalState(**server);
   life.files = CountFiles(folder.path());
-  life.passed = passed;  // what Outcome() does is not part of the life
+  life.passed = passed;  // without those that FinalState() passes
   return life;
 }
 
-// Lives to the end and compares.
+// Runs the workload to its end and compares the final state.
 void ExpectTheSameEnd(const std::string& folder, const Notes& notes, const Uninterrupted& life) {
   auto server = LocalServer::Start(folder);
   ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_EQ(Broken(**server, notes), "");
-  const absl::Status lived = Live(**server, [](const std::string&) {});
+  EXPECT_EQ(FirstBrokenNote(**server, notes), "");
+  const absl::Status lived = RunWorkload(**server, [](const std::string&) {});
   EXPECT_TRUE(lived.ok()) << lived;
-  EXPECT_EQ(Outcome(**server), life.outcome);
+  EXPECT_EQ(FinalState(**server), life.outcome);
   EXPECT_EQ(CountFiles(folder), life.files);
 }
 
@@ -125,12 +126,12 @@ TEST(FailpointTest, EveryFailpointIsPassedInTheLifeOfARound) {
   for (int start = 0; start < 2; ++start) {
     auto server = LocalServer::Start(folder.path(), FailpointHook(hook));
     ASSERT_TRUE(server.ok()) << server.status();
-    ASSERT_TRUE(Live(**server, [](const std::string&) {}).ok());
+    ASSERT_TRUE(RunWorkload(**server, [](const std::string&) {}).ok());
   }
   for (const FailpointInfo& point : kFailpoints) {
     EXPECT_TRUE(passed.contains(std::string(point.name)))
         << "nothing passes the failpoint \"" << point.name
-        << "\": let the life of tests/failpoints/life.cc do so";
+        << "\": let tests/failpoints/workload.cc do so";
   }
 }
 
@@ -138,7 +139,7 @@ TEST(FailpointTest, AKillAtAnyFailpointLosesNothingAndDoublesNothing) {
   const Uninterrupted life = LiveThrough();
   ASSERT_GT(life.passed.size(), 100u);
   for (size_t i = 0; i < life.passed.size(); ++i) {
-    // The second kill hits every step of the start, and some of what comes after it.
+    // The second kill hits every step of the start and some later steps.
     const int second = static_cast<int>(i * 7 % 23);
     SCOPED_TRACE(absl::StrCat("killed at failpoint ", i, " (", NameOf(life.passed[i]),
                               "), and at number ", second, " of the next process"));
@@ -155,7 +156,7 @@ TEST(FailpointTest, AKillAtAnyFailpointLosesNothingAndDoublesNothing) {
   std::cout << life.passed.size() << " failpoints, a process killed at each\n";
 }
 
-// As if the disk had been full for a moment.
+// Simulates a disk that is full for a moment.
 TEST(FailpointTest, AnErrorAtAnyFailpointIsAnsweredAndLeavesNothingHalfDone) {
   const Uninterrupted life = LiveThrough();
   int failed = 0;
@@ -174,9 +175,9 @@ TEST(FailpointTest, AnErrorAtAnyFailpointIsAnsweredAndLeavesNothingHalfDone) {
       server = LocalServer::Start(folder.path(), FailpointHook(hook));
     }
     ASSERT_TRUE(server.ok()) << server.status();
-    const absl::Status lived = Live(**server, note);
+    const absl::Status lived = RunWorkload(**server, note);
     ASSERT_TRUE(lived.ok()) << lived;
-    EXPECT_EQ(Broken(**server, notes), "");
+    EXPECT_EQ(FirstBrokenNote(**server, notes), "");
     server->reset();
     ExpectTheSameEnd(folder.path(), notes, life);
     if (HasFailure()) return;

@@ -1,5 +1,5 @@
-// Two requests of which one is held up in the middle of the other: what is promised holds in the
-// order that hurts most. Numbers as in the table of docs/testing.md.
+// Two requests, of which one is paused in the middle of the other: the contract holds in the worst
+// interleaving. Numbers are those of the table in docs/testing.md.
 #include <unistd.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ using testing::TestEngine;
 using testing::TestUpdate;
 using testing::Values;
 
-// Holds up the thread that passes a failpoint next.
+// Pauses the next thread that passes a failpoint.
 class Pause {
  public:
   void Arm(Failpoint point) {
@@ -58,7 +58,7 @@ class Pause {
   bool held_ = false;
 };
 
-// A thread that can be waited for until it has to wait itself.
+// A thread; a test can wait until it is done or blocked.
 class Request {
  public:
   explicit Request(std::function<void()> make)
@@ -67,9 +67,9 @@ class Request {
           make();
           ended_ = true;
         }) {}
-  // Until it is done, or sleeps: with all others held up or idle, it does so for one of them. What
-  // it would do while another one runs is not to be left to the scheduler.
-  void WaitUntilItWaits() const {
+  // Waits until the thread is done or sleeps. As all other threads are paused or idle, it then
+  // waits for one of them. The outcome must not depend on the scheduler.
+  void WaitUntilBlocked() const {
     for (int asleep = 0; !ended_ && asleep < 20;) {
       asleep = Sleeps() ? asleep + 1 : 0;
       std::this_thread::yield();
@@ -94,7 +94,7 @@ class Request {
 class InterleavingTest : public ::testing::Test {
  protected:
   InterleavingTest() {
-    engine_.options.limits.retry_horizon_ms = 0;  // names are given again
+    engine_.options.limits.retry_horizon_ms = 0;  // names are reused
     const auto round = engine_->CreateRound(
         {.round_id = "r",
          .request_id = "",
@@ -128,7 +128,7 @@ TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
   pause_.WaitUntilHeld();
   absl::StatusOr<Receipt> second;
   Request resending([&] { second = Submit("a"); });
-  resending.WaitUntilItWaits();
+  resending.WaitUntilBlocked();
   pause_.Release();
   submitting.join();
   resending.Join();
@@ -142,7 +142,7 @@ TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
 // 8
 TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInTheResult) {
   for (const Failpoint point : {Failpoint::kGroupTaken, Failpoint::kRowsWritten,
-                                Failpoint::kCommitted, Failpoint::kBooksChanged}) {
+                                Failpoint::kCommitted, Failpoint::kMemoryUpdated}) {
     const std::string contributor = "c" + std::to_string(static_cast<int>(point));
     pause_.Arm(point);
     absl::StatusOr<Receipt> receipt;
@@ -150,7 +150,7 @@ TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInThe
     pause_.WaitUntilHeld();
     absl::StatusOr<RoundSnapshot> sealed;
     Request sealing([&] { sealed = engine_->SealRound("rounds/r"); });
-    sealing.WaitUntilItWaits();
+    sealing.WaitUntilBlocked();
     EXPECT_EQ(StateOf(), RoundState::kOpen);
     pause_.Release();
     submitting.join();
@@ -214,17 +214,17 @@ TEST_F(InterleavingTest, NobodyButTheCallerWaitsForTheDiskOfANewRound) {
 // 9
 TEST_F(InterleavingTest, NobodyWaitsForAPublication) {
   for (const Failpoint point :
-       {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kBooksChanged}) {
+       {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kMemoryUpdated}) {
     ASSERT_TRUE(Submit("a").ok());
-    pause_.Arm(Failpoint::kBooksChanged);  // of the seal
+    pause_.Arm(Failpoint::kMemoryUpdated);  // the seal's failpoint
     std::thread sealing([&] { EXPECT_TRUE(engine_->SealRound("rounds/r").ok()); });
     pause_.WaitUntilHeld();
-    pause_.Arm(point);  // of the publication
+    pause_.Arm(point);  // the publication's failpoint
     pause_.Release();
     sealing.join();
     pause_.WaitUntilHeld();
-    // On this thread, which would wait for itself. A seal or an abort that waited kept whoever came
-    // after it from the gate: 64 of them were all threads that count durable updates.
+    // On this thread, which would wait for itself. Once, a seal or an abort that waited blocked all
+    // later callers at the gate; 64 of those were all threads that count durable updates.
     EXPECT_EQ(engine_->SealRound("rounds/r")->state, RoundState::kSealed);
     const absl::Status aborted = engine_->AbortRound("rounds/r").status();
     EXPECT_THAT(aborted, FailsWith(absl::StatusCode::kUnavailable, "STORE_BUSY"));
@@ -269,7 +269,7 @@ TEST_F(InterleavingTest, ARoundThatIsDeletedWhileItsUpdatesAreErasedLeavesNothin
   EXPECT_EQ(StateOf(), RoundState::kPublished);
   absl::Status deleted;
   Request deleting([&] { deleted = engine_->DeleteRound("rounds/r"); });
-  deleting.WaitUntilItWaits();
+  deleting.WaitUntilBlocked();
   pause_.Release();
   deleting.Join();
   EXPECT_TRUE(deleted.ok()) << deleted;

@@ -127,13 +127,13 @@ const RoundSpec& LargeRound() {
 void Plan(const ReceivedUpdate& update) {
   const auto tensors = EncodedTensorsOf(update);
   if (!tensors.ok()) return;
-  PlanUpdate(LargeRound(), sparseagg::HeadersOf(*tensors), Limits()).status().IgnoreError();
+  MakeUpdateLayout(LargeRound(), sparseagg::HeadersOf(*tensors), Limits()).status().IgnoreError();
 }
 
 void Plan(const v1::BeginUpdate& begin) {
   const auto headers = sparseagg::HeadersOf(begin);
   if (!headers.ok()) return;
-  PlanUpdate(LargeRound(), *headers, Limits()).status().IgnoreError();
+  MakeUpdateLayout(LargeRound(), *headers, Limits()).status().IgnoreError();
 }
 
 void Normalise(const v1::RoundSpec& proto) {

@@ -20,7 +20,7 @@ class EngineTarget {
   Engine& EngineWithRound();
   // A receipt that the engine gave, for an update of this header.
   void Note(const UpdateHeader& header, const absl::StatusOr<Receipt>& receipt);
-  // Ends the process when the round's books differ from the receipts.
+  // Ends the process when the round's counts differ from the receipts.
   void CheckBooks();
 
  private:

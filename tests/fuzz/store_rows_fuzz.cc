@@ -47,11 +47,11 @@ class Store {
     const std::string headers(input.Bytes(input.Below(40)));
     const std::string payload(input.Bytes(input.Below(80)));
     const std::string_view pieces[] = {payload};
-    const Placed placed = tables_.Place(pieces).value();
+    const BlobRef blob = tables_.StoreBlob(pieces).value();
     const int64_t id = tables_.InsertRound(round).value();
-    Require(tables_.InsertUpdate(id, update, headers, placed).ok() &&
-                tables_.InsertResult(id, placed).ok(),
-            "nothing can be stored");
+    Require(
+        tables_.InsertUpdate(id, update, headers, blob).ok() && tables_.InsertResult(id, blob).ok(),
+        "nothing can be stored");
     const size_t change = input.Below(kChanges.size() + 1);
     if (change < kChanges.size()) Change(kChanges[change], input);
     Compare(id, round, update, headers, payload);

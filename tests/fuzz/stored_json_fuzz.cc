@@ -16,9 +16,9 @@ void Description(std::string_view text) {
 }
 
 void Details(std::string_view text) {
-  RoundSnapshot books;
-  if (!ReadDetails(text, books).ok()) return;
-  const std::string written = WriteDetails(books);
+  RoundSnapshot snapshot;
+  if (!ReadDetails(text, snapshot).ok()) return;
+  const std::string written = WriteDetails(snapshot);
   RoundSnapshot again;
   Require(ReadDetails(written, again).ok() && WriteDetails(again) == written,
           "the state of a round changes when rewritten");

@@ -59,7 +59,7 @@ MUTATIONS = (
     ),
     Mutation(
         "payloads are not synced",
-        ((FILES, "if (fdatasync(fd) != 0) return RefusalOf(path, errno);", ""),),
+        ((FILES, "if (fdatasync(fd) != 0) return WriteError(path, errno);", ""),),
         POWER_CUT,
     ),
     Mutation(
@@ -94,7 +94,7 @@ MUTATIONS = (
     Mutation(
         "neither a look at the books nor a unique key when a group is committed",
         (
-            (PUT_GROUP, "if (AnswerFrom(*round.books, *put)) continue;", ""),
+            (PUT_GROUP, "if (AnswerFrom(*round.accepted, *put)) continue;", ""),
             (SCHEMA, "CREATE UNIQUE INDEX contributors", "CREATE INDEX contributors"),
         ),
         STORE,
@@ -112,14 +112,14 @@ MUTATIONS = (
     ),
     Mutation(
         "the digest of a resend is not compared",
-        (("service/store/books.cc", "if (stored.digest != record.digest) {", "if (false) {"),),
+        (("service/store/accepted_updates.cc", "if (stored.digest != record.digest) {", "if (false) {"),),
         SIMULATION,
     ),
     Mutation(
         "the update_id of a resend is not compared",
         (
             (
-                "service/store/books.cc",
+                "service/store/accepted_updates.cc",
                 "if (stored.update_id != record.update_id) {",
                 "if (false) {",
             ),
@@ -132,10 +132,10 @@ MUTATIONS = (
             (
                 ROUND,
                 "std::shared_lock gate(gate_);\n  {\n    std::lock_guard lock(mutex_);\n"
-                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
+                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());\n  }\n"
                 "  auto stored =",
                 "CommitGate mine;\n  std::shared_lock gate(mine);\n  {\n    std::lock_guard lock(mutex_);\n"
-                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());\n  }\n"
+                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());\n  }\n"
                 "  auto stored =",
             ),
         ),
@@ -159,8 +159,8 @@ MUTATIONS = (
         (
             (
                 DURABLE,
-                "if (trusted && !HasUpdates(phase)) eraser_->Leave({row.id, phase});",
-                "if (false) eraser_->Leave({row.id, phase});",
+                "if (trusted && !HasUpdates(phase)) eraser_->AddLeftover({row.id, phase});",
+                "if (false) eraser_->AddLeftover({row.id, phase});",
             ),
         ),
         FAILPOINTS,
@@ -182,7 +182,7 @@ MUTATIONS = (
             (
                 "service/engine/round/round_ending.cc",
                 "    services_.eraser.Post([&store = services_.store] {\n"
-                "      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again\n"
+                "      store.EraseLeftovers().IgnoreError();  // maintenance tries again what fails now\n"
                 "    });\n",
                 "    SPARSEAGG_RETURN_IF_ERROR(services_.store.EraseLeftovers());\n",
             ),
@@ -230,7 +230,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/memory/admission.cc",
-                "if (admission_ != nullptr) admission_->GiveBack(bytes_);",
+                "if (admission_ != nullptr) admission_->Release(bytes_);",
                 "",
             ),
         ),
@@ -309,7 +309,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/round/round_ending.cc",
-                "  ErasePayloadsLater();\n}\n\nvoid Round::Fail",
+                "  ScheduleErasure();\n}\n\nvoid Round::Fail",
                 "}\n\nvoid Round::Fail",
             ),
         ),
@@ -481,7 +481,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/upload/upload.cc",
-                "  std::lock_guard lock(mutex_);  // over both: a stream that resumes it keeps what it is promised\n"
+                "  std::lock_guard lock(mutex_);\n"
                 "  if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);",
                 "  {\n    std::lock_guard lock(mutex_);\n"
                 "    if (phase_ != Phase::kReceiving || !CheckWriterLocked(writer).ok()) return;\n  }\n"

@@ -39,7 +39,7 @@ void Apply(const IoEvent& event, std::string& content) {
   }
 }
 
-// Each sector of the write by chance; a truncation is whole.
+// Applies each sector of a write by chance, and a truncation as a whole.
 void ApplyTorn(const IoEvent& event, std::string& content, std::mt19937_64& random) {
   if (event.op == IoOp::kTruncate) return Apply(event, content);
   const std::string_view data = event.data;

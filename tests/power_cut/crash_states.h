@@ -1,5 +1,5 @@
-// The disks that a power cut can leave behind. A file's content survives up to its last sync, a
-// name up to the last sync of its folder; what came later may be there, wholly, in part, or not at
+// Computes the disks that a power cut can leave. A file's content survives up to its last sync, a
+// name up to the last sync of its folder; later changes may survive as a whole, in part, or not at
 // all.
 #ifndef SPARSEAGG_TESTS_POWER_CUT_CRASH_STATES_H_
 #define SPARSEAGG_TESTS_POWER_CUT_CRASH_STATES_H_
@@ -29,7 +29,7 @@ using Files = std::map<std::string, std::string>;  // content by path within the
 Files ReadFolder(const std::string& folder);
 void WriteFolder(const std::string& folder, const Files& files);
 
-// What becomes of what was not synced.
+// The policy decides which unsynced changes survive.
 enum class CutPolicy { kLost, kKept, kPrefix, kTorn };
 inline constexpr CutPolicy kCutPolicies[] = {CutPolicy::kLost, CutPolicy::kKept, CutPolicy::kPrefix,
                                              CutPolicy::kTorn};
@@ -39,7 +39,7 @@ struct CrashState {
   std::vector<std::string> acknowledged;  // before the cut
 };
 
-// The disk after the first `cut` events on top of `initial`, which was synced.
+// Returns the disk after the first `cut` events on top of `initial`, which was synced.
 //   kLost    nothing that was not synced survives: deleted files are there again
 //   kKept    all of it does
 //   kPrefix  each new name or deletion by chance; of each file a prefix of its writes, the next one

@@ -1,5 +1,5 @@
-// The log of everything that a program did to the files of one folder, in an order that could have
-// happened: io_recorder.cc writes it, crash_states.cc reads it.
+// The log of all operations of a program on the files of one folder, in a possible order.
+// io_recorder.cc writes it, crash_states.cc reads it.
 #ifndef SPARSEAGG_TESTS_POWER_CUT_IO_LOG_H_
 #define SPARSEAGG_TESTS_POWER_CUT_IO_LOG_H_
 
@@ -8,13 +8,13 @@
 namespace sparseagg::testing {
 
 enum class IoOp : uint32_t {
-  kCreate = 1,    // a file that was not there
+  kCreate = 1,    // a new file
   kWrite = 2,     // `offset`; the data follow
   kTruncate = 3,  // to `offset` bytes
-  kSync = 4,      // of the file's content
+  kSync = 4,      // syncs the file's content
   kUnlink = 5,
   kSyncFolder = 6,  // of the names in the folder `name`; "" is the recorded folder itself
-  kAck = 7,         // the data are what was acknowledged
+  kAck = 7,         // the data is the acknowledgement
 };
 
 // Followed by `name_bytes` of the path within the folder, then `data_bytes`.

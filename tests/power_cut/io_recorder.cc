@@ -1,13 +1,13 @@
-// Records what a program does to the files of a folder, when it is started with this library in
-// LD_PRELOAD:
+// Records the operations of a program on the files of a folder. Start the program with this library
+// in LD_PRELOAD:
 //
 //   SPARSEAGG_RECORD_DIR    the folder
 //   SPARSEAGG_RECORD_LOG    the log, outside of it; appended to
 //   SPARSEAGG_KILL_AT_SYNC  the n-th sync of a *-wal file, from 1, is a SIGKILL instead
 //
-// Syncs are recorded and not executed: only their place in the order matters. One mutex around each
-// call and its record makes the order of the log one that could have happened. Not covered, since
-// neither SQLite in exclusive mode nor the store uses them: openat, mmap, io_uring.
+// Syncs are recorded and not executed, because only their place in the order matters. One mutex
+// around each call and its record makes the order of the log a possible one. openat, mmap and
+// io_uring are not covered, because neither SQLite in exclusive mode nor the store uses them.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -51,7 +51,7 @@ int LogFd() {
   return kLogFd;
 }
 
-// The path within the folder; false for one that is not below it.
+// Sets the path within the folder. Returns false for a path outside of it.
 bool NameOf(const std::string& path, std::string& name) {
   const std::string& folder = Folder();
   if (folder.empty() || path.compare(0, folder.size(), folder) != 0) return false;
@@ -100,7 +100,7 @@ int Sync(int fd, const char* symbol) {
   return 0;
 }
 
-// Runs `write`, which writes `data` where the file stands.
+// Runs `write`, which writes `data` at the file's current offset.
 template <class Write>
 ssize_t WriteRecorded(int fd, Write write, std::string_view data) {
   const std::lock_guard lock(Mutex());
@@ -140,7 +140,8 @@ ssize_t write(int fd, const void* data, size_t bytes) {
                        {static_cast<const char*>(data), bytes});
 }
 
-// As one write: it may be torn anywhere. The pieces stay where they are, as direct writes need it.
+// Recorded as one write, which may be torn anywhere. The pieces are not copied, because direct
+// writes need their alignment.
 ssize_t writev(int fd, const struct iovec* parts, int count) {
   std::string data;
   for (int i = 0; i < count; ++i) {

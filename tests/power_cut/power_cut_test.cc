@@ -1,9 +1,9 @@
-// What a power cut leaves of the durable store, at any moment of a run: everything acknowledged,
-// once, with its bytes. The run's input and output is recorded, disks that a cut could leave behind
-// are made from it, and the store is opened on each. That this finds what it should is shown by
-// disks that ignore what the store asks of them.
+// After a power cut at any moment of a run, the durable store has everything acknowledged, once,
+// with its bytes. The run's I/O is recorded, the disks that a cut could leave are made from the
+// record, and the store is opened on each. Disks that ignore the store's syncs show that the test
+// finds failures.
 //
-// SPARSEAGG_POWER_CUT_STATES (400): disks to look at.
+// SPARSEAGG_POWER_CUT_STATES (400) is the number of disks to check.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -40,7 +40,7 @@ struct Findings {
   int doubled = 0;
   int corrupt = 0;
   int unreadable = 0;
-  int left = 0;  // files that nobody wants
+  int left = 0;  // leftover files
   int states = 0;
   size_t acknowledged = 0;
   uint64_t resumed_bytes = 0;
@@ -65,7 +65,7 @@ std::ostream& operator<<(std::ostream& out, const Findings& found) {
              << " files left; " << found.resumed_bytes << " bytes of partial updates resumed";
 }
 
-// A folder in memory: the disk's own syncs are not what is tested.
+// A folder in memory, because the disk's own syncs are not tested.
 class MemoryFolder : public TemporaryFolder {
  public:
   MemoryFolder()
@@ -115,7 +115,7 @@ void CheckResult(const UpdateStore& store, const CrashState& state, Findings& fo
   }
 }
 
-// The round or its tombstone; once acknowledged, the tombstone.
+// Checks that there is the round or its tombstone, and once that is acknowledged, the tombstone.
 void CheckRetired(const UpdateStore& store, const CrashState& state, Findings& found) {
   int rounds = 0;
   for (const RoundRecord& round : store.Rounds()) rounds += round.name == kRetiredRound ? 1 : 0;
@@ -129,20 +129,20 @@ void CheckRetired(const UpdateStore& store, const CrashState& state, Findings& f
   if (IsAcknowledged(state, kRetiredAck) && tombstones == 0) ++found.lost;
 }
 
-// A start counts more than every start that somebody was told of.
+// The epoch of a start is higher than every acknowledged epoch.
 void CheckEpoch(const UpdateStore& store, const CrashState& state, Findings& found) {
   for (const std::string& ack : state.acknowledged) {
-    uint64_t told = 0;
+    uint64_t acknowledged = 0;
     if (!absl::StartsWith(ack, kEpochAck)) continue;
-    if (!absl::SimpleAtoi(ack.substr(sizeof(kEpochAck) - 1), &told) ||
-        store.Epoch().epoch <= told) {
+    if (!absl::SimpleAtoi(ack.substr(sizeof(kEpochAck) - 1), &acknowledged) ||
+        store.Epoch().epoch <= acknowledged) {
       ++found.lost;
     }
   }
 }
 
-// What is there of an update that came in pieces is what was sent of it, and goes when it is not
-// wanted.
+// The stored part of a partial payload is a prefix of what was sent, and is deleted when it is
+// discarded.
 void CheckPartials(UpdateStore& store, const std::string& folder, Findings& found) {
   for (int number = 0; number < kPartials; ++number) {
     const PartialIdentity identity = PartialOf(number);
@@ -212,9 +212,9 @@ class PowerCutTest : public ::testing::Test {
     return status;
   }
 
-  // Cuts somewhere in [begin, end].
-  Findings Look(const std::vector<IoEvent>& events, size_t begin, size_t end, int states,
-                uint64_t seed) const {
+  // Checks cuts at random places in [begin, end].
+  Findings CheckCuts(const std::vector<IoEvent>& events, size_t begin, size_t end, int states,
+                     uint64_t seed) const {
     Findings found;
     for (int i = 0; i < states; ++i) {
       std::mt19937_64 random(seed * 1'000'003 + static_cast<uint64_t>(i));
@@ -246,7 +246,7 @@ Change Without(const std::function<bool(const IoEvent&)>& ignored) {
 
 bool IsLog(const IoEvent& event) { return absl::EndsWith(event.name, "-wal"); }
 
-// As if the answer had been given before the commit was on the disk.
+// Simulates an answer that is given before the commit is on the disk.
 std::vector<IoEvent> AcknowledgedEarly(const std::vector<IoEvent>& events) {
   std::vector<IoEvent> changed;
   for (const IoEvent& event : events) {
@@ -265,7 +265,7 @@ TEST_F(PowerCutTest, EverythingAcknowledgedIsThereOnce) {
   ASSERT_EQ(Run("put"), 0);
   const std::vector<IoEvent> events = ReadIoLog(log());
   ASSERT_GT(events.size(), 500u);
-  const Findings found = Look(events, 0, events.size(), StatesWanted(), 1);
+  const Findings found = CheckCuts(events, 0, events.size(), StatesWanted(), 1);
   EXPECT_EQ(found.all(), 0) << found << "; first: " << first_;
   EXPECT_GT(found.acknowledged, 0u);
   EXPECT_GT(found.resumed_bytes, 0u);
@@ -292,15 +292,15 @@ TEST_F(PowerCutTest, DisksThatIgnoreASyncAreNoticed) {
   };
   for (const auto& [what, change] : changes) {
     const std::vector<IoEvent> changed = change(events);
-    const Findings found = Look(changed, 0, changed.size(), 150, 2);
+    const Findings found = CheckCuts(changed, 0, changed.size(), 150, 2);
     EXPECT_GT(found.all(), 0) << what << ": " << found;
     std::cout << what << ": " << found << "\n";
   }
 }
 
 // A process that is killed at a sync leaves commits in the page cache that never reached the disk.
-// The next one shows them, acknowledges them again without a write of its own, and then the power
-// is cut: the start must have made them durable.
+// The next process reads them and acknowledges them again without a write of its own; then the
+// power is cut. The start must have made them durable.
 TEST_F(PowerCutTest, AKillBeforeTheCutLosesNothingThatWasAcknowledgedAfterIt) {
   Findings unsafe;
   Findings found;
@@ -314,14 +314,14 @@ TEST_F(PowerCutTest, AKillBeforeTheCutLosesNothingThatWasAcknowledgedAfterIt) {
     const size_t killed = ReadIoLog(log()).size();
     ASSERT_EQ(Run("resend"), 0);
     const std::vector<IoEvent> events = ReadIoLog(log());
-    found += Look(events, killed, events.size(), 30, 100 + run);
-    // The same without what the start syncs.
+    found += CheckCuts(events, killed, events.size(), 30, 100 + run);
+    // The same without the syncs of the start.
     std::vector<IoEvent> changed(events.begin(), events.begin() + static_cast<long>(killed));
     for (size_t i = killed; i < events.size(); ++i) {
       const bool sync = events[i].op == IoOp::kSync || events[i].op == IoOp::kSyncFolder;
       if (!sync) changed.push_back(events[i]);
     }
-    unsafe += Look(changed, killed, changed.size(), 30, 100 + run);
+    unsafe += CheckCuts(changed, killed, changed.size(), 30, 100 + run);
   }
   EXPECT_EQ(found.all(), 0) << found << "; first: " << first_;
   EXPECT_GT(found.acknowledged, 0u);

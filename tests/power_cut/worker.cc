@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kPairs = 3;          // of threads that send the same updates
 constexpr int kUpdatesEach = 40;   // of a pair
-constexpr size_t kLong = 140'000;  // goes into a file
+constexpr size_t kLong = 140'000;  // large enough for a file
 constexpr uint64_t kCheckpointBytes = 30'000;
 
 std::unique_ptr<UpdateStore> Open(const std::string& folder) {
@@ -40,7 +40,7 @@ bool Acknowledge(int fd, std::string_view what) {
   return write(fd, what.data(), what.size()) == static_cast<ssize_t>(what.size());
 }
 
-// Updates that arrive bit by bit; every other one breaks off.
+// Sends updates in chunks; every other one is interrupted.
 bool PutInPieces(UpdateStore& store, int acks) {
   for (int number = 0; number < kPartials; ++number) {
     const PartialIdentity identity = PartialOf(number);
@@ -62,7 +62,7 @@ bool PutInPieces(UpdateStore& store, int acks) {
         !Acknowledge(acks, identity.contributor)) {
       return false;
     }
-    (*partial)->Discard();  // as the engine does with every update that has its answer
+    (*partial)->Discard();  // as the engine does with every answered update
   }
   return true;
 }

@@ -1,5 +1,5 @@
-// The program whose disk is cut: it uses the durable store as the server does, and notes what was
-// acknowledged. Runs in a process of its own under io_recorder.cc.
+// The program of the power cut test: it uses the durable store as the server does and records what
+// was acknowledged. It runs in a process of its own under io_recorder.cc.
 #ifndef SPARSEAGG_TESTS_POWER_CUT_WORKER_H_
 #define SPARSEAGG_TESTS_POWER_CUT_WORKER_H_
 
@@ -12,21 +12,22 @@ namespace sparseagg::testing {
 inline constexpr char kUpdatesRound[] = "rounds/updates";
 inline constexpr char kResultRound[] = "rounds/result";
 inline constexpr char kRetiredRound[] = "rounds/retired";
-// Acknowledgements beside those of updates, which are the contributor's number.
+// Acknowledgements other than those of updates, which are the contributor's number.
 inline constexpr char kPublishedAck[] = "published";
 inline constexpr char kRetiredAck[] = "retired";
-inline constexpr char kNotedAck[] = "noted";   // the details of kUpdatesRound are this word
+// This word is stored as the details of kUpdatesRound.
+inline constexpr char kNotedAck[] = "noted";
 inline constexpr char kEpochAck[] = "epoch ";  // and its number
 
-// What contributor `id` sends; some are long enough for a file of their own.
+// Returns the payload of contributor `id`; some are long enough for a file of their own.
 std::string PayloadOf(const std::string& id);
 std::string ResultOfRound();
 
-// Updates whose payload comes in pieces.
+// The number of updates whose payload arrives in chunks.
 inline constexpr int kPartials = 6;
 PartialIdentity PartialOf(int number);
 
-// Opens the rounds; not recorded.
+// Opens the rounds. This is not recorded.
 bool PrepareStore(const std::string& folder);
 
 // "put": several threads put updates of kUpdatesRound, each twice over, one puts some in pieces,

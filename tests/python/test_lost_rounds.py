@@ -171,7 +171,7 @@ def test_only_a_store_that_no_server_has_is_renewed(server, tmp_path):
         before = client.info().epoch
         refused = renew(tmp_path / "data")
         assert refused.returncode == 1
-        assert "another process serves the data directory" in refused.stderr
+        assert "another process uses the data directory" in refused.stderr
         server.kill()
         server.start()
         assert client.info().epoch.store_id == before.store_id

@@ -83,7 +83,7 @@ def test_below_the_minimum_sealing_is_refused(client):
     [
         ({"goal": 1, "min_contributors": 2}, "min_contributors is 2"),
         ({"goal": -1}, "goal is -1"),
-        ({"grace": 5}, "without policy.goal_contributors"),
+        ({"grace": 5}, "needs policy.goal_contributors"),
         ({"deadline": -1}, "policy.open_for"),
         ({"deadline": 1e300}, "no number of seconds"),
         ({"deadline": datetime(2020, 1, 1, tzinfo=timezone.utc)}, "not in the future"),

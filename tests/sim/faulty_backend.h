@@ -1,6 +1,5 @@
-// A back end whose device fails when it is told to: memory runs out for an update, or the device is
-// lost, or whatever `failure` says, in the middle of a reduction. What it computes is the
-// reference's.
+// A back end that fails on demand: memory runs out for an update, or the device fails in the middle
+// of a reduction with `failure`. The reference back end computes its results.
 #ifndef SPARSEAGG_TESTS_SIM_FAULTY_BACKEND_H_
 #define SPARSEAGG_TESTS_SIM_FAULTY_BACKEND_H_
 
@@ -16,14 +15,14 @@
 
 namespace sparseagg::sim {
 
-// For one thread, but for the flags.
+// Thread-compatible; the flags are thread-safe.
 class FaultyBackend : public Backend {
  public:
   std::atomic<bool> stage_fails = false;
   std::atomic<bool> device_fails = false;
   absl::Status failure =
       MakeError(absl::StatusCode::kInternal, "DEVICE_LOST", "the device does not answer");
-  std::atomic<int> accumulated = 0;  // updates of a tensor, so far
+  std::atomic<int> accumulated = 0;  // updates of a tensor that were accumulated so far
   // Tensors whose reduction failed.
   std::set<std::string> lost;
 

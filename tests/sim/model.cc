@@ -4,7 +4,7 @@ namespace sparseagg::sim {
 
 Entries EntriesOf(const Update& update) {
   Entries entries;
-  // Numbers that differ from contributor to contributor, and overlap.
+  // Rows differ between contributors and overlap.
   uint64_t number = 1 + static_cast<uint64_t>(update.variant) * 7919;
   for (const char c : update.contributor) number = number * 31 + static_cast<uint64_t>(c);
   const uint64_t count = number % 5;
@@ -90,7 +90,7 @@ std::string Model::Delete(const std::string& name) {
   return "";
 }
 
-std::optional<Answer> Model::JudgeHeader(const Update& update, Time now) const {
+std::optional<Answer> Model::ExpectedHeaderAnswer(const Update& update, Time now) const {
   const auto found = rounds.find(update.round);
   if (found == rounds.end()) return Answer{"ROUND_NOT_FOUND"};
   const Round& round = found->second;
@@ -110,15 +110,15 @@ std::optional<Answer> Model::JudgeHeader(const Update& update, Time now) const {
   return Answer{"", true, round.sequences.at(update.contributor)};
 }
 
-Answer Model::JudgeUpload(const Update& update, Time now) const {
-  const auto answer = JudgeHeader(update, now);
+Answer Model::ExpectedUploadAnswer(const Update& update, Time now) const {
+  const auto answer = ExpectedHeaderAnswer(update, now);
   if (answer.has_value()) return *answer;
   if (!update.flaw.empty()) return {update.flaw};
   return {"", false, rounds.at(update.round).counted.size() + 1};
 }
 
-Answer Model::Judge(const Update& update, Time now) const {
-  const Answer answer = JudgeUpload(update, now);
+Answer Model::ExpectedAnswer(const Update& update, Time now) const {
+  const Answer answer = ExpectedUploadAnswer(update, now);
   if (!answer.duplicate) return answer;
   const Update& counted = rounds.at(update.round).counted.at(update.contributor);
   const bool same = counted.flaw == update.flaw && EntriesOf(counted) == EntriesOf(update) &&
@@ -136,7 +136,7 @@ void Model::Count(const Update& update, Time now) {
 void Model::Crash() {
   std::erase_if(rounds, [](const auto& entry) { return !entry.second.durable; });
   for (auto& [name, round] : rounds) {
-    round.grace_unsure |= round.goal_reached.has_value() && round.policy.grace.count() != 0;
+    round.grace_uncertain |= round.goal_reached.has_value() && round.policy.grace.count() != 0;
   }
 }
 

@@ -1,6 +1,6 @@
-// What a server of rounds is, on a page: the definition that the engine is compared with. It knows
-// nothing of threads, disks and sums of floating-point numbers: values are small multiples of a
-// power of two, so that plain arithmetic is exact.
+// A model of the server on one page, which the engine is compared with. It has no threads, no disk
+// and no floating-point rounding: values are small multiples of a power of two, so that plain
+// arithmetic is exact.
 #ifndef SPARSEAGG_TESTS_SIM_MODEL_H_
 #define SPARSEAGG_TESTS_SIM_MODEL_H_
 
@@ -21,14 +21,15 @@ struct Update {
   std::string update_id;
   int variant = 0;
   float weight = 1;
-  // "" or the reason for which it is refused when it is looked at: a negative weight, an index out
-  // of range, ...
+  // The reason for which validation refuses it, or "": a negative weight, an index out of range,
+  // ...
   std::string flaw;
 };
 
 using Entries = std::map<int64_t, double>;  // by row
 Entries EntriesOf(const Update& update);
-// Some are sent as many entries of the same rows, so that their bytes get a file of their own.
+// Returns whether the update repeats its rows many times, so that its payload gets a file of its
+// own.
 bool IsLong(const Update& update);
 
 struct Answer {
@@ -37,7 +38,7 @@ struct Answer {
   uint64_t sequence = 0;
 };
 
-// When a round ends by itself; 0: no such limit.
+// When the policy ends a round; 0: no such limit.
 struct Policy {
   uint64_t goal = 0;
   std::chrono::milliseconds grace{0};
@@ -58,16 +59,17 @@ struct Round {
   Policy policy;
   Time created;
   std::optional<Time> goal_reached;
-  // A crash came between reaching the goal and noting when: the grace may have begun again.
-  bool grace_unsure = false;
+  // A crash came between reaching the goal and storing when, so the grace period may have started
+  // again.
+  bool grace_uncertain = false;
   std::map<std::string, Update> counted;  // by contributor
   std::map<std::string, uint64_t> sequences;
-  // A deletion of it was begun, so that its books may be gone already.
-  bool crumbling = false;
-  // What its retention is counted from, once it has ended.
+  // A deletion was started, so the store may have deleted the round already.
+  bool deletion_started = false;
+  // The start of its retention, once it has ended.
   Time since;
 
-  // Whether it accepts no more updates, and is closed as soon as somebody looks.
+  // Returns whether it accepts no more updates and closes at the next check.
   bool Closing(Time now) const;
   bool PastDeadline(Time now) const;
   Entries Result() const;
@@ -78,22 +80,23 @@ class Model {
  public:
   std::map<std::string, Round> rounds;  // by name
 
-  // Each returns the reason of the refusal that is due, or "" and takes effect.
+  // Each returns the reason of the expected refusal, or applies the change and returns "".
   std::string Create(const std::string& name, const Round& round);
   std::string Seal(const std::string& name);
   std::string Abort(const std::string& name);
   std::string Delete(const std::string& name);
-  // What is due for an update, without taking effect; and its effect.
-  Answer Judge(const Update& update, Time now) const;
-  // The same for one in chunks, which is recognised without its bytes.
-  Answer JudgeUpload(const Update& update, Time now) const;
+  // ExpectedAnswer() returns the expected answer for an update and changes nothing; Count() applies
+  // an accepted update.
+  Answer ExpectedAnswer(const Update& update, Time now) const;
+  // As ExpectedAnswer(), for an update in chunks, which is recognised without its bytes.
+  Answer ExpectedUploadAnswer(const Update& update, Time now) const;
   void Count(const Update& update, Time now);
-  // The process ended: rounds in memory are gone.
+  // Ends the process: rounds in memory are gone.
   void Crash();
 
  private:
-  // What is due before the bytes are looked at; nullopt: they decide.
-  std::optional<Answer> JudgeHeader(const Update& update, Time now) const;
+  // Returns the expected answer from the header alone; nullopt: the bytes decide.
+  std::optional<Answer> ExpectedHeaderAnswer(const Update& update, Time now) const;
 };
 
 }  // namespace sparseagg::sim

@@ -1,8 +1,8 @@
-// Simulations from many seeds (simulation.h). A failure names its seed, and
+// Simulations from many seeds (simulation.h). A failure names its seed:
 //
 //   SPARSEAGG_SIM_SEED=N sim_test        runs that one and prints its steps.
 //
-// SPARSEAGG_SIM_SEEDS (300): how many.
+// SPARSEAGG_SIM_SEEDS (300) is the number of seeds.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ TEST(SimTest, WhateverHappensTheEngineIsTheModel) {
             << total.duplicates << " resends, " << total.refused << " refusals, " << total.published
             << " results, " << total.crashes << " crashes, " << total.disk_errors
             << " errors of the disk, " << total.devices_lost << " lost devices\n";
-  // A simulation in which something never happens checks nothing of it.
+  // Each of these must happen, because a simulation without an event does not test it.
   EXPECT_GT(total.accepted, static_cast<uint64_t>(5 * seeds));
   EXPECT_GT(total.duplicates, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.published, static_cast<uint64_t>(seeds));

@@ -42,7 +42,7 @@ absl::Status Simulation::Start() {
   store_ = *std::move(store);
   EngineOptions options;
   options.limits.result_retention_ms = static_cast<uint64_t>(kRetention.count());
-  options.limits.retry_horizon_ms = 0;  // names are few here, and given again
+  options.limits.retry_horizon_ms = 0;  // names are few and are reused
   options.executor = &executor_;
   options.now = [this] { return now_; };
   options.steady_now = [this] {
@@ -76,7 +76,7 @@ void Simulation::CopyDisk() {
 
 void Simulation::WatchRound(const std::string& name) {
   const auto watch = std::make_shared<Watch>();
-  // Not as an owner: the watch owns the handle, which owns this.
+  // A weak pointer, because the watch owns the handle, which owns this function.
   const auto on_change = [seen = watch.get()](const std::optional<RoundSnapshot>& round) {
     seen->deleted = !round.has_value();
     if (!round.has_value() || round->revision <= seen->revision) return;
@@ -123,7 +123,7 @@ std::string Simulation::RecoverAs(const Model& candidate) {
   return Compare();
 }
 
-// --- What is seen ---
+// --- The visible state ---
 
 bool Simulation::DiskRefused(const absl::Status& status) const {
   return ErrorReason(status) == "STORE_FULL" && disk_.errors > 0;
@@ -142,8 +142,8 @@ std::string Simulation::CheckReason(const std::string& due, const absl::Status& 
 std::string Simulation::CheckReceipt(const Update& update, const Answer& due,
                                      const absl::StatusOr<Receipt>& receipt) {
   const auto round = model_.rounds.find(update.round);
-  const bool crumbling = round != model_.rounds.end() && round->second.crumbling;
-  if (crumbling && ErrorReason(receipt.status()) == "ROUND_NOT_OPEN") return "";
+  const bool deletion_started = round != model_.rounds.end() && round->second.deletion_started;
+  if (deletion_started && ErrorReason(receipt.status()) == "ROUND_NOT_OPEN") return "";
   const std::string differs = CheckReason(due.reason, receipt.status());
   if (!differs.empty() || !receipt.ok()) return differs;
   if (receipt->duplicate != due.duplicate || receipt->sequence != due.sequence ||
@@ -197,8 +197,8 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
     if (seen.failure.empty()) return "lost its device and says nothing of it";
     round.state = RoundState::kAborted;
   }
-  // Closed by its policy, when something looked.
-  const bool closing = round.Closing(now_) || round.grace_unsure;
+  // Its policy closed it at a check.
+  const bool closing = round.Closing(now_) || round.grace_uncertain;
   if (round.state == RoundState::kOpen && seen.state != RoundState::kOpen && closing) {
     const bool enough = round.counted.size() >= round.policy.min;
     if (!enough && seen.failure.find("INSUFFICIENT_CONTRIBUTORS") == std::string::npos) {
@@ -225,8 +225,8 @@ std::string Simulation::CompareRound(const RoundSnapshot& seen, Round& round) {
   if (IsFinal(round.state)) {
     round.since = seen.publish_time.value_or(seen.abort_time.value_or(seen.create_time));
   }
-  // Whatever looks for rounds whose time is over may have begun with this one.
-  if (IsFinal(round.state) && now_ - round.since >= kRetention) round.crumbling = true;
+  // Maintenance may already have deleted this round.
+  if (IsFinal(round.state) && now_ - round.since >= kRetention) round.deletion_started = true;
   return "";
 }
 
@@ -259,7 +259,7 @@ std::string Simulation::CompareResult(const std::string& name, const Round& roun
   return "";
 }
 
-// Every receipt that was given is given again.
+// A resend of every counted update gets its receipt again.
 std::string Simulation::CompareReceipts() {
   disk_ = {};
   before_ = model_;
@@ -268,9 +268,9 @@ std::string Simulation::CompareReceipts() {
       const std::string differs = CompareResult(name, round);
       if (!differs.empty()) return absl::StrCat(name, ": ", differs);
     }
-    if (round.crumbling || round.state == RoundState::kAborted) continue;
+    if (round.deletion_started || round.state == RoundState::kAborted) continue;
     for (const auto& [contributor, update] : round.counted) {
-      const Answer due = model_.Judge(update, now_);
+      const Answer due = model_.ExpectedAnswer(update, now_);
       if (!due.duplicate) return "the model has lost an update";
       const std::string differs = CheckReceipt(update, due, Send(update));
       if (!differs.empty()) return absl::StrCat(name, " ", contributor, ": ", differs);
@@ -286,7 +286,7 @@ std::string Simulation::Run(int steps) {
     const std::string differs = Step();
     if (!differs.empty()) return absl::StrCat("step ", step, ": ", differs);
   }
-  // The end: everything that can be published is, and stays after another start.
+  // At the end, everything that can be published is published, and stays so after another start.
   full_ = false;
   for (auto& [name, round] : model_.rounds) {
     if (round.state != RoundState::kOpen) continue;

@@ -1,9 +1,10 @@
-// One server with its clients, disk, device and clock, on one thread: a seed decides everything
-// that happens. After every step, what can be seen of the engine is compared with the model.
+// Simulates one server with its clients, disk, device and clock, on one thread. A seed decides
+// everything that happens. After every step, the visible state of the engine is compared with the
+// model.
 //
-// The engine and the store are the real ones. The disk is a folder in memory; it is full, or fails
-// once, where the store has failpoints. A crash is the folder as it was at a failpoint, or between
-// two steps, taken up by a new store and engine. Time is the simulation's.
+// The engine and the store are the real ones. The disk is a folder in memory; at the store's
+// failpoints it is full or fails once. A crash is a copy of the folder at a failpoint or between
+// two steps, opened by a new store and engine. Time is simulated.
 #ifndef SPARSEAGG_TESTS_SIM_SIMULATION_H_
 #define SPARSEAGG_TESTS_SIM_SIMULATION_H_
 
@@ -41,7 +42,7 @@ class Simulation {
   Simulation(uint64_t seed, std::string folder, std::function<void(const std::string&)> log);
   ~Simulation();
 
-  // What differs from the model, first; empty: nothing.
+  // Returns the first difference from the model; empty: none.
   std::string Run(int steps);
   const Counts& counts() const { return counts_; }
 
@@ -55,8 +56,8 @@ class Simulation {
   };
   // The disk during one step.
   struct Disk {
-    int fail_at = -1;   // the number of the failpoint that fails once
-    int crash_at = -1;  // at which the process ends
+    int fail_at = -1;   // index of the failpoint that fails once
+    int crash_at = -1;  // index of the failpoint at which the process ends
     int passed = 0;
     int errors = 0;
     bool crashed = false;
@@ -67,26 +68,27 @@ class Simulation {
   std::string RoundName() { return "rounds/r" + std::to_string(Below(3)); }
   Policy RandomPolicy();
   Update RandomUpdate();
-  // Whether nobody knows if the round still takes updates.
-  bool Unsure(const std::string& round) const {
+  // Returns whether the round may or may not still accept updates.
+  bool MayBeClosed(const std::string& round) const {
     const auto found = model_.rounds.find(round);
     return found != model_.rounds.end() && found->second.state == RoundState::kOpen &&
-           found->second.grace_unsure;
+           found->second.grace_uncertain;
   }
   absl::StatusOr<Receipt> Send(const Update& update);
 
-  // The server.
+  // Starting, stopping and crashing the server.
   absl::Status Start();
   void Stop();
   absl::Status PassFailpoint(Failpoint point);
   std::string Folder(int life) const { return folder_ + "/" + std::to_string(life); }
   void CopyDisk();
-  // The next life on a copy of the disk; the model is what it was before or after the step.
+  // Starts the next process on a copy of the disk. The model must be its state before or after the
+  // step.
   std::string Recover();
   std::string RecoverAs(const Model& candidate);
   void WatchRound(const std::string& name);
 
-  // One step each; an answer that is not the model's, or "".
+  // Each performs one step and returns an answer that differs from the model's, or "".
   std::string Step();
   std::string Create();
   std::string Submit();
@@ -100,12 +102,12 @@ class Simulation {
   std::string PassTime();
   std::string Settle();
 
-  // Whether an answer is the one that is due. One of a full disk always may be, and takes back what
-  // the model did in this step.
+  // These check that an answer is the expected one. An error of a full disk is always allowed; it
+  // undoes the model's change of this step.
   std::string CheckReason(const std::string& due, const absl::Status& status);
   std::string CheckReceipt(const Update& update, const Answer& due,
                            const absl::StatusOr<Receipt>& receipt);
-  // `settled`: watchers have been told of everything. Until then they may not know of updates.
+  // `settled`: watchers have received every change. Before that they may not know of updates.
   std::string Compare(bool settled = false);
   std::string CompareRound(const RoundSnapshot& seen, Round& round);
   std::string CompareResult(const std::string& name, const Round& round);
@@ -127,7 +129,7 @@ class Simulation {
   Disk disk_;
   bool full_ = false;
   Model model_;
-  Model before_;  // the step under way
+  Model before_;  // the model before the current step
   // Updates of which some bytes were sent, and how many.
   std::map<std::string, std::pair<Update, uint64_t>> uploads_;
   Counts counts_;

@@ -1,4 +1,4 @@
-// What can happen in a simulation: requests of every kind, tasks, faults and time.
+// The steps of a simulation: requests of every kind, tasks, faults and time.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kRows = 12;
 
-// A tensor of its own for each round, by which the device knows it.
+// Each round has a tensor of its own, by which the device recognises it.
 TensorSpec SpecOf(const std::string& round, const std::string& op) {
   return testing::Sparse("t-" + round.substr(round.find('/') + 1), kRows, op);
 }
@@ -72,7 +72,7 @@ Update Simulation::RandomUpdate() {
   update.contributor = "c" + std::to_string(Below(8));
   update.update_id = Chance(85) ? "u0" : "u1";
   update.variant = Chance(80) ? 0 : static_cast<int>(Below(4));
-  // Mostly the contributor's own, so that a resend is the same.
+  // Mostly the contributor's usual variant, so that a resend has the same bytes.
   update.weight = kWeights[Chance(90) ? update.contributor.back() % 4 : Below(4)];
   if (Chance(12)) update.flaw = kFlaws[Below(4)];
   if (update.flaw == "INVALID_WEIGHT") update.weight = -1;
@@ -141,10 +141,10 @@ std::string Simulation::Submit() {
   const Update update = RandomUpdate();
   log_(absl::StrCat("submit ", update.round, " ", update.contributor, " ", update.update_id, " ",
                     update.variant, " ", update.weight, " ", update.flaw));
-  if (Unsure(update.round)) return "";
-  Answer due = model_.Judge(update, now_);
+  if (MayBeClosed(update.round)) return "";
+  Answer due = model_.ExpectedAnswer(update, now_);
   backend_.stage_fails = Chance(3);
-  // Memory is taken for what was not counted before, if its headers are right.
+  // Memory is reserved for an update that was not counted before, if its headers are valid.
   const bool stages =
       due.reason == "" || due.reason == "INDEX_OUT_OF_RANGE" || due.reason == "NON_FINITE_VALUE";
   if (backend_.stage_fails && stages && !due.duplicate) due = {"BACKEND_FULL"};
@@ -180,7 +180,7 @@ absl::StatusOr<Receipt> Simulation::Upload(const Update& update, uint64_t bytes_
     bytes_max -= piece;
   }
   auto receipt = upload->Finish();
-  // Kept when it may be tried again.
+  // The upload is kept if it may be retried.
   uploads_[key] = {update, bytes.size()};
   if (!absl::IsResourceExhausted(receipt.status())) uploads_.erase(key);
   return receipt;
@@ -188,17 +188,17 @@ absl::StatusOr<Receipt> Simulation::Upload(const Update& update, uint64_t bytes_
 
 std::string Simulation::SubmitInChunks() {
   Update update = RandomUpdate();
-  // Long ones take many small chunks.
+  // Long updates take many small chunks.
   if (IsLong(update)) update.variant = 0;
-  // Go on with one that was begun, rather than begin it with other bytes.
+  // Resume an upload that was started rather than start it with other bytes.
   const std::string key =
       absl::StrCat(update.round, " ", update.contributor, " ", update.update_id);
   if (uploads_.contains(key)) update = uploads_.at(key).first;
   const uint64_t bytes_max = Chance(30) ? Below(60) : 1'000'000;
   log_(absl::StrCat("upload ", key, " ", update.variant, " ", update.weight, " ", update.flaw, " ",
                     bytes_max));
-  if (Unsure(update.round)) return "";
-  const Answer due = model_.JudgeUpload(update, now_);
+  if (MayBeClosed(update.round)) return "";
+  const Answer due = model_.ExpectedUploadAnswer(update, now_);
   const auto receipt = Upload(update, bytes_max);
   if (absl::IsCancelled(receipt.status())) return "";
   return CheckReceipt(update, due, receipt);
@@ -221,10 +221,10 @@ std::string Simulation::Abort() {
 std::string Simulation::Delete() {
   const std::string name = RoundName();
   log_("delete " + name);
-  // Half of a deletion may be done already when it fails or the process ends.
+  // A deletion may be half done when it fails or the process ends.
   const auto found = before_.rounds.find(name);
   if (found != before_.rounds.end() && IsFinal(found->second.state)) {
-    found->second.crumbling = true;
+    found->second.deletion_started = true;
   }
   const std::string due = model_.Delete(name);
   return CheckReason(due, engine_->DeleteRound(name));
@@ -271,7 +271,7 @@ std::string Simulation::Settle() {
   if (!differs.empty()) return differs;
   for (const auto& [name, round] : model_.rounds) {
     if (round.state == RoundState::kSealed) return name + " is sealed and not published";
-    const bool due = round.Closing(now_) && !round.grace_unsure;
+    const bool due = round.Closing(now_) && !round.grace_uncertain;
     if (round.state == RoundState::kOpen && due) return name + " is open, its time is over";
   }
   return "";

@@ -9,16 +9,16 @@ namespace sparseagg {
 
 absl::StatusOr<std::unique_ptr<ArrivingUpdate>> ArrivingUpdate::Make(
     std::shared_ptr<const TensorReducers> reducers, std::span<const EncodedHeader> headers,
-    const UpdatePlan& plan, float weight) {
+    const UpdateLayout& layout, float weight) {
   std::unique_ptr<ArrivingUpdate> update(new ArrivingUpdate(std::move(reducers)));
   update->tensors_.resize(headers.size());
   update->sums_.resize(headers.size());
-  for (size_t i = 0; i < plan.order.size(); ++i) {
-    const EncodedHeader& header = headers[plan.order[i]];
+  for (size_t i = 0; i < layout.order.size(); ++i) {
+    const EncodedHeader& header = headers[layout.order[i]];
     SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
     SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, update->reducers_->StageOne(i, header));
     const MutableCooView& entries = staged.entries;
-    update->tensors_[plan.order[i]] = {
+    update->tensors_[layout.order[i]] = {
         .position = i,
         .decoder = encoding->decoder(header, update->reducers_->spec().tensors[i], entries),
         .validator = std::make_unique<UpdateValidator>(update->reducers_->reduce_spec(i),
@@ -38,14 +38,14 @@ uint64_t ArrivingUpdate::KeptBytes(std::span<const EncodedHeader> headers) {
     const auto encoding = FindEncoding(header.encoding);
     if (encoding.ok()) bytes = std::max(bytes, (*encoding)->kept_bytes(header));
   }
-  return bytes;  // one tensor after the other
+  return bytes;  // tensors are decoded one after the other
 }
 
 void ArrivingUpdate::Append(std::string_view bytes) {
   while (!bytes.empty()) {
     Section& section = sections_[section_];
     const std::string_view part = bytes.substr(0, section.bytes_left);
-    if (!part.empty() && wrong_.ok()) wrong_ = AppendTo(section, part);
+    if (!part.empty() && first_error_.ok()) first_error_ = AppendTo(section, part);
     section.bytes_left -= part.size();
     bytes.remove_prefix(part.size());
     if (section.bytes_left > 0) continue;
@@ -70,16 +70,16 @@ absl::Status ArrivingUpdate::AppendTo(const Section& section, std::string_view b
 }
 
 absl::StatusOr<StagedTensors> ArrivingUpdate::Take() {
-  SPARSEAGG_RETURN_IF_ERROR(wrong_);
+  SPARSEAGG_RETURN_IF_ERROR(first_error_);
   if (!std::exchange(finished_, true)) {
     for (const Tensor& tensor : tensors_) {
       StagedUpdate& staged = staged_[tensor.position];
       absl::StatusOr<EntryOrder> order = tensor.validator->Finish();
-      if (!order.ok()) return wrong_ = order.status();
+      if (!order.ok()) return first_error_ = order.status();
       staged.order = *order;
       ReferToWideRows(staged.entries);
-      wrong_ = reducers_->CheckStaged(tensor.position, staged);
-      SPARSEAGG_RETURN_IF_ERROR(wrong_);
+      first_error_ = reducers_->CheckStaged(tensor.position, staged);
+      SPARSEAGG_RETURN_IF_ERROR(first_error_);
     }
   }
   return std::move(staged_);

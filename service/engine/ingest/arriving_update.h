@@ -1,5 +1,5 @@
-// An update that is decoded and checked while its byte string arrives, in memory of the back end:
-// no byte is copied in between, and entries are looked at while they are in the cache.
+// An update that is decoded into memory of the back end and validated while its byte string
+// arrives: no byte is copied in between, and entries are validated while they are in the cache.
 #ifndef SPARSEAGG_SERVICE_ENGINE_INGEST_ARRIVING_UPDATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_INGEST_ARRIVING_UPDATE_H_
 
@@ -19,33 +19,34 @@ namespace sparseagg {
 // Thread-compatible.
 class ArrivingUpdate {
  public:
-  // Stages memory for all tensors. `plan` comes from PlanUpdate() for `headers`, which must outlive
-  // this.
+  // Stages memory for all tensors. `layout` is the result of MakeUpdateLayout() for `headers`,
+  // which must outlive this object.
   static absl::StatusOr<std::unique_ptr<ArrivingUpdate>> Make(
       std::shared_ptr<const TensorReducers> reducers, std::span<const EncodedHeader> headers,
-      const UpdatePlan& plan, float weight);
+      const UpdateLayout& layout, float weight);
 
-  // What decoders keep besides the staged entries, at most.
+  // Returns the most bytes that decoders hold besides the staged entries.
   static uint64_t KeptBytes(std::span<const EncodedHeader> headers);
 
-  // The next bytes. What is wrong with them comes out of Finish(); what follows is only counted.
-  // REQUIRES: no more than the headers state.
+  // Decodes the next bytes. Take() returns the first error; bytes after it are only counted.
+  // REQUIRES: no more bytes in all than the headers state.
   void Append(std::string_view bytes);
 
-  // Of all arrays, by position in the update. REQUIRES: all bytes are there.
+  // Returns the checksums of all arrays, by position in the update. REQUIRES: all bytes have
+  // arrived.
   std::span<const TensorSums> sums() const { return sums_; }
-  // The entries, or the first thing that is wrong with them. Whoever cannot use them puts them
-  // back. REQUIRES: all bytes are there.
+  // Takes the staged entries, or returns the first error in them. A caller that does not use the
+  // entries calls PutBack(). REQUIRES: all bytes have arrived.
   absl::StatusOr<StagedTensors> Take();
   void PutBack(StagedTensors staged) { staged_ = std::move(staged); }
 
  private:
   struct Tensor {
-    size_t position;  // in the specification
+    size_t position;  // position in the specification
     std::unique_ptr<TensorDecoder> decoder;
     std::unique_ptr<UpdateValidator> validator;
   };
-  // An array of the byte string.
+  // One array of the byte string.
   struct Section {
     size_t tensor;  // position in the update
     bool is_values;
@@ -60,10 +61,10 @@ class ArrivingUpdate {
   StagedTensors staged_;         // in the order of the specification
   std::vector<Tensor> tensors_;  // by position in the update
   std::vector<TensorSums> sums_;
-  ArraySummer sum_;  // of the section that is being read
+  ArraySummer sum_;  // of the section that is being received
   std::vector<Section> sections_;
   size_t section_ = 0;
-  absl::Status wrong_;
+  absl::Status first_error_;
   bool finished_ = false;
 };
 

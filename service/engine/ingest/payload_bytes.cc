@@ -12,27 +12,27 @@
 namespace sparseagg {
 namespace {
 
-// Pieces grow up to this: few of them, and no large one for nothing.
+// The largest piece, so that there are few pieces and little unused memory.
 constexpr uint64_t kPieceBytesMax = uint64_t{4} << 20;
 
-// An update is staged when this share of it has come: until then whoever only begins, or sends
-// little, holds little.
+// An update is staged when 1/8 of it has arrived, so that a client that sends little holds little
+// memory.
 constexpr uint64_t kShareToStage = 8;
 
-// Grows piece by piece.
-class CollectedBytes {
+// A buffer that grows piece by piece.
+class GrowingBuffer {
  public:
-  CollectedBytes(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
+  GrowingBuffer(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
 
   uint64_t bytes() const { return bytes_; }
 
-  // Room for `more` bytes, or an error and no change.
+  // Allocates room for `more` bytes, or returns an error.
   absl::Status Reserve(uint64_t more) {
     while (capacity_ - bytes_ < more) SPARSEAGG_RETURN_IF_ERROR(AddPiece(more));
     return absl::OkStatus();
   }
 
-  // REQUIRES: there is room.
+  // REQUIRES: Reserve() has made room for `data`.
   void Append(std::string_view data) {
     while (!data.empty()) {
       Piece& piece = pieces_[filling_];
@@ -53,7 +53,7 @@ class CollectedBytes {
 
   void Free() {
     pieces_.clear();
-    claim_.GiveBack(std::exchange(capacity_, 0));
+    claim_.Release(std::exchange(capacity_, 0));
   }
 
  private:
@@ -63,14 +63,14 @@ class CollectedBytes {
     uint64_t size = 0;
   };
 
-  // As large as the chunk that needs it or as all before, whichever is more.
+  // The piece is as large as the chunk or as all earlier pieces, whichever is more.
   absl::Status AddPiece(uint64_t chunk_bytes) {
     const uint64_t wanted = std::min(std::max(chunk_bytes, capacity_), kPieceBytesMax);
     const uint64_t capacity = std::min(wanted, total_bytes_ - capacity_);
     SPARSEAGG_RETURN_IF_ERROR(claim_.Take(capacity));
     std::unique_ptr<char[]> data(new (std::nothrow) char[capacity]);
     if (data == nullptr) {
-      claim_.GiveBack(capacity);
+      claim_.Release(capacity);
       constexpr uint64_t kRetryAfterMs = 200;
       return WithRetryAfter(
           MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL",
@@ -85,7 +85,7 @@ class CollectedBytes {
   Claim& claim_;
   const uint64_t total_bytes_;
   std::vector<Piece> pieces_;
-  size_t filling_ = 0;     // of pieces_; those before are full
+  size_t filling_ = 0;     // index in pieces_; earlier pieces are full
   uint64_t capacity_ = 0;  // of all pieces
   uint64_t bytes_ = 0;
 };
@@ -120,25 +120,25 @@ class MemoryPayload : public PayloadBytes {
   Reservation* staging() override { return &staging_; }
 
  private:
-  // Once, if it may; else the bytes are collected.
+  // Tries to stage the update, once. If it fails, the bytes are collected.
   void Stage() {
     if (!on_arrival_.stage) return;
     const auto stage = std::exchange(on_arrival_.stage, nullptr);
-    absl::StatusOr<Reservation> staging = claim_.TakeOfPlenty(on_arrival_.bytes);
+    absl::StatusOr<Reservation> staging = claim_.TakeIfPlenty(on_arrival_.bytes);
     if (!staging.ok()) return;
     auto arriving = stage();
     if (!arriving.ok()) return;
-    claim_.Settle();  // not before: without the staged entries, all that was announced is needed
+    claim_.Settle();  // only now: if staging fails, the whole announced need remains
     arrived_ = *std::move(arriving);
     staging_ = *std::move(staging);
     for (const std::string_view piece : collected_.Pieces()) arrived_->Append(piece);
     collected_.Free();
   }
 
-  // Before the first byte.
+  // Stages the update before its first byte.
   absl::Status StageAtOnce() {
     if (arrived_ != nullptr) return absl::OkStatus();
-    SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, claim_.TakeApart(on_arrival_.bytes));
+    SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, claim_.TakeReservation(on_arrival_.bytes));
     SPARSEAGG_ASSIGN_OR_RETURN(arrived_, on_arrival_.stage());
     claim_.Settle();
     staging_ = std::move(staging);
@@ -148,7 +148,7 @@ class MemoryPayload : public PayloadBytes {
   Claim& claim_;
   const uint64_t total_bytes_;
   StageOnArrival on_arrival_;
-  CollectedBytes collected_;
+  GrowingBuffer collected_;
   std::unique_ptr<ArrivingUpdate> arrived_;
   Reservation staging_;
   uint64_t bytes_ = 0;
@@ -177,7 +177,7 @@ class StoredPayload : public PayloadBytes {
   PartialPayload* stored() override { return stored_.get(); }
   void Discard() override { stored_->Discard(); }
 
-  absl::Status TakeWhatIsThere() {
+  absl::Status TakeStoredBytes() {
     taken_ = stored_->bytes();
     return claim_.Take(taken_);
   }
@@ -198,7 +198,7 @@ std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_byt
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(
     Claim& claim, std::unique_ptr<PartialPayload> stored) {
   auto payload = std::make_unique<StoredPayload>(claim, std::move(stored));
-  SPARSEAGG_RETURN_IF_ERROR(payload->TakeWhatIsThere());
+  SPARSEAGG_RETURN_IF_ERROR(payload->TakeStoredBytes());
   return payload;
 }
 

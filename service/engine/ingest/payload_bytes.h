@@ -1,5 +1,5 @@
-// Where the bytes of an update that arrives in chunks are until the update is complete: in memory
-// that grows with them, or in a file of the store.
+// Holds the bytes of an update that arrives in chunks until the update is complete: in memory that
+// grows with them, or in a file of the store.
 #ifndef SPARSEAGG_SERVICE_ENGINE_INGEST_PAYLOAD_BYTES_H_
 #define SPARSEAGG_SERVICE_ENGINE_INGEST_PAYLOAD_BYTES_H_
 
@@ -21,38 +21,43 @@ class PayloadBytes {
  public:
   virtual ~PayloadBytes() = default;
 
-  // How many are there.
+  // Returns the number of bytes received so far.
   virtual uint64_t bytes() const = 0;
-  // All of `data` or, on an error with a time to wait, nothing.
+  // Appends all of `data` or, on an error with a time to retry after, nothing.
   virtual absl::Status Append(ByteChain data) = 0;
-  // The byte string in pieces, valid until this goes. REQUIRES: not arrived().
+  // Returns the byte string in pieces, valid until this object is destroyed. REQUIRES: arrived() is
+  // null.
   virtual absl::StatusOr<std::vector<std::string_view>> Pieces() = 0;
-  // What was decoded as it came, and the memory for that, instead of the bytes; null: they are
-  // there.
+  // Return the update that was decoded on arrival in place of its bytes, and the reservation for
+  // its memory; null if the bytes were kept.
   virtual ArrivingUpdate* arrived() { return nullptr; }
   virtual Reservation* staging() { return nullptr; }
-  // The file of the store; null when the bytes are in memory.
+  // Returns the payload in the store; null if the bytes are in memory.
   virtual PartialPayload* stored() { return nullptr; }
-  // They are not wanted any more. A file would otherwise be kept for whoever resumes the update.
+  // Deletes the bytes. Without this call, a file is kept for a later stream that resumes the
+  // update.
   virtual void Discard() {}
 };
 
-// How an update is decoded while it arrives.
+// The settings for decoding an update while it arrives.
 struct StageOnArrival {
-  uint64_t bytes = 0;  // of memory that this takes
-  std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>()> stage;  // unset: it is not
-  // With its first byte, or not at all: there is never memory for both bytes and entries.
+  uint64_t bytes = 0;  // memory that decoding on arrival takes
+  // If unset, the update is not decoded on arrival.
+  std::function<absl::StatusOr<std::unique_ptr<ArrivingUpdate>>()> stage;
+  // If true, staging starts with the first byte or the update is refused, because the budget never
+  // has room for both bytes and entries.
   bool at_once = false;
 };
 
-// In memory that is taken from `claim` as bytes arrive: at most twice as much as arrived, and never
-// more than `total_bytes`. While much memory is free, an update of which an eighth has come is
-// staged and decoded from there on; one that is staged at once takes from the claim what that
-// needs, or is refused. `claim` must outlive it.
+// Keeps the bytes in memory that is taken from `claim` as they arrive: at most twice the bytes
+// received, and never more than `total_bytes`. If much memory is free when an eighth of the update
+// has arrived, the update is staged and decoded from there on. An update that is staged at once
+// takes the memory for that from the claim or is refused. `claim` must outlive the payload.
 std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes,
                                                 StageOnArrival on_arrival);
 
-// In a file of the store, with room taken from `claim`, which must outlive it.
+// Keeps the bytes in a file of the store. Takes its disk space from `claim`, which must outlive the
+// payload.
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(
     Claim& claim, std::unique_ptr<PartialPayload> stored);
 

@@ -15,10 +15,11 @@ namespace sparseagg {
 namespace {
 
 absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
-  return MakeError(absl::StatusCode::kInternal, "NOT_EXACT",
-                   absl::StrCat("tensor ", Quoted(spec.name), ": ", std::string(what),
-                                "; a fault of the server, so there is no result: please report "
-                                "it"));
+  return MakeError(
+      absl::StatusCode::kInternal, "NOT_EXACT",
+      absl::StrCat("tensor ", Quoted(spec.name), ": ", std::string(what),
+                   "; this is a fault of the server, so the round has no result: please "
+                   "report it"));
 }
 
 }  // namespace
@@ -39,8 +40,8 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const Round
     bytes += reducer.plan.cost.index_space_bytes();
     reducers->reducers_.push_back(std::move(reducer));
   }
-  if (budget == Budget::kTold) {
-    reducers->memory_ = aggregation.ReserveAnyway(bytes);
+  if (budget == Budget::kRecordOnly) {
+    reducers->memory_ = aggregation.RecordReservation(bytes);
   } else {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(bytes, "the round"));
   }
@@ -69,12 +70,13 @@ std::vector<PlanReport> TensorReducers::PlanReports() const {
 }
 
 absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTensor> tensors,
-                                                    const UpdatePlan& plan, float weight) const {
+                                                    const UpdateLayout& layout,
+                                                    float weight) const {
   StagedTensors staged;
   staged.reserve(reducers_.size());
   for (size_t i = 0; i < reducers_.size(); ++i) {
     const Reducer& reducer = reducers_[i];
-    const EncodedTensor& tensor = tensors[plan.order[i]];
+    const EncodedTensor& tensor = tensors[layout.order[i]];
     SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(tensor.header.encoding));
     SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate update, reducer.aggregator->Stage(tensor.header.nnz));
     SPARSEAGG_RETURN_IF_ERROR(encoding->decode(tensor.header, spec_.tensors[i], tensor.indices,
@@ -98,7 +100,7 @@ absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHea
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {
-  // No row twice: the result has at least as many.
+  // Canonical rows are distinct, so the result has at least as many.
   if (update.order != EntryOrder::kCanonical) return absl::OkStatus();
   return CheckResultNnz(reducers_[i], update.entries.nnz);
 }
@@ -108,15 +110,15 @@ absl::Status TensorReducers::CheckResultNnz(const Reducer& reducer, uint64_t nnz
   return MakeError(absl::StatusCode::kInvalidArgument, "RESULT_NNZ_EXCEEDED",
                    absl::StrCat("tensor ", Quoted(reducer.spec.name), ": the result has ", nnz,
                                 " entries or more, above result-nnz-max = ", result_nnz_max_,
-                                "; touch fewer rows, or raise the limit"));
+                                "; send fewer rows, or raise the limit"));
 }
 
 absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const EncodedHeader> headers,
-                                                          const UpdatePlan& plan) const {
-  // A header's nnz is within the limits: its payload has that many entries.
+                                                          const UpdateLayout& layout) const {
+  // The nnz of a header is within the limits, since MakeUpdateLayout() has checked it.
   uint64_t bytes = kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
-    bytes += headers[plan.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
+    bytes += headers[layout.order[i]].nnz * reducers_[i].plan.cost.entry_bytes;
   }
   return aggregation_.Reserve(bytes);
 }

@@ -1,5 +1,5 @@
-// The aggregators of one specification, one for each tensor: what a round and a stateless reduction
-// have in common.
+// The aggregators of one specification, one for each tensor. A round and a stateless reduction both
+// use them.
 //
 //   Stage (any thread, no change) -> Accumulate (one thread at a time) -> Report
 #ifndef SPARSEAGG_SERVICE_ENGINE_INGEST_TENSOR_REDUCERS_H_
@@ -15,64 +15,67 @@
 
 namespace sparseagg {
 
-// One update, decoded and found valid, in memory of the back end; in the order of the
+// One decoded and valid update in memory of the back end. Tensors are in the order of the
 // specification.
 using StagedTensors = std::vector<StagedUpdate>;
 
 class TensorReducers {
  public:
-  // Whether the budget is asked for what a round takes from the start, or only told: of rounds that
-  // were accepted before.
-  enum class Budget { kAsked, kTold };
+  // Make() reserves within the budget (kEnforce), or only records the memory of a round that was
+  // accepted before (kRecordOnly).
+  enum class Budget { kEnforce, kRecordOnly };
 
-  // Plans every tensor. Errors are those of MakeReduceSpec(), MakePlan(), of `aggregation`, which
-  // the memory comes from, and of Backend::NewAggregator().
-  // A result of more than `result_nnz_max` entries in a tensor is an error (INVALID_ARGUMENT,
-  // RESULT_NNZ_EXCEEDED): of Stage(), when the update alone makes it so, else of Report().
+  // Plans every tensor and reserves memory from `aggregation`. Errors are those of
+  // MakeReduceSpec(), MakePlan(), Admission::Reserve() and Backend::NewAggregator(). A tensor whose
+  // result has more than `result_nnz_max` entries is an error (INVALID_ARGUMENT,
+  // RESULT_NNZ_EXCEEDED): of Stage() if one update alone exceeds the limit, otherwise of Report().
   static absl::StatusOr<std::unique_ptr<TensorReducers>> Make(const RoundSpec& spec,
                                                               Backend& backend,
                                                               Admission& aggregation,
                                                               uint64_t result_nnz_max,
-                                                              Budget budget = Budget::kAsked);
+                                                              Budget budget = Budget::kEnforce);
 
   const RoundSpec& spec() const { return spec_; }
   const std::string& backend() const { return backend_; }
-  // Names, back end and plans; the counters are 0. Before the first Accumulate().
+  // Returns names, back end and plans, with all counters 0. Call it before the first Accumulate().
   std::vector<TensorStatus> Describe() const;
-  // How each tensor has been reduced so far. For the thread of Accumulate() and Report(), also
-  // after the latter.
+  // Returns how each tensor has been reduced so far. Call it on the thread of Accumulate() and
+  // Report(); it may follow Report().
   std::vector<PlanReport> PlanReports() const;
 
-  // One tensor at a time, in the order of the specification: memory for its entries, how they are
-  // checked, and what must hold of them afterwards.
+  // These stage a single tensor, by its position in the specification: StageOne() allocates memory
+  // for its entries, reduce_spec() says how to validate them, CheckStaged() checks the limit on the
+  // result.
   absl::StatusOr<StagedUpdate> StageOne(size_t i, const EncodedHeader& header) const;
   const ReduceSpec& reduce_spec(size_t i) const { return reducers_[i].spec; }
   absl::Status CheckStaged(size_t i, const StagedUpdate& update) const;
 
-  // Decodes and validates. `plan` comes from PlanUpdate(). Changes nothing. Thread-safe, also
-  // beside the rest.
+  // Decodes and validates an update. `layout` is the result of MakeUpdateLayout(). Changes no
+  // accumulator. Thread-safe, also concurrently with the other functions.
   absl::StatusOr<StagedTensors> Stage(std::span<const EncodedTensor> tensors,
-                                      const UpdatePlan& plan, float weight) const;
+                                      const UpdateLayout& layout, float weight) const;
 
-  // Reserves the most that accumulating an update of these headers can take. Thread-safe, also
-  // beside the rest.
+  // Reserves the most memory that accumulating an update with these headers can take. Thread-safe,
+  // also concurrently with the other functions.
   absl::StatusOr<Reservation> ReserveGrowth(std::span<const EncodedHeader> headers,
-                                            const UpdatePlan& plan) const;
+                                            const UpdateLayout& layout) const;
 
-  // Folds an update into every tensor; afterwards this accounts for its own memory, and the growth
-  // reserved for the update can go. After an error the reducers are of no more use: some tensors
-  // may have it.
+  // Folds an update into every tensor. Afterwards the reducers account for their own memory, and
+  // the caller may release the growth reserved for the update. After an error the reducers are
+  // unusable, because some tensors may have the update and others not.
   absl::Status Accumulate(StagedTensors update, float weight);
 
-  // INTERNAL (NOT_EXACT) unless exactly `updates` were folded in, with entries[i] in tensor i.
+  // Returns INTERNAL (NOT_EXACT) unless exactly `updates` updates were folded, with entries[i]
+  // entries in tensor i.
   absl::Status CheckFolded(uint64_t updates, std::span<const uint64_t> entries) const;
 
-  // The results, with manifest.infinite_values set and the rest of the manifest empty. Ends the
-  // reducers. INTERNAL (NOT_EXACT) where a back end has added fewer entries than it was given, or
-  // more.
+  // Returns the results, with manifest.infinite_values set and the rest of the manifest empty. The
+  // reducers cannot be used afterwards. Returns INTERNAL (NOT_EXACT) if a back end added fewer or
+  // more entries than it was given.
   absl::StatusOr<PublishedResult> Report();
 
-  // The reservation for what the results hold, and the books of the updates. After Report().
+  // Takes the reservation for the results and for the records of the updates. Call it after
+  // Report().
   Reservation TakeMemory() { return std::move(memory_); }
 
  private:
@@ -80,7 +83,7 @@ class TensorReducers {
     ReduceSpec spec;
     Plan plan;
     std::unique_ptr<Aggregator> aggregator;
-    uint64_t entries = 0;  // that were folded in
+    uint64_t entries = 0;  // folded so far
   };
 
   TensorReducers(RoundSpec spec, std::string backend, Admission& aggregation,
@@ -95,8 +98,8 @@ class TensorReducers {
   std::string backend_;
   Admission& aggregation_;
   const uint64_t result_nnz_max_;
-  Reservation memory_;    // what the aggregators hold, or the results, and the updates' records
-  uint64_t updates_ = 0;  // that were folded in
+  Reservation memory_;    // for the aggregators or the results, and for the updates' records
+  uint64_t updates_ = 0;  // folded so far
   std::vector<Reducer> reducers_;
 };
 

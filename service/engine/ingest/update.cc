@@ -21,7 +21,7 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// Sizes come from outside; a sum or product beyond 64 bits stays at the top, above every limit.
+// Sizes come from clients. A sum or product beyond 64 bits saturates, above every limit.
 uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a > kMax - b ? kMax : a + b; }
 uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
   return b != 0 && a > kMax / b ? kMax : a * b;
@@ -30,17 +30,17 @@ uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
 absl::Status Missing(std::string_view quoted_name) {
   return Invalid("MISSING_TENSOR",
                  absl::StrCat("tensor ", std::string(quoted_name),
-                              " is not in the update; send it with nnz 0 when it was not touched"));
+                              " is not in the update; send it with nnz 0 if it has no entries"));
 }
 
-// Where the update has each tensor of the specification.
+// Returns the position in the update of each tensor of the specification.
 absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
                                                  std::span<const EncodedHeader> headers) {
   std::map<std::string_view, size_t> by_name;
   for (size_t i = 0; i < headers.size(); ++i) {
     if (!by_name.emplace(headers[i].name, i).second) {
       return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor ", Quoted(headers[i].name),
-                                                      " stands twice in the update"));
+                                                      " occurs twice in the update"));
     }
   }
   std::vector<size_t> order;
@@ -50,8 +50,8 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
     const auto found = by_name.find(tensor.name);
     if (found == by_name.end()) {
       if (missing.empty()) missing = Quoted(tensor.name);
-      // Whatever else may be wrong: a short update must not cost a look at each tensor of the
-      // round.
+      // Stop here, whatever else is wrong: an update of few tensors must not cost a look-up for
+      // each tensor of the round.
       if (headers.size() < spec.tensors.size()) return Missing(missing);
       continue;
     }
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<size_t>> MatchTensors(const RoundSpec& spec,
   return order;
 }
 
-// What Sha256 would hash, as a string.
+// Collects the bytes that Sha256 would hash.
 class Hashed : public DigestInput<Hashed> {
  public:
   Hashed& Bytes(std::string_view bytes) {
@@ -94,33 +94,35 @@ void HashHeader(const EncodedHeader& header, DigestInput<Digest>& digest) {
 
 }  // namespace
 
-absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const EncodedHeader> headers,
-                                      const Limits& limits) {
-  UpdatePlan plan;
-  SPARSEAGG_ASSIGN_OR_RETURN(plan.order, MatchTensors(spec, headers));
-  plan.staged_bytes = plan.order.size() * sizeof(StagedUpdate);  // empty updates are not free
-  for (size_t i = 0; i < plan.order.size(); ++i) {
+absl::StatusOr<UpdateLayout> MakeUpdateLayout(const RoundSpec& spec,
+                                              std::span<const EncodedHeader> headers,
+                                              const Limits& limits) {
+  UpdateLayout layout;
+  SPARSEAGG_ASSIGN_OR_RETURN(layout.order, MatchTensors(spec, headers));
+  // An empty update takes memory, too.
+  layout.staged_bytes = layout.order.size() * sizeof(StagedUpdate);
+  for (size_t i = 0; i < layout.order.size(); ++i) {
     const TensorSpec& tensor = spec.tensors[i];
-    const EncodedHeader& header = headers[plan.order[i]];
+    const EncodedHeader& header = headers[layout.order[i]];
     SPARSEAGG_RETURN_IF_ERROR(InspectTensor(header, tensor));
     if (header.nnz > limits.update_nnz_max) {
       return Invalid("UPDATE_TOO_LARGE",
                      absl::StrCat("tensor ", Quoted(header.name), ": nnz ", header.nnz,
                                   " is more than update-nnz-max = ", limits.update_nnz_max));
     }
-    SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout layout, MakeLayout(tensor));
-    plan.payload_bytes =
-        SaturatingAdd(plan.payload_bytes, SaturatingAdd(header.indices_bytes, header.values_bytes));
-    const uint64_t entry_bytes = sizeof(uint64_t) + layout.row_bytes();
-    plan.staged_bytes =
-        SaturatingAdd(plan.staged_bytes, SaturatingMultiply(header.nnz, entry_bytes));
+    SPARSEAGG_ASSIGN_OR_RETURN(const TensorLayout tensor_layout, MakeLayout(tensor));
+    layout.payload_bytes = SaturatingAdd(layout.payload_bytes,
+                                         SaturatingAdd(header.indices_bytes, header.values_bytes));
+    const uint64_t entry_bytes = sizeof(uint64_t) + tensor_layout.row_bytes();
+    layout.staged_bytes =
+        SaturatingAdd(layout.staged_bytes, SaturatingMultiply(header.nnz, entry_bytes));
   }
-  if (plan.payload_bytes > limits.update_bytes_max) {
+  if (layout.payload_bytes > limits.update_bytes_max) {
     return Invalid("UPDATE_TOO_LARGE",
-                   absl::StrCat("the update has ", plan.payload_bytes,
+                   absl::StrCat("the update has ", layout.payload_bytes,
                                 " bytes, more than update-bytes-max = ", limits.update_bytes_max));
   }
-  return plan;
+  return layout;
 }
 
 std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
@@ -130,9 +132,9 @@ std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors) {
   return headers;
 }
 
-CutPayload::CutPayload(std::span<const EncodedHeader> headers,
-                       std::span<const std::string_view> bytes) {
-  // Every cut adds a piece at most, so that chains can point into the vector while it is filled.
+SplitPayload::SplitPayload(std::span<const EncodedHeader> headers,
+                           std::span<const std::string_view> bytes) {
+  // Each cut adds at most one piece, so the vector never reallocates while chains point into it.
   pieces_.reserve(bytes.size() + 2 * headers.size());
   size_t next = 0;
   std::string_view rest;

@@ -1,5 +1,5 @@
-// An update before it is decoded: which of its tensors is which of the round's, how much memory it
-// will take, and the digest that identifies it.
+// Describes an update before it is decoded: it matches its tensors to those of the round, computes
+// the memory that it will take, and computes the digest that identifies it.
 #ifndef SPARSEAGG_SERVICE_ENGINE_INGEST_UPDATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_INGEST_UPDATE_H_
 
@@ -14,28 +14,32 @@
 
 namespace sparseagg {
 
-// What the headers of an update say, checked against the round's specification and the limits.
-struct UpdatePlan {
-  std::vector<size_t> order;   // [tensors of the spec]: where the update has the tensor
+// The headers of an update, checked against the round's specification and the limits.
+struct UpdateLayout {
+  std::vector<size_t> order;   // [tensors of the spec]: position of the tensor in the update
   uint64_t payload_bytes = 0;  // as sent
-  uint64_t staged_bytes = 0;   // decoded: 8 bytes for each index, the values, and the bookkeeping
+  // Decoded size: 8 bytes for each index, the values, and a StagedUpdate for each tensor.
+  uint64_t staged_bytes = 0;
 };
 
-// Reads no payload. INVALID_ARGUMENT: UNKNOWN_TENSOR, DUPLICATE_TENSOR, MISSING_TENSOR, everything
-// of InspectTensor(), and UPDATE_TOO_LARGE beyond update_bytes_max or update_nnz_max.
-absl::StatusOr<UpdatePlan> PlanUpdate(const RoundSpec& spec, std::span<const EncodedHeader> headers,
-                                      const Limits& limits);
+// Checks the headers without reading a payload. Errors are INVALID_ARGUMENT: UNKNOWN_TENSOR,
+// DUPLICATE_TENSOR, MISSING_TENSOR, those of InspectTensor(), and UPDATE_TOO_LARGE beyond
+// update_bytes_max or update_nnz_max.
+absl::StatusOr<UpdateLayout> MakeUpdateLayout(const RoundSpec& spec,
+                                              std::span<const EncodedHeader> headers,
+                                              const Limits& limits);
 
-// The headers of `tensors`, in their order.
+// Returns the headers of `tensors`, in the same order.
 std::vector<EncodedHeader> HeadersOf(std::span<const EncodedTensor> tensors);
 
-// A byte string, in pieces of any length, cut into the tensors of an update: for each, indices,
-// then values.
-class CutPayload {
+// Divides a byte string, given in pieces of any length, into the tensors of an update: for each
+// tensor the indices, then the values.
+class SplitPayload {
  public:
-  // REQUIRES: the pieces have as many bytes as the headers say. They must outlive this.
-  CutPayload(std::span<const EncodedHeader> headers, std::span<const std::string_view> bytes);
-  // As long as this lives.
+  // REQUIRES: the pieces have as many bytes as the headers state. The bytes must outlive this
+  // object.
+  SplitPayload(std::span<const EncodedHeader> headers, std::span<const std::string_view> bytes);
+  // Valid as long as this object.
   std::span<const EncodedTensor> tensors() const { return tensors_; }
 
  private:
@@ -43,25 +47,25 @@ class CutPayload {
   std::vector<EncodedTensor> tensors_;
 };
 
-// What has come of an update.
+// The body of an update as it was received.
 class ArrivingUpdate;
 struct UpdateBody {
-  std::span<const EncodedTensor> tensors;  // headers only, if it has arrived
-  PartialPayload* stored = nullptr;        // where the store has the payload already
-  ArrivingUpdate* arrived = nullptr;       // what was decoded of it as it came
+  std::span<const EncodedTensor> tensors;  // headers only, if `arrived` is set
+  PartialPayload* stored = nullptr;        // the payload, if the store has it already
+  ArrivingUpdate* arrived = nullptr;       // the entries, if they were decoded on arrival
 };
 
-// Each chain is as long as its header says (SIZE_MISMATCH).
+// Returns INVALID_ARGUMENT (SIZE_MISMATCH) unless each chain is as long as its header states.
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors);
 
-// What the digest of an update has of its arrays.
+// The checksums of a tensor's arrays, as they enter the digest of an update.
 struct TensorSums {
   ArraySum indices;
   ArraySum values;
 };
 std::vector<TensorSums> SumsOf(std::span<const EncodedTensor> tensors);
 
-// Identity of an update, the same whatever the order of its tensors:
+// The digest that identifies an update, whatever the order of its tensors:
 //
 //   digest := SHA-256( u32 bits of the weight, u64 number of tensors, tensor* )
 //             tensors in the order of the specification
@@ -70,8 +74,10 @@ std::vector<TensorSums> SumsOf(std::span<const EncodedTensor> tensors);
 //   name, encoding, indices, values := u64 length, bytes
 //   encoding is followed by "/" and the values encoding where there is one
 //
-// Of a round in memory it is QuickDigest (service/store/checksums/array_sum.h) in place of SHA-256,
-// of sums in place of arrays:  indices, values := u64 length, u64 XXH3 (0 where the length is)
+// For rounds of durability `memory`, QuickDigest (service/store/checksums/array_sum.h) replaces
+// SHA-256, and checksums replace the arrays:
+//
+//   indices, values := u64 length, u64 XXH3 (0 if the length is 0)
 std::string UpdateDigest(float weight, std::span<const EncodedTensor> tensors,
                          std::span<const size_t> order);
 std::string QuickUpdateDigest(float weight, std::span<const EncodedTensor> tensors,

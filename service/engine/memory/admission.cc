@@ -21,7 +21,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
 }
 
 Reservation::~Reservation() {
-  if (admission_ != nullptr) admission_->GiveBack(bytes_);
+  if (admission_ != nullptr) admission_->Release(bytes_);
 }
 
 Reservation Reservation::Split(uint64_t bytes) {
@@ -30,7 +30,7 @@ Reservation Reservation::Split(uint64_t bytes) {
 }
 
 void Reservation::SetBytes(uint64_t bytes) {
-  admission_->Exchange(bytes_, bytes);
+  admission_->Resize(bytes_, bytes);
   bytes_ = bytes;
 }
 
@@ -38,19 +38,19 @@ Claim::Claim(Claim&& other) noexcept
     : admission_(std::exchange(other.admission_, nullptr)),
       place_(other.place_),
       own_(std::move(other.own_)),
-      both_(other.both_) {}
+      combined_(other.combined_) {}
 
 Claim& Claim::operator=(Claim&& other) noexcept {
   Claim old(std::move(*this));
   admission_ = std::exchange(other.admission_, nullptr);
   place_ = other.place_;
   own_ = std::move(other.own_);
-  both_ = other.both_;
+  combined_ = other.combined_;
   return *this;
 }
 
 Claim::~Claim() {
-  if (admission_ != nullptr) admission_->Leave(place_);
+  if (admission_ != nullptr) admission_->RemoveClaim(place_);
 }
 
 absl::Status Claim::Reserve(uint64_t bytes, bool held) {
@@ -59,15 +59,15 @@ absl::Status Claim::Reserve(uint64_t bytes, bool held) {
   {
     std::lock_guard lock(admission_->mutex_);
     const bool oldest = !place_->settled && place_ == admission_->claims_.begin();
-    taken = admission_->TakeLocked(bytes, oldest ? 0 : admission_->KeptLocked(), "the update");
+    taken = admission_->TakeLocked(bytes, oldest ? 0 : admission_->HeadroomLocked(), "the update");
     if (taken.ok() && held) place_->held += bytes;
   }
   if (!taken.ok() && own_ != nullptr) own_->Unreserve(bytes, held);
   return taken;
 }
 
-void Claim::GiveBack(uint64_t bytes) {
-  if (own_ != nullptr) own_->GiveBack(bytes);
+void Claim::Release(uint64_t bytes) {
+  if (own_ != nullptr) own_->Release(bytes);
   Unreserve(bytes, /*held=*/true);
 }
 
@@ -77,20 +77,21 @@ void Claim::Unreserve(uint64_t bytes, bool held) {
   if (held) place_->held -= bytes;
 }
 
-absl::StatusOr<Reservation> Claim::TakeOfPlenty(uint64_t bytes) {
-  if (own_ != nullptr) SPARSEAGG_RETURN_IF_ERROR(own_->ReserveOfPlenty(bytes));
-  const absl::Status taken = ReserveOfPlenty(bytes);
+absl::StatusOr<Reservation> Claim::TakeIfPlenty(uint64_t bytes) {
+  if (own_ != nullptr) SPARSEAGG_RETURN_IF_ERROR(own_->ReserveIfPlenty(bytes));
+  const absl::Status taken = ReserveIfPlenty(bytes);
   if (!taken.ok()) {
     if (own_ != nullptr) own_->Unreserve(bytes, /*held=*/false);
     return taken;
   }
-  return Reservation(both_ != nullptr ? both_ : admission_, bytes);
+  return Reservation(combined_ != nullptr ? combined_ : admission_, bytes);
 }
 
-absl::Status Claim::ReserveOfPlenty(uint64_t bytes) {
+absl::Status Claim::ReserveIfPlenty(uint64_t bytes) {
   std::lock_guard lock(admission_->mutex_);
-  const uint64_t kept = std::max(admission_->KeptLocked(&*place_), admission_->bytes_max_ / 2);
-  return admission_->TakeLocked(bytes, kept, "the update");
+  const uint64_t headroom =
+      std::max(admission_->HeadroomLocked(&*place_), admission_->bytes_max_ / 2);
+  return admission_->TakeLocked(bytes, headroom, "the update");
 }
 
 void Claim::Settle() {
@@ -103,9 +104,9 @@ void Claim::Settle() {
 
 absl::Status Claim::Take(uint64_t bytes) { return Reserve(bytes, /*held=*/true); }
 
-absl::StatusOr<Reservation> Claim::TakeApart(uint64_t bytes) {
+absl::StatusOr<Reservation> Claim::TakeReservation(uint64_t bytes) {
   SPARSEAGG_RETURN_IF_ERROR(Reserve(bytes, /*held=*/false));
-  return Reservation(both_ != nullptr ? both_ : admission_, bytes);
+  return Reservation(combined_ != nullptr ? combined_ : admission_, bytes);
 }
 
 absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view who) {
@@ -113,8 +114,8 @@ absl::StatusOr<Reservation> Admission::Reserve(uint64_t bytes, std::string_view 
   return Reservation(this, bytes);
 }
 
-Reservation Admission::ReserveAnyway(uint64_t bytes) {
-  Exchange(0, bytes);
+Reservation Admission::RecordReservation(uint64_t bytes) {
+  Resize(0, bytes);
   return Reservation(this, bytes);
 }
 
@@ -123,11 +124,11 @@ absl::Status Admission::Take(uint64_t bytes, std::string_view who) {
   if (own != nullptr) {
     SPARSEAGG_RETURN_IF_ERROR(own->Take(bytes, who));
     const absl::Status taken = whole->Take(bytes, who);
-    if (!taken.ok()) own->GiveBack(bytes);
+    if (!taken.ok()) own->Release(bytes);
     return taken;
   }
   std::lock_guard lock(mutex_);
-  return TakeLocked(bytes, KeptLocked(), who);
+  return TakeLocked(bytes, HeadroomLocked(), who);
 }
 
 absl::StatusOr<Claim> Admission::Announce(uint64_t need, std::string_view who) {
@@ -136,11 +137,11 @@ absl::StatusOr<Claim> Admission::Announce(uint64_t need, std::string_view who) {
     SPARSEAGG_ASSIGN_OR_RETURN(Claim of_own, own->Announce(need, who));
     SPARSEAGG_ASSIGN_OR_RETURN(Claim of_whole, whole->Announce(need, who));
     of_whole.own_ = std::make_unique<Claim>(std::move(of_own));
-    of_whole.both_ = this;
+    of_whole.combined_ = this;
     return of_whole;
   }
   std::lock_guard lock(mutex_);
-  // The oldest gives back what it holds before any other has to have all it needs.
+  // The oldest claim releases what it holds before another claim must have its whole need.
   const uint64_t held = claims_.empty() ? 0 : claims_.front().held;
   SPARSEAGG_RETURN_IF_ERROR(CheckRoomLocked(need, bytes_in_use_ - held, who));
   claims_.push_back({.need = need});
@@ -148,7 +149,7 @@ absl::StatusOr<Claim> Admission::Announce(uint64_t need, std::string_view who) {
   return Claim(this, std::prev(claims_.end()));
 }
 
-void Admission::Leave(Claim::Place place) {
+void Admission::RemoveClaim(Claim::Place place) {
   std::lock_guard lock(mutex_);
   bytes_in_use_ -= place->held;
   if (place->settled) {
@@ -159,7 +160,7 @@ void Admission::Leave(Claim::Place place) {
   claims_.erase(place);
 }
 
-uint64_t Admission::KeptLocked(const Claim::State* without) const {
+uint64_t Admission::HeadroomLocked(const Claim::State* without) const {
   auto oldest = claims_.begin();
   if (oldest != claims_.end() && &*oldest == without) ++oldest;
   if (oldest == claims_.end()) return 0;
@@ -168,8 +169,8 @@ uint64_t Admission::KeptLocked(const Claim::State* without) const {
   return *largest > oldest->held ? *largest - oldest->held : 0;
 }
 
-absl::Status Admission::TakeLocked(uint64_t bytes, uint64_t kept, std::string_view who) {
-  SPARSEAGG_RETURN_IF_ERROR(CheckRoomLocked(bytes, bytes_in_use_ + kept, who));
+absl::Status Admission::TakeLocked(uint64_t bytes, uint64_t headroom, std::string_view who) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckRoomLocked(bytes, bytes_in_use_ + headroom, who));
   bytes_in_use_ += bytes;
   return absl::OkStatus();
 }
@@ -179,16 +180,16 @@ absl::Status Admission::CheckRoomLocked(uint64_t bytes, uint64_t taken,
   const uint64_t free = FreeLocked(taken);
   if (bytes <= free) return absl::OkStatus();
   const std::string needs =
-      absl::StrCat(std::string(who), " needs ", bytes, " bytes of ", words_.memory);
+      absl::StrCat(std::string(who), " needs ", bytes, " bytes of ", text_.memory);
   if (bytes > bytes_max_) {
-    return MakeError(absl::StatusCode::kResourceExhausted, words_.too_large,
-                     absl::StrCat(needs, ", more than ", words_.limit, " = ", bytes_max_,
+    return MakeError(absl::StatusCode::kResourceExhausted, text_.too_large,
+                     absl::StrCat(needs, ", more than ", text_.limit, " = ", bytes_max_,
                                   "; send fewer entries or raise the limit"));
   }
-  absl::Status full = MakeError(absl::StatusCode::kResourceExhausted, words_.full,
-                                absl::StrCat(needs, " and ", free, " of ", words_.limit, " = ",
-                                             bytes_max_, " are free; ", words_.remedy));
-  return words_.retry_after_ms == 0 ? full : WithRetryAfter(full, words_.retry_after_ms);
+  absl::Status full = MakeError(absl::StatusCode::kResourceExhausted, text_.full,
+                                absl::StrCat(needs, " and ", free, " of ", text_.limit, " = ",
+                                             bytes_max_, " are free; ", text_.remedy));
+  return text_.retry_after_ms == 0 ? full : WithRetryAfter(full, text_.retry_after_ms);
 }
 
 uint64_t Admission::bytes_in_use() const {
@@ -201,20 +202,20 @@ uint64_t Admission::bytes_free() const {
   const auto [own, whole] = parts_;
   if (own != nullptr) return std::min(own->bytes_free(), whole->bytes_free());
   std::lock_guard lock(mutex_);
-  return FreeLocked(bytes_in_use_ + KeptLocked());
+  return FreeLocked(bytes_in_use_ + HeadroomLocked());
 }
 
-void Admission::GiveBack(uint64_t bytes) {
+void Admission::Release(uint64_t bytes) {
   for (Admission* part : parts_) {
-    if (part != nullptr) part->GiveBack(bytes);
+    if (part != nullptr) part->Release(bytes);
   }
   std::lock_guard lock(mutex_);
   bytes_in_use_ -= bytes;
 }
 
-void Admission::Exchange(uint64_t old_bytes, uint64_t new_bytes) {
+void Admission::Resize(uint64_t old_bytes, uint64_t new_bytes) {
   for (Admission* part : parts_) {
-    if (part != nullptr) part->Exchange(old_bytes, new_bytes);
+    if (part != nullptr) part->Resize(old_bytes, new_bytes);
   }
   std::lock_guard lock(mutex_);
   bytes_in_use_ = bytes_in_use_ - old_bytes + new_bytes;

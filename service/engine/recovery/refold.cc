@@ -22,24 +22,25 @@ absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_tex
                         std::string_view payload, const Limits& limits, Refolded& round) {
   SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept, ReadKeptUpdate(record, headers_text, payload,
                                                                    round.reducers->spec(), limits));
-  SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, round.reducers->Stage(kept.payload.tensors(),
-                                                                         kept.plan, record.weight));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      StagedTensors staged,
+      round.reducers->Stage(kept.payload.tensors(), kept.layout, record.weight));
   for (size_t i = 0; i < staged.size(); ++i) {
-    round.tensors[i].nnz_received += kept.headers[kept.plan.order[i]].nnz;
+    round.tensors[i].nnz_received += kept.headers[kept.layout.order[i]].nnz;
   }
   round.updates.push_back(record);
   round.bytes_received += payload.size();
   return round.reducers->Accumulate(std::move(staged), record.weight);
 }
 
-// The reducers of a round that was accepted before: there is room, and a plan that was forced may
-// be one of another back end, or of one with more memory.
+// Makes the reducers of a round that was accepted before. Its memory is recorded even beyond the
+// limit. Ignores a forced plan that belongs to another back end, or to one with more memory.
 absl::StatusOr<std::unique_ptr<TensorReducers>> MakeReducers(const RoundSpec& spec,
                                                              const Limits& limits, Backend& backend,
                                                              Admission& aggregation) {
   const auto make = [&](const RoundSpec& as) {
     return TensorReducers::Make(as, backend, aggregation, limits.result_nnz_max,
-                                TensorReducers::Budget::kTold);
+                                TensorReducers::Budget::kRecordOnly);
   };
   auto reducers = make(spec);
   const std::string reason = ErrorReason(reducers.status());
@@ -58,17 +59,17 @@ absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::strin
                                           std::string_view payload, const RoundSpec& spec,
                                           const Limits& limits) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> headers, ReadHeaders(headers_text));
-  SPARSEAGG_ASSIGN_OR_RETURN(UpdatePlan plan, PlanUpdate(spec, headers, limits));
-  if (plan.payload_bytes != payload.size()) {
-    return StoreCorrupt(absl::StrCat("an update has ", payload.size(), " bytes, its headers say ",
-                                     plan.payload_bytes));
+  SPARSEAGG_ASSIGN_OR_RETURN(UpdateLayout layout, MakeUpdateLayout(spec, headers, limits));
+  if (layout.payload_bytes != payload.size()) {
+    return StoreCorrupt(absl::StrCat("a stored update has ", payload.size(),
+                                     " bytes, but its headers state ", layout.payload_bytes));
   }
-  CutPayload cut(headers, std::span(&payload, 1));
-  if (UpdateDigest(record.weight, cut.tensors(), plan.order) != record.digest) {
+  SplitPayload cut(headers, std::span(&payload, 1));
+  if (UpdateDigest(record.weight, cut.tensors(), layout.order) != record.digest) {
     return StoreCorrupt(absl::StrCat("the update of contributor ", Quoted(record.contributor),
                                      " is not the one that was accepted"));
   }
-  return KeptUpdate{std::move(headers), std::move(plan), std::move(cut)};
+  return KeptUpdate{std::move(headers), std::move(layout), std::move(cut)};
 }
 
 absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& round,

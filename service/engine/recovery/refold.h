@@ -1,5 +1,5 @@
-// The accumulators of a round, made again from the updates that the store has kept. They are never
-// stored: under the numerics contract they have the same bits on every back end.
+// Rebuilds the accumulators of a round from the stored updates. Accumulators are never stored:
+// under the numerics contract, rebuilding gives the same bits on every back end.
 #ifndef SPARSEAGG_SERVICE_ENGINE_RECOVERY_REFOLD_H_
 #define SPARSEAGG_SERVICE_ENGINE_RECOVERY_REFOLD_H_
 
@@ -20,26 +20,27 @@ struct Refolded {
   uint64_t bytes_received = 0;
 };
 
-// An update as the store has kept it.
+// A stored update.
 struct KeptUpdate {
   std::vector<EncodedHeader> headers;
-  UpdatePlan plan;
-  CutPayload payload;  // refers to the bytes that were read
+  UpdateLayout layout;
+  SplitPayload payload;  // refers to the bytes passed to ReadKeptUpdate()
 };
 
-// From what UpdateStore::ReadUpdates() gives. DATA_LOSS (STORE_CORRUPT) for an update that is not
-// the one that was accepted; errors of the limits.
+// Reads what UpdateStore::ReadUpdates() passes. Returns DATA_LOSS (STORE_CORRUPT) if this is not
+// the update that was accepted, and the errors of MakeUpdateLayout().
 absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::string_view headers_text,
                                           std::string_view payload, const RoundSpec& spec,
                                           const Limits& limits);
 
-// The same round for any back end: a plan that was forced is one of some back end. The bits do not
-// depend on it.
+// Returns `spec` without forced plans, for use with any back end: a forced plan belongs to one back
+// end. The bits of the result do not depend on the plan.
 RoundSpec WithoutPlans(RoundSpec spec);
 
-// Errors as above, and those of the back end. The memory is counted in `aggregation`, which is not
-// asked: updates that were acknowledged are taken up, whatever else is there. A forced plan that
-// the back end does not have, or has no memory for, is left out.
+// Folds all stored updates of a round. Errors are those of ReadKeptUpdate() and of the back end.
+// The memory is recorded in `aggregation` even beyond its limit, because acknowledged updates must
+// be recovered whatever else is held. A forced plan that the back end does not have, or has no
+// memory for, is ignored.
 absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& round,
                                 const RoundSpec& spec, const Limits& limits, Backend& backend,
                                 Admission& aggregation);

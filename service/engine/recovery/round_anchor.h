@@ -1,5 +1,5 @@
-// What is stored of a round's clock (service/engine/round/round_clock.h): the time that was left at
-// a moment of the wall clock.
+// The stored form of a round's clock (service/engine/round/round_clock.h): the time that was left
+// at one moment of the wall clock.
 #ifndef SPARSEAGG_SERVICE_ENGINE_RECOVERY_ROUND_ANCHOR_H_
 #define SPARSEAGG_SERVICE_ENGINE_RECOVERY_ROUND_ANCHOR_H_
 
@@ -9,11 +9,11 @@
 namespace sparseagg {
 
 struct RoundAnchor {
-  using Left = std::optional<std::chrono::milliseconds>;  // nothing: no end; never negative
+  using Remaining = std::optional<std::chrono::milliseconds>;  // never negative; nullopt: no end
 
   std::chrono::system_clock::time_point wall;
-  Left until_deadline;
-  Left until_grace_end;  // set once the round's goal is reached
+  Remaining until_deadline;
+  Remaining until_grace_end;  // set once the round's goal is reached
 
   bool operator==(const RoundAnchor&) const = default;
 };

@@ -23,13 +23,13 @@ namespace {
 using std::chrono::milliseconds;
 using Time = std::chrono::system_clock::time_point;
 
-constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz where rows are not written
+constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz if the rows are not written
 
-// A value of the right type that no writer wrote.
+// Thrown for a value that no writer writes.
 class NotWritten : public std::exception {};
 
-// Integers are read from integers of their range only. The library takes any number, and converts
-// one with a fraction or beyond the range without a look.
+// Reads integers only from JSON integers within the range of the type. The library would accept any
+// number and convert fractions and values out of range silently.
 template <class T, class = void>
 struct StrictNumbers : nlohmann::adl_serializer<T> {};
 template <class T>
@@ -64,12 +64,12 @@ absl::Status Damaged(std::string_view what) {
   return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " cannot be read"));
 }
 
-// What no UTF-8 text can hold is replaced: names are checked, but a failure may quote anything.
+// Replaces invalid UTF-8: names are validated, but a failure may quote any bytes.
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Numbers of enums count from 1.
+// Enum values start at 1.
 template <class Enum>
 Enum EnumOf(const json& value, Enum last) {
   const auto number = value.get<int64_t>();
@@ -222,45 +222,45 @@ absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
   return description;
 }
 
-std::string WriteDetails(const RoundSnapshot& books) {
-  json details = {{"contributors", books.contributors},
-                  {"bytes_received", books.bytes_received},
-                  {"failure", books.failure},
+std::string WriteDetails(const RoundSnapshot& snapshot) {
+  json details = {{"contributors", snapshot.contributors},
+                  {"bytes_received", snapshot.bytes_received},
+                  {"failure", snapshot.failure},
                   {"tensors", json::array()}};
-  for (const TensorStatus& tensor : books.tensors) {
+  for (const TensorStatus& tensor : snapshot.tensors) {
     details["tensors"].push_back({{"name", tensor.name},
                                   {"backend", tensor.backend},
                                   {"plan", tensor.reduction.plan},
                                   {"nnz_received", tensor.nnz_received},
                                   {"nnz_result", tensor.nnz_result}});
   }
-  if (books.seal_time) details["seal_time"] = Count(*books.seal_time);
-  if (books.publish_time) details["publish_time"] = Count(*books.publish_time);
-  if (books.abort_time) details["abort_time"] = Count(*books.abort_time);
-  if (books.seal_reason) details["seal_reason"] = static_cast<int>(*books.seal_reason);
-  if (books.manifest) details["manifest"] = ToJson(*books.manifest);
+  if (snapshot.seal_time) details["seal_time"] = Count(*snapshot.seal_time);
+  if (snapshot.publish_time) details["publish_time"] = Count(*snapshot.publish_time);
+  if (snapshot.abort_time) details["abort_time"] = Count(*snapshot.abort_time);
+  if (snapshot.seal_reason) details["seal_reason"] = static_cast<int>(*snapshot.seal_reason);
+  if (snapshot.manifest) details["manifest"] = ToJson(*snapshot.manifest);
   return Dump(details);
 }
 
-absl::Status ReadDetails(std::string_view text, RoundSnapshot& books) {
+absl::Status ReadDetails(std::string_view text, RoundSnapshot& snapshot) {
   return Parse(text, "state of a round", [&](const json& value) {
-    value.at("contributors").get_to(books.contributors);
-    value.at("bytes_received").get_to(books.bytes_received);
-    value.at("failure").get_to(books.failure);
-    books.tensors.clear();
+    value.at("contributors").get_to(snapshot.contributors);
+    value.at("bytes_received").get_to(snapshot.bytes_received);
+    value.at("failure").get_to(snapshot.failure);
+    snapshot.tensors.clear();
     for (const json& tensor : value.at("tensors")) {
-      TensorStatus& status = books.tensors.emplace_back();
+      TensorStatus& status = snapshot.tensors.emplace_back();
       tensor.at("name").get_to(status.name);
       tensor.at("backend").get_to(status.backend);
       tensor.at("plan").get_to(status.reduction.plan);
       tensor.at("nnz_received").get_to(status.nnz_received);
       tensor.at("nnz_result").get_to(status.nnz_result);
     }
-    books.seal_time = OptionalTime(value, "seal_time");
-    books.publish_time = OptionalTime(value, "publish_time");
-    books.abort_time = OptionalTime(value, "abort_time");
-    books.seal_reason = ToSealReason(value);
-    if (value.contains("manifest")) books.manifest = ToManifest(value.at("manifest"));
+    snapshot.seal_time = OptionalTime(value, "seal_time");
+    snapshot.publish_time = OptionalTime(value, "publish_time");
+    snapshot.abort_time = OptionalTime(value, "abort_time");
+    snapshot.seal_reason = ToSealReason(value);
+    if (value.contains("manifest")) snapshot.manifest = ToManifest(value.at("manifest"));
   });
 }
 

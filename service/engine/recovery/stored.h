@@ -1,6 +1,6 @@
-// What the engine keeps in the store, as JSON: what a round is, what became of it, and how to read
-// the payload of an update. A field that is missing has its default, an unknown one is ignored, so
-// that a server can read what an earlier one wrote.
+// The engine's data in the store, as JSON: a round's specification, its state, and the headers of
+// an update. A missing field has its default and an unknown one is ignored, so that a server can
+// read what an earlier version wrote.
 #ifndef SPARSEAGG_SERVICE_ENGINE_RECOVERY_STORED_H_
 #define SPARSEAGG_SERVICE_ENGINE_RECOVERY_STORED_H_
 
@@ -15,7 +15,7 @@
 
 namespace sparseagg {
 
-// All readers: DATA_LOSS (STORE_CORRUPT) for what the writer did not write.
+// All readers return DATA_LOSS (STORE_CORRUPT) for a text that no writer produces.
 
 struct RoundDescription {
   CreateRoundArgs args;  // normalised
@@ -24,23 +24,26 @@ struct RoundDescription {
 std::string WriteDescription(const RoundDescription& description);
 absl::StatusOr<RoundDescription> ReadDescription(std::string_view text);
 
-// Times, counts, manifest and failure of the books; the rest of `books` stays as it is.
-std::string WriteDetails(const RoundSnapshot& books);
-absl::Status ReadDetails(std::string_view text, RoundSnapshot& books);
+// Write and read the times, counts, manifest and failure of a round. ReadDetails() leaves the other
+// fields of `snapshot` unchanged.
+std::string WriteDetails(const RoundSnapshot& snapshot);
+absl::Status ReadDetails(std::string_view text, RoundSnapshot& snapshot);
 
-// What an open round keeps of its clock, in the place of the details that it has once it is closed.
+// Write and read the clock of an open round, which is stored in place of the details of a closed
+// one.
 std::string WriteAnchor(const RoundAnchor& anchor);
 absl::StatusOr<RoundAnchor> ReadAnchor(std::string_view text);
 
-// All that is known of an update in chunks before its bytes: to recognise it when it is resumed.
+// Describes an upload by what is known before its bytes arrive, so that it is recognised when it is
+// resumed.
 std::string WriteUpload(float weight, std::span<const EncodedHeader> headers);
 
 std::string WriteHeaders(std::span<const EncodedHeader> headers);
 absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text);
 
-// A result as one byte string: for each tensor nnz (u64), the indices, the values, little-endian.
-// Where it has every row there is and no array says so, nnz + 2^63 stands there, and no indices do.
-// The pieces point into `tensors` and `sizes`.
+// A result as one byte string: for each tensor nnz (u64), the indices, the values, little-endian. A
+// tensor with every row, whose row ids are not stored as an array, has nnz + 2^63 in place of nnz,
+// and no indices. The pieces point into `tensors` and `sizes`.
 std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
                                            std::vector<uint64_t>& sizes);
 absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes, const RoundSpec& spec);

@@ -24,10 +24,11 @@
 namespace sparseagg {
 namespace {
 
-// With less, updates would be read over and over: 64 MiB are 100,000 single values.
+// With less memory, updates would be read too often: 64 MiB hold the accumulators of about 100,000
+// values.
 constexpr uint64_t kBlockBytesMin = uint64_t{64} << 20;
 
-absl::Status Cancelled() { return absl::CancelledError("nobody waits for it any more"); }
+absl::Status Cancelled() { return absl::CancelledError("the verification was cancelled"); }
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
@@ -35,7 +36,7 @@ absl::Status Mismatch(std::string_view what, const std::string& found,
                       const std::string& published) {
   return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
                    absl::StrCat(std::string(what), " has digest ", absl::BytesToHexString(found),
-                                ", the manifest says ", absl::BytesToHexString(published)));
+                                ", but the manifest says ", absl::BytesToHexString(published)));
 }
 
 uint64_t ResultBytes(const PublishedResult& result) {
@@ -46,7 +47,7 @@ uint64_t ResultBytes(const PublishedResult& result) {
   return bytes;
 }
 
-// Blocks of a result that are computed while the updates are read once.
+// Computes a group of blocks while the updates are read once.
 class BlockReducers {
  public:
   static absl::StatusOr<BlockReducers> Make(std::span<const ReduceSpec> specs,
@@ -119,7 +120,7 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                                                               options.memory_bytes));
   SPARSEAGG_ASSIGN_OR_RETURN(const Reservation memory,
                              aggregation.Reserve(LargestOf(groups), "the round"));
-  // Decodes updates; the reference back end has nothing but a table that stays empty.
+  // This decodes updates; an unused aggregator of the reference back end has only an empty table.
   SPARSEAGG_ASSIGN_OR_RETURN(const auto reference, MakeReferenceBackend({}));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto decoder,
                              TensorReducers::Make(spec, *reference, aggregation, kUnlimited));
@@ -140,7 +141,7 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                                      ReadKeptUpdate(update, headers, payload, spec, limits));
           SPARSEAGG_ASSIGN_OR_RETURN(
               const StagedTensors staged,
-              decoder->Stage(kept.payload.tensors(), kept.plan, update.weight));
+              decoder->Stage(kept.payload.tensors(), kept.layout, update.weight));
           updates.push_back(update);
           read.bytes_read += payload.size();
           return reducers.Accumulate(staged, update.weight);
@@ -160,7 +161,7 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
 absl::StatusOr<Verification> Verify(const UpdateStore& store, const std::string& round,
                                     const PublishedResult& published, Backend& backend,
                                     Admission& aggregation, const VerifyOptions& options) {
-  if (options.cancelled()) return Cancelled();  // the result may have taken long to read
+  if (options.cancelled()) return Cancelled();  // reading the result may have taken long
   SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(published));
   SPARSEAGG_ASSIGN_OR_RETURN(
       Verification verified,
@@ -178,7 +179,7 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
   const PublishedResult* published = &result;
   VerifyOptions rest = options;
   if (result.spec.durability == Durability::kDurable) {
-    // The bytes on the disk, not those that are kept for readers.
+    // Verify the bytes on the disk, not those in memory for readers.
     const uint64_t bytes_twice = 2 * ResultBytes(result);
     SPARSEAGG_ASSIGN_OR_RETURN(memory, aggregation.Reserve(bytes_twice, "the result"));
     rest.memory_bytes -= std::min(rest.memory_bytes, bytes_twice);
@@ -199,12 +200,12 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
   return Verify(store, round, *published, *reference, aggregation, rest);
 }
 
-bool IsChosen(double share, std::string_view round,
-              std::chrono::system_clock::time_point create_time) {
+bool IsSampled(double share, std::string_view round,
+               std::chrono::system_clock::time_point create_time) {
   if (share <= 0) return false;
   if (share >= 1) return true;
   const auto since_1970 = std::chrono::duration_cast<std::chrono::milliseconds>(
-      create_time.time_since_epoch());  // as it is stored
+      create_time.time_since_epoch());  // in the resolution of the stored time
   Sha256 digest;
   digest.String(round).U64(static_cast<uint64_t>(since_1970.count()));
   const std::string bytes = digest.Finish();
@@ -223,10 +224,11 @@ absl::Status VerifyUnpublished(const UpdateStore& store, const std::string& roun
   const absl::Status compared =
       CompareWithUpdates(store, round, result, *reference, aggregation, options).status();
   if (ErrorReason(compared) != kResultMismatch) return compared;
-  return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
-                   absl::StrCat("RESULT_MISMATCH: the result is not what the reference back end "
-                                "makes of the same updates, and is not published: ",
-                                std::string(compared.message())));
+  return MakeError(
+      absl::StatusCode::kDataLoss, kResultMismatch,
+      absl::StrCat("RESULT_MISMATCH: the result differs from that of the reference back "
+                   "end for the same updates, so it is not published: ",
+                   std::string(compared.message())));
 }
 
 absl::Status CheckResultDigest(const PublishedResult& published) {

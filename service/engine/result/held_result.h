@@ -1,5 +1,5 @@
-// A result and the memory that it takes: reserved as long as anybody has the result, also a reader
-// whose round is deleted meanwhile, and who may be the last to go.
+// Ties a result to the reservation for its memory, which lasts as long as any reader has the
+// result, even if its round is deleted or the engine is destroyed before.
 #ifndef SPARSEAGG_SERVICE_ENGINE_RESULT_HELD_RESULT_H_
 #define SPARSEAGG_SERVICE_ENGINE_RESULT_HELD_RESULT_H_
 
@@ -11,12 +11,13 @@
 
 namespace sparseagg {
 
-// The same result; `budgets` owns what `memory` was reserved from. REQUIRES: not null.
+// Returns the same result with shared ownership of `memory` and of `budgets`, which `memory` was
+// reserved from. REQUIRES: not null.
 inline std::shared_ptr<const PublishedResult> HoldMemory(
     std::shared_ptr<const PublishedResult> result, Reservation memory,
     std::shared_ptr<const void> budgets) {
   struct Held {
-    std::shared_ptr<const void> budgets;  // first: goes last
+    std::shared_ptr<const void> budgets;  // first member: destroyed last
     Reservation memory;
     std::shared_ptr<const PublishedResult> result;
   };

@@ -24,7 +24,7 @@ double TotalWeight(std::span<const UpdateRecord> records) {
   return total.ToDouble();
 }
 
-// Calls f(bytes) for the array of all rows, piece by piece.
+// Calls f(bytes) for each piece of the array of row ids.
 template <class F>
 void ForEachPiece(const RowIds& rows, const F& f) {
   constexpr uint64_t kPieceRows = 1024;
@@ -41,8 +41,8 @@ ArraySum SumByPieces(const RowIds& rows) {
   return summer.Finish();
 }
 
-// Of the array of all rows. Where these are every row there is, as in each round of a model whose
-// updates are crowded, the sum is that of the round before.
+// Returns the checksum of the array of row ids. If a result has every row, as in each round of a
+// model with dense updates, the checksum depends only on the number of rows and is cached.
 ArraySum SumOfRows(const RowIds& rows) {
   if (!rows.kept().empty()) return SumByPieces(rows);
   constexpr size_t kKnownMax = 1024;
@@ -60,7 +60,8 @@ ArraySum SumOfRows(const RowIds& rows) {
   return sum;
 }
 
-// Contributors are distinct in a round; those of a stateless reduction may be equal or empty.
+// Sorts in the order of a manifest. Contributors of a round are distinct; those of a stateless
+// reduction may be equal or empty.
 void Sort(std::vector<UpdateRecord>& records) {
   std::sort(records.begin(), records.end(), [](const UpdateRecord& a, const UpdateRecord& b) {
     return std::tie(a.contributor, a.update_id, a.digest) <

@@ -33,7 +33,7 @@ absl::Status CutTensor(size_t tensor, const ReduceSpec& spec, const SparseTensor
     const uint64_t column_bytes = std::max<uint64_t>(1, row_bytes / width);
     columns_at_once = std::clamp<uint64_t>(bytes_max / column_bytes, 1, width);
   }
-  const uint64_t rows = std::max<uint64_t>(1, result.nnz());  // a block for an empty result, too
+  const uint64_t rows = std::max<uint64_t>(1, result.nnz());  // an empty result has one block, too
   for (uint64_t first = 0; first < rows; first += rows_at_once) {
     ResultBlock block{.tensor = tensor, .first_entry = first};
     const uint64_t end = std::min(rows - first, rows_at_once) + first;
@@ -92,7 +92,7 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
     const uint64_t row = all.indices[e];
     if (!belongs(row)) continue;
     if (!has(row)) {
-      return Mismatch(spec, row, "an update has it, the result does not");
+      return Mismatch(spec, row, "an update has this row, but the result does not");
     }
     ++nnz;
   }
@@ -120,12 +120,12 @@ absl::Status CheckBlock(const ResultBlock& block, const ReduceSpec& spec, const 
   for (uint64_t i = 0; i < block.entries; ++i) {
     const uint64_t row = result.indices[block.first_entry + i];
     if (i >= part.nnz() || part.indices[i] != row) {
-      return Mismatch(spec, row, "the result has it, no update does");
+      return Mismatch(spec, row, "the result has this row, but no update does");
     }
     const std::byte* published =
         result.values.data() + (block.first_entry + i) * layout.row_bytes() + first * value_bytes;
     if (std::memcmp(part.values.data() + i * bytes, published, bytes) != 0) {
-      return Mismatch(spec, row, "computed again, it has other bits than the result");
+      return Mismatch(spec, row, "computed again, its bits differ from those of the result");
     }
   }
   return absl::OkStatus();

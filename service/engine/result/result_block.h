@@ -1,6 +1,7 @@
-// A result in parts that a slow, large accumulator can be made for one after another: the rows of a
-// tensor are cut where a part would take too much memory, and where a single row does, its columns.
-// Each part is a sum of its own, of the entries that fall into it.
+// Divides a result into blocks, so that a back end with large accumulators can compute it block by
+// block. The rows of a tensor are divided so that a block fits in memory, and the columns too if a
+// single row does not fit. Each block is a reduction of its own, over the entries that fall into
+// it.
 #ifndef SPARSEAGG_SERVICE_ENGINE_RESULT_RESULT_BLOCK_H_
 #define SPARSEAGG_SERVICE_ENGINE_RESULT_RESULT_BLOCK_H_
 
@@ -15,35 +16,37 @@ namespace sparseagg {
 
 struct ResultBlock {
   size_t tensor = 0;
-  // Which rows of the index space it stands for: the blocks of a tensor leave none out.
+  // Rows of the index space in this block. The blocks of a tensor cover all rows.
   uint64_t first_row = 0;
   uint64_t end_row = 0;
-  // Where those that the result has are in it.
+  // The entries of the result in this block.
   uint64_t first_entry = 0;
   uint64_t entries = 0;
-  // Of the input's values, all or, where the result has as many, some.
+  // Columns of the input in this block: all, or a part if the result has as many columns as the
+  // input.
   uint32_t first_column = 0;
   uint32_t columns = 0;
-  uint64_t bytes = 0;  // that the back end takes for it, by its cost model
+  uint64_t bytes = 0;  // memory of the back end, by its cost model
 };
 
-// The blocks of all tensors, in groups that take `bytes_max` together, or more where a single value
-// does. `specs` and `tensors` belong together. Errors of MakePlan().
+// Returns the blocks of all tensors, in groups that together take at most `bytes_max`, or more if a
+// single value does. `specs` and `tensors` have the same order. Errors are those of MakePlan().
 absl::StatusOr<std::vector<std::vector<ResultBlock>>> CutIntoBlocks(
     std::span<const ReduceSpec> specs, std::span<const SparseTensor> tensors,
     const BackendInfo& backend, uint64_t bytes_max);
 
-// The reduction of the block's part of a tensor that is reduced by `spec`.
+// Returns the specification that reduces the block of a tensor with specification `spec`.
 ReduceSpec SpecOf(const ResultBlock& block, ReduceSpec spec);
 
-// The block's part of `update`, in memory of `aggregator`, in the order that it had. DATA_LOSS
-// (RESULT_MISMATCH) for a row that the result does not have: every row of an update is in it.
+// Returns the entries of `update` in this block, in memory of `aggregator` and in their order.
+// Returns DATA_LOSS (RESULT_MISMATCH) for a row that the result does not have, since a result has
+// every row of every update.
 absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate& update,
                                     const ReduceSpec& spec, const SparseTensor& result,
                                     const Aggregator& aggregator);
 
-// Compares every bit with the block's part of `result`. DATA_LOSS (RESULT_MISMATCH) names the first
-// row that differs.
+// Compares every bit of `part` with this block of `result`. Returns DATA_LOSS (RESULT_MISMATCH),
+// naming the first row that differs.
 absl::Status CheckBlock(const ResultBlock& block, const ReduceSpec& spec, const SparseTensor& part,
                         const SparseTensor& result);
 

@@ -1,6 +1,6 @@
-// Keeps two kinds of steps apart: commits, which pass side by side, and a cut (seal, abort, delete,
-// drain), which happens while no commit is under way. A waiting cut lets nobody in before it, so a
-// flood of commits cannot starve it.
+// Separates two kinds of steps: commits, which run concurrently, and cuts (seal, abort, delete,
+// drain), which run while no commit is in progress. This is a shared mutex that prefers writers: a
+// waiting cut blocks new commits, so that many commits cannot starve it.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_COMMIT_GATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_COMMIT_GATE_H_
 
@@ -11,7 +11,8 @@
 
 namespace sparseagg {
 
-// Thread-safe; not recursive. For std::shared_lock (a commit) and std::unique_lock (a cut).
+// Thread-safe; not recursive. Use it with std::shared_lock for a commit and std::unique_lock for a
+// cut.
 class CommitGate {
  public:
   void lock_shared() {

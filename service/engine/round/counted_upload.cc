@@ -10,7 +10,7 @@
 namespace sparseagg {
 namespace {
 
-// Nothing to receive, only the first receipt to give.
+// An upload that has received everything and returns the first receipt.
 class CountedUpload : public Upload {
  public:
   CountedUpload(std::shared_ptr<Round> round, UpdateRecord record, uint64_t total_bytes)
@@ -24,8 +24,8 @@ class CountedUpload : public Upload {
         std::all_of(data.begin(), data.end(), [](auto piece) { return piece.empty(); });
     if (empty && offset == total_bytes_) return absl::OkStatus();
     return MakeError(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH",
-                     absl::StrCat("the update was counted before; go on from offset ", total_bytes_,
-                                  ", its end, to get the receipt"));
+                     absl::StrCat("the update was already counted; continue from its end, offset ",
+                                  total_bytes_, ", to get the receipt"));
   }
   absl::StatusOr<Receipt> Finish() override { return round_->AnswerResend(record_); }
   void Refuse(const absl::Status& /*why*/) override {}
@@ -45,13 +45,13 @@ absl::StatusOr<std::shared_ptr<Upload>> ResumeCounted(std::shared_ptr<Round> rou
   if (record.update_id != header.update_id) {
     return MakeError(
         absl::StatusCode::kAlreadyExists, "CONTRIBUTOR_ALREADY_COUNTED",
-        absl::StrCat("contributor \"", header.contributor, "\" is counted already, with update \"",
-                     record.update_id, "\"; one update for each contributor and round"));
+        absl::StrCat("contributor \"", header.contributor, "\" was already counted with update \"",
+                     record.update_id, "\"; a contributor has one update in each round"));
   }
   if (record.weight != header.weight) {
     return MakeError(absl::StatusCode::kInvalidArgument, "DIGEST_CONFLICT",
                      absl::StrCat("update \"", header.update_id, "\" was counted with weight ",
-                                  record.weight, "; a resend must be the same"));
+                                  record.weight, "; a resend must have the same weight"));
   }
   return std::make_shared<CountedUpload>(std::move(round), record, total_bytes);
 }

@@ -1,4 +1,4 @@
-// An update in chunks that was counted before.
+// Resumes the upload of an update that was already counted.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_COUNTED_UPLOAD_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_COUNTED_UPLOAD_H_
 
@@ -8,9 +8,10 @@
 
 namespace sparseagg {
 
-// An upload at its end, whose Finish() answers with the first receipt. Without its bytes a counted
-// update is recognised by its id and weight: ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED),
-// INVALID_ARGUMENT (DIGEST_CONFLICT).
+// Returns an upload at its end whose Finish() returns the first receipt. Since its bytes are not
+// sent again, the update is recognised by its update_id and weight. Errors: ALREADY_EXISTS
+// (CONTRIBUTOR_ALREADY_COUNTED) for another update_id, INVALID_ARGUMENT (DIGEST_CONFLICT) for
+// another weight.
 absl::StatusOr<std::shared_ptr<Upload>> ResumeCounted(std::shared_ptr<Round> round,
                                                       const UpdateRecord& record,
                                                       const UpdateHeader& header,

@@ -76,15 +76,15 @@ void ThreadPool::Work() {
     ++running_;
     lock.unlock();
     task();
-    task = nullptr;  // what it holds is released before it counts as done
+    task = nullptr;  // destroyed before the task counts as done
     lock.lock();
     if (--running_ == 0 && tasks_.empty()) idle_.notify_all();
   }
 }
 
 struct Strand::Queue : std::enable_shared_from_this<Queue> {
-  // One turn of the strand on the executor. An executor that drops it unrun drops the strand's
-  // tasks with it: they may own the strand, and nobody would run or release them any more.
+  // One task of the strand on the executor. If the executor destroys it without running it, the
+  // strand's other tasks are destroyed, too: they may own the strand, and would never run.
   class Turn {
    public:
     explicit Turn(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
@@ -107,7 +107,7 @@ struct Strand::Queue : std::enable_shared_from_this<Queue> {
     if (!std::exchange(active, true)) PostNext();
   }
 
-  // One task for each turn on the executor, so that a long strand does not keep others waiting.
+  // Runs one task, then posts the next turn, so that a long strand does not delay others.
   void RunOne() {
     Task task;
     {
@@ -128,7 +128,7 @@ struct Strand::Queue : std::enable_shared_from_this<Queue> {
   void PostNext() { executor.Post(Turn(shared_from_this())); }
 
   void Abandon() {
-    std::deque<Task> dropped;  // released without the lock
+    std::deque<Task> dropped;  // destroyed after the lock is released
     std::lock_guard lock(mutex);
     abandoned = true;
     dropped.swap(tasks);

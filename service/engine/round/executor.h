@@ -1,6 +1,6 @@
-// What folds updates and publishes results. An Executor runs tasks, in the server on a pool of
-// threads; a Strand runs its tasks one after the other in the order they were posted, and different
-// strands side by side: one strand for each round.
+// Runs the tasks that fold updates and publish results. An Executor runs tasks; the server's is a
+// thread pool. A Strand runs its tasks one after the other, in the order in which they were posted;
+// tasks of different strands run concurrently. Each round has a strand.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_EXECUTOR_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_EXECUTOR_H_
 
@@ -26,22 +26,22 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual void Post(Task task) = 0;
-  // Queues the task when `delay` is over. One whose time has not come when the executor goes is
+  // Queues the task after `delay`. A task whose delay is not over when the executor is destroyed is
   // dropped.
   virtual void PostAfter(std::chrono::milliseconds delay, Task task) = 0;
-  // Whether nothing is queued or running, at the latest at `deadline`; what is delayed is not
-  // waited for.
+  // Waits until no task is queued or running, at most until `deadline`, and returns whether that is
+  // so. Does not wait for delayed tasks.
   virtual bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline) = 0;
   void WaitUntilIdle() { WaitUntilIdle(std::chrono::steady_clock::time_point::max()); }
-  // Tasks that nobody has begun.
+  // Returns the number of queued tasks that have not started.
   virtual size_t waiting() const = 0;
 };
 
 class ThreadPool : public Executor {
  public:
-  // At least one thread.
+  // Starts `threads` threads, but at least one.
   explicit ThreadPool(uint32_t threads);
-  // Runs what is queued, tasks that these post included, then ends the threads.
+  // Runs all queued tasks, including those that they post, then joins the threads.
   ~ThreadPool() override;
 
   void Post(Task task) override;
@@ -55,7 +55,8 @@ class ThreadPool : public Executor {
   void WatchTime();
 
   mutable std::mutex mutex_;
-  // Each kind of waiting has its own, so that a task wakes one thread that can run it.
+  // Each kind of wait has a condition variable of its own, so that a new task wakes exactly one
+  // thread, which can run it.
   std::condition_variable work_;
   std::condition_variable time_;
   std::condition_variable idle_;
@@ -63,14 +64,14 @@ class ThreadPool : public Executor {
   std::multimap<std::chrono::steady_clock::time_point, Task> delayed_;
   uint64_t running_ = 0;
   bool stopping_ = false;
-  // Last: the threads use the members above.
+  // Declared last, because the threads use the members above.
   std::vector<std::jthread> threads_;
-  std::jthread timer_;  // moves delayed tasks when their time has come
+  std::jthread timer_;  // queues delayed tasks when they are due
 };
 
-// Thread-safe. Tasks that were posted run even when the strand is gone. An executor that drops a
-// task of the strand unrun ends it: what is posted is released without being run. The executor must
-// outlive the strand.
+// Thread-safe. Posted tasks run even after the strand is destroyed. If the executor drops a task of
+// the strand without running it, the strand is abandoned: its other tasks are destroyed without
+// running. The executor must outlive the strand.
 class Strand {
  public:
   explicit Strand(Executor& executor);

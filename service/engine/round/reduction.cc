@@ -23,7 +23,7 @@ absl::Status CheckHeader(const UpdateHeader& header) {
   return ValidateWeight(header.weight);
 }
 
-// Shared with the uploads, which may be gone later than the reduction.
+// Shared with the uploads, which may outlive the reduction.
 class ReductionState {
  public:
   ReductionState(std::unique_ptr<TensorReducers> reducers, const EngineOptions& options,
@@ -43,20 +43,21 @@ class ReductionState {
                               Reservation& staging) {
     SPARSEAGG_RETURN_IF_ERROR(CheckHeader(header));
     const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
-    SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(spec(), headers, options_.limits));
+    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
+                               MakeUpdateLayout(spec(), headers, options_.limits));
     if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
-    SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveGrowth(headers, plan));
-    if (staging.bytes() < plan.staged_bytes) {
-      SPARSEAGG_ASSIGN_OR_RETURN(staging, admission_.Reserve(plan.staged_bytes));
+    SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveGrowth(headers, layout));
+    if (staging.bytes() < layout.staged_bytes) {
+      SPARSEAGG_ASSIGN_OR_RETURN(staging, admission_.Reserve(layout.staged_bytes));
     }
     StagedTensors staged;
     std::string digest;
     if (body.arrived != nullptr) {
       SPARSEAGG_ASSIGN_OR_RETURN(staged, body.arrived->Take());
-      digest = QuickUpdateDigest(header.weight, body.tensors, body.arrived->sums(), plan.order);
+      digest = QuickUpdateDigest(header.weight, body.tensors, body.arrived->sums(), layout.order);
     } else {
-      SPARSEAGG_ASSIGN_OR_RETURN(staged, reducers_->Stage(body.tensors, plan, header.weight));
-      digest = QuickUpdateDigest(header.weight, body.tensors, SumsOf(body.tensors), plan.order);
+      SPARSEAGG_ASSIGN_OR_RETURN(staged, reducers_->Stage(body.tensors, layout, header.weight));
+      digest = QuickUpdateDigest(header.weight, body.tensors, SumsOf(body.tensors), layout.order);
     }
     UpdateRecord record{.contributor = header.contributor,
                         .update_id = header.update_id,
@@ -67,7 +68,7 @@ class ReductionState {
     SPARSEAGG_RETURN_IF_ERROR(ended_);
     const absl::Status folded = reducers_->Accumulate(std::move(staged), header.weight);
     if (!folded.ok()) {
-      ended_ = folded;  // some tensors may have it: no result any more
+      ended_ = folded;  // some tensors may have the update, so there is no valid result
       return folded;
     }
     const Reservation released = std::move(staging);
@@ -125,16 +126,16 @@ class ReductionImpl : public Reduction {
   absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(const UpdateHeader& header,
                                                       std::vector<EncodedHeader> tensors) override {
     SPARSEAGG_RETURN_IF_ERROR(CheckHeader(header));
-    SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                               PlanUpdate(state_->spec(), tensors, state_->options().limits));
+    SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
+                               MakeUpdateLayout(state_->spec(), tensors, state_->options().limits));
     UploadArgs args;
-    args.staged_bytes = plan.staged_bytes;
+    args.staged_bytes = layout.staged_bytes;
     args.header = header;
     args.tensors = std::move(tensors);
-    args.total_bytes = plan.payload_bytes;
-    args.stage = [state = state_, plan,
+    args.total_bytes = layout.payload_bytes;
+    args.stage = [state = state_, layout,
                   weight = header.weight](std::span<const EncodedHeader> headers) {
-      return ArrivingUpdate::Make(state->reducers(), headers, plan, weight);
+      return ArrivingUpdate::Make(state->reducers(), headers, layout, weight);
     };
     args.commit = [state = state_](const UpdateHeader& h, const UpdateBody& body,
                                    Reservation& staging) { return state->Add(h, body, staging); };

@@ -1,4 +1,4 @@
-// The stateless operator: the same checks and reducers as a round, with no name, no store and no
+// A stateless reduction: the same checks and reducers as a round, without a name, a store or a
 // second thread.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_REDUCTION_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_REDUCTION_H_
@@ -11,9 +11,9 @@
 
 namespace sparseagg {
 
-// Thread-safe. Updates are not recognised as resent: each one that was added counts. `options` and
-// `admission` must outlive it and its uploads; its result shares `budgets`, which own the memory of
-// all.
+// Returns a thread-safe reduction. It does not recognise resent updates: every added update counts.
+// `options` and `admission` must outlive the reduction and its uploads. Its result shares ownership
+// of `budgets`, from which its memory was reserved.
 std::unique_ptr<Reduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
                                          const EngineOptions& options, Admission& admission,
                                          std::shared_ptr<const void> budgets);

@@ -11,7 +11,7 @@
 namespace sparseagg {
 namespace {
 
-// Metadata of a refusal: why no more updates are accepted.
+// The metadata key of a refusal that says why no more updates are accepted.
 constexpr char kClosedBy[] = "closed_by";
 
 }  // namespace
@@ -25,11 +25,11 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundCl
       clock_(clock),
       anchor_is_stored_(true),
       reducers_(std::move(reducers)) {
-  books_.tenant = std::string(TenantOf(name_));
-  books_.name = std::string(PublicName(name_));
-  books_.create_time = clock_.anchor().wall;  // one moment: the time it is open counts from here
-  books_.tensors = reducers_->Describe();
-  books_.revision = 1;
+  snapshot_.tenant = std::string(TenantOf(name_));
+  snapshot_.name = std::string(PublicName(name_));
+  snapshot_.create_time = clock_.anchor().wall;  // the moment at which the clock starts
+  snapshot_.tensors = reducers_->Describe();
+  snapshot_.revision = 1;
 }
 
 Round::Round(std::string name, RestoredRound restored, const RoundServices& services)
@@ -39,17 +39,17 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
       strand_(services.executor),
       clock_(restored.clock),
       reducers_(std::move(restored.reducers)),
-      books_(std::move(restored.books)) {
+      snapshot_(std::move(restored.snapshot)) {
   if (restored.result != nullptr) {
     result_ = HoldMemory(std::move(restored.result), std::move(restored.result_memory),
                          services_.budgets);
   }
-  books_.tenant = std::string(TenantOf(name_));
-  books_.name = std::string(PublicName(name_));
+  snapshot_.tenant = std::string(TenantOf(name_));
+  snapshot_.name = std::string(PublicName(name_));
 }
 
 absl::Status Round::Resume() {
-  FollowPolicyLater();
+  SchedulePolicyCheck();
   if (Snapshot().state != RoundState::kSealed) return absl::OkStatus();
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed,
                              services_.store.CloseRound(name_, /*details=*/""));
@@ -59,7 +59,7 @@ absl::Status Round::Resume() {
   return absl::OkStatus();
 }
 
-// --- Looking ---
+// --- State and checks ---
 
 RoundSnapshot Round::Snapshot() const {
   std::lock_guard lock(mutex_);
@@ -68,15 +68,15 @@ RoundSnapshot Round::Snapshot() const {
 
 RoundState Round::state() const {
   std::lock_guard lock(mutex_);
-  return books_.state;
+  return snapshot_.state;
 }
 
 RoundSnapshot Round::SnapshotLocked() const {
-  RoundSnapshot snapshot = books_;
+  RoundSnapshot snapshot = snapshot_;
   snapshot.spec = spec_;
   snapshot.epoch = services_.store.Epoch();
-  snapshot.goal_reached = GoalReached(spec_.policy, books_.contributors);
-  if (books_.state == RoundState::kOpen) {
+  snapshot.goal_reached = GoalReached(spec_.policy, snapshot_.contributors);
+  if (snapshot_.state == RoundState::kOpen) {
     snapshot.close_time = clock_.CloseTime();
     snapshot.time_left = TimeLeft(ProgressLocked(services_.options.steady_now()));
   }
@@ -89,14 +89,14 @@ absl::StatusOr<std::shared_ptr<const PublishedResult>> Round::Result() const {
   if (result_ != nullptr) return result_;
   return RefuseLocked(
       "ROUND_NOT_PUBLISHED",
-      absl::StrCat("has no result", books_.state == RoundState::kOpen ? "; seal it first" : "",
-                   books_.state == RoundState::kSealed ? " yet" : ""));
+      absl::StrCat("has no result", snapshot_.state == RoundState::kOpen ? "; seal it first" : "",
+                   snapshot_.state == RoundState::kSealed ? " yet" : ""));
 }
 
 absl::StatusOr<std::shared_ptr<const TensorReducers>> Round::OpenReducers() const {
   const auto now = services_.options.steady_now();
   std::lock_guard lock(mutex_);
-  SPARSEAGG_RETURN_IF_ERROR(CheckTakesMoreLocked(now));
+  SPARSEAGG_RETURN_IF_ERROR(CheckAcceptsUpdatesLocked(now));
   return reducers_;
 }
 
@@ -104,7 +104,7 @@ absl::StatusOr<std::optional<UpdateRecord>> Round::Counted(const std::string& co
   std::shared_lock gate(gate_);
   {
     std::lock_guard lock(mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());
   }
   return services_.store.Find(name_, contributor);
 }
@@ -112,22 +112,22 @@ absl::StatusOr<std::optional<UpdateRecord>> Round::Counted(const std::string& co
 absl::Status Round::CheckExistsLocked() const {
   if (!deleted_) return absl::OkStatus();
   return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
-                   absl::StrCat("round \"", books_.name, "\" does not exist"));
+                   absl::StrCat("round \"", snapshot_.name, "\" does not exist"));
 }
 
-absl::Status Round::CheckNotGivenUpLocked() const {
+absl::Status Round::CheckNotAbortedLocked() const {
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  if (books_.state != RoundState::kAborted) return absl::OkStatus();
+  if (snapshot_.state != RoundState::kAborted) return absl::OkStatus();
   return NotOpenLocked("accepts no updates");
 }
 
-absl::Status Round::CheckTakesMoreLocked(std::chrono::steady_clock::time_point now) const {
+absl::Status Round::CheckAcceptsUpdatesLocked(std::chrono::steady_clock::time_point now) const {
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  if (books_.state != RoundState::kOpen) return NotOpenLocked("accepts no updates");
+  if (snapshot_.state != RoundState::kOpen) return NotOpenLocked("accepts no updates");
   const auto closing = ReasonToClose(spec_.policy, ProgressLocked(now));
   if (closing.has_value()) return ClosingLocked(*closing);
   const uint64_t capacity = Capacity(spec_.policy);
-  if (capacity == 0 || books_.contributors < capacity) return absl::OkStatus();
+  if (capacity == 0 || snapshot_.contributors < capacity) return absl::OkStatus();
   return FullLocked();
 }
 
@@ -139,26 +139,26 @@ absl::Status Round::ClosingLocked(SealReason reason) const {
 absl::Status Round::FullLocked() const {
   if (EndsAtGoal(spec_.policy)) return ClosingLocked(SealReason::kGoal);
   return WithMetadata(MakeError(absl::StatusCode::kResourceExhausted, "ROUND_FULL",
-                                absl::StrCat("round \"", books_.name, "\" has its maximum of ",
+                                absl::StrCat("round \"", snapshot_.name, "\" has its maximum of ",
                                              spec_.policy.max_contributors,
                                              " contributors; contribute to the next one")),
                       kClosedBy, "FULL");
 }
 
 absl::Status Round::RefuseLocked(std::string_view reason, std::string_view what) const {
-  const std::string_view state = RoundStateName(books_.state);
-  const bool failed = books_.state == RoundState::kAborted && !books_.failure.empty();
-  const std::string why = failed ? absl::StrCat(" (", books_.failure, ")") : "";
+  const std::string_view state = RoundStateName(snapshot_.state);
+  const bool failed = snapshot_.state == RoundState::kAborted && !snapshot_.failure.empty();
+  const std::string why = failed ? absl::StrCat(" (", snapshot_.failure, ")") : "";
   return WithMetadata(MakeError(absl::StatusCode::kFailedPrecondition, reason,
-                                absl::StrCat("round \"", books_.name, "\" is ", std::string(state),
-                                             why, " and ", std::string(what))),
+                                absl::StrCat("round \"", snapshot_.name, "\" is ",
+                                             std::string(state), why, " and ", std::string(what))),
                       "state", state);
 }
 
 absl::Status Round::NotOpenLocked(std::string_view what) const {
   absl::Status refusal = RefuseLocked("ROUND_NOT_OPEN", what);
-  if (books_.seal_reason.has_value()) {
-    return WithMetadata(std::move(refusal), kClosedBy, SealReasonName(*books_.seal_reason));
+  if (snapshot_.seal_reason.has_value()) {
+    return WithMetadata(std::move(refusal), kClosedBy, SealReasonName(*snapshot_.seal_reason));
   }
   return refusal;
 }
@@ -169,55 +169,55 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
   std::shared_lock gate(gate_);
   {
     std::lock_guard lock(mutex_);
-    SPARSEAGG_RETURN_IF_ERROR(CheckNotGivenUpLocked());
+    SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());
   }
   auto stored =
       services_.store.Put(std::move(update.record),
                           {update.headers, update.payload, Capacity(spec_.policy), update.stored});
-  if (!stored.ok()) return WhyNotPut(stored.status());
+  if (!stored.ok()) return ExplainRefusal(stored.status());
   PutResult& put = *stored;
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));
 
-  bool look = false;
+  bool check_policy = false;
   FoldTurn fold = FoldTurn::kNone;
   {
     std::lock_guard lock(mutex_);
-    fold = WaitToBeFoldedLocked({std::move(update.staged), put.record.weight, std::move(staging),
-                                 std::move(update.growth)});
+    fold = EnqueueFoldLocked({std::move(update.staged), put.record.weight, std::move(staging),
+                              std::move(update.growth)});
     CountAcceptedLocked(update);
-    EnterGoalLocked();
-    look = books_.contributors == spec_.policy.goal_contributors ||
-           books_.contributors == spec_.policy.max_contributors;
+    StartGraceAtGoalLocked();
+    check_policy = snapshot_.contributors == spec_.policy.goal_contributors ||
+                   snapshot_.contributors == spec_.policy.max_contributors;
   }
-  PostFold(fold);  // before a cut can post what comes after
+  PostFold(fold);  // before the gate opens, so that a cut posts its tasks behind the fold
   gate.unlock();
-  if (look) FollowPolicyLater();
-  NotifyCountLater();
+  if (check_policy) SchedulePolicyCheck();
+  ScheduleCountNotification();
   return MakeReceipt(std::move(put.record), /*duplicate=*/false);
 }
 
-absl::Status Round::WhyNotPut(const absl::Status& refusal) const {
+absl::Status Round::ExplainRefusal(const absl::Status& refusal) const {
   const std::string reason = ErrorReason(refusal);
   std::lock_guard lock(mutex_);
   if (reason == "ROUND_NOT_OPEN") return NotOpenLocked("accepts no updates");
-  // What fills the round may be stored and not yet counted here.
+  // The updates that fill the round may be stored and not yet counted in memory.
   if (reason == "ROUND_FULL") return FullLocked();
   return refusal;
 }
 
 void Round::CountAcceptedLocked(const PreparedUpdate& update) {
-  ++books_.contributors;
-  books_.bytes_received += update.payload_bytes;
+  ++snapshot_.contributors;
+  snapshot_.bytes_received += update.payload_bytes;
   for (size_t i = 0; i < update.nnz.size(); ++i) {
-    books_.tensors[i].nnz_received += update.nnz[i];
+    snapshot_.tensors[i].nnz_received += update.nnz[i];
   }
-  ++books_.revision;
+  ++snapshot_.revision;
 }
 
-std::vector<ReductionReport> Round::EnterPlansLocked(std::vector<PlanReport> reports) {
+std::vector<ReductionReport> Round::UpdatePlansLocked(std::vector<PlanReport> reports) {
   std::vector<ReductionReport> fresh;
   for (size_t i = 0; i < reports.size(); ++i) {
-    TensorStatus& tensor = books_.tensors[i];
+    TensorStatus& tensor = snapshot_.tensors[i];
     const PlanReport before = std::exchange(tensor.reduction, std::move(reports[i]));
     const PlanReport& now = tensor.reduction;
     if (now.seconds == before.seconds) continue;

@@ -1,12 +1,12 @@
-// One round: its state, the books of what was counted, and the strand on which its updates are
-// folded.
+// One round: its state, its counts, and the strand on which its updates are folded.
 //
-// Two locks. `gate_` keeps commits (an update becomes counted) and cuts (seal, abort, delete)
-// apart, so that every update is either in the sealed set and folded, or refused. A cut that waits
-// for the gate keeps every commit out, so it looks at the state first and closes the gate only for
-// what it will do, and nobody holds the gate while a result is written or updates are erased.
-// `mutex_` guards the fields and is held for moments only. Lock order: gate_, mutex_. Nothing waits
-// for an executor while it holds either; watchers are called without both.
+// There are two locks. `gate_` separates commits (an update becomes counted) from cuts (seal,
+// abort, delete), so that every update is either in the sealed set and folded, or refused. A cut
+// that waits for the gate blocks every commit; therefore a cut first checks the state and takes the
+// gate only if it will change something, and no thread holds the gate while a result is written or
+// updates are erased. `mutex_` guards the fields and is held only briefly. Lock order: gate_,
+// mutex_. No thread waits for an executor while it holds either lock; watchers are called without
+// both.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_ROUND_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_ROUND_H_
 
@@ -29,61 +29,61 @@ namespace sparseagg {
 
 class UploadTable;
 
-// What all rounds of an engine use; outlives them.
+// Dependencies that all rounds of an engine share. They must outlive the rounds.
 struct RoundServices {
   const EngineOptions& options;
   UpdateStore& store;
   Executor& executor;
-  Executor& eraser;  // one thread, for what waits long for the disk and nobody waits for
+  Executor& eraser;  // one thread, for slow background work on the disk
   UploadTable& uploads;
-  std::shared_ptr<const void> budgets;  // what a round's memory is reserved from
-  Admission& aggregation;               // of the round's tenant; one of them
-  const std::atomic<bool>& draining;    // the engine's
+  std::shared_ptr<const void> budgets;  // owns the budgets that rounds reserve memory from
+  Admission& aggregation;               // of the round's tenant, one of `budgets`
+  const std::atomic<bool>& draining;    // set while the engine drains
 };
 
-// An update that passed every check and waits to be counted.
+// An update that has passed every check and is ready to be counted.
 struct PreparedUpdate {
   UpdateRecord record;
-  std::string headers;  // how to read the payload after a restart; for a durable round
-  // In the order of the specification, indices before values; empty when it is stored already.
+  std::string headers;  // describe the payload for recovery; durable rounds only
+  // Tensors in the order of the specification, indices before values. Empty if `stored` is set.
   std::vector<std::string_view> payload;
   PartialPayload* stored = nullptr;
   uint64_t payload_bytes = 0;
-  std::vector<uint64_t> nnz;  // of each tensor, as its header says
+  std::vector<uint64_t> nnz;  // [tensors], from their headers
   StagedTensors staged;
-  Reservation growth;  // of the round's memory, until the update is folded in
+  Reservation growth;  // aggregation memory, until the update is folded
 };
 
-// A counted update on its way into the sums.
+// A counted update that is not yet folded into the accumulators.
 struct UpdateToFold {
   StagedTensors staged;
   float weight = 1.0f;
-  Reservation staging;  // of `staged`
-  Reservation growth;   // of the round's memory
+  Reservation staging;  // memory of `staged`
+  Reservation growth;   // aggregation memory
 };
 
-// A round as the store has kept it.
+// A round restored from the store.
 struct RestoredRound {
   RoundSpec spec;
-  RoundSnapshot books;
-  RoundClock clock;                          // OPEN only
-  std::unique_ptr<TensorReducers> reducers;  // with every update folded in; OPEN or SEALED only
+  RoundSnapshot snapshot;
+  RoundClock clock;                               // OPEN only
+  std::unique_ptr<TensorReducers> reducers;       // every update is folded in; OPEN or SEALED only
   std::shared_ptr<const PublishedResult> result;  // PUBLISHED only
   Reservation result_memory;
 };
 
-// Thread-safe. Owned by std::shared_ptr: folds under way keep it alive.
+// Thread-safe. Owned by std::shared_ptr: folds in progress keep it alive.
 class Round : public std::enable_shared_from_this<Round> {
  public:
-  // REQUIRES: the store has the books of `name` open, with the anchor of `clock`, when the round
-  // becomes visible.
+  // REQUIRES: before the round becomes visible, the store has an open round `name` with the anchor
+  // of `clock`.
   Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundClock clock,
         const RoundServices& services);
   Round(std::string name, RestoredRound restored, const RoundServices& services);
-  // Begins to follow the policy of a new round, once it is visible.
-  void Start() { FollowPolicyLater(); }
-  // Goes on where a restored round was stopped: follows the policy of an open one, publishes a
-  // sealed one. Call it once.
+  // Schedules the first policy check of a new round. Call it once the round is visible.
+  void Start() { SchedulePolicyCheck(); }
+  // Continues a restored round: schedules the policy checks of an open one, publishes a sealed one.
+  // Call it once.
   absl::Status Resume();
 
   const std::string& name() const { return name_; }  // qualified; the key in every table
@@ -91,117 +91,125 @@ class Round : public std::enable_shared_from_this<Round> {
   std::chrono::system_clock::time_point create_time() const { return Snapshot().create_time; }
   RoundSnapshot Snapshot() const;
   RoundState state() const;
-  // FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless PUBLISHED.
+  // Returns FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless the round is PUBLISHED.
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
   WatchHandle Watch(WatchFor what, OnChange on_change) {
     return watchers_.Add(what, std::move(on_change));
   }
 
-  // What Stage() needs. FAILED_PRECONDITION (ROUND_NOT_OPEN) unless OPEN and before its end;
-  // RESOURCE_EXHAUSTED (ROUND_FULL).
+  // Returns the reducers that stage updates. Errors: FAILED_PRECONDITION (ROUND_NOT_OPEN) unless
+  // the round is OPEN and before its end; RESOURCE_EXHAUSTED (ROUND_FULL).
   absl::StatusOr<std::shared_ptr<const TensorReducers>> OpenReducers() const;
-  // The counted update of a contributor, if any. FAILED_PRECONDITION (ROUND_NOT_OPEN) when ABORTED:
-  // nothing counts.
+  // Returns the counted update of a contributor, if any, or FAILED_PRECONDITION (ROUND_NOT_OPEN) if
+  // the round is ABORTED.
   absl::StatusOr<std::optional<UpdateRecord>> Counted(const std::string& contributor) const;
 
-  // Counts an update, or answers for one that was counted. Takes `staging` and the staged entries
-  // only when it counts; they are released after the fold. Errors are those of UpdateStore::Put().
+  // Counts an update, or returns the receipt of one that was already counted. Takes `staging` and
+  // the staged entries only if it counts the update; they are released after the fold. Errors are
+  // those of UpdateStore::Put().
   absl::StatusOr<Receipt> Commit(PreparedUpdate& update, Reservation& staging);
-  // Folds what has been counted on the strand, without waiting for more of it.
+  // Folds all counted updates on the strand without waiting for more to arrive.
   void FoldNow();
-  // Answers a resend without its bytes. REQUIRES: `record` came from Counted().
+  // Returns the receipt for a resend without its bytes. REQUIRES: `record` came from Counted().
   Receipt AnswerResend(UpdateRecord record);
-  // Enters a refused submission in the books. One that may be tried again is not final and not
-  // entered.
+  // Counts a refused submission. A refusal with a time to retry after is not final and is not
+  // counted.
   void CountRefusal(const absl::Status& refusal);
 
-  // Events of round_state.h. FAILED_PRECONDITION: ROUND_NOT_OPEN, INSUFFICIENT_CONTRIBUTORS (seal),
-  // ROUND_NOT_ABORTABLE, ROUND_NOT_FINAL (delete); NOT_FOUND (ROUND_NOT_FOUND) after Delete().
-  // UNAVAILABLE (STORE_BUSY, abort) while the result is being stored.
+  // These are events of round_state.h. Errors: FAILED_PRECONDITION: ROUND_NOT_OPEN,
+  // INSUFFICIENT_CONTRIBUTORS (seal), ROUND_NOT_ABORTABLE, ROUND_NOT_FINAL (delete); NOT_FOUND
+  // (ROUND_NOT_FOUND) after Delete(). UNAVAILABLE (STORE_BUSY, abort) while the result is being
+  // stored.
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
   absl::StatusOr<RoundSnapshot> Abort();
-  // Calls `gone` when the round is no more, before anybody can see that. What it has left on a disk
-  // is erased later.
+  // Deletes the round and calls `gone` before the deletion is visible to other calls. Its data on
+  // disk is erased later.
   absl::Status Delete(const std::function<void(const Tombstone&)>& gone);
-  // The last call of every watcher; after Delete().
+  // Makes the last call to every watcher. Call it after Delete().
   void NotifyDeleted() { watchers_.NotifyDeleted(); }
 
  private:
   absl::Status CheckExistsLocked() const;
-  // Refuses what cannot be counted any more nor have been counted before.
-  absl::Status CheckNotGivenUpLocked() const;
-  // Refuses an update of a contributor that is not counted.
-  absl::Status CheckTakesMoreLocked(std::chrono::steady_clock::time_point now) const;
-  // "round x is STATE and `what`".
+  // Refuses updates of a deleted or aborted round, in which nothing counts.
+  absl::Status CheckNotAbortedLocked() const;
+  // Refuses a new contributor if the round is not OPEN, is over, or is full.
+  absl::Status CheckAcceptsUpdatesLocked(std::chrono::steady_clock::time_point now) const;
+  // Returns an error with the message "round x is STATE and `what`".
   absl::Status RefuseLocked(std::string_view reason, std::string_view what) const;
   absl::Status NotOpenLocked(std::string_view what) const;
-  // Whether there is something to do for these requests, or their answer: an error, or for a retry
-  // the round as it is.
+  // The immediate answer to a request: an error, or the unchanged round for a retry. Nullopt if the
+  // request still has to be carried out.
   using Answer = absl::StatusOr<std::optional<RoundSnapshot>>;
   Answer AnswerSeal() const;
   Answer AnswerAbort() const;
   absl::Status CheckDeletable() const;
   absl::Status ClosingLocked(SealReason reason) const;
   absl::Status FullLocked() const;
-  // The store's refusal in the words of the round's policy.
-  absl::Status WhyNotPut(const absl::Status& refusal) const;
+  // Translates a refusal of the store into the terms of the round's policy.
+  absl::Status ExplainRefusal(const absl::Status& refusal) const;
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(UpdateRecord record, bool duplicate) const;
   void CountAcceptedLocked(const PreparedUpdate& update);
-  // No change of its own: the revision stays, watchers see it with the next one. Returns what is
-  // new since the last time.
-  std::vector<ReductionReport> EnterPlansLocked(std::vector<PlanReport> reports);
+  // Updates the plan reports without a new revision: watchers see them with the next change.
+  // Returns what is new since the last call.
+  std::vector<ReductionReport> UpdatePlansLocked(std::vector<PlanReport> reports);
   void Observe(std::span<const ReductionReport> reductions) const;
 
-  // Seals, or gives up below the minimum (unless requested).
+  // Seals the round. Below the minimum of contributors, returns an error if `reason` is a request,
+  // and otherwise aborts the round.
   absl::StatusOr<RoundSnapshot> Close(SealReason reason);
-  // Closes the round when it is time, or looks again when it may be. On the strand: one at a time.
-  void FollowPolicy();
-  void FollowPolicyLater();
-  void LookAgain(std::chrono::milliseconds after, uint64_t turn);
-  // Starts the grace when the goal is reached.
-  void EnterGoalLocked();
+  // Closes the round if its policy says so; otherwise schedules the next check. Runs on the strand,
+  // so one check runs at a time.
+  void ApplyPolicy();
+  void SchedulePolicyCheck();
+  void ScheduleRecheck(std::chrono::milliseconds after, uint64_t turn);
+  // Starts the grace period if the goal is reached.
+  void StartGraceAtGoalLocked();
   RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
-  // When the next turn of FoldWaiting() is to be posted, if it is not yet.
+  // The next fold is posted to the strand now, after a delay, or not at all.
   enum class FoldTurn { kNone, kNow, kSoon };
-  FoldTurn WaitToBeFoldedLocked(UpdateToFold update);
+  FoldTurn EnqueueFoldLocked(UpdateToFold update);
   FoldTurn NextFoldTurnLocked();
   void PostFold(FoldTurn turn);
 
-  // On the strand.
-  void FoldWaiting();
-  std::vector<UpdateToFold> TakeWaiting();
+  // These run on the strand.
+  void FoldQueued();
+  std::vector<UpdateToFold> DrainFoldQueue();
   absl::Status FoldAll(std::vector<UpdateToFold> updates);
-  std::vector<uint64_t> EntriesReceived() const;  // of each tensor
+  std::vector<uint64_t> EntriesReceived() const;  // [tensors]
   void Publish(std::vector<UpdateRecord> closed);
-  // Computes the result again if this is one of the rounds that are verified. RESULT_MISMATCH.
+  // Computes the result again if EngineOptions::verify_share selects this round. Returns DATA_LOSS
+  // (RESULT_MISMATCH) if a bit differs.
   absl::Status SpotCheck(const PublishedResult& result);
-  // Keeps the result and makes it readable; comes back later while the disk is full.
+  // Stores the result and makes it readable. While the disk is full, it schedules a retry.
   void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
-  // On the eraser.
-  void ErasePayloadsLater();
+  // These schedule and run the erasure of the updates, on the eraser.
+  void ScheduleErasure();
   void ErasePayloads();
-  // Runs `step` on the strand after a while, and tells the observer now and then.
-  void TryLater(const absl::Status& refusal, Task step);
-  void TellOfWait(const absl::Status& refusal);
-  // The round ends with an error. What a durable one has stored is erased, unless the updates are
-  // not to blame.
+  // Runs `step` on the strand after the refusal's retry time, and reports the stall to the
+  // observer.
+  void RetryLater(const absl::Status& refusal, Task step);
+  void ReportStall(const absl::Status& refusal);
+  // Aborts the round with `status` as its failure. The updates of a durable round are erased,
+  // unless the error is not their fault, so that a later start may succeed.
   void Fail(const absl::Status& status);
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
-  absl::Status GiveUp(std::string failure);
+  absl::Status AbortHoldingGate(std::string failure);
   void MarkAborted(std::string failure, std::chrono::system_clock::time_point when);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
-  // Counted updates that follow one another are told together, and not by those who submit them.
-  void NotifyCountLater();
-  // No more updates are accepted: tells uploads, and who watches and observes.
+  // Schedules one notification for all updates counted in a short interval, so that submitting
+  // threads do not call watchers.
+  void ScheduleCountNotification();
+  // Closes the round's uploads and notifies watchers and the observer that the round accepts no
+  // more updates.
   void NotifyEnd();
-  // The same to the latter, after another change of the state.
+  // Notifies watchers and the observer of a change of state.
   void NotifyState();
 
-  const std::string name_;  // qualified; outside, books_.name is used
+  const std::string name_;  // qualified; callers see snapshot_.name
   const RoundSpec spec_;
   const RoundServices services_;
   Strand strand_;
@@ -210,23 +218,24 @@ class Round : public std::enable_shared_from_this<Round> {
 
   mutable std::mutex mutex_;  // guards all below
   RoundClock clock_;
-  bool anchor_is_stored_ = false;             // of clock_
-  uint64_t policy_turn_ = 0;                  // of looks; a timer of an earlier one does nothing
-  std::shared_ptr<TensorReducers> reducers_;  // null once reported or given up
-  std::vector<UpdateToFold> to_fold_;
-  uint64_t to_fold_bytes_ = 0;
-  bool folding_ = false;    // a turn is posted or running
-  bool fold_due_ = false;   // one will be posted in a moment
-  bool count_due_ = false;  // watchers will be told of counted updates in a moment
-  // The store writes the result: the round is SEALED, and is not given up before that has ended.
+  bool anchor_is_stored_ = false;  // whether the store has the anchor of clock_
+  // The number of the last policy check; timers of earlier checks do nothing.
+  uint64_t policy_turn_ = 0;
+  std::shared_ptr<TensorReducers> reducers_;  // null once reported or aborted
+  std::vector<UpdateToFold> fold_queue_;
+  uint64_t fold_queue_bytes_ = 0;
+  bool folding_ = false;                 // a fold is posted or running
+  bool fold_due_ = false;                // a delayed fold is scheduled
+  bool count_notification_due_ = false;  // a notification of counted updates is scheduled
+  // True while the store writes the result; the round is SEALED then, and cannot be aborted.
   bool storing_result_ = false;
-  RoundSnapshot books_;  // spec left empty: spec_ never changes
+  RoundSnapshot snapshot_;  // its spec stays empty: spec_ has it
   std::map<std::string, uint64_t> rejected_;
   std::map<std::string, uint64_t> late_;
   uint64_t duplicates_ = 0;
   std::shared_ptr<const PublishedResult> result_;
   bool deleted_ = false;
-  std::chrono::steady_clock::time_point next_word_;  // of a wait
+  std::chrono::steady_clock::time_point next_stall_report_;  // at the earliest
 };
 
 }  // namespace sparseagg

@@ -7,12 +7,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Far more than what clocks drift apart between two looks, far less than matters to a round.
+// Far more than the two clocks drift apart between two checks, far less than matters to a round.
 constexpr std::chrono::seconds kWallClockSet{1};
 
-RoundClock::Left Less(const RoundClock::Left& left, std::chrono::nanoseconds elapsed) {
+RoundClock::Remaining Subtract(const RoundClock::Remaining& left,
+                               std::chrono::nanoseconds elapsed) {
   if (!left.has_value()) return left;
-  // Not rounded to 0 before its time.
+  // Rounded up, so that it is not 0 too early.
   return std::chrono::ceil<milliseconds>(
       std::clamp<std::chrono::nanoseconds>(*left - elapsed, std::chrono::nanoseconds(0), *left));
 }
@@ -20,13 +21,13 @@ RoundClock::Left Less(const RoundClock::Left& left, std::chrono::nanoseconds ela
 }  // namespace
 
 RoundClock::RoundClock(const RoundAnchor& stored, const Moment& now)
-    : anchor_{now.wall, Less(stored.until_deadline, now.wall - stored.wall),
-              Less(stored.until_grace_end, now.wall - stored.wall)},
+    : anchor_{now.wall, Subtract(stored.until_deadline, now.wall - stored.wall),
+              Subtract(stored.until_grace_end, now.wall - stored.wall)},
       steady_(now.steady) {}
 
-RoundClock::Left RoundClock::After(const Left& left,
-                                   std::chrono::steady_clock::time_point now) const {
-  return Less(left, now - steady_);
+RoundClock::Remaining RoundClock::RemainingAt(const Remaining& left,
+                                              std::chrono::steady_clock::time_point now) const {
+  return Subtract(left, now - steady_);
 }
 
 void RoundClock::StartGrace(milliseconds grace, const Moment& now) {
@@ -35,17 +36,17 @@ void RoundClock::StartGrace(milliseconds grace, const Moment& now) {
   anchor_.until_grace_end = grace;
 }
 
-RoundClock::Left RoundClock::UntilDeadline(std::chrono::steady_clock::time_point now) const {
-  return After(anchor_.until_deadline, now);
+RoundClock::Remaining RoundClock::UntilDeadline(std::chrono::steady_clock::time_point now) const {
+  return RemainingAt(anchor_.until_deadline, now);
 }
 
-RoundClock::Left RoundClock::UntilGraceEnd(std::chrono::steady_clock::time_point now) const {
-  return After(anchor_.until_grace_end, now);
+RoundClock::Remaining RoundClock::UntilGraceEnd(std::chrono::steady_clock::time_point now) const {
+  return RemainingAt(anchor_.until_grace_end, now);
 }
 
 std::optional<std::chrono::system_clock::time_point> RoundClock::CloseTime() const {
-  const Left& deadline = anchor_.until_deadline;
-  const Left& grace = anchor_.until_grace_end;
+  const Remaining& deadline = anchor_.until_deadline;
+  const Remaining& grace = anchor_.until_grace_end;
   if (!deadline.has_value() && !grace.has_value()) return std::nullopt;
   return anchor_.wall +
          std::min(deadline.value_or(milliseconds::max()), grace.value_or(milliseconds::max()));
@@ -57,8 +58,8 @@ bool RoundClock::WallClockWasSet(const Moment& now) const {
 }
 
 const RoundAnchor& RoundClock::AnchorAt(const Moment& now) {
-  anchor_ = {now.wall, After(anchor_.until_deadline, now.steady),
-             After(anchor_.until_grace_end, now.steady)};
+  anchor_ = {now.wall, RemainingAt(anchor_.until_deadline, now.steady),
+             RemainingAt(anchor_.until_grace_end, now.steady)};
   steady_ = now.steady;
   return anchor_;
 }

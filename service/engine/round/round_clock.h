@@ -1,7 +1,8 @@
-// How long a round is still open. While the server runs, time is counted on the steady clock: a
-// wall clock that is set does not move a deadline. What is stored is an anchor, the time left at a
-// moment of the wall clock, so that the time between two processes is counted on the wall clock. It
-// counts as nothing when that went back, and never makes more of the time left than there was.
+// Measures how long a round stays open. While the server runs, time is measured on the steady
+// clock, so that setting the wall clock does not move a deadline. The store keeps an anchor, the
+// time left at one moment of the wall clock, so that the time between two processes is measured on
+// the wall clock. If the wall clock went back, that time counts as zero; the time left never
+// increases.
 //
 //   created           server ends       starts again        closed
 //   |---- steady -----|---- wall -------|---- steady -------|
@@ -15,7 +16,7 @@
 
 namespace sparseagg {
 
-// Both clocks at one moment.
+// A reading of both clocks at one moment.
 struct Moment {
   std::chrono::system_clock::time_point wall;
   std::chrono::steady_clock::time_point steady;
@@ -24,36 +25,36 @@ struct Moment {
 // Thread-compatible.
 class RoundClock {
  public:
-  using Left = RoundAnchor::Left;
+  using Remaining = RoundAnchor::Remaining;
 
-  // An open round without an end.
+  // Creates the clock of an open round without an end.
   RoundClock() = default;
-  // Starts at `now`.
-  RoundClock(Left until_deadline, const Moment& now)
+  // Creates the clock of a round that starts at `now`.
+  RoundClock(Remaining until_deadline, const Moment& now)
       : anchor_{now.wall, until_deadline, {}}, steady_(now.steady) {}
-  // Goes on after a restart at `now`.
+  // Continues from a stored anchor after a restart at `now`.
   RoundClock(const RoundAnchor& stored, const Moment& now);
 
-  // The goal is reached; a second call changes nothing.
+  // Starts the grace period. A second call changes nothing.
   void StartGrace(std::chrono::milliseconds grace, const Moment& now);
 
-  Left UntilDeadline(std::chrono::steady_clock::time_point now) const;
-  Left UntilGraceEnd(std::chrono::steady_clock::time_point now) const;
-  // The earlier of both ends on the wall clock, as of the anchor.
+  Remaining UntilDeadline(std::chrono::steady_clock::time_point now) const;
+  Remaining UntilGraceEnd(std::chrono::steady_clock::time_point now) const;
+  // Returns the earlier of the two ends on the wall clock, computed from the anchor.
   std::optional<std::chrono::system_clock::time_point> CloseTime() const;
 
-  // Whether somebody set the wall clock since the anchor: then what is stored would be read wrongly
-  // after a restart, and a new anchor is due.
+  // Returns whether the wall clock was set since the anchor. Then a restart would misread the
+  // stored anchor, and a new one must be stored.
   bool WallClockWasSet(const Moment& now) const;
-  // Moves the anchor to `now`; the time left stays.
+  // Moves the anchor to `now` without changing the time left.
   const RoundAnchor& AnchorAt(const Moment& now);
   const RoundAnchor& anchor() const { return anchor_; }
 
  private:
-  Left After(const Left& left, std::chrono::steady_clock::time_point now) const;
+  Remaining RemainingAt(const Remaining& left, std::chrono::steady_clock::time_point now) const;
 
   RoundAnchor anchor_;
-  std::chrono::steady_clock::time_point steady_;  // of the anchor
+  std::chrono::steady_clock::time_point steady_;  // the moment of the anchor
 };
 
 }  // namespace sparseagg

@@ -1,4 +1,4 @@
-// Round, its ends: sealed on request or by its policy; given up; deleted.
+// The ends of a Round: sealed on request or by its policy, aborted, deleted.
 #include <algorithm>
 #include <shared_mutex>
 #include <utility>
@@ -14,9 +14,10 @@
 namespace sparseagg {
 namespace {
 
-// No fault of the updates: they would give a result elsewhere, or later. A lack of memory, or a
-// back end that computes something else than the reference does, or loses entries.
-bool MayPass(const absl::Status& error) {
+// Returns whether the error is no fault of the updates, so that they could give a result later or
+// elsewhere: a lack of memory, a back end that differs from the reference, or one that loses
+// entries.
+bool MaySucceedLater(const absl::Status& error) {
   if (ErrorReason(error) == kResultMismatch || ErrorReason(error) == "NOT_EXACT") return true;
   return absl::IsResourceExhausted(error) && ErrorReason(error) != "TOO_MANY_ENTRIES";
 }
@@ -32,8 +33,10 @@ std::string InsufficientText(uint64_t contributors, uint64_t minimum) {
 Round::Answer Round::AnswerSeal() const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  if (!Next(books_.state, RoundEvent::kSeal).has_value()) return NotOpenLocked("cannot be sealed");
-  if (books_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
+  if (!Next(snapshot_.state, RoundEvent::kSeal).has_value()) {
+    return NotOpenLocked("cannot be sealed");
+  }
+  if (snapshot_.state != RoundState::kOpen) return SnapshotLocked();  // a retry
   return std::nullopt;
 }
 
@@ -41,7 +44,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerSeal());
   if (answer.has_value()) return *std::move(answer);
   std::unique_lock gate(gate_);
-  SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerSeal());  // another call may have been faster
+  SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerSeal());  // another call may have sealed it
   if (answer.has_value()) return *std::move(answer);
   RoundSnapshot sealed = Snapshot();
   const Closing closing = HowToClose(spec_.policy, reason, sealed.contributors);
@@ -53,7 +56,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
                           absl::StrCat("has ", count, "; wait for more, or abort it"));
     }
     SPARSEAGG_RETURN_IF_ERROR(
-        GiveUp(absl::StrCat("INSUFFICIENT_CONTRIBUTORS: ", count, " at the deadline")));
+        AbortHoldingGate(absl::StrCat("INSUFFICIENT_CONTRIBUTORS: ", count, " at the deadline")));
     gate.unlock();
     NotifyEnd();
     return Snapshot();
@@ -64,42 +67,42 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
                              services_.store.CloseRound(name_, WriteDetails(sealed)));
   {
     std::lock_guard lock(mutex_);
-    books_.state = *Next(books_.state, RoundEvent::kSeal);
-    books_.seal_time = sealed.seal_time;
-    books_.seal_reason = sealed.seal_reason;
-    ++books_.revision;
+    snapshot_.state = *Next(snapshot_.state, RoundEvent::kSeal);
+    snapshot_.seal_time = sealed.seal_time;
+    snapshot_.seal_reason = sealed.seal_reason;
+    ++snapshot_.revision;
     sealed = SnapshotLocked();
   }
   gate.unlock();
-  NotifyEnd();  // before the result can be there: who watches sees the states in their order
-  // No commit is under way: every accepted update is folded, or waits to be.
+  NotifyEnd();  // before the result is published, so that watchers see the states in order
+  // No commit is in progress: every accepted update is folded or queued.
   strand_.Post([self = shared_from_this(), closed = std::move(closed)]() mutable {
     self->Publish(std::move(closed));
   });
   return sealed;
 }
 
-// --- By the policy ---
+// --- The policy ---
 
-void Round::FollowPolicyLater() {
+void Round::SchedulePolicyCheck() {
   {
     std::lock_guard lock(mutex_);
     if (spec_.policy.goal_contributors == 0 && !clock_.CloseTime().has_value()) return;
   }
-  strand_.Post([self = shared_from_this()] { self->FollowPolicy(); });
+  strand_.Post([self = shared_from_this()] { self->ApplyPolicy(); });
 }
 
-void Round::FollowPolicy() {
+void Round::ApplyPolicy() {
   const Moment now = {services_.options.now(), services_.options.steady_now()};
   std::optional<SealReason> reason;
-  RoundClock::Left left;
+  RoundClock::Remaining left;
   RoundAnchor anchor;
   bool keep_anchor = false;
   uint64_t turn = 0;
   {
     std::lock_guard lock(mutex_);
-    if (deleted_ || books_.state != RoundState::kOpen) return;
-    EnterGoalLocked();
+    if (deleted_ || snapshot_.state != RoundState::kOpen) return;
+    StartGraceAtGoalLocked();
     if (clock_.WallClockWasSet(now)) {
       clock_.AnchorAt(now);
       anchor_is_stored_ = false;
@@ -115,55 +118,55 @@ void Round::FollowPolicy() {
     const auto closed = Close(*reason);
     if (closed.ok() || absl::IsNotFound(closed.status())) return;
     if (RetryAfterMs(closed.status()) == 0) return Fail(closed.status());
-    TellOfWait(closed.status());
-    return LookAgain(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
+    ReportStall(closed.status());
+    return ScheduleRecheck(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
   }
   if (keep_anchor && !services_.store.NoteRound(name_, WriteAnchor(anchor)).ok()) {
     std::lock_guard lock(mutex_);
-    anchor_is_stored_ = false;  // at the next look
+    anchor_is_stored_ = false;  // retried at the next check
   }
-  if (left.has_value()) LookAgain(*left, turn);
+  if (left.has_value()) ScheduleRecheck(*left, turn);
 }
 
-void Round::LookAgain(std::chrono::milliseconds after, uint64_t turn) {
+void Round::ScheduleRecheck(std::chrono::milliseconds after, uint64_t turn) {
   const auto look = [weak = weak_from_this(), turn] {
     const std::shared_ptr<Round> self = weak.lock();
     if (self == nullptr) return;
     {
       std::lock_guard lock(self->mutex_);
-      if (self->policy_turn_ != turn) return;  // somebody looked meanwhile, and will again
+      if (self->policy_turn_ != turn) return;  // a later check has its own timer
     }
-    self->FollowPolicyLater();
+    self->SchedulePolicyCheck();
   };
-  services_.executor.PostAfter(std::min(after, services_.options.look_interval), look);
+  services_.executor.PostAfter(std::min(after, services_.options.check_interval), look);
 }
 
-void Round::EnterGoalLocked() {
-  if (!GoalReached(spec_.policy, books_.contributors)) return;
+void Round::StartGraceAtGoalLocked() {
+  if (!GoalReached(spec_.policy, snapshot_.contributors)) return;
   if (spec_.policy.grace.count() == 0 || clock_.anchor().until_grace_end.has_value()) return;
   clock_.StartGrace(spec_.policy.grace, {services_.options.now(), services_.options.steady_now()});
   anchor_is_stored_ = false;
 }
 
 RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) const {
-  return {.contributors = books_.contributors,
+  return {.contributors = snapshot_.contributors,
           .until_deadline = clock_.UntilDeadline(now),
           .until_grace_end = clock_.UntilGraceEnd(now)};
 }
 
-// --- Giving up and deleting ---
+// --- Aborting and deleting ---
 
 Round::Answer Round::AnswerAbort() const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  const auto next = Next(books_.state, RoundEvent::kAbort);
+  const auto next = Next(snapshot_.state, RoundEvent::kAbort);
   if (!next.has_value()) {
     return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
   }
-  if (*next == books_.state) return SnapshotLocked();  // a retry
+  if (*next == snapshot_.state) return SnapshotLocked();  // a retry
   if (!storing_result_) return std::nullopt;
-  return StoreBusy(absl::StrCat("the result of round \"", books_.name,
-                                "\" is being stored; try again to delete or abort it then"));
+  return StoreBusy(absl::StrCat("the result of round \"", snapshot_.name,
+                                "\" is being stored; try again when it is stored"));
 }
 
 absl::StatusOr<RoundSnapshot> Round::Abort() {
@@ -173,13 +176,13 @@ absl::StatusOr<RoundSnapshot> Round::Abort() {
     std::unique_lock gate(gate_);
     SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort());  // another call may have been faster
     if (answer.has_value()) return *std::move(answer);
-    SPARSEAGG_RETURN_IF_ERROR(GiveUp(/*failure=*/""));
+    SPARSEAGG_RETURN_IF_ERROR(AbortHoldingGate(/*failure=*/""));
   }
   NotifyEnd();
   return Snapshot();
 }
 
-absl::Status Round::GiveUp(std::string failure) {
+absl::Status Round::AbortHoldingGate(std::string failure) {
   RoundSnapshot aborted = Snapshot();
   aborted.failure = failure;
   aborted.abort_time = services_.options.now();
@@ -190,29 +193,29 @@ absl::Status Round::GiveUp(std::string failure) {
 
 void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when) {
   std::shared_ptr<TensorReducers>
-      freed;  // after the lock; by the last user, if a fold is under way
+      freed;  // freed after the lock is released, or by a fold in progress
   std::lock_guard lock(mutex_);
-  books_.state = *Next(books_.state, RoundEvent::kAbort);
-  books_.failure = std::move(failure);
-  books_.abort_time = when;
-  ++books_.revision;
+  snapshot_.state = *Next(snapshot_.state, RoundEvent::kAbort);
+  snapshot_.failure = std::move(failure);
+  snapshot_.abort_time = when;
+  ++snapshot_.revision;
   freed = std::move(reducers_);
-  ErasePayloadsLater();
+  ScheduleErasure();
 }
 
 void Round::Fail(const absl::Status& status) {
   {
     std::unique_lock gate(gate_);
-    if (Reducers() == nullptr) return;  // aborted meanwhile
+    if (Reducers() == nullptr) return;  // aborted concurrently
     RoundSnapshot failed = Snapshot();
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
-    if (spec_.durability == Durability::kDurable && MayPass(status)) {
+    if (spec_.durability == Durability::kDurable && MaySucceedLater(status)) {
       absl::StrAppend(&failed.failure,
-                      "; its updates are kept: the next start of the server takes the round up "
-                      "again, DeleteRound gives it up");
+                      "; its updates are kept: the next start of the server restores the round, "
+                      "DeleteRound deletes it");
     } else {
-      // The round ends even when its books cannot be changed now: DeleteRound() tries again.
+      // The round ends even if the store cannot record it now: DeleteRound() tries again.
       const absl::Status aborted = services_.store.AbortRound(name_, WriteDetails(failed));
       if (!aborted.ok()) {
         absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
@@ -226,14 +229,14 @@ void Round::Fail(const absl::Status& status) {
 absl::Status Round::CheckDeletable() const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
-  if (IsFinal(books_.state)) return absl::OkStatus();
+  if (IsFinal(snapshot_.state)) return absl::OkStatus();
   return RefuseLocked("ROUND_NOT_FINAL", "cannot be deleted; abort it first");
 }
 
 absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());
   std::unique_lock gate(gate_);
-  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have been faster
+  SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have deleted it
   Tombstone tombstone{.round = name_, .erased = services_.options.now()};
   if (Snapshot().state == RoundState::kPublished) tombstone.ended = RoundPhase::kPublished;
   SPARSEAGG_RETURN_IF_ERROR(services_.options.limits.retry_horizon_ms == 0
@@ -242,7 +245,7 @@ absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   RoundSnapshot retired;
   {
     std::lock_guard lock(mutex_);
-    books_.state = Next(books_.state, RoundEvent::kRetire).value_or(books_.state);
+    snapshot_.state = Next(snapshot_.state, RoundEvent::kRetire).value_or(snapshot_.state);
     result_.reset();
     deleted_ = true;
     retired = SnapshotLocked();
@@ -251,10 +254,10 @@ absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
   gate.unlock();
   if (spec_.durability == Durability::kDurable) {
     services_.eraser.Post([&store = services_.store] {
-      store.EraseLeftovers().IgnoreError();  // what the disk keeps now is tried again
+      store.EraseLeftovers().IgnoreError();  // maintenance tries again what fails now
     });
   }
-  retired.state = RoundState::kRetired;  // also what was aborted
+  retired.state = RoundState::kRetired;  // also for an aborted round
   services_.options.observer->OnRoundState(retired);
   return absl::OkStatus();
 }

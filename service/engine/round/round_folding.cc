@@ -1,4 +1,5 @@
-// Round, on its strand: updates are folded, the result is made, kept and published.
+// The work of a Round on its strand: updates are folded; the result is computed, stored and
+// published.
 #include <chrono>
 #include <shared_mutex>
 #include <utility>
@@ -14,15 +15,16 @@
 namespace sparseagg {
 namespace {
 
-// Small updates are folded together, when this much of them waits or after this long: to wake a
-// thread for each took a fifth of a server's time.
-constexpr uint64_t kBytesToFold = uint64_t{256} << 10;
-constexpr std::chrono::milliseconds kFoldWait{5};
+// Small updates are folded together, when this many bytes are queued or after this delay, because
+// waking a thread for each update took a fifth of a server's time.
+constexpr uint64_t kFoldBytesMin = uint64_t{256} << 10;
+constexpr std::chrono::milliseconds kFoldDelayMax{5};
 
-// Between two notices of counted updates: many may watch while many submit.
-constexpr std::chrono::milliseconds kCountWait{10};
+// The interval of notifications about counted updates, because many clients may watch while many
+// submit.
+constexpr std::chrono::milliseconds kCountNotificationInterval{10};
 
-constexpr std::chrono::minutes kWordOfWait{1};
+constexpr std::chrono::minutes kStallReportInterval{1};
 
 }  // namespace
 
@@ -31,24 +33,24 @@ std::shared_ptr<TensorReducers> Round::Reducers() const {
   return reducers_;
 }
 
-Round::FoldTurn Round::WaitToBeFoldedLocked(UpdateToFold update) {
-  for (const StagedUpdate& tensor : update.staged) to_fold_bytes_ += tensor.bytes;
-  to_fold_.push_back(std::move(update));
+Round::FoldTurn Round::EnqueueFoldLocked(UpdateToFold update) {
+  for (const StagedUpdate& tensor : update.staged) fold_queue_bytes_ += tensor.bytes;
+  fold_queue_.push_back(std::move(update));
   return folding_ ? FoldTurn::kNone : NextFoldTurnLocked();
 }
 
 Round::FoldTurn Round::NextFoldTurnLocked() {
-  folding_ = to_fold_bytes_ >= kBytesToFold;
+  folding_ = fold_queue_bytes_ >= kFoldBytesMin;
   if (folding_) return FoldTurn::kNow;
-  if (to_fold_.empty() || std::exchange(fold_due_, true)) return FoldTurn::kNone;
+  if (fold_queue_.empty() || std::exchange(fold_due_, true)) return FoldTurn::kNone;
   return FoldTurn::kSoon;
 }
 
 void Round::PostFold(FoldTurn turn) {
   if (turn == FoldTurn::kNow) {
-    strand_.Post([self = shared_from_this()] { self->FoldWaiting(); });
+    strand_.Post([self = shared_from_this()] { self->FoldQueued(); });
   } else if (turn == FoldTurn::kSoon) {
-    services_.executor.PostAfter(kFoldWait, [self = shared_from_this()] { self->FoldNow(); });
+    services_.executor.PostAfter(kFoldDelayMax, [self = shared_from_this()] { self->FoldNow(); });
   }
 }
 
@@ -56,17 +58,17 @@ void Round::FoldNow() {
   {
     std::lock_guard lock(mutex_);
     fold_due_ = false;
-    if (folding_ || to_fold_.empty()) return;
+    if (folding_ || fold_queue_.empty()) return;
     folding_ = true;
   }
   PostFold(FoldTurn::kNow);
 }
 
-void Round::FoldWaiting() {
-  const absl::Status folded = FoldAll(TakeWaiting());
+void Round::FoldQueued() {
+  const absl::Status folded = FoldAll(DrainFoldQueue());
   if (!folded.ok()) {
     Fail(folded);
-    TakeWaiting();  // nobody needs them any more
+    DrainFoldQueue();  // frees the updates that are not folded
   }
   FoldTurn next = FoldTurn::kNone;
   {
@@ -76,26 +78,26 @@ void Round::FoldWaiting() {
   PostFold(next);
 }
 
-std::vector<UpdateToFold> Round::TakeWaiting() {
+std::vector<UpdateToFold> Round::DrainFoldQueue() {
   std::lock_guard lock(mutex_);
-  to_fold_bytes_ = 0;
-  return std::exchange(to_fold_, {});
+  fold_queue_bytes_ = 0;
+  return std::exchange(fold_queue_, {});
 }
 
 absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return absl::OkStatus();
   for (UpdateToFold& update : updates) {
-    UpdateToFold done = std::move(update);  // its memory is free afterwards
+    UpdateToFold done = std::move(update);  // its memory is released after the fold
     SPARSEAGG_RETURN_IF_ERROR(reducers->Accumulate(std::move(done.staged), done.weight));
   }
-  // Asked for here, on the strand, and kept in the books for those who look from other threads.
+  // Read on the strand and copied into the snapshot, for other threads.
   std::vector<PlanReport> reports = reducers->PlanReports();
   std::vector<ReductionReport> fresh;
   {
     std::lock_guard lock(mutex_);
-    if (reducers_ == nullptr) return absl::OkStatus();  // aborted meanwhile
-    fresh = EnterPlansLocked(std::move(reports));
+    if (reducers_ == nullptr) return absl::OkStatus();  // aborted concurrently
+    fresh = UpdatePlansLocked(std::move(reports));
   }
   Observe(fresh);
   return absl::OkStatus();
@@ -104,12 +106,13 @@ absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
 std::vector<uint64_t> Round::EntriesReceived() const {
   std::lock_guard lock(mutex_);
   std::vector<uint64_t> entries;
-  for (const TensorStatus& tensor : books_.tensors) entries.push_back(tensor.nnz_received);
+  for (const TensorStatus& tensor : snapshot_.tensors) entries.push_back(tensor.nnz_received);
   return entries;
 }
 
 void Round::Publish(std::vector<UpdateRecord> closed) {
-  const absl::Status folded = FoldAll(TakeWaiting());  // their turn may be posted behind this one
+  // Their fold may be posted behind this task.
+  const absl::Status folded = FoldAll(DrainFoldQueue());
   if (!folded.ok()) return Fail(folded);
   const std::shared_ptr<TensorReducers> reducers = Reducers();
   if (reducers == nullptr) return;
@@ -129,12 +132,12 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
     manifest.rejected = rejected_;
     manifest.late = late_;
     manifest.duplicates = duplicates_;
-    manifest.seal_reason = books_.seal_reason;
+    manifest.seal_reason = snapshot_.seal_reason;
     for (size_t i = 0; i < result->tensors.size(); ++i) {
-      books_.tensors[i].nnz_result = result->tensors[i].nnz();
+      snapshot_.tensors[i].nnz_result = result->tensors[i].nnz();
     }
-    fresh = EnterPlansLocked(std::move(reports));
-    published = books_;
+    fresh = UpdatePlansLocked(std::move(reports));
+    published = snapshot_;
   }
   Observe(fresh);
   published.publish_time = manifest.publish_time;
@@ -147,7 +150,7 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
 
 absl::Status Round::SpotCheck(const PublishedResult& result) {
   if (spec_.durability != Durability::kDurable ||
-      !IsChosen(services_.options.verify_share, name_, create_time())) {
+      !IsSampled(services_.options.verify_share, name_, create_time())) {
     return absl::OkStatus();
   }
   const auto start = std::chrono::steady_clock::now();
@@ -161,12 +164,13 @@ absl::Status Round::SpotCheck(const PublishedResult& result) {
 
 void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published) {
   {
-    std::shared_lock gate(gate_);  // an abort that is under way comes first
+    std::shared_lock gate(gate_);  // an abort in progress comes first
     std::lock_guard lock(mutex_);
-    if (!Next(books_.state, RoundEvent::kPublish).has_value()) return;  // aborted meanwhile
+    if (!Next(snapshot_.state, RoundEvent::kPublish).has_value()) return;  // aborted concurrently
     storing_result_ = true;
   }
-  // Without the gate: it may take minutes, and whoever asks for a receipt does not wait so long.
+  // The gate is open while the result is stored, because that may take minutes and a submission
+  // must not wait for it.
   std::vector<uint64_t> sizes;
   const absl::Status stored = services_.store.PublishRound(
       name_, WriteDetails(published), ResultPieces(result->tensors, sizes), spec_.keep_updates);
@@ -174,25 +178,25 @@ void Round::StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnap
     std::lock_guard lock(mutex_);
     storing_result_ = false;
     if (stored.ok()) {
-      books_.state = *Next(books_.state, RoundEvent::kPublish);
-      books_.publish_time = published.publish_time;
-      books_.manifest = published.manifest;
-      ++books_.revision;
+      snapshot_.state = *Next(snapshot_.state, RoundEvent::kPublish);
+      snapshot_.publish_time = published.publish_time;
+      snapshot_.manifest = published.manifest;
+      ++snapshot_.revision;
       result_ = HoldMemory(std::move(result), reducers_->TakeMemory(), services_.budgets);
       reducers_.reset();
     }
   }
   if (RetryAfterMs(stored) > 0) {
-    return TryLater(stored, [self = shared_from_this(), result = std::move(result), published] {
+    return RetryLater(stored, [self = shared_from_this(), result = std::move(result), published] {
       self->StoreResult(result, published);
     });
   }
   if (!stored.ok()) return Fail(stored);
   NotifyState();
-  if (!spec_.keep_updates) ErasePayloadsLater();
+  if (!spec_.keep_updates) ScheduleErasure();
 }
 
-void Round::ErasePayloadsLater() {
+void Round::ScheduleErasure() {
   if (spec_.durability != Durability::kDurable) return;
   services_.eraser.Post([self = shared_from_this()] { self->ErasePayloads(); });
 }
@@ -200,18 +204,18 @@ void Round::ErasePayloadsLater() {
 void Round::ErasePayloads() {
   {
     std::lock_guard lock(mutex_);
-    if (deleted_) return;  // everything of it is erased, and its name may be another's
+    if (deleted_) return;  // its data is erased, and the name may belong to another round
   }
   const absl::Status erased = services_.store.ErasePayloads(name_);
   if (erased.ok() || absl::IsCancelled(erased)) return;
   if (RetryAfterMs(erased) > 0) {
-    TellOfWait(erased);
+    ReportStall(erased);
     return services_.eraser.PostAfter(std::chrono::milliseconds(RetryAfterMs(erased)),
                                       [self = shared_from_this()] { self->ErasePayloads(); });
   }
   {
     std::lock_guard lock(mutex_);
-    absl::StrAppend(&books_.failure, books_.failure.empty() ? "" : "; ",
+    absl::StrAppend(&snapshot_.failure, snapshot_.failure.empty() ? "" : "; ",
                     "raw updates could not be erased: ", std::string(erased.message()));
   }
   NotifyChange();
@@ -219,16 +223,16 @@ void Round::ErasePayloads() {
 
 void Round::NotifyChange() { watchers_.Notify(Snapshot()); }
 
-void Round::NotifyCountLater() {
+void Round::ScheduleCountNotification() {
   if (!watchers_.AnyForEveryChange()) return;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(count_due_, true)) return;
+    if (std::exchange(count_notification_due_, true)) return;
   }
-  services_.executor.PostAfter(kCountWait, [self = shared_from_this()] {
+  services_.executor.PostAfter(kCountNotificationInterval, [self = shared_from_this()] {
     {
       std::lock_guard lock(self->mutex_);
-      self->count_due_ = false;
+      self->count_notification_due_ = false;
     }
     self->NotifyChange();
   });
@@ -239,18 +243,18 @@ void Round::NotifyState() {
   NotifyChange();
 }
 
-void Round::TellOfWait(const absl::Status& refusal) {
+void Round::ReportStall(const absl::Status& refusal) {
   const auto now = services_.options.steady_now();
   {
     std::lock_guard lock(mutex_);
-    if (now < next_word_) return;
-    next_word_ = now + kWordOfWait;
+    if (now < next_stall_report_) return;
+    next_stall_report_ = now + kStallReportInterval;
   }
   services_.options.observer->OnRoundWaits(Snapshot(), refusal);
 }
 
-void Round::TryLater(const absl::Status& refusal, Task step) {
-  TellOfWait(refusal);
+void Round::RetryLater(const absl::Status& refusal, Task step) {
+  ReportStall(refusal);
   services_.executor.PostAfter(std::chrono::milliseconds(RetryAfterMs(refusal)),
                                [self = shared_from_this(), step = std::move(step)]() mutable {
                                  self->strand_.Post(std::move(step));

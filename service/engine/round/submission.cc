@@ -12,26 +12,26 @@ namespace sparseagg {
 namespace {
 
 std::string DigestOf(const Round& round, float weight, const UpdateBody& body,
-                     const UpdatePlan& plan) {
+                     const UpdateLayout& layout) {
   if (round.spec().durability == Durability::kDurable) {
-    return UpdateDigest(weight, body.tensors, plan.order);
+    return UpdateDigest(weight, body.tensors, layout.order);
   }
   if (body.arrived != nullptr) {
-    return QuickUpdateDigest(weight, body.tensors, body.arrived->sums(), plan.order);
+    return QuickUpdateDigest(weight, body.tensors, body.arrived->sums(), layout.order);
   }
-  return QuickUpdateDigest(weight, body.tensors, SumsOf(body.tensors), plan.order);
+  return QuickUpdateDigest(weight, body.tensors, SumsOf(body.tensors), layout.order);
 }
 
 PreparedUpdate Identify(const Round& round, const UpdateHeader& header, const UpdateBody& body,
-                        const UpdatePlan& plan) {
+                        const UpdateLayout& layout) {
   PreparedUpdate update;
   update.record.round = round.name();
   update.record.contributor = header.contributor;
   update.record.update_id = header.update_id;
   update.record.weight = header.weight;
-  update.record.digest = DigestOf(round, header.weight, body, plan);
-  update.payload_bytes = plan.payload_bytes;
-  for (const size_t position : plan.order) {
+  update.record.digest = DigestOf(round, header.weight, body, layout);
+  update.payload_bytes = layout.payload_bytes;
+  for (const size_t position : layout.order) {
     update.nnz.push_back(body.tensors[position].header.nnz);
   }
   if (round.spec().durability != Durability::kDurable) return update;
@@ -40,7 +40,7 @@ PreparedUpdate Identify(const Round& round, const UpdateHeader& header, const Up
   if (body.stored != nullptr) {
     headers = HeadersOf(body.tensors);
   } else {
-    for (const size_t position : plan.order) {
+    for (const size_t position : layout.order) {
       const EncodedTensor& tensor = body.tensors[position];
       headers.push_back(tensor.header);
       update.payload.insert(update.payload.end(), tensor.indices.begin(), tensor.indices.end());
@@ -52,9 +52,9 @@ PreparedUpdate Identify(const Round& round, const UpdateHeader& header, const Up
 }
 
 absl::StatusOr<StagedTensors> StagedOf(const TensorReducers& reducers, const UpdateBody& body,
-                                       const UpdatePlan& plan, float weight) {
+                                       const UpdateLayout& layout, float weight) {
   if (body.arrived != nullptr) return body.arrived->Take();
-  return reducers.Stage(body.tensors, plan, weight);
+  return reducers.Stage(body.tensors, layout, weight);
 }
 
 }  // namespace
@@ -75,24 +75,26 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round.OpenReducers());
   }
   const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
-  SPARSEAGG_ASSIGN_OR_RETURN(const UpdatePlan plan, PlanUpdate(round.spec(), headers, limits));
+  SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
+                             MakeUpdateLayout(round.spec(), headers, limits));
   if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
   if (counted.has_value()) {
-    // The store knows the contributor, so it compares and answers, and counts nothing: no need to
-    // stage.
-    PreparedUpdate resend = Identify(round, header, body, plan);
+    // The store knows the contributor, so it only compares the digests; the update need not be
+    // staged.
+    PreparedUpdate resend = Identify(round, header, body, layout);
     return round.Commit(resend, staging);
   }
-  if (staging.bytes() < plan.staged_bytes) {
-    SPARSEAGG_ASSIGN_OR_RETURN(staging, admission.Reserve(plan.staged_bytes));
+  if (staging.bytes() < layout.staged_bytes) {
+    SPARSEAGG_ASSIGN_OR_RETURN(staging, admission.Reserve(layout.staged_bytes));
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(Reservation growth, reducers->ReserveGrowth(headers, plan));
-  SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged, StagedOf(*reducers, body, plan, header.weight));
-  PreparedUpdate update = Identify(round, header, body, plan);
+  SPARSEAGG_ASSIGN_OR_RETURN(Reservation growth, reducers->ReserveGrowth(headers, layout));
+  SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged,
+                             StagedOf(*reducers, body, layout, header.weight));
+  PreparedUpdate update = Identify(round, header, body, layout);
   update.staged = std::move(staged);
   update.growth = std::move(growth);
   absl::StatusOr<Receipt> receipt = round.Commit(update, staging);
-  // Unless it counts, the entries are still there.
+  // If the update was not counted, the entries are still in `update`.
   if (body.arrived != nullptr) body.arrived->PutBack(std::move(update.staged));
   return receipt;
 }

@@ -1,6 +1,6 @@
-// The way of an update into a round: received -> planned (headers only) -> admitted -> staged
-// (decoded, validated) -> stored -> counted -> receipt. An error at any step leaves the round as it
-// was, but for the count of refusals.
+// Submits an update to a round: received -> checked (headers only) -> admitted -> staged (decoded,
+// validated) -> stored -> counted -> receipt. An error at any step leaves the round unchanged,
+// except for the count of refusals.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
 
@@ -10,12 +10,13 @@
 
 namespace sparseagg {
 
-// Name, id and weight of an update (INVALID_CONTRIBUTOR, INVALID_UPDATE_ID, INVALID_WEIGHT).
+// Validates contributor, update_id and weight (INVALID_CONTRIBUTOR, INVALID_UPDATE_ID,
+// INVALID_WEIGHT).
 absl::Status CheckUpdateHeader(const UpdateHeader& header);
 
-// Counts an update or answers a resend. `staging` holds the memory for the decoded entries, or
-// nothing: then it is reserved from `admission`. The fold takes it over; on an error it stays.
-// Thread-safe.
+// Counts an update, or returns the receipt of a resend. `staging` holds the memory for the decoded
+// entries; if it is empty, the memory is reserved from `admission`. The fold takes `staging` over;
+// on an error it stays with the caller. Thread-safe.
 absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
                                      const UpdateBody& body, const Limits& limits,
                                      Admission& admission, Reservation& staging);

@@ -10,28 +10,28 @@ namespace sparseagg {
 
 namespace {
 
-constexpr size_t kForgetAtMin = 64;
+constexpr size_t kPruneAtMin = 64;
 
 }  // namespace
 
-// A state, or nullopt when the round is deleted. Shared by all who are told.
+// A state, or nullopt if the round is deleted. All watchers share it.
 using Change = std::shared_ptr<const std::optional<RoundSnapshot>>;
 
 class Watchers::Watcher {
  public:
   explicit Watcher(OnChange on_change) : on_change_(std::move(on_change)) {}
 
-  void Tell(uint64_t revision, const Change& change) {
+  void Deliver(uint64_t revision, const Change& change) {
     std::unique_lock lock(mutex_);
     if (cancelled_ || revision <= newest_) return;
     newest_ = revision;
     pending_ = change;
-    if (caller_ != std::thread::id()) return;  // that thread tells it
+    if (caller_ != std::thread::id()) return;  // the calling thread delivers it
     caller_ = std::this_thread::get_id();
     while (pending_ != nullptr && !cancelled_) {
-      const Change told = std::exchange(pending_, nullptr);
+      const Change delivered = std::exchange(pending_, nullptr);
       lock.unlock();
-      on_change_(*told);
+      on_change_(*delivered);
       lock.lock();
     }
     caller_ = std::thread::id();
@@ -49,8 +49,8 @@ class Watchers::Watcher {
   const OnChange on_change_;
   std::mutex mutex_;
   std::condition_variable call_ended_;
-  std::thread::id caller_;  // of the call under way; none: the default id
-  uint64_t newest_ = 0;     // revision told or pending
+  std::thread::id caller_;  // thread of the call in progress; default id: none
+  uint64_t newest_ = 0;     // newest revision delivered or pending
   Change pending_;
   bool cancelled_ = false;
 };
@@ -59,12 +59,13 @@ WatchHandle Watchers::Add(WatchFor what, OnChange on_change) {
   auto watcher = std::make_shared<Watcher>(std::move(on_change));
   {
     std::lock_guard lock(mutex_);
-    // Not at every call: many may watch, one after the other.
-    if (for_every_change_.size() + for_end_.size() >= std::max(forget_at_, kForgetAtMin)) {
+    // Expired watchers are not removed at every call, because many clients may watch one after the
+    // other.
+    if (for_every_change_.size() + for_end_.size() >= std::max(prune_at_, kPruneAtMin)) {
       for (Known* known : {&for_every_change_, &for_end_}) {
         std::erase_if(*known, [](const auto& watcher) { return watcher.expired(); });
       }
-      forget_at_ = 2 * (for_every_change_.size() + for_end_.size());
+      prune_at_ = 2 * (for_every_change_.size() + for_end_.size());
     }
     (what == WatchFor::kEveryChange ? for_every_change_ : for_end_).push_back(watcher);
   }
@@ -101,7 +102,7 @@ void Watchers::Notify(RoundSnapshot snapshot) {
   if (active.empty()) return;
   const uint64_t revision = snapshot.revision;
   const auto change = std::make_shared<const std::optional<RoundSnapshot>>(std::move(snapshot));
-  for (const auto& watcher : active) watcher->Tell(revision, change);
+  for (const auto& watcher : active) watcher->Deliver(revision, change);
 }
 
 void Watchers::NotifyDeleted() {
@@ -112,7 +113,8 @@ void Watchers::NotifyDeleted() {
     CollectLocked(for_end_, active);
   }
   const auto deleted = std::make_shared<const std::optional<RoundSnapshot>>();
-  for (const auto& watcher : active) watcher->Tell(std::numeric_limits<uint64_t>::max(), deleted);
+  constexpr uint64_t kAfterAll = std::numeric_limits<uint64_t>::max();
+  for (const auto& watcher : active) watcher->Deliver(kAfterAll, deleted);
 }
 
 }  // namespace sparseagg

@@ -30,7 +30,7 @@ absl::Status DamagedChunk(uint64_t offset, uint32_t found, uint32_t stated) {
                                 absl::Hex(stated, absl::kZeroPad8), "; send it again"));
 }
 
-// Memory that an update takes which is decoded as it comes.
+// Returns the memory of an update that is decoded on arrival.
 uint64_t StagedOnArrival(const UploadArgs& args) {
   return args.staged_bytes + ArrivingUpdate::KeptBytes(args.tensors);
 }
@@ -59,7 +59,7 @@ absl::Status AnnounceUpload(Admission& memory, UploadArgs& args) {
   return args.memory.Take(header_bytes);
 }
 
-// What one stream holds of an upload.
+// The handle of one stream.
 class ChunkedUpload::Writer : public Upload {
  public:
   Writer(std::shared_ptr<ChunkedUpload> upload, uint64_t writer)
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Upload>> ChunkedUpload::NewWriter() {
   std::unique_lock lock(mutex_);
   appended_.wait(lock, [this] { return !appending_; });
   if (phase_ == Phase::kFinishing) {
-    // As long as validating and storing a large update takes, roughly.
+    // About the time to validate and store a large update.
     constexpr uint64_t kRetryAfterMs = 500;
     return WithRetryAfter(
         MakeError(absl::StatusCode::kAborted, "UPLOAD_BUSY",
@@ -141,7 +141,8 @@ bool ChunkedUpload::CloseIfUnusedSince(std::chrono::steady_clock::time_point tim
 }
 
 void ChunkedUpload::Refuse(uint64_t writer, const absl::Status& why) {
-  std::lock_guard lock(mutex_);  // over both: a stream that resumes it keeps what it is promised
+  // Held for check and close, so that a stream that resumes the upload keeps its offset.
+  std::lock_guard lock(mutex_);
   if (phase_ == Phase::kReceiving && CheckWriterLocked(writer).ok()) CloseLocked(why);
 }
 
@@ -157,7 +158,7 @@ void ChunkedUpload::FreeLocked() {
   args_.tensors = {};
   args_.memory = Claim();
   args_.disk = Claim();
-  // They hold the round's accumulators, and a stream may hold this for long.
+  // These own the round's accumulators, and a stream may hold this object for long.
   args_.stage = nullptr;
   args_.commit = nullptr;
 }
@@ -177,7 +178,7 @@ absl::Status ChunkedUpload::CheckWriterLocked(uint64_t writer) const {
   if (writer == writer_) return absl::OkStatus();
   return MakeError(absl::StatusCode::kAborted, "UPLOAD_TAKEN_OVER",
                    absl::StrCat("another stream has resumed update \"", args_.header.update_id,
-                                "\"; begin it again to continue here"));
+                                "\"; resume it again to continue here"));
 }
 
 bool ChunkedUpload::arrived() const {
@@ -199,8 +200,8 @@ absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain d
   if (offset != committed_ || appending_) return OffsetMismatch(offset, committed_);
   if (size > args_.total_bytes - committed_) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_TOO_LONG",
-                     absl::StrCat("the chunk ends at byte ", offset + size, ", the headers state ",
-                                  args_.total_bytes));
+                     absl::StrCat("the chunk ends at byte ", offset + size,
+                                  ", but the headers state ", args_.total_bytes));
   }
   appending_ = true;
   lock.unlock();
@@ -212,7 +213,7 @@ absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain d
     FreeLocked();
     return closed_because_;
   }
-  if (absl::IsAborted(appended)) CloseLocked(appended);  // the store has lost what had come
+  if (absl::IsAborted(appended)) CloseLocked(appended);  // the store has lost the received bytes
   SPARSEAGG_RETURN_IF_ERROR(appended);
   committed_ += size;
   last_used_ = now;
@@ -237,11 +238,12 @@ absl::StatusOr<Receipt> ChunkedUpload::Finish(uint64_t writer) {
       code == absl::StatusCode::kUnavailable || (code == absl::StatusCode::kResourceExhausted &&
                                                  ErrorReason(receipt.status()) != "ROUND_FULL");
   if (later) {
-    phase_ = Phase::kReceiving;  // complete and kept: a retry need not send it again
+    phase_ = Phase::kReceiving;  // the bytes are kept, so that a retry need not send them again
   } else {
-    CloseLocked(MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED",
-                          absl::StrCat("update \"", args_.header.update_id,
-                                       "\" was answered already; begin it again to ask")));
+    CloseLocked(
+        MakeError(absl::StatusCode::kFailedPrecondition, "UPLOAD_ENDED",
+                  absl::StrCat("update \"", args_.header.update_id,
+                               "\" was already answered; begin it again to get the receipt")));
   }
   return receipt;
 }
@@ -252,9 +254,9 @@ absl::StatusOr<Receipt> ChunkedUpload::CommitBytes() {
     for (const EncodedHeader& header : args_.tensors) tensors.push_back({.header = header});
     return args_.commit(args_.header, {.tensors = tensors, .arrived = arrived}, *bytes_->staging());
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, args_.memory.TakeApart(args_.staged_bytes));
+  SPARSEAGG_ASSIGN_OR_RETURN(Reservation staging, args_.memory.TakeReservation(args_.staged_bytes));
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string_view> bytes, bytes_->Pieces());
-  const CutPayload payload(args_.tensors, bytes);
+  const SplitPayload payload(args_.tensors, bytes);
   return args_.commit(args_.header, {.tensors = payload.tensors(), .stored = bytes_->stored()},
                       staging);
 }

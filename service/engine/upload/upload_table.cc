@@ -14,20 +14,20 @@ UploadTable::Key UploadTable::KeyOf(const UploadArgs& args) {
 }
 
 absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(
-    UploadArgs args, TenantBooks& tenant, const TakePartial& take_partial) {
+    UploadArgs args, TenantBudgets& tenant, const TakePartial& take_partial) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, FindOrStart(std::move(args), tenant, take_partial));
   return upload->NewWriter();
 }
 
 absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
-    UploadArgs args, TenantBooks& tenant, const TakePartial& take_partial) {
+    UploadArgs args, TenantBudgets& tenant, const TakePartial& take_partial) {
   {
     std::lock_guard lock(mutex_);
     SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));
     if (found != nullptr) return found;
     SPARSEAGG_RETURN_IF_ERROR(MakeRoomLocked(args, tenant.limits));
   }
-  // Without the lock: it may wait for the disk.
+  // This runs without the lock, because it may wait for the disk.
   SPARSEAGG_ASSIGN_OR_RETURN(args.stored, take_partial());
   SPARSEAGG_RETURN_IF_ERROR(Admit(args, tenant.staging));
   std::lock_guard lock(mutex_);
@@ -45,7 +45,8 @@ absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindLocked(
   const auto found = uploads_.find(KeyOf(args));
   if (found == uploads_.end() || CloseIfIdle(*found->second, args.now())) return nullptr;
   const bool same = found->second->SameAs(args.header, args.tensors);
-  if (found->second->closed()) return nullptr;  // and its headers may have been gone
+  // It was closed concurrently, so SameAs() may have compared freed headers.
+  if (found->second->closed()) return nullptr;
   if (same) return found->second;
   return MakeError(absl::StatusCode::kInvalidArgument, "UPLOAD_CONFLICT",
                    absl::StrCat("update \"", args.header.update_id,
@@ -68,13 +69,13 @@ absl::Status UploadTable::CheckNumberLocked(const UploadArgs& args,
         MakeError(absl::StatusCode::kResourceExhausted, "TENANT_UPLOADS_FULL",
                   absl::StrCat("tenant-uploads-max = ", of_tenant.uploads_max,
                                " chunked updates of tenant \"", std::string(tenant),
-                               "\" are under way; try again")),
+                               "\" are in progress; try again")),
         kRetryAfterMs);
   }
   if (uploads_.size() < limits_.open_uploads_max) return absl::OkStatus();
   return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "UPLOADS_FULL",
                                   absl::StrCat("open-uploads-max = ", limits_.open_uploads_max,
-                                               " chunked updates are under way; try again")),
+                                               " chunked updates are in progress; try again")),
                         kRetryAfterMs);
 }
 

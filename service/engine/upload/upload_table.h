@@ -1,6 +1,7 @@
-// The chunked uploads under way, by (round, contributor, update_id), so that a new stream can
-// resume what a broken one began. A round is itself, not its name, which may be given again.
-// Bounded in number, also of a tenant, in memory and on disk, and in the time that nothing comes.
+// The uploads in progress, by (round, contributor, update_id), so that a new stream can resume the
+// upload of a broken one. The key has the identity of the round and not only its name, which may be
+// used again. Uploads are bounded in number, for each tenant and in all, in memory, in disk space
+// and in idle time.
 #ifndef SPARSEAGG_SERVICE_ENGINE_UPLOAD_UPLOAD_TABLE_H_
 #define SPARSEAGG_SERVICE_ENGINE_UPLOAD_UPLOAD_TABLE_H_
 
@@ -13,7 +14,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "service/engine/memory/tenant_books.h"
+#include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/upload/upload.h"
 
 namespace sparseagg {
@@ -24,38 +25,38 @@ class UploadTable {
   explicit UploadTable(const Limits& limits)
       : limits_(limits), disk_(limits.upload_disk_bytes_max, kUploadDiskBudget) {}
 
-  // Where the store keeps the byte string of an upload that starts; null: in memory.
+  // Returns the store's payload for a new upload; null: the bytes are kept in memory.
   using TakePartial = std::function<absl::StatusOr<std::unique_ptr<PartialPayload>>()>;
-  // Resumes the upload of the same key, or starts one; `args` come without claims;
-  // those on the memory of the round's `tenant` are announced, which outlives the upload.
-  // INVALID_ARGUMENT (UPLOAD_CONFLICT) when it was begun with other headers; RESOURCE_EXHAUSTED,
-  // with a time to wait: UPLOADS_FULL, TENANT_UPLOADS_FULL, STAGING_FULL.
-  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, TenantBooks& tenant,
+  // Resumes the upload with the same key, or starts one. `args` has no claims; this call announces
+  // them to the budgets of `tenant`, which must outlive the upload. Errors: INVALID_ARGUMENT
+  // (UPLOAD_CONFLICT) if the upload was begun with other headers; RESOURCE_EXHAUSTED (UPLOADS_FULL,
+  // TENANT_UPLOADS_FULL, STAGING_FULL), with a time to retry after.
+  absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, TenantBudgets& tenant,
                                                         const TakePartial& take_partial);
 
-  // Closes uploads that nothing came for in upload_idle_ms. Looks at all, as a start does only when
-  // the table is full. May wait for a disk, others meanwhile do not.
+  // Closes all uploads that have received nothing for upload_idle_ms. Starting an upload does this
+  // only if the table is full. May wait for a disk, without blocking other calls.
   void DropIdle(std::chrono::steady_clock::time_point now);
 
-  // Closes all uploads of a round that takes no more updates. `round` is UploadArgs::round, `name`
-  // what its headers say.
+  // Closes all uploads of a round that accepts no more updates. `round` is UploadArgs::round,
+  // `name` the name in their headers.
   void DropRound(const std::string& name, const void* round, const absl::Status& why);
 
-  // Those that are open.
+  // Returns the number of open uploads.
   size_t size() const;
   uint64_t disk_bytes() const { return disk_.bytes_in_use(); }
 
  private:
-  // Name of the round, itself, contributor, update_id: a tenant's rounds are neighbours.
+  // (name of the round, UploadArgs::round, contributor, update_id). A tenant's rounds are adjacent.
   using Key = std::tuple<std::string, const void*, std::string, std::string>;
   static Key KeyOf(const UploadArgs& args);
-  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBooks& tenant,
+  absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBudgets& tenant,
                                                              const TakePartial& take_partial);
-  // Null when there is none.
+  // Returns null if there is none.
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;
   absl::Status MakeRoomLocked(const UploadArgs& args, const TenantLimits& of_tenant);
   void DropIdleLocked(std::chrono::steady_clock::time_point now);
-  // Whether it is closed then.
+  // Returns whether the upload is closed.
   bool CloseIfIdle(ChunkedUpload& upload, std::chrono::steady_clock::time_point now) const;
   absl::Status CheckNumberLocked(const UploadArgs& args, const TenantLimits& of_tenant) const;
   uint64_t NumberOfLocked(std::string_view tenant) const;
@@ -63,7 +64,7 @@ class UploadTable {
 
   const Limits& limits_;
   Admission disk_;
-  mutable std::mutex mutex_;  // taken before an upload's own
+  mutable std::mutex mutex_;  // taken before the mutex of an upload
   std::map<Key, std::shared_ptr<ChunkedUpload>> uploads_;
 };
 

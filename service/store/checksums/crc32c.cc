@@ -9,8 +9,8 @@
 namespace sparseagg {
 
 uint32_t Crc32c(std::string_view data, uint32_t crc) {
-  // ISA-L leaves the inversion before and after to the caller, takes an int as length and does not
-  // write through its pointer, const or not.
+  // ISA-L leaves the inversion before and after to the caller and takes the length as an int. It
+  // does not write through its pointer, although that is not const.
   constexpr size_t kStepBytes = size_t{1} << 30;
   uint32_t state = ~crc;
   while (!data.empty()) {

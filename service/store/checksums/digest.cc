@@ -15,7 +15,7 @@ struct Sha256::Context {
 
 namespace {
 
-// OpenSSL fails here only without memory or without SHA-256: nothing that a caller could handle.
+// OpenSSL fails here only without memory or without SHA-256, which no caller could handle.
 void Check(bool ok) {
   if (ok) return;
   std::fputs("OpenSSL cannot compute SHA-256\n", stderr);
@@ -25,7 +25,8 @@ void Check(bool ok) {
 }  // namespace
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  // EVP_sha256() would be looked up for each digest, which takes as long as hashing 1 KB.
+  // With EVP_sha256(), OpenSSL would look the algorithm up for each digest, which takes as long as
+  // hashing 1 KB.
   static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   context_->md = EVP_MD_CTX_new();
   Check(kAlgorithm != nullptr && context_->md != nullptr &&

@@ -1,6 +1,6 @@
-// SHA-256, computed piece by piece: what makes two updates or two results "the same". Integers are
-// hashed as little-endian bytes and strings with their length first, so that no two different
-// inputs hash the same bytes.
+// SHA-256, computed incrementally. Two updates, or two results, are the same if their digests are
+// equal. Integers are hashed as little-endian bytes and strings with their length first, so that
+// two different inputs never hash the same bytes.
 #ifndef SPARSEAGG_SERVICE_STORE_CHECKSUMS_DIGEST_H_
 #define SPARSEAGG_SERVICE_STORE_CHECKSUMS_DIGEST_H_
 
@@ -15,7 +15,7 @@ namespace sparseagg {
 
 inline constexpr size_t kDigestBytes = 32;
 
-// How integers and strings become bytes, for a Digest that takes Bytes().
+// Turns integers and strings into bytes for a Digest that has Bytes().
 template <class Digest>
 class DigestInput {
  public:
@@ -41,8 +41,8 @@ class Sha256 : public DigestInput<Sha256> {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
 
-  Sha256& Bytes(std::string_view bytes);  // as they are
-  // The digest, kDigestBytes bytes. Ends the computation: call it once.
+  Sha256& Bytes(std::string_view bytes);  // without a length
+  // Returns the digest of kDigestBytes bytes. Call it once; it ends the computation.
   std::string Finish();
 
  private:
@@ -50,7 +50,8 @@ class Sha256 : public DigestInput<Sha256> {
 
   struct Context;
   std::unique_ptr<Context> context_;
-  // Short pieces, which are hashed together: a call of OpenSSL takes longer than hashing them.
+  // A buffer in which short pieces are collected, because a call of OpenSSL takes longer than
+  // hashing them.
   std::array<char, 256> short_;
   size_t short_size_ = 0;
 };

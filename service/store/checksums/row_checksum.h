@@ -1,5 +1,5 @@
-// CRC-32C of the columns of a row, one after the other; a byte string with its length first, so
-// that no two rows have the same bytes.
+// The CRC-32C of the columns of a row, one after the other. A byte string is preceded by its
+// length, so that no two different rows have the same bytes.
 #ifndef SPARSEAGG_SERVICE_STORE_CHECKSUMS_ROW_CHECKSUM_H_
 #define SPARSEAGG_SERVICE_STORE_CHECKSUMS_ROW_CHECKSUM_H_
 

@@ -2,6 +2,6 @@
 
 namespace sparseagg {
 
-void ClearUpperHalves() {}  // there are none
+void ClearUpperHalves() {}  // other processors have no such halves
 
 }  // namespace sparseagg

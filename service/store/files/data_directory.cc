@@ -29,15 +29,15 @@ absl::Status Unusable(const std::string& path, int error) {
   return Unusable(path, std::strerror(error));
 }
 
-// Of a file system of the kernel's own, as /proc. It allows root everything, and then refuses a
-// file as if the folder were not there.
+// Refuses a virtual file system of the kernel, such as /proc. It allows root everything and then
+// refuses to create a file, as if the folder did not exist.
 absl::Status CheckHoldsFiles(const std::string& path, const std::string& folder) {
   struct statvfs disk = {};
   if (statvfs(folder.c_str(), &disk) != 0 || disk.f_blocks > 0) return absl::OkStatus();
-  return Unusable(path, "its file system has no room for files, as /proc and /sys have none");
+  return Unusable(path, "its file system cannot hold files, like /proc and /sys");
 }
 
-// Of the directory that holds `path`.
+// Returns the parent directory of `path`.
 std::string FolderOf(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const size_t slash = path.rfind('/');
@@ -45,11 +45,11 @@ std::string FolderOf(std::string path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The entry of the directory in its parent, through links.
+// Syncs the directory's entry in its parent, after resolving links.
 void SyncNameOf(const std::string& path) {
   std::error_code error;
   const std::string parent = std::filesystem::canonical(path, error).parent_path();
-  // One that may not be read is somebody else's, who has made the directory.
+  // A parent that this user may not read belongs to another user, who has created the directory.
   if (access(parent.c_str(), R_OK) == 0) SyncFolder(parent);
 }
 
@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::st
     SPARSEAGG_RETURN_IF_ERROR(CheckHoldsFiles(path, FolderOf(path)));
     return MakeError(
         absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-        absl::StrCat("cannot make the data directory ", path, ": ", std::strerror(error)));
+        absl::StrCat("cannot create the data directory ", path, ": ", std::strerror(error)));
   }
   const std::string file = absl::StrCat(path, "/LOCK");
   const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::st
     return directory;
   }
   return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
-                   absl::StrCat("another process serves the data directory ", path,
+                   absl::StrCat("another process uses the data directory ", path,
                                 "; stop it, or give this one a directory of its own"));
 }
 
@@ -101,19 +101,19 @@ absl::Status DataDirectory::Check(const std::string& path) {
 
 DataDirectory::~DataDirectory() { close(lock_); }
 
-absl::Status DataDirectory::CheckRoom() const {
+absl::Status DataDirectory::CheckFreeSpace() const {
   struct statvfs disk = {};
   if (statvfs(path_.c_str(), &disk) != 0) {
     const int error = errno;
     CheckInPlace();
-    return StoreBusy(absl::StrCat("the disk of the data directory ", path_,
-                                  " does not tell how much room it has: ", std::strerror(error)));
+    return StoreBusy(absl::StrCat("the free space on the disk of the data directory ", path_,
+                                  " cannot be read: ", std::strerror(error)));
   }
   const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free_bytes >= free_bytes_min_) return absl::OkStatus();
-  return StoreFull(absl::StrCat(
-      "the disk of the data directory has ", free_bytes,
-      " bytes left; updates are taken from store-free-bytes-min = ", free_bytes_min_, " on"));
+  return StoreFull(absl::StrCat("the disk of the data directory has ", free_bytes,
+                                " bytes free, below store-free-bytes-min = ", free_bytes_min_,
+                                "; free some space there"));
 }
 
 void DataDirectory::Pin(std::span<const char* const> names) {
@@ -130,11 +130,11 @@ void DataDirectory::CheckInPlace() const {
   for (const Pinned& pinned : pinned_) {
     struct stat found = {};
     if (stat(pinned.path.c_str(), &found) != 0) {
-      EndProcess(pinned.path,
-                 absl::StrCat("it was deleted or moved under the server: ", std::strerror(errno)));
+      EndProcess(pinned.path, absl::StrCat("it was deleted or moved while the server was running: ",
+                                           std::strerror(errno)));
     }
     if (found.st_dev != pinned.device || found.st_ino != pinned.inode) {
-      EndProcess(pinned.path, "another one was put in its place under the server");
+      EndProcess(pinned.path, "it was replaced while the server was running");
     }
   }
 }

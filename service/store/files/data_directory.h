@@ -1,5 +1,5 @@
-// The directory of a durable store: held by one process at a time, on a disk with room to go on,
-// and still where it was when the store was opened.
+// The directory of a durable store. It is locked by one process at a time; this class checks that
+// its disk has free space and that its files are still where they were when the store was opened.
 #ifndef SPARSEAGG_SERVICE_STORE_FILES_DATA_DIRECTORY_H_
 #define SPARSEAGG_SERVICE_STORE_FILES_DATA_DIRECTORY_H_
 
@@ -17,31 +17,33 @@
 
 namespace sparseagg {
 
-// Thread-safe. Let go when destroyed, and by the system when the process ends, however it ends.
+// Thread-safe. The destructor releases the lock, and so does the system when the process ends in
+// any way.
 class DataDirectory {
  public:
-  // Makes the directory when it is not there, readable by its owner only, and its name durable.
-  // FAILED_PRECONDITION: STORE_IN_USE, STORE_UNUSABLE.
+  // Locks the directory. Creates it, readable by its owner only, if it does not exist, and syncs
+  // its name. Errors: FAILED_PRECONDITION (STORE_IN_USE, STORE_UNUSABLE).
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Take(const std::string& path,
                                                              uint64_t free_bytes_min);
-  // Whether Take() could use the directory once nobody else does, as far as can be told without
-  // making anything. FAILED_PRECONDITION (STORE_UNUSABLE).
+  // Returns FAILED_PRECONDITION (STORE_UNUSABLE) if Take() could not use the directory even when no
+  // other process does. Creates nothing, so it may miss some errors.
   static absl::Status Check(const std::string& path);
   ~DataDirectory();
   DataDirectory(const DataDirectory&) = delete;
   DataDirectory& operator=(const DataDirectory&) = delete;
 
   const std::string& path() const { return path_; }
-  // RESOURCE_EXHAUSTED (STORE_FULL) while the disk has less than `free_bytes_min`; UNAVAILABLE
-  // (STORE_BUSY) when the disk does not tell.
-  absl::Status CheckRoom() const;
+  // Returns RESOURCE_EXHAUSTED (STORE_FULL) while the disk has less than `free_bytes_min` free, and
+  // UNAVAILABLE (STORE_BUSY) if its free space cannot be read.
+  absl::Status CheckFreeSpace() const;
 
-  // Remembers the directory and those of these files in it that exist, for CheckInPlace(). Call it
-  // once, when the store has opened them and before others use this.
+  // Remembers the identity of the directory, and of those of these files in it that exist, for
+  // CheckInPlace(). Call it once, after the store has opened them and before other threads use this
+  // object.
   void Pin(std::span<const char* const> names);
-  // Ends the process (fatal.h) when the directory, or a pinned file, is no longer found under its
-  // name: it was deleted, moved or replaced. What is written to it then is lost with the process,
-  // although writing and syncing go on without an error. Costs a stat() for each of them.
+  // Ends the process (fatal.h) if the directory or a pinned file is no longer found under its name,
+  // because it was deleted, moved or replaced. Writes to such a file succeed, and so do syncs, but
+  // the data is lost with the process. Costs one stat() for each pinned file.
   void CheckInPlace() const;
 
  private:

@@ -14,7 +14,7 @@
 namespace sparseagg {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // of memory, offsets and lengths, as devices may ask for
+constexpr size_t kAlignment = 4096;  // of memory, offsets and lengths, as devices may require
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
 bool SetDirect(int fd, bool direct) {
@@ -22,7 +22,8 @@ bool SetDirect(int fd, bool direct) {
   return flags >= 0 && fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-// Writes what lies at `offset` of the file; through the page cache when it cannot go past it.
+// Writes `data` at `offset` of the file. Falls back to the page cache if direct I/O fails with
+// EINVAL.
 int WriteAt(int fd, size_t offset, std::string_view data) {
   const int error = WriteAll(fd, data);
   if (error != EINVAL || !SetDirect(fd, false)) return error;

@@ -1,6 +1,7 @@
-// Writing a large file past the page cache. Its bytes are on the disk anyhow before anybody hears
-// of them, and are not read again but after a restart: cached pages would be made, filled, written
-// back and thrown away for nothing, at a third of the processor time that storing an update takes.
+// Writes a large file with direct I/O (O_DIRECT), which bypasses the page cache. The bytes are
+// synced before they are acknowledged, and read again only after a restart, so cached pages would
+// be useless; filling and writing them back took a third of the processor time of storing an
+// update.
 #ifndef SPARSEAGG_SERVICE_STORE_FILES_DIRECT_WRITE_H_
 #define SPARSEAGG_SERVICE_STORE_FILES_DIRECT_WRITE_H_
 
@@ -9,8 +10,8 @@
 
 namespace sparseagg {
 
-// Appends the pieces to a new, empty file. The errno of the first write that failed, or 0. Where
-// the file system has no direct writes, this is WriteAll(). The file is not synced.
+// Appends the pieces to a new, empty file. Returns the errno of the first failed write, or 0. Falls
+// back to WriteAll() if the file system has no direct I/O. Does not sync the file.
 int WriteAllDirect(int fd, std::span<const std::string_view> pieces);
 
 }  // namespace sparseagg

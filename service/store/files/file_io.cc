@@ -14,7 +14,7 @@
 namespace sparseagg {
 namespace {
 
-// Of one system call: a gRPC message comes in pieces of 8 KiB and more.
+// Limits of one system call: a gRPC message consists of pieces of 8 KiB and more.
 constexpr size_t kWriteBytes = size_t{4} << 20;
 constexpr int kWritePieces = 512;
 
@@ -27,13 +27,13 @@ absl::Status Shortage(int error) {
 
 }  // namespace
 
-absl::Status RefusalOf(const std::string& path, int error) {
+absl::Status WriteError(const std::string& path, int error) {
   if (IsFull(error)) return StoreFull();
   if (IsShortage(error)) return Shortage(error);
   EndProcess(path, std::strerror(error));
 }
 
-absl::Status UnreadableOf(const std::string& path, int error) {
+absl::Status ReadError(const std::string& path, int error) {
   if (IsShortage(error)) return Shortage(error);
   const std::string what = absl::StrCat(path, " ", std::strerror(error));
   if (error != EACCES && error != EPERM) return StoreCorrupt(what);
@@ -43,7 +43,7 @@ absl::Status UnreadableOf(const std::string& path, int error) {
 
 int WriteAll(int fd, std::span<const std::string_view> pieces) {
   std::array<iovec, kWritePieces> parts;
-  size_t sent = 0;  // of the first piece
+  size_t sent = 0;  // bytes of the first piece that are written
   while (!pieces.empty()) {
     int count = 0;
     uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-// Reading and writing files as the store needs it: errors that a caller can wait out are statuses,
-// others end the process (fatal.h).
+// File I/O for the store. Errors that may pass, such as a full disk, are returned as a status;
+// other write errors end the process (fatal.h).
 #ifndef SPARSEAGG_SERVICE_STORE_FILES_FILE_IO_H_
 #define SPARSEAGG_SERVICE_STORE_FILES_FILE_IO_H_
 
@@ -13,7 +13,7 @@
 
 namespace sparseagg {
 
-// Closes itself.
+// A file descriptor that the destructor closes.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -28,15 +28,16 @@ class Descriptor {
   const int fd_;
 };
 
-// The answer to an errno that is not the disk's: RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
-// (STORE_BUSY); or the end of the process.
-absl::Status RefusalOf(const std::string& path, int error);
+// Returns the status for an errno of creating or writing a file: RESOURCE_EXHAUSTED (STORE_FULL) or
+// UNAVAILABLE (STORE_BUSY). Ends the process for any other errno.
+absl::Status WriteError(const std::string& path, int error);
 
-// The answer to an errno of reading: UNAVAILABLE (STORE_BUSY), FAILED_PRECONDITION (STORE_UNUSABLE)
-// without permission, otherwise DATA_LOSS (STORE_CORRUPT).
-absl::Status UnreadableOf(const std::string& path, int error);
+// Returns the status for an errno of reading a file: UNAVAILABLE (STORE_BUSY) without a free
+// descriptor or memory, FAILED_PRECONDITION (STORE_UNUSABLE) without permission, otherwise
+// DATA_LOSS (STORE_CORRUPT).
+absl::Status ReadError(const std::string& path, int error);
 
-// The errno of the first write that failed, or 0.
+// Writes all pieces. Returns the errno of the first failed write, or 0.
 int WriteAll(int fd, std::span<const std::string_view> pieces);
 inline int WriteAll(int fd, std::string_view data) { return WriteAll(fd, std::span(&data, 1)); }
 

@@ -24,26 +24,26 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-// ABORTED (UPLOAD_LOST) when the disk is full: its pages are marked clean now, and a second sync
-// would succeed without them (fatal.h).
+// Returns ABORTED (UPLOAD_LOST) if the disk is full: the file's pages are marked clean, so that a
+// second sync would succeed without having written them (fatal.h).
 absl::Status SyncFile(const std::string& path) {
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (fd.get() < 0) return RefusalOf(path, errno);
+  if (fd.get() < 0) return WriteError(path, errno);
   if (fdatasync(fd.get()) == 0) return absl::OkStatus();
-  RefusalOf(path, errno).IgnoreError();  // or the end of the process
+  WriteError(path, errno).IgnoreError();  // may end the process
   return UploadLost();
 }
 
-// All of `data` at `offset`, or nothing.
+// Writes all of `data` at `offset`, or nothing.
 absl::Status WriteAt(const std::string& path, uint64_t offset,
                      std::span<const std::string_view> data) {
   const auto at = static_cast<off_t>(offset);
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (fd.get() < 0 || lseek(fd.get(), at, SEEK_SET) < 0) return RefusalOf(path, errno);
+  if (fd.get() < 0 || lseek(fd.get(), at, SEEK_SET) < 0) return WriteError(path, errno);
   const int error = WriteAll(fd.get(), data);
   if (error == 0) return absl::OkStatus();
-  if (ftruncate(fd.get(), at) != 0) return RefusalOf(path, errno);
-  return RefusalOf(path, error);
+  if (ftruncate(fd.get(), at) != 0) return WriteError(path, errno);
+  return WriteError(path, error);
 }
 
 absl::Status MakeFile(const std::string& path, std::string_view content) {
@@ -51,11 +51,11 @@ absl::Status MakeFile(const std::string& path, std::string_view content) {
   const int error = fd.get() < 0 ? errno : WriteAll(fd.get(), content);
   if (error == 0) return absl::OkStatus();
   if (fd.get() >= 0) unlink(path.c_str());
-  return RefusalOf(path, error);
+  return WriteError(path, error);
 }
 
-// What can be read of the file, `bytes` of it at most.
-std::string ReadSome(const std::string& path, size_t bytes) {
+// Returns as much of the file as can be read, at most `bytes`.
+std::string ReadPrefix(const std::string& path, size_t bytes) {
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string data(fd.get() < 0 ? 0 : bytes, '\0');
   size_t size = 0;
@@ -69,8 +69,9 @@ std::string ReadSome(const std::string& path, size_t bytes) {
   return data;
 }
 
-// The last checkpoint that the file agrees with.
-Checkpoint LastGood(const std::string& path, const std::vector<Checkpoint>& checkpoints) {
+// Returns the last checkpoint whose CRC-32C matches the file.
+Checkpoint LastValidCheckpoint(const std::string& path,
+                               const std::vector<Checkpoint>& checkpoints) {
   Checkpoint good;
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return good;
@@ -101,8 +102,8 @@ class PartialFiles::File : public PartialPayload {
   ~File() override {
     Unmap();
     if (gone_) return;
-    // Not synced: it is checked before it is used.
-    if (number_ != 0 && bytes_ > checkpointed_) NoteCheckpoint().IgnoreError();
+    // The checkpoint is not synced, because it is verified before it is used.
+    if (number_ != 0 && bytes_ > checkpointed_) AppendCheckpoint().IgnoreError();
     owner_.Return(*this);
   }
 
@@ -114,7 +115,7 @@ class PartialFiles::File : public PartialPayload {
 
   using PartialPayload::Append;
   absl::Status Append(std::span<const std::string_view> data) override {
-    SPARSEAGG_RETURN_IF_ERROR(owner_.check_room_());
+    SPARSEAGG_RETURN_IF_ERROR(owner_.check_free_space_());
     if (number_ == 0) SPARSEAGG_RETURN_IF_ERROR(Create());
     SPARSEAGG_RETURN_IF_ERROR(WriteAt(Path(), bytes_, data));
     SPARSEAGG_RETURN_IF_ERROR(owner_.failpoints_.Check(Failpoint::kPartWritten));
@@ -123,7 +124,7 @@ class PartialFiles::File : public PartialPayload {
       crc32c_ = Crc32c(piece, crc32c_);
     }
     if (bytes_ - checkpointed_ < owner_.checkpoint_bytes_) return absl::OkStatus();
-    // The bytes are there, whether or not this makes them last, unless they are lost.
+    // The bytes are appended whether or not the checkpoint succeeds, unless it finds them lost.
     const absl::Status made = MakeCheckpoint();
     return absl::IsAborted(made) ? made : absl::OkStatus();
   }
@@ -132,9 +133,9 @@ class PartialFiles::File : public PartialPayload {
     if (bytes_ == 0) return std::string_view();
     if (view_ == nullptr) {
       const Descriptor fd(open(Path().c_str(), O_RDONLY | O_CLOEXEC));
-      if (fd.get() < 0) return RefusalOf(Path(), errno);
+      if (fd.get() < 0) return WriteError(Path(), errno);
       void* view = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
-      if (view == MAP_FAILED) return RefusalOf(Path(), errno);
+      if (view == MAP_FAILED) return WriteError(Path(), errno);
       view_ = view;
       view_bytes_ = bytes_;
     }
@@ -150,30 +151,30 @@ class PartialFiles::File : public PartialPayload {
     owner_.Forget(*this);
   }
 
-  void GiveAway() {
+  void HandOver() {
     gone_ = true;
     unlink(PartPath().c_str());
-    owner_.failpoints_.Pass(Failpoint::kPartGivenAway);
+    owner_.failpoints_.Pass(Failpoint::kPartHandedOver);
     owner_.Forget(*this);
   }
 
-  // Goes on from what is there of the file, and makes that last.
+  // Truncates both files to the last good checkpoint and syncs the payload.
   absl::Status Recover() {
     if (number_ == 0) return absl::OkStatus();
-    const PartialRecord record = ReadPartialRecord(ReadSome(PartPath(), kPartialRecordBytesMax));
-    const Checkpoint good = LastGood(Path(), record.checkpoints);
+    const PartialRecord record = ReadPartialRecord(ReadPrefix(PartPath(), kPartialRecordBytesMax));
+    const Checkpoint good = LastValidCheckpoint(Path(), record.checkpoints);
     bytes_ = checkpointed_ = good.bytes;
     crc32c_ = good.crc32c;
     part_bytes_ = good.bytes == 0 ? record.identity_end : good.end;
     for (const auto& [path, bytes] : {std::pair(Path(), bytes_), {PartPath(), part_bytes_}}) {
-      if (truncate(path.c_str(), static_cast<off_t>(bytes)) != 0) return RefusalOf(path, errno);
+      if (truncate(path.c_str(), static_cast<off_t>(bytes)) != 0) return WriteError(path, errno);
     }
     return Sync(Path());
   }
 
-  absl::StatusOr<Placed> Complete() {
+  absl::StatusOr<BlobRef> Complete() {
     SPARSEAGG_RETURN_IF_ERROR(Sync(Path()));
-    return Placed{.bytes = bytes_, .file = number_, .payload_crc32c = crc32c_};
+    return BlobRef{.bytes = bytes_, .file = number_, .payload_crc32c = crc32c_};
   }
 
  private:
@@ -197,7 +198,8 @@ class PartialFiles::File : public PartialPayload {
     return made;
   }
 
-  // Of one of the two files. Both are gone when they cannot be trusted any more.
+  // Syncs one of the two files. Discards both if the sync fails, because they cannot be trusted
+  // then.
   absl::Status Sync(const std::string& path) {
     const absl::Status synced = SyncFile(path);
     if (absl::IsAborted(synced)) Discard();
@@ -207,13 +209,13 @@ class PartialFiles::File : public PartialPayload {
   absl::Status MakeCheckpoint() {
     SPARSEAGG_RETURN_IF_ERROR(Sync(Path()));
     SPARSEAGG_RETURN_IF_ERROR(owner_.failpoints_.Check(Failpoint::kCheckpointSynced));
-    SPARSEAGG_RETURN_IF_ERROR(NoteCheckpoint());
+    SPARSEAGG_RETURN_IF_ERROR(AppendCheckpoint());
     SPARSEAGG_RETURN_IF_ERROR(Sync(PartPath()));
     owner_.files_.Sync();
     return absl::OkStatus();
   }
 
-  absl::Status NoteCheckpoint() {
+  absl::Status AppendCheckpoint() {
     const std::string record = CheckpointRecord({.bytes = bytes_, .crc32c = crc32c_});
     const std::string_view bytes = record;
     SPARSEAGG_RETURN_IF_ERROR(WriteAt(PartPath(), part_bytes_, std::span(&bytes, 1)));
@@ -228,17 +230,17 @@ class PartialFiles::File : public PartialPayload {
 
   PartialFiles& owner_;
   const PartialIdentity identity_;
-  uint64_t number_;  // 0: nothing was written yet
+  uint64_t number_;  // 0: no file exists yet
   uint64_t bytes_ = 0;
-  uint32_t crc32c_ = 0;        // of these
-  uint64_t checkpointed_ = 0;  // of these
-  uint64_t part_bytes_ = 0;    // of N.part
-  bool gone_ = false;          // deleted, or given away
+  uint32_t crc32c_ = 0;        // of the bytes_ bytes
+  uint64_t checkpointed_ = 0;  // bytes that the last checkpoint covers
+  uint64_t part_bytes_ = 0;    // length of N.part
+  bool gone_ = false;          // deleted, or handed over to an accepted update
   void* view_ = nullptr;
   uint64_t view_bytes_ = 0;
 };
 
-// --- What is left of others ---
+// --- Payloads that are not in use ---
 
 PartialFiles::Key PartialFiles::KeyOf(const PartialIdentity& identity) {
   return {identity.round, identity.contributor, identity.update_id};
@@ -253,16 +255,16 @@ void PartialFiles::DeleteLeftovers(const std::vector<uint64_t>& named,
   std::lock_guard lock(mutex_);
   for (const uint64_t number : files_.List(kPartialSuffix)) {
     const std::string part = absl::StrCat(files_.PathOf(number), kPartialSuffix);
-    PartialRecord record = ReadPartialRecord(ReadSome(part, kPartialRecordBytesMax));
+    PartialRecord record = ReadPartialRecord(ReadPrefix(part, kPartialRecordBytesMax));
     const bool kept = unnamed.contains(number) && record.identity &&
                       is_open(record.identity->round) &&
-                      left_.try_emplace(KeyOf(*record.identity)).second;
+                      entries_.try_emplace(KeyOf(*record.identity)).second;
     if (kept) {
       unnamed.erase(number);
-      Left& left = left_[KeyOf(*record.identity)];
-      left.identity = *std::move(record.identity);
-      left.file = number;
-      left.since = std::chrono::steady_clock::now();
+      Entry& entry = entries_[KeyOf(*record.identity)];
+      entry.identity = *std::move(record.identity);
+      entry.file = number;
+      entry.since = std::chrono::steady_clock::now();
     } else {
       unlink(part.c_str());
     }
@@ -276,15 +278,15 @@ absl::StatusOr<std::unique_ptr<PartialPayload>> PartialFiles::Take(
   uint64_t replaced = 0;
   {
     std::lock_guard lock(mutex_);
-    Left& left = left_[KeyOf(identity)];
-    if (left.taken) return StoreBusy("the same update is being begun by another call; try again");
-    if (!(left.identity == identity)) replaced = std::exchange(left.file, 0);
-    left.identity = identity;
-    left.taken = true;
-    file = std::make_unique<File>(*this, identity, left.file);
+    Entry& entry = entries_[KeyOf(identity)];
+    if (entry.taken) return StoreBusy("another call is starting the same update; try again");
+    if (!(entry.identity == identity)) replaced = std::exchange(entry.file, 0);
+    entry.identity = identity;
+    entry.taken = true;
+    file = std::make_unique<File>(*this, identity, entry.file);
   }
   if (replaced != 0) DeleteFiles(replaced);
-  SPARSEAGG_RETURN_IF_ERROR(check_room_());
+  SPARSEAGG_RETURN_IF_ERROR(check_free_space_());
   SPARSEAGG_RETURN_IF_ERROR(file->Recover());
   return file;
 }
@@ -292,46 +294,46 @@ absl::StatusOr<std::unique_ptr<PartialPayload>> PartialFiles::Take(
 void PartialFiles::Return(const File& file) {
   std::lock_guard lock(mutex_);
   if (file.number() == 0) {
-    left_.erase(KeyOf(file.identity()));
+    entries_.erase(KeyOf(file.identity()));
     return;
   }
-  Left& left = left_[KeyOf(file.identity())];
-  left.file = file.number();
-  left.taken = false;
-  left.since = std::chrono::steady_clock::now();
+  Entry& entry = entries_[KeyOf(file.identity())];
+  entry.file = file.number();
+  entry.taken = false;
+  entry.since = std::chrono::steady_clock::now();
 }
 
 void PartialFiles::Forget(const File& file) {
   std::lock_guard lock(mutex_);
-  left_.erase(KeyOf(file.identity()));
+  entries_.erase(KeyOf(file.identity()));
 }
 
-absl::StatusOr<Placed> PartialFiles::Complete(PartialPayload& payload) {
+absl::StatusOr<BlobRef> PartialFiles::Complete(PartialPayload& payload) {
   return static_cast<File&>(payload).Complete();
 }
 
-void PartialFiles::GiveAway(PartialPayload& payload) { static_cast<File&>(payload).GiveAway(); }
+void PartialFiles::HandOver(PartialPayload& payload) { static_cast<File&>(payload).HandOver(); }
 
-void PartialFiles::DropOf(const std::string& round, const std::function<bool()>& is_open) {
-  DropIf([&](const Left& left) { return left.identity.round == round && !is_open(); });
+void PartialFiles::DropRound(const std::string& round, const std::function<bool()>& is_open) {
+  DropIf([&](const Entry& entry) { return entry.identity.round == round && !is_open(); });
 }
 
 void PartialFiles::DropUnusedSince(std::chrono::steady_clock::time_point time) {
-  DropIf([&](const Left& left) { return left.since < time; });
+  DropIf([&](const Entry& entry) { return entry.since < time; });
 }
 
-void PartialFiles::DropIf(const std::function<bool(const Left&)>& condition) {
+void PartialFiles::DropIf(const std::function<bool(const Entry&)>& condition) {
   std::vector<uint64_t> dropped;
   {
     std::lock_guard lock(mutex_);
-    std::erase_if(left_, [&](const auto& entry) {
-      const Left& left = entry.second;
-      if (left.taken || !condition(left)) return false;
-      dropped.push_back(left.file);
+    std::erase_if(entries_, [&](const auto& item) {
+      const Entry& entry = item.second;
+      if (entry.taken || !condition(entry)) return false;
+      dropped.push_back(entry.file);
       return true;
     });
   }
-  // Numbers are not used again. A large file takes long to delete.
+  // The lock is not needed, since numbers are not reused, and a large file takes long to delete.
   for (const uint64_t number : dropped) DeleteFiles(number);
 }
 

@@ -1,13 +1,17 @@
-// Payloads that arrive bit by bit, in files that become those of the accepted updates as they are.
-// Beside the file N is N.part, which says what N is of and how much of it was synced:
+// Payloads that arrive in chunks, in files that become the payload files of accepted updates
+// without a copy. Beside each file N is a file N.part, which identifies the update and records how
+// much of N was synced:
 //
 //   N.part     := record(identity) record(checkpoint)*
 //   record     := u32 CRC-32C of the body, u32 length of the body, body          little-endian
-//   identity   := round, contributor, update_id, description (u32 length, bytes each), u64 total
-//   bytes checkpoint := u64 bytes, u32 CRC-32C of so many bytes of N
+//   identity   := string(round) string(contributor) string(update_id) string(description)
+//                 u64 total_bytes
+//   string     := u32 length, bytes
+//   checkpoint := u64 bytes, u32 CRC-32C of the first `bytes` bytes of N
 //
-// After a crash a payload goes on from the last checkpoint that its bytes agree with. Nothing else
-// is promised of it: a partial payload counts for nothing, and is dropped when nobody resumes it.
+// After a crash, a payload continues from the last checkpoint whose CRC-32C matches its bytes.
+// There is no other guarantee: a partial payload counts for nothing, and is deleted if it is not
+// resumed.
 #ifndef SPARSEAGG_SERVICE_STORE_FILES_PARTIAL_FILES_H_
 #define SPARSEAGG_SERVICE_STORE_FILES_PARTIAL_FILES_H_
 
@@ -28,59 +32,60 @@
 
 namespace sparseagg {
 
-// Thread-safe. Outlives the payloads that it has given out.
+// Thread-safe. Must outlive the payloads that it returns.
 class PartialFiles {
  public:
-  using CheckRoom = std::function<absl::Status()>;
-  // A checkpoint is made every `checkpoint_bytes`. `check_room` is asked before a payload grows.
-  PartialFiles(PayloadFiles& files, uint64_t checkpoint_bytes, CheckRoom check_room,
+  using CheckFreeSpace = std::function<absl::Status()>;
+  // Writes a checkpoint every `checkpoint_bytes`. Calls `check_free_space` before a payload grows.
+  PartialFiles(PayloadFiles& files, uint64_t checkpoint_bytes, CheckFreeSpace check_free_space,
                FailpointHook failpoints = {})
       : files_(files),
         checkpoint_bytes_(checkpoint_bytes),
-        check_room_(std::move(check_room)),
+        check_free_space_(std::move(check_free_space)),
         failpoints_(std::move(failpoints)) {}
 
-  // At the start: of the files that no row names (`named`, ascending), keeps the payloads that can
-  // be resumed, since their round `is_open`, and deletes the rest.
+  // Runs at the start. `named` has the numbers of the files that rows name, ascending. Of the other
+  // files, keeps the payloads of rounds that are open, which can be resumed, and deletes the rest.
   void DeleteLeftovers(const std::vector<uint64_t>& named,
                        const std::function<bool(const std::string& round)>& is_open);
 
-  // The payload of that identity, with the bytes that are there of it, or an empty one. UNAVAILABLE
-  // (STORE_BUSY) while another has it; RESOURCE_EXHAUSTED (STORE_FULL).
+  // Returns the payload with this identity, with the bytes received so far, or an empty one.
+  // Errors: UNAVAILABLE (STORE_BUSY) while another caller has it; RESOURCE_EXHAUSTED (STORE_FULL).
   absl::StatusOr<std::unique_ptr<PartialPayload>> Take(const PartialIdentity& identity);
 
-  // Syncs a complete payload of this object's; its name is durable after PayloadFiles::Sync().
-  absl::StatusOr<Placed> Complete(PartialPayload& payload);
-  // A row names its file now.
-  void GiveAway(PartialPayload& payload);
+  // Syncs a complete payload that Take() returned. Its name is durable after PayloadFiles::Sync().
+  absl::StatusOr<BlobRef> Complete(PartialPayload& payload);
+  // Hands the file over to the row that now names it, and deletes N.part.
+  void HandOver(PartialPayload& payload);
 
-  // Deletes those that nobody has taken; those of a round unless `is_open` says that the name was
-  // given again. It is called with a lock held that Take() needs, too.
-  void DropOf(const std::string& round, const std::function<bool()>& is_open);
+  // These delete payloads that are not in use. DropRound() deletes those of a round, unless
+  // `is_open` returns true because the name is used again; `is_open` is called with a lock held
+  // that Take() needs, too.
+  void DropRound(const std::string& round, const std::function<bool()>& is_open);
   void DropUnusedSince(std::chrono::steady_clock::time_point time);
 
  private:
   class File;
   using Key = std::tuple<std::string, std::string, std::string>;  // round, contributor, update_id
-  struct Left {
+  struct Entry {
     PartialIdentity identity;
     uint64_t file = 0;
     bool taken = false;
     std::chrono::steady_clock::time_point since;
   };
   static Key KeyOf(const PartialIdentity& identity);
-  // Entries that meet `condition` are forgotten at once; their files are deleted without the lock.
-  void DropIf(const std::function<bool(const Left&)>& condition);
+  // Removes the entries that meet `condition`, then deletes their files without the lock.
+  void DropIf(const std::function<bool(const Entry&)>& condition);
   void DeleteFiles(uint64_t number) const;
   void Return(const File& file);
   void Forget(const File& file);
 
   PayloadFiles& files_;
   const uint64_t checkpoint_bytes_;
-  const CheckRoom check_room_;
+  const CheckFreeSpace check_free_space_;
   const FailpointHook failpoints_;
   std::mutex mutex_;
-  std::map<Key, Left> left_;
+  std::map<Key, Entry> entries_;
 };
 
 }  // namespace sparseagg

@@ -26,7 +26,7 @@ absl::Status Damaged(const std::string& path, std::string_view how) {
   return StoreCorrupt(absl::StrCat(path, " ", std::string(how)));
 }
 
-// The number of a name "17" + suffix.
+// Returns 17 for the name "17" + suffix, and nullopt for any other form.
 std::optional<uint64_t> NumberOf(const std::filesystem::path& path, std::string_view suffix) {
   const std::string name = path.filename().string();
   uint64_t number = 0;
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<PayloadFiles>> PayloadFiles::Open(const std::stri
                                                                  FailpointHook failpoints) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-                     absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(errno)));
+                     absl::StrCat("cannot create the folder ", folder, ": ", std::strerror(errno)));
   }
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
@@ -74,7 +74,7 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
   const uint64_t number = NewNumber();
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return RefusalOf(path, errno);
+  if (fd.get() < 0) return WriteError(path, errno);
   const absl::Status written = WriteAndSync(fd.get(), path, pieces);
   if (written.ok()) return number;
   unlink(path.c_str());
@@ -84,27 +84,28 @@ absl::StatusOr<uint64_t> PayloadFiles::Write(std::span<const std::string_view> p
 absl::Status PayloadFiles::WriteAndSync(int fd, const std::string& path,
                                         std::span<const std::string_view> pieces) {
   const int error = WriteAllDirect(fd, pieces);
-  if (error != 0) return RefusalOf(path, error);
+  if (error != 0) return WriteError(path, error);
   SPARSEAGG_RETURN_IF_ERROR(failpoints_.Check(Failpoint::kPayloadWritten));
-  if (fdatasync(fd) != 0) return RefusalOf(path, errno);
+  if (fdatasync(fd) != 0) return WriteError(path, errno);
   return failpoints_.Check(Failpoint::kPayloadSynced);
 }
 
 absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) const {
   const std::string path = PathOf(number);
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return UnreadableOf(path, errno);
+  if (fd.get() < 0) return ReadError(path, errno);
   struct stat found = {};
-  if (fstat(fd.get(), &found) != 0) return UnreadableOf(path, errno);
+  if (fstat(fd.get(), &found) != 0) return ReadError(path, errno);
   if (static_cast<uint64_t>(found.st_size) != bytes) {
-    return Damaged(path, absl::StrCat("has ", found.st_size, " bytes, stored were ", bytes));
+    return Damaged(path,
+                   absl::StrCat("has ", found.st_size, " bytes, but ", bytes, " were stored"));
   }
   std::string data(bytes, '\0');
   for (uint64_t at = 0; at < bytes;) {
     const ssize_t got = pread(fd.get(), data.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got == 0) return Damaged(path, "became shorter");
-    if (got < 0) return UnreadableOf(path, errno);
+    if (got == 0) return Damaged(path, "became shorter while it was read");
+    if (got < 0) return ReadError(path, errno);
     at += static_cast<uint64_t>(got);
   }
   return data;

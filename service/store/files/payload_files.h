@@ -1,6 +1,6 @@
-// Byte strings that are too large for the database: a file each, written once, synced before a row
-// of the database names it, read whole, deleted. A file that no row names is left over from a
-// crash.
+// Byte strings that are too large for the database. Each is a file that is written once, synced
+// before a row of the database names it, and read as a whole. A file that no row names is a
+// leftover of a crash.
 #ifndef SPARSEAGG_SERVICE_STORE_FILES_PAYLOAD_FILES_H_
 #define SPARSEAGG_SERVICE_STORE_FILES_PAYLOAD_FILES_H_
 
@@ -19,38 +19,37 @@
 
 namespace sparseagg {
 
-// Makes the names in a folder durable. Ends the process when that fails (fatal.h).
+// Syncs the names in a folder. Ends the process on an error (fatal.h).
 void SyncFolder(const std::string& folder);
 
-// Thread-safe, but for calls about the same file.
+// Thread-safe, except for concurrent calls about the same file.
 class PayloadFiles {
  public:
-  // FAILED_PRECONDITION (STORE_UNUSABLE).
+  // Creates the folder if it does not exist. Errors: FAILED_PRECONDITION (STORE_UNUSABLE).
   static absl::StatusOr<std::unique_ptr<PayloadFiles>> Open(const std::string& folder,
                                                             FailpointHook failpoints = {});
   ~PayloadFiles();
   PayloadFiles(const PayloadFiles&) = delete;
   PayloadFiles& operator=(const PayloadFiles&) = delete;
 
-  // Writes and syncs a new file, and returns its number, never 0. The name is durable after
-  // Sync(). RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE (STORE_BUSY) when the process has too many
-  // files open: nothing is left behind.
+  // Writes and syncs a new file, and returns its number, which is never 0. The name is durable
+  // after Sync(). On an error no file is left: RESOURCE_EXHAUSTED (STORE_FULL); UNAVAILABLE
+  // (STORE_BUSY) if the process has too many open files.
   absl::StatusOr<uint64_t> Write(std::span<const std::string_view> pieces);
   void Sync() const;
 
-  // DATA_LOSS (STORE_CORRUPT) when the file is not there or not of `bytes` bytes. What can be
-  // mended is no loss: UNAVAILABLE (STORE_BUSY) without a free descriptor, FAILED_PRECONDITION
+  // Reads a whole file. Errors: DATA_LOSS (STORE_CORRUPT) if the file does not exist or does not
+  // have `bytes` bytes; UNAVAILABLE (STORE_BUSY) without a free descriptor; FAILED_PRECONDITION
   // (STORE_UNUSABLE) without permission.
   absl::StatusOr<std::string> Read(uint64_t number, uint64_t bytes) const;
   void Delete(uint64_t number) const;
 
-  // For a file that is written by somebody else (partial_files.h).
+  // Returns the number of a new file that the caller creates (partial_files.h).
   uint64_t NewNumber() { return ++last_; }
-  // New numbers are higher: rows name this one, even if its file is lost.
+  // Makes new numbers higher than `number`, which a row may name even if its file is lost.
   void SkipTo(uint64_t number) { last_ = std::max<uint64_t>(last_, number); }
   std::string PathOf(uint64_t number) const;
-  // The numbers of the files, or of those beside them that are called by number and suffix;
-  // ascending.
+  // Returns the numbers of the files whose name is a number followed by `suffix`, ascending.
   std::vector<uint64_t> List(std::string_view suffix = "") const;
 
  private:
@@ -60,7 +59,7 @@ class PayloadFiles {
                             std::span<const std::string_view> pieces);
 
   const std::string folder_;
-  const int fd_;  // of the folder, kept: a commit must not fail for want of a descriptor
+  const int fd_;  // of the folder; kept open, so that a commit needs no free descriptor
   const FailpointHook failpoints_;
   std::atomic<uint64_t> last_ = 0;
 };

@@ -1,4 +1,4 @@
-// Claims: memory that is taken bit by bit, by more than could all be served at once.
+// Tests of claims: memory that is reserved in parts, by more claims than fit in the budget at once.
 #include "service/engine/memory/admission.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(ClaimTest, LeavesRoomForTheOldestToFinish) {
   EXPECT_GT(RetryAfterMs(full), 0u);
   EXPECT_EQ(ErrorReason(admission.Reserve(1).status()), "STAGING_FULL") << "nobody takes that room";
   ASSERT_TRUE(oldest.Take(50).ok());
-  ASSERT_TRUE(oldest.TakeApart(10).ok());
+  ASSERT_TRUE(oldest.TakeReservation(10).ok());
   oldest = Claim();
   EXPECT_TRUE(other.Take(20).ok()) << "it is the oldest now";
 }
@@ -49,7 +49,7 @@ TEST(ClaimTest, WhatIsTakenApartOutlivesTheClaim) {
   {
     Claim claim = *admission.Announce(100);
     ASSERT_TRUE(claim.Take(30).ok());
-    apart = *claim.TakeApart(70);
+    apart = *claim.TakeReservation(70);
     EXPECT_EQ(admission.bytes_in_use(), 100u);
   }
   EXPECT_EQ(admission.bytes_in_use(), 70u);
@@ -59,16 +59,16 @@ TEST(ClaimTest, IsSettledAtOnceWhileHalfStaysFree) {
   Admission admission(100);
   Claim settled = *admission.Announce(60);
   ASSERT_TRUE(settled.Take(5).ok());
-  const auto apart = settled.TakeOfPlenty(30);
+  const auto apart = settled.TakeIfPlenty(30);
   settled.Settle();
   ASSERT_TRUE(apart.ok()) << apart.status();
   EXPECT_EQ(admission.bytes_in_use(), 35u);
-  settled.GiveBack(5);
+  settled.Release(5);
   EXPECT_EQ(admission.bytes_in_use(), 30u);
   EXPECT_TRUE(admission.Reserve(70).ok()) << "nothing is kept for it any more";
 
   Claim refused = *admission.Announce(60);
-  EXPECT_EQ(ErrorReason(refused.TakeOfPlenty(21).status()), "STAGING_FULL");
+  EXPECT_EQ(ErrorReason(refused.TakeIfPlenty(21).status()), "STAGING_FULL");
   EXPECT_EQ(admission.bytes_in_use(), 30u);
   Claim younger = *admission.Announce(60);
   EXPECT_FALSE(younger.Take(11).ok()) << "the refused one still has its room";
@@ -80,9 +80,9 @@ TEST(ClaimTest, OfATenantIsSettledInBothBudgetsOrInNone) {
   Admission whole(1000);
   Admission both(own, whole);
   Claim claim = *both.Announce(40);
-  EXPECT_EQ(ErrorReason(claim.TakeOfPlenty(30).status()), "TENANT_BYTES_FULL");
+  EXPECT_EQ(ErrorReason(claim.TakeIfPlenty(30).status()), "TENANT_BYTES_FULL");
   EXPECT_EQ(own.bytes_in_use() + whole.bytes_in_use(), 0u);
-  const auto apart = claim.TakeOfPlenty(20);
+  const auto apart = claim.TakeIfPlenty(20);
   claim.Settle();
   ASSERT_TRUE(apart.ok());
   EXPECT_EQ(own.bytes_in_use(), 20u);
@@ -95,7 +95,7 @@ TEST(ClaimTest, OfATenantGivesBackToBothBudgets) {
   Admission both(own, whole);
   Claim claim = *both.Announce(40);
   ASSERT_TRUE(claim.Take(30).ok());
-  claim.GiveBack(20);
+  claim.Release(20);
   EXPECT_EQ(own.bytes_in_use(), 10u);
   EXPECT_EQ(whole.bytes_in_use(), 10u);
 }
@@ -107,7 +107,8 @@ TEST(ClaimTest, RefusesWhatWillNeverFit) {
   EXPECT_EQ(RetryAfterMs(never), 0u);
 }
 
-// However many begin and in whatever order they grow, somebody can go on: all come to their end.
+// However many claims there are and in whatever order they grow, one can always continue, and all
+// complete.
 TEST(ClaimTest, AllOfThemFinishWhateverTheOrder) {
   const int runs = testing::Effort("SPARSEAGG_CLAIM_RUNS", 300);
   for (int run = 0; run < runs; ++run) {

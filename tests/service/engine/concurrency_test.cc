@@ -1,4 +1,4 @@
-// Many threads at once: nothing is counted twice, lost, or counted after the cut. Contributor i
+// Many threads at once: no update is counted twice, lost, or counted after a cut. Contributor i
 // sends exactly 1 at coordinate i, so the result shows who was counted, and how often.
 #include <atomic>
 #include <random>
@@ -119,7 +119,7 @@ TEST(ConcurrencyTest, ASealCutsBetweenCountedAndRefusedAndNothingElse) {
 
 TEST(ConcurrencyTest, AnAbortUnderFireLeavesARoundThatCanBeMadeAgain) {
   TestEngine engine;
-  engine.options.limits.retry_horizon_ms = 0;  // names are given again
+  engine.options.limits.retry_horizon_ms = 0;  // names are reused
   for (int repetition = 0; repetition < 10; ++repetition) {
     const std::string round = engine.Create({kSpec}, "again").name;
     std::atomic<int> sent = 0;
@@ -136,7 +136,7 @@ TEST(ConcurrencyTest, AnAbortUnderFireLeavesARoundThatCanBeMadeAgain) {
     while (sent < 100) std::this_thread::yield();
     ASSERT_TRUE(engine->AbortRound(round).ok());
     ASSERT_TRUE(engine->DeleteRound(round).ok());
-    // Submissions to the first round are still on their way; none may end up half in the second.
+    // Submissions to the first round are still in progress; none may count partly in the second.
     ASSERT_EQ(engine.Create({kSpec}, "again").name, round);
     const int before = sent;
     while (sent < before + 100) std::this_thread::yield();

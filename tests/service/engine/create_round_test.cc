@@ -1,4 +1,4 @@
-// What a round may be made of, its name, and the idempotency of its creation.
+// The valid specifications and names of a round, and the idempotency of its creation.
 #include <thread>
 
 #include "tests/service/engine/testing.h"

@@ -1,4 +1,4 @@
-// While the disk is being erased: nobody waits for that.
+// Other calls do not wait while data is erased from the disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class ErasingTest : public ::testing::Test {
     return *OpenDurableStore(
         {.directory = folder_.path(), .free_bytes_min = 0, .failpoints = {at}});
   }
-  // In a file of its own.
+  // The payload is long enough for a file of its own.
   absl::StatusOr<Receipt> Submit(const std::string& contributor) {
     return engine_.Submit(
         TestUpdate(kRound, contributor)
@@ -69,7 +69,7 @@ TEST_F(ErasingTest, ADeletedRoundHasExpiredAndItsDeletionMayBeRepeated) {
   EXPECT_TRUE(again.get_future().get().ok());
 }
 
-// All of this waited: in the server, on threads that all callers need.
+// All of these calls once waited for the erasure, on threads of the server that all callers need.
 TEST_F(ErasingTest, NobodyWaitsForALargeRoundThatIsErased) {
   std::promise<void> erasing;
   std::promise<void> go_on;

@@ -28,7 +28,7 @@ TEST(ExecutorTest, RunsEverythingBeforeItEnds) {
 }
 
 TEST(StrandTest, RunsTasksOneAfterTheOtherInOrder) {
-  std::vector<int> order;  // unguarded on purpose: ThreadSanitizer sees an overlap
+  std::vector<int> order;  // unguarded on purpose, so that ThreadSanitizer reports an overlap
   {
     ThreadPool executor(4);
     Strand strand(executor);
@@ -43,7 +43,8 @@ TEST(StrandTest, RunsSideBySideWithOtherStrands) {
   ThreadPool executor(2);
   Strand a(executor);
   Strand b(executor);
-  std::latch both(2);  // each waits for the other: in turn, they would never end
+  // Each task waits for the other: run one after the other, they would never end.
+  std::latch both(2);
   a.Post([&] { both.arrive_and_wait(); });
   b.Post([&] { both.arrive_and_wait(); });
   executor.WaitUntilIdle();
@@ -61,7 +62,7 @@ TEST(StrandTest, MayBeGoneBeforeItsTasksRan) {
   EXPECT_EQ(ran, 10);
 }
 
-// As a round does, whose tasks own it and its strand.
+// An owner like a round, whose tasks own it and its strand.
 TEST(StrandTest, ReleasesItsTasksWhenTheExecutorDropsThem) {
   struct Owner {
     explicit Owner(Executor& executor) : strand(executor) {}
@@ -73,7 +74,7 @@ TEST(StrandTest, ReleasesItsTasksWhenTheExecutorDropsThem) {
   for (int i = 0; i < 3; ++i) owner->strand.Post([owner] {});
   executor.RunOne(0);
   executor.DropAll();
-  owner->strand.Post([owner] {});  // too late: nobody will run it
+  owner->strand.Post([owner] {});  // never runs
   EXPECT_EQ(executor.queued(), 0u);
   owner.reset();
   EXPECT_TRUE(seen.expired());
@@ -101,7 +102,7 @@ TEST(CommitGateTest, ACutSeesNoCommitHalfDone) {
       }
     });
   }
-  // A flood of commits does not starve the cuts: this loop ends.
+  // Many commits do not starve the cuts: this loop ends.
   for (int i = 0; i < 1000; ++i) {
     std::unique_lock cut(gate);
     ASSERT_EQ(first, second);
@@ -141,7 +142,7 @@ TEST(ExecutorTest, RunsADelayedTaskNotBeforeItsTime) {
   const auto start = std::chrono::steady_clock::now();
   constexpr std::chrono::milliseconds kDelay{20};
   executor.PostAfter(kDelay, [&] { ran.set_value(std::chrono::steady_clock::now()); });
-  executor.WaitUntilIdle();  // is not held up by it
+  executor.WaitUntilIdle();  // does not wait for it
   EXPECT_GE(ran.get_future().get() - start, kDelay);
 }
 

@@ -1,5 +1,5 @@
-// A durable round that fails for want of memory has not lost what it acknowledged: the next start
-// takes it up again. One whose updates have no result is over.
+// A durable round that fails for lack of memory keeps its acknowledged updates, and the next start
+// restores it. A round whose updates have no result is aborted.
 #include <atomic>
 #include <filesystem>
 
@@ -67,13 +67,13 @@ class FailureTest : public ::testing::Test {
 TEST_F(FailureTest, AFoldWithoutMemoryLosesNothingAcknowledged) {
   Create();
   ASSERT_TRUE(Submit("a", 1).ok());
-  accumulated_.wait(0);  // otherwise the round might fail before the second one comes
+  accumulated_.wait(0);  // otherwise the round might fail before the second update arrives
   scarce_ = true;
-  ASSERT_TRUE(Submit("b", 2, 20'000).ok());  // goes into a file
+  ASSERT_TRUE(Submit("b", 2, 20'000).ok());  // large enough for a file
   const RoundSnapshot failed = engine_.WaitUntilFinal(kRound);
   EXPECT_EQ(failed.state, RoundState::kAborted);
   EXPECT_THAT(failed.failure, HasSubstr("there is no memory; its updates are kept"));
-  engine_->Drain();  // what would be erased is erased
+  engine_->Drain();  // erasures, if any, are done
   scarce_ = false;
   EXPECT_EQ(ResultAfterARestart(), "2 contributors, 40001");
 }

@@ -1,4 +1,4 @@
-// The digests, written down a second time from their description, and what they depend on.
+// The digests, computed a second time from their description, and what they depend on.
 #include "service/engine/result/manifest.h"
 
 #include <algorithm>
@@ -92,9 +92,9 @@ class UpdateDigestTest : public ::testing::Test {
  protected:
   std::string Digest(TestUpdate& update) {
     const auto& tensors = update.tensors();
-    const auto plan = PlanUpdate({.tensors = {emb_}}, HeadersOf(tensors), {});
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return UpdateDigest(update.header.weight, tensors, plan->order);
+    const auto layout = MakeUpdateLayout({.tensors = {emb_}}, HeadersOf(tensors), {});
+    EXPECT_TRUE(layout.ok()) << layout.status();
+    return UpdateDigest(update.header.weight, tensors, layout->order);
   }
   TestUpdate Update() { return TestUpdate("rounds/r", "a", 2.0f).Add<float>(emb_, {3, 4}, {1, 2}); }
   const TensorSpec emb_ = Sparse("emb", 10);

@@ -1,5 +1,6 @@
-// A back end that loses an entry, or adds one twice: its round ends without a result, since the
-// engine compares what was added with what was accepted. What is computed is a real back end's.
+// A back end loses an entry, or adds one twice: its round ends without a result, because the engine
+// compares the number of added entries with the number of accepted ones. A real back end computes
+// the rest.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -26,7 +27,7 @@ constexpr char kRound[] = "rounds/r";
 
 enum class Fault { kNone, kStagesOneLess, kLosesTheLast, kAddsTheLastTwice, kForgetsTheUpdate };
 
-// Wrong for the tensor "broken".
+// An aggregator that is wrong for the tensor "broken".
 class WrongAggregator : public Aggregator {
  public:
   WrongAggregator(std::unique_ptr<Aggregator> inner, const ReduceSpec& spec, Fault fault)
@@ -75,7 +76,7 @@ class WrongBackend : public Backend {
   WrongBackend(std::unique_ptr<Backend> inner, Fault fault)
       : fault(fault), inner_(std::move(inner)) {}
 
-  Fault fault;  // of the aggregators that are made from now on
+  Fault fault;  // of the aggregators made from now on
 
   const BackendInfo& info() const override { return inner_->info(); }
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
@@ -93,7 +94,7 @@ class NotExactTest : public ::testing::TestWithParam<std::string> {
     auto inner = GetParam() == "reference" ? *MakeReferenceBackend({}) : MakeBackend(GetParam());
     return std::make_unique<WrongBackend>(std::move(inner), fault);
   }
-  // What a round of 2 updates with 3 entries each ends with.
+  // The final snapshot of a round of 2 updates with 3 entries each.
   static std::string FailureOf(TestEngine& engine, const TensorSpec& tensor,
                                Durability durability = Durability::kMemory) {
     engine.Create(RoundSpec{.tensors = {tensor}, .durability = durability});

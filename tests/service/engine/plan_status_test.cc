@@ -1,4 +1,4 @@
-// Plan, predicted and measured time in the status of a round, as the back end tells them.
+// Plan, predicted and measured time in the status of a round, as the back end reports them.
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -46,7 +46,7 @@ TEST_F(PlanStatusTest, ANewRoundHasThePlanThatIsMeantAndNoTimes) {
 TEST_F(PlanStatusTest, AnOpenRoundHasTheTimesOfWhatIsFolded) {
   ASSERT_TRUE(Submit("x").ok());
   ASSERT_TRUE(Submit("y").ok());
-  engine_->Drain();  // until all is folded
+  engine_->Drain();  // waits until all updates are folded
   const RoundSnapshot open = *engine_->GetRound(round_);
   EXPECT_EQ(open.state, RoundState::kOpen);
   ExpectTimes(open, 0.5, 1);
@@ -109,7 +109,7 @@ TEST(SmallUpdates, AreFoldedTogether) {
   executor.DropAll();
 }
 
-// TimedBackend fails the test if one of the readers gets at an aggregator.
+// TimedBackend fails the test if a reader accesses an aggregator.
 TEST_F(PlanStatusTest, LookingDoesNotMeetTheThreadThatFolds) {
   {
     std::vector<std::jthread> readers;

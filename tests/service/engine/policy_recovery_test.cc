@@ -1,5 +1,5 @@
-// Rounds that end by themselves, over the end of a server. Names in brackets are the rows of the
-// table of interleavings (docs/decisions/0007-round-policy.md).
+// Rounds that their policy ends, across a restart of the server. Names in brackets are the rows of
+// the table of interleavings (docs/decisions/0007-round-policy.md).
 #include <filesystem>
 
 #include "service/store/durable_store.h"
@@ -22,7 +22,7 @@ constexpr char kRound[] = "rounds/r";
 
 class PolicyRecoveryTest : public ::testing::Test {
  protected:
-  PolicyRecoveryTest() { engine_.options.look_interval = milliseconds(1); }
+  PolicyRecoveryTest() { engine_.options.check_interval = milliseconds(1); }
   static std::unique_ptr<UpdateStore> Open(const std::string& folder) {
     auto store = OpenDurableStore({.directory = folder, .free_bytes_min = 0});
     EXPECT_TRUE(store.ok()) << store.status();
@@ -37,7 +37,7 @@ class PolicyRecoveryTest : public ::testing::Test {
         engine_.Submit(TestUpdate(kRound, contributor).Add<float>(Sparse("t", 100), {1}, {1}));
     ASSERT_TRUE(receipt.ok()) << receipt.status();
   }
-  // Ends the server, lets `down` pass, sets the wall clock, starts another.
+  // Ends the server, lets `down` pass, sets the wall clock and starts another server.
   void Restart(milliseconds down = {}, milliseconds set_wall_by = {}) {
     engine_.clock.Advance(down);
     engine_.clock.SetWallClockBy(set_wall_by);
@@ -48,7 +48,7 @@ class PolicyRecoveryTest : public ::testing::Test {
   RoundSnapshot End() { return engine_.WaitUntilFinal(kRound); }
 
   testing::TemporaryFolder folder_;
-  testing::TemporaryFolder copies_;  // of it: they go when no store is open any more
+  testing::TemporaryFolder copies_;  // copies of the folder; deleted when no store is open
   TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(folder_.path()); }};
 };
 
@@ -112,7 +112,7 @@ TEST_F(PolicyRecoveryTest, AWallClockSetWhileTheServerRunsMovesNoDeadlineAfterAR
     const auto close_time = engine_->GetRound(name)->close_time;
     engine_.clock.SetWallClockBy(set_by);
     engine_.clock.Advance(minutes(10));
-    // The server has noticed when it tells the new time of the deadline.
+    // The server has noticed once it reports the new time of the deadline.
     while (engine_->GetRound(name)->close_time == close_time) std::this_thread::yield();
     engine_->Drain();  // and has stored it
     Restart(minutes(10));
@@ -127,7 +127,7 @@ TEST_F(PolicyRecoveryTest, AWallClockSetWhileTheServerRunsMovesNoDeadlineAfterAR
 // [9], before the cut
 TEST_F(PolicyRecoveryTest, CrashBetweenTheGoalAndTheSeal_SealedAtTheStart) {
   Create({.goal_contributors = 2});
-  engine_.clock.Stop();  // sealing asks for the time
+  engine_.clock.Stop();  // sealing reads the clock
   Submit("a");
   Submit("b");
   std::filesystem::copy(folder_.path(), copies_.path() + "/copy",
@@ -144,7 +144,7 @@ TEST_F(PolicyRecoveryTest, CrashBetweenTheGoalAndTheSeal_SealedAtTheStart) {
 TEST_F(PolicyRecoveryTest, TheGraceGoesOnOverARestart) {
   Create({.goal_contributors = 1, .grace = minutes(10)});
   Submit("a");
-  engine_->Drain();  // the begin of the grace is stored
+  engine_->Drain();  // the start of the grace period is stored
   engine_.clock.Advance(minutes(4));
   Restart(minutes(2));
   Submit("b");

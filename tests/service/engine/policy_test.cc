@@ -1,5 +1,5 @@
-// Rounds that end by themselves. Names in brackets are the rows of the table of interleavings that
-// a test stands for (docs/decisions/0007-round-policy.md).
+// Rounds that their policy ends. Numbers in brackets are the rows of the table of interleavings
+// that a test covers (docs/decisions/0007-round-policy.md).
 #include <atomic>
 #include <set>
 #include <thread>
@@ -25,14 +25,14 @@ constexpr char kRound[] = "rounds/r";
 
 const TensorSpec kSpec = Sparse("who", 100'000);
 
-// Contributor i adds 1 at coordinate i: the result says who was counted.
+// Contributor i adds 1 at coordinate i, so that the result shows who was counted.
 TestUpdate UpdateOf(int64_t i) {
   return TestUpdate(kRound, "c" + std::to_string(i)).Add<float>(kSpec, {i}, {1});
 }
 
 class PolicyTest : public ::testing::Test {
  protected:
-  PolicyTest() { engine_.options.look_interval = milliseconds(1); }
+  PolicyTest() { engine_.options.check_interval = milliseconds(1); }
   RoundSnapshot Create(const RoundPolicy& policy) {
     return engine_.Create(RoundSpec{.tensors = {kSpec}, .policy = policy});
   }
@@ -87,7 +87,7 @@ TEST_F(PolicyTest, GoalReachedWithManyUpdatesInFlight_TheCutIsExactAndOthersAreL
   std::set<int64_t> acknowledged;
   std::atomic<uint64_t> late = 0;
   {
-    engine_.clock.Stop();  // published when all have their answer
+    engine_.clock.Stop();  // the result is published when all calls have returned
     std::vector<std::jthread> threads;
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
@@ -248,7 +248,7 @@ TEST_F(PolicyTest, TheTimeThatARoundIsOpenCountsFromItsCreation) {
 }
 
 TEST_F(PolicyTest, UpdatesAfterTheDeadlineAreLateEvenBeforeTheRoundIsSealed) {
-  engine_.options.look_interval = hours(1);  // no look until then
+  engine_.options.check_interval = hours(1);  // no check until then
   Create({.open_for = hours(2)});
   Submit(0, 1);
   engine_.clock.Advance(hours(2));

@@ -1,5 +1,5 @@
-// An engine over the store on disk, stopped and started again: rounds are as they were, results
-// have the same bits, and what is damaged says so.
+// An engine on the durable store is stopped and started again: rounds are unchanged, results have
+// the same bits, and damage is reported.
 #include <filesystem>
 #include <fstream>
 
@@ -48,7 +48,7 @@ class RecoveryTest : public ::testing::Test {
   RoundSnapshot Round(const std::string& name = "rounds/r") { return *engine_->GetRound(name); }
 
   testing::TemporaryFolder folder_;
-  testing::TemporaryFolder copies_;  // of it: they go when no store is open any more
+  testing::TemporaryFolder copies_;  // copies of the folder; deleted when no store is open
   TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(); }};
 };
 
@@ -106,7 +106,7 @@ TEST_F(RecoveryTest, ASealedRoundIsPublishedAfterTheRestart) {
   Create({Sparse("t", 1'000'000)}, "r");
   ASSERT_TRUE(Submit("a", {1, 2}).ok());
   {
-    // As if the process had ended between the seal and the publication.
+    // This simulates the end of the process between seal and publication.
     engine_.clock.Stop();
     ASSERT_TRUE(engine_->SealRound("rounds/r").ok());
     std::filesystem::copy(folder_.path(), copies_.path() + "/copy",
@@ -189,7 +189,7 @@ TEST_F(RecoveryTest, AMemoryRoundIsGone) {
 
 TEST_F(RecoveryTest, DamageIsConfinedToItsRound) {
   for (const char* id : {"r", "sound"}) Create({Sparse("t", 1'000'000)}, id);
-  ASSERT_TRUE(Submit("a", std::vector<float>(50'000, 1.5f)).ok());  // large: a file of its own
+  ASSERT_TRUE(Submit("a", std::vector<float>(50'000, 1.5f)).ok());  // large enough for a file
   ASSERT_TRUE(Submit("a", {3}, "rounds/sound").ok());
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path() + "/payloads")) {
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
@@ -222,7 +222,8 @@ TEST_F(RecoveryTest, FewerRoundsThanAreStoredNameTheOneTooMany) {
   EXPECT_THAT(std::string(recovered.message()), ::testing::HasSubstr("round \"rounds/b\""));
 }
 
-// What is left of it was deleted seconds after the start: as old as 1970, or as its publication.
+// Such a round was once deleted seconds after the start, because its age was counted from 1970 or
+// from its publication.
 TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
   for (const char* id : {"row", "result"}) Create({Sparse("t", 1'000'000)}, id);
   ASSERT_TRUE(Submit("a", std::vector<float>(50'000, 1.5f), "rounds/result").ok());
@@ -243,7 +244,7 @@ TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
     return *OpenDurableStore({.directory = copies_.path() + "/copy", .free_bytes_min = 0});
   });
   const auto look_for_what_is_over = [&] {
-    executor.Advance(other.options.look_interval);
+    executor.Advance(other.options.check_interval);
     executor.WaitUntilIdle();
   };
   other.options.executor = &executor;
@@ -266,7 +267,7 @@ TEST_F(RecoveryTest, TheRetentionOfADamagedRoundBeginsWithTheStart) {
   executor.DropAll();
 }
 
-// One tenant, within its limits, could keep the server from starting.
+// One tenant, within its limits, could once prevent the server from starting.
 TEST_F(RecoveryTest, WhatWasAcceptedIsTakenUpWhateverTheBudget) {
   const TensorSpec spec = Sparse("t", 1'000'000);
   for (const char* id : {"open", "published"}) Create({spec}, id);
@@ -308,7 +309,7 @@ TEST_F(RecoveryTest, APlanThatTheBackEndDoesNotHaveIsLeftOut) {
   EXPECT_EQ(Values<float>(other.SealAndWait("rounds/r")->tensors[0]), (std::vector<float>{2, 4}));
 }
 
-// Client and server lose each other in the middle of a large update, and the server restarts.
+// The connection breaks in the middle of a large update, and the server restarts.
 TEST_F(RecoveryTest, ALargeUpdateInChunksGoesOnAfterARestart) {
   const TensorSpec spec = Sparse("t", 1'000'000);
   Create({spec}, "r");

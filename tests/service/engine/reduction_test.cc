@@ -1,4 +1,4 @@
-// The stateless operator gives what a round gives.
+// A stateless reduction has the same result as a round.
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {

@@ -1,5 +1,5 @@
-// A result that is computed block by block is the one that is computed at once, whatever the
-// operator and the shape; a block leaves no row and no column out.
+// A result that is computed block by block equals the one that is computed at once, for every
+// operator and shape. The blocks cover all rows and columns.
 #include "service/engine/result/result_block.h"
 
 #include <map>
@@ -31,7 +31,7 @@ struct Updates {
   static float Weight(size_t i) { return 0.3f * static_cast<float>(i + 1); }
 };
 
-// Rows come unsorted and more than once.
+// Rows are unsorted and repeat.
 Updates MakeUpdates(const std::string& op, uint32_t width, uint64_t num_rows, uint64_t nnz) {
   std::mt19937_64 random(7);
   Updates updates{.spec = {.name = "t", .layout = {num_rows, width, ValueType::kF32}, .op = op}};
@@ -101,7 +101,7 @@ TEST_P(ResultBlockTest, BlocksOfColumnsGiveTheResultOfADenseTensor) {
   const Updates updates = MakeUpdates(GetParam(), 1000, 1, 1);
   const SparseTensor result = AtOnce(updates, *backend_);
   const auto blocks = Cut(updates.spec, result, *backend_, 100'000);
-  // Of a count there is one for all columns, and nothing to be cut.
+  // The result of a count has one value for all columns, so its columns are not divided.
   EXPECT_EQ(blocks.size() > 1, std::string(GetParam()) != "count") << blocks.size();
   EXPECT_EQ(ByBlocks(updates, result, *backend_, blocks), absl::OkStatus());
 }
@@ -139,7 +139,7 @@ TEST(ResultBlocksTest, SmallTensorsAreComputedTogether) {
   ASSERT_TRUE(all.ok()) << all.status();
   ASSERT_EQ(all->size(), 1u);
   EXPECT_EQ(all->front().size(), 5u);
-  // A byte less than they take together.
+  // The limit is one byte less than the blocks take together.
   uint64_t bytes = 0;
   for (const ResultBlock& block : all->front()) bytes += block.bytes;
   const auto apart = CutIntoBlocks(specs, results, backend->info(), bytes - 1);
@@ -164,7 +164,8 @@ TEST(ResultBlocksTest, WhatDiffersIsNamed) {
   EXPECT_THAT(std::string(status(other).message()),
               HasSubstr("tensor \"t\", row " + row + ": computed again, it has other bits"));
 
-  // A row that is another one: no update has the one, the result has not the other.
+  // One row of the result is changed: no update has the new row, and the result does not have the
+  // old one.
   other = result;
   uint64_t free_row = 0;
   while (std::count(result.indices.begin(), result.indices.end(), free_row) != 0) ++free_row;
@@ -176,7 +177,7 @@ TEST(ResultBlocksTest, WhatDiffersIsNamed) {
   EXPECT_THAT(moved, mismatch);
   EXPECT_THAT(std::string(moved.message()),
               HasSubstr("row " + std::to_string(result.indices[above]) +
-                        ": an update has it, the result does not"));
+                        ": an update has this row, but the result does not"));
 }
 
 TEST(ResultBlocksTest, ARowThatNoUpdateHasIsAMismatch) {
@@ -188,8 +189,9 @@ TEST(ResultBlocksTest, ARowThatNoUpdateHasIsAMismatch) {
   for (auto& rows : updates.rows) std::replace(rows.begin(), rows.end(), gone, result.indices[18]);
   const absl::Status status = ByBlocks(updates, result, *backend, blocks);
   EXPECT_THAT(status, FailsWith(absl::StatusCode::kDataLoss, "RESULT_MISMATCH"));
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("row " + std::to_string(gone) + ": the result has it, no update does"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("row " + std::to_string(gone) + ": the result has this row, but no update does"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rounds that are over are deleted when their retention is; others stay.
+// Ended rounds are deleted when their retention is over; other rounds stay.
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {
@@ -14,7 +14,7 @@ class RetentionTest : public ::testing::Test {
  protected:
   RetentionTest() {
     engine_.options.limits.result_retention_ms = std::chrono::milliseconds(kRetention).count();
-    engine_.options.look_interval = std::chrono::milliseconds(1);
+    engine_.options.check_interval = std::chrono::milliseconds(1);
   }
   void Publish(const std::string& id) {
     engine_.Create({Sparse("t", 10)}, id);

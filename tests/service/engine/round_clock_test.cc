@@ -1,4 +1,5 @@
-// What counts as time for a round: steady while a server runs, the wall clock between two servers.
+// The time of a round is measured on the steady clock while a server runs, and on the wall clock
+// between two servers.
 #include "service/engine/round/round_clock.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ TEST(RoundClockTest, TheGraceStartsOnceAndTheEarlierEndCloses) {
 
 TEST(RoundClockTest, BetweenTwoServersTheWallClockCounts) {
   const RoundClock before(seconds(60), At(seconds(0), seconds(0)));
-  // Another process, perhaps another boot: its steady clock has nothing to do with the first one's.
+  // Another process, perhaps after a reboot, has an unrelated steady clock.
   const RoundClock after(before.anchor(), At(seconds(45), hours(7)));
   EXPECT_EQ(after.UntilDeadline(At({}, hours(7)).steady), seconds(15));
   EXPECT_EQ(after.UntilDeadline(At({}, hours(7) + seconds(15)).steady), seconds(0));

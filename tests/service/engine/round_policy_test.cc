@@ -1,4 +1,4 @@
-// The rules of a round's end, without a round.
+// The rules for the end of a round, tested without a round.
 #include "service/engine/round_policy.h"
 
 #include "tests/service/engine/testing.h"
@@ -26,7 +26,7 @@ TEST(RoundPolicyTest, RefusesWhatContradictsItselfAndNamesTheField) {
       {{.goal_contributors = 10, .max_contributors = 9}, "goal_contributors is 10"},
       {{.min_contributors = 10, .max_contributors = 9}, "min_contributors is 10"},
       {{.goal_contributors = 1, .grace = milliseconds(-1)}, "policy.grace is negative"},
-      {{.grace = seconds(1)}, "without policy.goal_contributors"},
+      {{.grace = seconds(1)}, "needs policy.goal_contributors"},
       {{.goal_contributors = 1, .grace = kPolicyTimeMax + milliseconds(1)}, "10 years"},
       {{.goal_contributors = 1, .grace = hours(49)}, "round-open-ms-max = 172800000"},
       {{.open_for = milliseconds(0)}, "open_for must be above 0"},

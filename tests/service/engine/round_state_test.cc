@@ -1,4 +1,4 @@
-// Every state x every event, as a table and as a running engine shows it.
+// Every state with every event, in the table and in a running engine.
 #include "service/engine/round_state.h"
 
 #include "tests/service/engine/testing.h"
@@ -44,7 +44,7 @@ TEST(RoundStateTest, AFinalStateLeadsToNoOtherButRetired) {
   }
 }
 
-// A round in a state; the clock stands still where the state would not last otherwise.
+// Brings a round into a state. The clock is stopped if the state would not last otherwise.
 class RoundEventTest : public ::testing::Test {
  protected:
   std::string RoundIn(RoundState state) {

@@ -1,4 +1,4 @@
-// Names of erased rounds: bounded, of a tenant and of all, and never forgotten early.
+// Names of erased rounds are bounded, for each tenant and in all, and never forgotten early.
 #include "service/engine/round_table.h"
 
 #include "tests/service/engine/testing.h"
@@ -10,7 +10,7 @@ using testing::FailsWith;
 
 class RoundNamesTest : public ::testing::Test {
  protected:
-  // Rounds of tenant acme that were erased.
+  // Erased rounds of tenant acme.
   void Remember(RoundTable& table, uint64_t names) {
     for (uint64_t i = 0; i < names; ++i) {
       table.Remember({.round = "tenants/acme/rounds/r" + std::to_string(i), .erased = erased_});
@@ -63,7 +63,7 @@ TEST_F(RoundNamesTest, AreForgottenByTheTimeOfTheLastErasureOfAName) {
   EXPECT_TRUE(table.Contains("rounds/late"));
 }
 
-// Every look walked over all of them, while nobody could find a round.
+// Every check once visited all names, while no round could be found.
 TEST_F(RoundNamesTest, LookingForOldNamesDoesNotLookAtTheOthers) {
   RoundTable table(1);
   const uint64_t names = ErasedNamesMax(1);
@@ -72,7 +72,7 @@ TEST_F(RoundNamesTest, LookingForOldNamesDoesNotLookAtTheOthers) {
   for (int i = 0; i < 10'000; ++i) EXPECT_FALSE(table.ForgetErasedBefore(erased_));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  // A look at each of them takes 1 ns at the very least, and all looks less than 0.1 s now.
+  // Visiting one name takes at least 1 ns; all checks together now take less than 0.1 s.
   EXPECT_LT(seconds, 10'000 * static_cast<double>(names) * 1e-9) << names << " names";
 }
 

@@ -1,5 +1,5 @@
 // Rounds that are computed again before they are published (EngineOptions::verify_share): a back
-// end that is wrong in one bit is caught, and nobody gets its result.
+// end that is wrong in one bit is detected, and its result is not published.
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -24,7 +24,7 @@ using testing::TestUpdate;
 
 constexpr char kRound[] = "rounds/r";
 
-// The results of another back end; wrong in their last bit while `wrong` says so.
+// The results of another back end, with a wrong last bit while `wrong` is true.
 class WrongBackend : public Backend {
  public:
   explicit WrongBackend(std::shared_ptr<const bool> wrong) : wrong_(std::move(wrong)) {}
@@ -63,7 +63,7 @@ class WrongBackend : public Backend {
   const std::shared_ptr<const bool> wrong_;
 };
 
-// Reasons of verifications; "" for one that found every bit the same.
+// The reasons of verifications; "" if every bit was equal.
 class Verifications : public EngineObserver {
  public:
   void OnVerification(const VerificationReport& report) override {
@@ -124,13 +124,14 @@ TEST_F(SpotCheckTest, AWrongResultIsNotPublishedAndTheUpdatesAreKept) {
   Submit();
   const RoundSnapshot round = Seal();
   EXPECT_EQ(round.state, RoundState::kAborted);
-  EXPECT_THAT(round.failure, HasSubstr("RESULT_MISMATCH: the result is not what the reference"));
+  EXPECT_THAT(round.failure,
+              HasSubstr("RESULT_MISMATCH: the result differs from that of the reference"));
   EXPECT_THAT(round.failure, HasSubstr("tensor \"t\", row 1: computed again"));
   EXPECT_THAT(round.failure, HasSubstr("its updates are kept"));
   EXPECT_FALSE(engine_->Result(kRound).ok());
   EXPECT_THAT(verifications_->all(), ElementsAre("RESULT_MISMATCH"));
 
-  ASSERT_TRUE(engine_.Restart().ok());  // with a back end that is as wrong
+  ASSERT_TRUE(engine_.Restart().ok());  // with a back end that is wrong in the same way
   EXPECT_EQ(engine_.WaitUntilFinal(kRound).state, RoundState::kAborted);
   *wrong_ = false;
   ASSERT_TRUE(engine_.Restart().ok());
@@ -177,11 +178,11 @@ TEST(IsChosenTest, TakesAboutThatShareOfTheRoundsAndTheSameOnesAgain) {
   int both = 0;
   for (int i = 0; i < 10'000; ++i) {
     const std::string round = "rounds/" + std::to_string(i);
-    EXPECT_FALSE(IsChosen(0, round, time));
-    EXPECT_TRUE(IsChosen(1, round, time));
-    const bool now = IsChosen(0.1, round, time);
-    const bool later = IsChosen(0.1, round, time + std::chrono::milliseconds(1));
-    EXPECT_EQ(now, IsChosen(0.1, round, time + std::chrono::nanoseconds(1))) << "as it is stored";
+    EXPECT_FALSE(IsSampled(0, round, time));
+    EXPECT_TRUE(IsSampled(1, round, time));
+    const bool now = IsSampled(0.1, round, time);
+    const bool later = IsSampled(0.1, round, time + std::chrono::milliseconds(1));
+    EXPECT_EQ(now, IsSampled(0.1, round, time + std::chrono::nanoseconds(1))) << "as it is stored";
     chosen += now ? 1 : 0;
     chosen_later += later ? 1 : 0;
     both += now && later ? 1 : 0;

@@ -161,17 +161,17 @@ TEST(StoredTest, RowsThatAreAllThereAreNotWritten) {
 }
 
 TEST(StoredTest, WhatWasNotWrittenHereIsRefused) {
-  RoundSnapshot books;
+  RoundSnapshot snapshot;
   for (const char* text : {"", "{", "[]", "7", "{\"round_id\":7}", "\"text\""}) {
     EXPECT_THAT(ReadDescription(text).status(), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
-    EXPECT_THAT(ReadDetails(text, books), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
+    EXPECT_THAT(ReadDetails(text, snapshot), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
   }
   for (const char* text : {"", "{", "[{}]", "[7]"}) {
     EXPECT_THAT(ReadHeaders(text).status(), FailsWith(kDataLoss, "STORE_CORRUPT")) << text;
   }
 }
 
-// As a later version may write, or a hand.
+// A text that a later version, or a person, may have written.
 TEST(StoredTest, AWordOrNumberThatThisVersionDoesNotKnowIsRefused) {
   RoundDescription description;
   description.args.spec.tensors = {Sparse("t", 100)};

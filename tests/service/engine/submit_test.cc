@@ -1,4 +1,4 @@
-// What becomes of an update: its receipt, its place in the result, and every reason to refuse it.
+// Submitting an update: its receipt, its part in the result, and every reason for a refusal.
 #include <limits>
 #include <numeric>
 #include <set>
@@ -147,7 +147,7 @@ TEST_F(SubmitTest, TellsUnknownRoundsFromBadNames) {
               FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_ROUND_NAME"));
 }
 
-// --- Every reason to refuse an update, and the round untouched by it ---
+// --- Every reason for a refusal, which leaves the round unchanged ---
 
 struct Refusal {
   std::string reason;
@@ -252,7 +252,7 @@ TEST(SubmitLimitsTest, RoundsHoldNoMoreMemoryThanTheyMay) {
   EXPECT_GT(counted, 1);
   EXPECT_EQ(engine->GetRound(round)->contributors, static_cast<uint64_t>(counted - 1));
 
-  // A round that is given up and deleted gives its memory back, as soon as its last fold has ended.
+  // An aborted and deleted round releases its memory as soon as its last fold has ended.
   ASSERT_TRUE(engine->AbortRound(round).ok());
   ASSERT_TRUE(engine->DeleteRound(round).ok());
   const std::string next = engine.Create({spec}).name;
@@ -274,7 +274,7 @@ TEST(SubmitLimitsTest, ADenseRoundIsRefusedBeforeItsMemoryIsTaken) {
               FailsWith(absl::StatusCode::kResourceExhausted, "AGGREGATION_FULL"));
 }
 
-// Who was counted is remembered, however little he sent.
+// The record of a contributor takes memory, however small its update was.
 TEST(SubmitLimitsTest, EmptyUpdatesAreRefusedWhenMemoryIsFullOfThem) {
   constexpr uint64_t kUpdatesMax = 2000;
   TestEngine engine;
@@ -316,7 +316,7 @@ TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
               FailsWith(absl::StatusCode::kResourceExhausted, "UPDATE_TOO_LARGE"))
       << "its entries are beyond the whole budget";
 
-  // To begin costs the headers; then bytes do.
+  // A new upload takes the memory of its headers; then bytes take memory.
   std::vector<std::shared_ptr<Upload>> uploads;
   for (size_t i = 0; i < kUploads; ++i) {
     upload.header.contributor = "slow" + std::to_string(i);
@@ -335,19 +335,19 @@ TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
   EXPECT_GT(RetryAfterMs(status), 0u);
   EXPECT_THAT(engine.Submit(large).status(),
               FailsWith(absl::StatusCode::kResourceExhausted, "STAGING_FULL"));
-  // The oldest has the room it needs, and then the next.
+  // The oldest upload has the memory it needs, and then the next.
   for (auto& begun : uploads) {
     const uint64_t at = begun->committed_offset();
     do {
       status = begun->Append(at, upload.byte_string().substr(at), std::nullopt);
-    } while (RetryAfterMs(status) > 0);  // a fold gives its memory back
+    } while (RetryAfterMs(status) > 0);  // a fold releases its memory
     ASSERT_TRUE(status.ok()) << status;
     absl::StatusOr<Receipt> receipt = begun->Finish();
     while (RetryAfterMs(receipt.status()) > 0) receipt = begun->Finish();
     ASSERT_TRUE(receipt.ok()) << receipt.status();
   }
   engine.WaitFor(round, [&](const auto& r) { return r.contributors == uploads.size(); });
-  // Folds give their memory back; then the large one fits.
+  // Folds release their memory; then the large update fits.
   absl::StatusOr<Receipt> receipt = engine.Submit(large);
   while (!receipt.ok() && RetryAfterMs(receipt.status()) > 0) receipt = engine.Submit(large);
   EXPECT_TRUE(receipt.ok()) << receipt.status();

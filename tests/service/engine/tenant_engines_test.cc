@@ -138,7 +138,7 @@ TEST_F(TenantEnginesTest, RoundsStayTheirTenantsOverARestart) {
   EXPECT_EQ(As("acme").GetRound("rounds/a")->contributors, 1u);
   EXPECT_EQ(As("default").GetRound("rounds/a")->contributors, 0u);
   EXPECT_TRUE(Submit("acme", "rounds/a", 3)->duplicate);
-  // The request is known to its tenant alone.
+  // The request id is known to its tenant only.
   EXPECT_TRUE(Create("acme", "a", "request").ok());
   EXPECT_TRUE(Create("other", "a", "request").ok());
   EXPECT_EQ(As("other").GetRound("rounds/a")->contributors, 0u);

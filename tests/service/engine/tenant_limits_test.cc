@@ -1,4 +1,4 @@
-// What one tenant may take, and that others do not notice it.
+// The limits of one tenant, and that other tenants are not affected.
 #include "service/engine/memory/admission.h"
 #include "service/engine/tenant_engines.h"
 #include "tests/service/engine/testing.h"

@@ -1,4 +1,4 @@
-// What the engine's tests share: an engine over a real back end and the memory store, and updates
+// Shared by the engine's tests: an engine on a real back end and the memory store, and updates
 // written in one line.
 #ifndef SPARSEAGG_TESTS_SERVICE_ENGINE_TESTING_H_
 #define SPARSEAGG_TESTS_SERVICE_ENGINE_TESTING_H_
@@ -95,7 +95,7 @@ class TestUpdate {
     for (const Owned& tensor : tensors_) headers.push_back(tensor.header);
     return headers;
   }
-  // As it travels in chunks.
+  // The byte string that is sent in chunks.
   std::string byte_string() const {
     std::string bytes;
     for (const Owned& tensor : tensors_) bytes += tensor.indices + tensor.values;
@@ -124,9 +124,8 @@ inline std::unique_ptr<Backend> MakeBackend(std::string_view name) {
   return nullptr;
 }
 
-// A clock that can hold up the threads of the engine: publishing asks for the time, so a sealed
-// round stays SEALED while the clock stands still. The thread that made the clock always gets its
-// answer.
+// A clock that can block the threads of the engine. Publishing reads the time, so a sealed round
+// stays SEALED while the clock is stopped. The clock never blocks the thread that created it.
 class TestClock {
  public:
   std::chrono::system_clock::time_point Now() {
@@ -150,12 +149,12 @@ class TestClock {
     stopped_ = false;
     changed_.notify_all();
   }
-  // Time passes.
+  // Advances both clocks.
   void Advance(std::chrono::milliseconds by) {
     std::lock_guard lock(mutex_);
     ahead_ += by;
   }
-  // Somebody sets the wall clock; no time passes.
+  // Sets the wall clock without advancing the steady clock.
   void SetWallClockBy(std::chrono::milliseconds by) {
     std::lock_guard lock(mutex_);
     wall_set_by_ += by;
@@ -182,7 +181,7 @@ class TestEngine {
   }
   ~TestEngine() { clock.GoOn(); }
 
-  // As a new process would: only what is in the store is left.
+  // Restarts the engine as a new process would: only the content of the store remains.
   absl::Status Restart() {
     engine_.reset();
     store_.reset();
@@ -219,7 +218,7 @@ class TestEngine {
     return engine().Submit(update.header, update.tensors());
   }
 
-  // Returns when the round satisfies `done`.
+  // Waits until the round satisfies `done`.
   RoundSnapshot WaitFor(const std::string& name,
                         const std::function<bool(const RoundSnapshot&)>& done) {
     std::mutex mutex;

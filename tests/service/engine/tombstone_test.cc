@@ -1,4 +1,4 @@
-// What is left of a deleted round: its name, so that a late retry is told and can never count in
+// A deleted round's name is remembered, so that a late retry is recognised and never counts in
 // another round.
 #include "service/store/durable_store.h"
 #include "tests/service/engine/testing.h"
@@ -17,12 +17,12 @@ using testing::TestUpdate;
 constexpr auto kNotFound = absl::StatusCode::kNotFound;
 constexpr milliseconds kHorizon = hours(24);
 
-// Rounds in memory and on disk: the same, as long as the process lives.
+// Rounds in memory and on disk behave in the same way while the process lives.
 class TombstoneTest : public ::testing::TestWithParam<Durability> {
  protected:
   TombstoneTest() {
     engine_.options.limits.retry_horizon_ms = kHorizon.count();
-    engine_.options.look_interval = milliseconds(1);
+    engine_.options.check_interval = milliseconds(1);
   }
   absl::Status TryCreate(const std::string& id) {
     return engine_

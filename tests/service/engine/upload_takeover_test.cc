@@ -1,6 +1,5 @@
-// A stream refuses its upload at the moment in which another one takes it up. The second stream
-// comes wherever the first holds no lock, each time that it has let one go: pthread_mutex_unlock is
-// interposed.
+// A stream refuses its upload while another stream resumes it. The second stream runs at every
+// point at which the first has just released a lock: pthread_mutex_unlock is interposed.
 #include <pthread.h>
 
 #include <functional>
@@ -13,11 +12,11 @@
 namespace sparseagg {
 namespace {
 
-// Of this thread, while it is watched.
+// State of this thread while it is watched.
 thread_local int held = 0;
 thread_local const std::function<void()>* when_free = nullptr;
 
-// Calls f() whenever `act` has let its last mutex go.
+// Calls f() whenever `act` has released its last mutex.
 void RunWithBreaks(const std::function<void()>& act, const std::function<void()>& f) {
   held = 0;
   when_free = &f;
@@ -68,7 +67,7 @@ TEST(UploadTakeoverTest, AStreamThatTookAnUploadOverKeepsIt) {
   const auto begin = [&] { return engine->BeginUpload(update.header, update.headers()); };
 
   int breaks = 0;
-  for (int at = 0; at <= breaks; ++at) {  // the second stream comes at one of them
+  for (int at = 0; at <= breaks; ++at) {  // the second stream runs at one of them
     const auto first = begin();
     ASSERT_TRUE(first.ok()) << first.status();
     ASSERT_TRUE((*first)->Append(0, bytes.substr(0, 5), std::nullopt).ok());
@@ -79,8 +78,8 @@ TEST(UploadTakeoverTest, AStreamThatTookAnUploadOverKeepsIt) {
                     if (breaks++ == at) second = *begin();
                   });
     ASSERT_GT(breaks, 0) << "no mutex was seen";
-    if (second == nullptr) break;  // the first was alone
-    // A new upload, or the same: in either case it is this stream's.
+    if (second == nullptr) break;  // the first had ended
+    // Whether this is a new upload or the same one, it belongs to this stream.
     EXPECT_TRUE(second
                     ->Append(second->committed_offset(), bytes.substr(second->committed_offset()),
                              std::nullopt)

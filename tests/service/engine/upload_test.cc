@@ -1,4 +1,4 @@
-// Updates in chunks: broken off and resumed, damaged, abandoned, contested.
+// Updates in chunks: interrupted and resumed, damaged, abandoned, and contested by several streams.
 #include "service/engine/upload/upload.h"
 
 #include <chrono>
@@ -154,7 +154,7 @@ TEST_F(UploadTest, RefusesBadHeadersBeforeAnyByte) {
   EXPECT_EQ(engine_.SealAndWait(round_)->manifest.rejected.at("SIZE_MISMATCH"), 1u);
 }
 
-// More than a MiB of values takes another way into memory.
+// Values of more than 1 MiB take another path into memory.
 TEST_F(UploadTest, LargeOnesAreCheckedToTheLastValue) {
   constexpr int64_t kRows = 300'000;
   const TensorSpec spec = Sparse("large", kRows);
@@ -181,7 +181,7 @@ TEST_F(UploadTest, LargeOnesAreCheckedToTheLastValue) {
   EXPECT_EQ(Values<float>(result->tensors[0]), values);
 }
 
-// Rows that come in order wait in two bytes each; until one does not.
+// Rows in ascending order are kept in two bytes each until a row descends.
 TEST_F(UploadTest, LargeOnesMayBeInAnyOrder) {
   constexpr int64_t kRows = 200'000;
   const TensorSpec spec = Sparse("large", kRows);
@@ -258,7 +258,7 @@ TEST_F(UploadTest, IsForgottenWhenNothingComesForLong) {
               FailsWith(absl::StatusCode::kAborted, "UPLOAD_EXPIRED"));
 }
 
-// Every start looked at all uploads that were open.
+// Every start once visited all open uploads.
 TEST_F(UploadTest, OthersAreLookedAtOnlyWhenTheTableIsFull) {
   testing::ManualExecutor executor;
   TestEngine engine;
@@ -293,7 +293,7 @@ TEST_F(UploadTest, CountsOneOfManyStreamsThatRaceToFinish) {
   std::vector<std::jthread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([this] {
-      // Each takes over from the others until it has a receipt, as clients with a retry loop do.
+      // Each stream takes the upload over until it has a receipt, as clients with a retry loop do.
       while (true) {
         const auto begun = Begin();
         if (!begun.ok()) {
@@ -312,7 +312,7 @@ TEST_F(UploadTest, CountsOneOfManyStreamsThatRaceToFinish) {
   EXPECT_THAT(Values<float>(result->tensors[0]), ElementsAre(2, 4));
 }
 
-// An update whose memory could not be had at once is the oldest that needs some, and goes on.
+// An upload that could not reserve its memory becomes the oldest claim in the end, and continues.
 TEST(MemoryPayloadTest, WhatCouldNotBeStagedKeepsItsPlaceAmongThoseThatNeedMemory) {
   Admission memory(100);
   Claim oldest = *memory.Announce(80);
@@ -351,7 +351,7 @@ TEST(UploadTableTest, AnotherRoundOfTheSameNameKeepsItsUploads) {
   ASSERT_TRUE(old_upload->Append(0, "x", std::nullopt).ok());
   const auto new_upload = begin(&again);
   EXPECT_EQ(new_upload->committed_offset(), 0u) << "it is of another round";
-  // The end of the first, told late.
+  // The first stream ends late.
   table.DropRound("rounds/r", &deleted, absl::AbortedError("the round has ended"));
   EXPECT_FALSE(old_upload->Append(1, "y", std::nullopt).ok());
   EXPECT_TRUE(new_upload->Append(0, "xy", std::nullopt).ok());
@@ -381,7 +381,7 @@ TEST(UploadLimitTest, KeepsToTheNumberOfOpenUploads) {
   EXPECT_TRUE(begin("c").ok());
 }
 
-// Of many entries, so that the memory that it takes can be told from bookkeeping.
+// An update of many entries, whose memory is large beside its records.
 class LargeUploadTest : public ::testing::Test {
  protected:
   static constexpr int64_t kEntries = 10'000;
@@ -439,7 +439,7 @@ TEST_F(LargeUploadTest, TakesMemoryForItsEntriesOnlyWhereThereIsNeverRoomForItsB
   ASSERT_TRUE(early->Append(100, bytes.substr(100), std::nullopt).ok());
   ASSERT_TRUE(early->Finish().ok());
   absl::Status appended;
-  do {  // until the first one is folded in
+  do {  // until the first update is folded
     appended = late->Append(0, bytes, std::nullopt);
   } while (RetryAfterMs(appended) > 0);
   ASSERT_TRUE(appended.ok()) << appended;
@@ -511,7 +511,7 @@ TEST_F(LargeUploadTest, FreesWhatItHasWhenTheRoundIsAborted) {
               FailsWith(absl::StatusCode::kFailedPrecondition, "ROUND_NOT_OPEN"));
 }
 
-// A full round gets no emptier: nothing is kept for another try.
+// A full round stays full, so no bytes are kept for a retry.
 TEST_F(LargeUploadTest, KeepsNothingForARoundThatIsFull) {
   RoundSpec spec;
   spec.tensors = {spec_};
@@ -533,7 +533,7 @@ TEST_F(LargeUploadTest, KeepsNothingForARoundThatIsFull) {
 }
 
 TEST_F(LargeUploadTest, KeepsItsEntriesUntilTheyCanBeCounted) {
-  // Room for two rounds and one update, whatever plan they have.
+  // The budget holds two rounds and one update, whatever their plan.
   TestEngine unlimited;
   unlimited.Create({spec_});
   const uint64_t round_bytes = unlimited->Stats().aggregation_bytes;

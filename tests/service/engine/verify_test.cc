@@ -1,4 +1,5 @@
-// A published round that kept its updates can be computed again; one that did not says so.
+// A published round that kept its updates can be computed again; otherwise verification reports
+// that the updates are gone.
 #include "service/engine/recovery/verify.h"
 
 #include "service/engine/result/manifest.h"
@@ -28,11 +29,11 @@ class VerifyTest : public ::testing::Test {
   }
   void Publish(bool keep_updates) {
     TensorSpec spec = Sparse("t", 1'000'000, "weighted_mean");
-    spec.plan = "sweep";  // of the cpu back end only
+    spec.plan = "sweep";  // a plan of the cpu back end only
     engine_.Create(RoundSpec{
         .tensors = {spec}, .durability = Durability::kDurable, .keep_updates = keep_updates});
     for (int i = 0; i < 20; ++i) {
-      std::vector<int64_t> rows(i == 0 ? 20'000 : 50);  // the first goes into a file
+      std::vector<int64_t> rows(i == 0 ? 20'000 : 50);  // the first is large enough for a file
       std::vector<float> values(rows.size());
       for (size_t r = 0; r < rows.size(); ++r) {
         rows[r] = static_cast<int64_t>(r * 7 % 1000 * (i + 1));
@@ -43,10 +44,10 @@ class VerifyTest : public ::testing::Test {
       ASSERT_TRUE(receipt.ok()) << receipt.status();
     }
     result_ = engine_.SealAndWait(kRound);
-    engine_->Drain();  // what is to be erased is erased
+    engine_->Drain();  // erasures are done
     ASSERT_TRUE(engine_.Restart().ok());
   }
-  // On the reference back end, in memory without bound.
+  // Verifies on the reference back end with unlimited memory.
   absl::StatusOr<Verification> VerifyAgain(const PublishedResult& result,
                                            const VerifyOptions& options = {}) {
     Admission memory(uint64_t{1} << 40, kAggregationBudget);
@@ -96,7 +97,7 @@ TEST_F(VerifyTest, AnotherResultThanThatOfTheUpdatesIsAMismatch) {
   absl::Status status = VerifyAgain(other).status();
   EXPECT_THAT(status, mismatch);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the stored result"));
-  // A result that agrees with its manifest, of other updates.
+  // The result agrees with its manifest but belongs to other updates.
   other = *result_;
   other.manifest.updates_digest[0] ^= 1;
   EXPECT_THAT(VerifyAgain(other).status(), mismatch);
@@ -115,7 +116,7 @@ TEST_F(VerifyTest, AResultThatOtherUpdatesGiveIsAMismatchAndItsRowIsNamed) {
 
 TEST_F(VerifyTest, WithLittleMemoryTheUpdatesAreReadSeveralTimes) {
   Publish(/*keep_updates=*/true);
-  constexpr uint64_t kBytes = 200'000;  // the reference takes some megabytes for all rows
+  constexpr uint64_t kBytes = 200'000;  // the reference back end takes some megabytes for all rows
   Admission memory(kBytes, kAggregationBudget);
   const auto backend = testing::MakeBackend("reference");
   int asked = 0;

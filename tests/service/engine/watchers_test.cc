@@ -19,11 +19,11 @@ RoundSnapshot Revision(uint64_t revision) { return {.revision = revision}; }
 
 TEST(WatchersTest, TellsNewerRevisionsOnly) {
   Watchers watchers;
-  std::vector<uint64_t> told;
+  std::vector<uint64_t> received;
   const auto handle = watchers.Add(WatchFor::kEveryChange,
-                                   [&](const auto& round) { told.push_back(round->revision); });
+                                   [&](const auto& round) { received.push_back(round->revision); });
   for (const uint64_t revision : {2, 3, 3, 1, 5}) watchers.Notify(Revision(revision));
-  EXPECT_THAT(told, ElementsAre(2, 3, 5));
+  EXPECT_THAT(received, ElementsAre(2, 3, 5));
 }
 
 TEST(WatchersTest, TellsTheEndOnceAndNothingAfterIt) {
@@ -64,13 +64,13 @@ TEST(WatchersTest, AHandleMayBeReleasedInItsOwnCall) {
 
 TEST(WatchersTest, ACallMayNotifyAgain) {
   Watchers watchers;
-  std::vector<uint64_t> told;
+  std::vector<uint64_t> received;
   const auto handle = watchers.Add(WatchFor::kEveryChange, [&](const auto& round) {
-    told.push_back(round->revision);
+    received.push_back(round->revision);
     if (round->revision < 5) watchers.Notify(Revision(round->revision + 1));
   });
   watchers.Notify(Revision(2));
-  EXPECT_THAT(told, ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(received, ElementsAre(2, 3, 4, 5));
 }
 
 TEST(WatchersTest, ReleasingWaitsForTheCallOfAnotherThread) {
@@ -90,17 +90,17 @@ TEST(WatchersTest, ReleasingWaitsForTheCallOfAnotherThread) {
 
 TEST(WatchersTest, WhoWaitsForTheEndIsToldOfThatAlone) {
   Watchers watchers;
-  std::vector<RoundState> told;
+  std::vector<RoundState> received;
   bool deleted = false;
   const auto handle = watchers.Add(WatchFor::kEnd, [&](const auto& round) {
     deleted = !round.has_value();
-    if (round.has_value()) told.push_back(round->state);
+    if (round.has_value()) received.push_back(round->state);
   });
   EXPECT_FALSE(watchers.AnyForEveryChange());
   watchers.Notify({.state = RoundState::kOpen, .revision = 2});
   watchers.Notify({.state = RoundState::kSealed, .revision = 3});
   watchers.Notify({.state = RoundState::kPublished, .revision = 4});
-  EXPECT_THAT(told, ElementsAre(RoundState::kPublished));
+  EXPECT_THAT(received, ElementsAre(RoundState::kPublished));
   watchers.NotifyDeleted();
   EXPECT_TRUE(deleted);
 }
@@ -121,8 +121,8 @@ TEST(WatchersTest, AllAreToldOfTheSameCopyOfAState) {
   EXPECT_EQ(copies.size(), 1u);
 }
 
-// N contributors who submit and then wait cost N calls, and N watchers of N updates as many: not
-// N * N.
+// N contributors that submit and then wait cause N calls, and so do N watchers of N updates, rather
+// than N * N.
 TEST(WatchTest, ManyWhoSubmitAreNotHeldUpByManyWhoWaitOrWatch) {
   constexpr int kContributors = 300;
   testing::ManualExecutor executor;
@@ -176,7 +176,7 @@ TEST(WatchTest, SeesEveryChangeUpToTheDeletion) {
       });
   ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1}, {1})).ok());
   ASSERT_TRUE(engine.Submit(TestUpdate(round, "a").Add<float>(spec, {1}, {1})).ok());
-  // Otherwise a change might be told together with the next.
+  // Otherwise a change might be reported together with the next.
   const auto wait_for = [&](size_t changes) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return seen.size() >= changes; });

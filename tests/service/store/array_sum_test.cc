@@ -17,7 +17,7 @@ ArraySum OfPieces(std::string_view bytes, size_t step, ArraySummer& summer) {
   return summer.Finish();
 }
 
-// By xxhsum -H3 of xxHash 0.8.1.
+// Computed by xxhsum -H3 of xxHash 0.8.1.
 TEST(ArraySumTest, IsThatOfTheReference) {
   const ArraySum sum = SumOf("123456789");
   EXPECT_EQ(sum.bytes, 9u);
@@ -25,7 +25,7 @@ TEST(ArraySumTest, IsThatOfTheReference) {
   EXPECT_EQ(SumOf(std::string(100'000, 'a')).xxh3, 0x08f809ef04c54838ull);
 }
 
-// By python-xxhash 4.1.0: xxh3_128_hexdigest with the seeds 0 and 1.
+// Computed by python-xxhash 4.1.0: xxh3_128_hexdigest with the seeds 0 and 1.
 TEST(QuickDigestTest, IsThatOfTheReference) {
   EXPECT_EQ(absl::BytesToHexString(QuickDigest("123456789")),
             "33119477ede5dcd5e9716427681d5860e3ede0d7b3c8aeaef35243003decde66");

@@ -46,7 +46,7 @@ TEST(DataDirectoryTest, ItsOwnNameIsDurableAfterEveryOpening) {
   }
 }
 
-// What happens to a directory under a store that has it open.
+// A directory that changes while a store has it open.
 struct Change {
   const char* name;
   void (*make)(const std::string& directory);
@@ -93,14 +93,14 @@ class ChangedDirectoryTest : public ::testing::TestWithParam<Change> {
       OpenDurableStore({.directory = directory_, .free_bytes_min = 0}).value();
 };
 
-// It would be lost with the process, although every write and sync succeeds.
+// The data would be lost with the process, although every write and sync succeeds.
 TEST_P(ChangedDirectoryTest, EndsTheProcessBeforeAnythingIsAcknowledged) {
   ASSERT_TRUE(store_->OpenRound({.name = "rounds/r", .durability = Durability::kDurable}).ok());
   ASSERT_TRUE(Put("before").ok());
   store_->CheckInPlace();
   GetParam().make(directory_);
   const auto ends = ::testing::ExitedWithCode(kStoreFailedExit);
-  const std::string message = "under the server";
+  const std::string message = "while the server was running";
   EXPECT_EXIT(static_cast<void>(Put("after")), ends, message);
   EXPECT_EXIT(static_cast<void>(Put("before")), ends, message) << "a duplicate";
   EXPECT_EXIT(
@@ -118,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Changes, ChangedDirectoryTest, ::testing::ValuesIn(kCha
                            return name;
                          });
 
-// Also for root, whom such a file system allows to write and then says that there is no folder.
+// This holds also for root: such a file system grants root the permission and then reports that the
+// folder does not exist.
 TEST(DataDirectoryTest, AFileSystemWithoutRoomForFilesIsNamed) {
   for (const std::string path : {"/proc", "/proc/data", "/proc/data/"}) {
     for (const absl::Status& refused :
@@ -126,7 +127,7 @@ TEST(DataDirectoryTest, AFileSystemWithoutRoomForFilesIsNamed) {
       EXPECT_EQ(ErrorReason(refused), "STORE_UNUSABLE");
       EXPECT_EQ(std::string(refused.message()),
                 "cannot use the data directory " + path +
-                    ": its file system has no room for files, as /proc and /sys have none");
+                    ": its file system cannot hold files, like /proc and /sys");
     }
   }
 }

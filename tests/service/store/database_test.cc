@@ -1,4 +1,4 @@
-// Errors of the disk, as the database tells them.
+// Errors of the disk, as the database reports them.
 #include "service/store/database.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using sparseagg::testing::Next;
 
-int write_error = 0;  // of the database's log
+int write_error = 0;  // errno for writes to the database's log
 
 bool Fails(int fd) {
   if (write_error == 0 || !sparseagg::testing::PathOf(fd).ends_with("-wal")) return false;
@@ -24,7 +24,7 @@ bool Fails(int fd) {
 
 }  // namespace
 
-// Whichever of them SQLite was built for.
+// SQLite may be built for any of these.
 extern "C" {
 
 ssize_t write(int fd, const void* data, size_t bytes) {

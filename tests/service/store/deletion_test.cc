@@ -1,5 +1,5 @@
-// Deleting a round: all at once for those who look, whenever the process ends; erased from the disk
-// as soon as that can be.
+// Deleting a round is atomic for readers, whenever the process ends; its data is erased from the
+// disk as soon as possible.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ class DeletionTest : public ::testing::Test {
   }
 
   testing::TemporaryFolder folder_;
-  int room_ = -1;  // transactions until the disk is full; negative: it never is
+  int room_ = -1;  // transactions until the disk is full; negative: never
   std::unique_ptr<UpdateStore> store_;
 
  private:
@@ -100,12 +100,12 @@ TEST_F(DeletionTest, AFullDiskDelaysItAndStopsNoStart) {
   Publish(/*keep_updates=*/true);
   room_ = 0;
   EXPECT_EQ(ErrorReason(store_->EraseRound(kRound)), "STORE_FULL");
-  EXPECT_EQ(store_->Rounds().size(), 1u);  // nothing has changed
+  EXPECT_EQ(store_->Rounds().size(), 1u);  // unchanged
   EXPECT_TRUE(Read().ok());
   room_ = 1;
   ASSERT_TRUE(store_->EraseRound(kRound).ok());
   EXPECT_EQ(ErrorReason(store_->EraseLeftovers()), "STORE_FULL");
-  room_ = 1;  // the number of the start
+  room_ = 1;  // the transaction that increments the epoch
   Reopen();
   EXPECT_TRUE(store_->Rounds().empty());
   EXPECT_EQ(Payloads(), 2u);
@@ -128,7 +128,7 @@ TEST_F(DeletionTest, AnAbortedRoundIsErasedByTheNextStart) {
   EXPECT_EQ(store_->Rounds()[0].details, "why");
 }
 
-// The new update's file had been deleted with the damaged round.
+// The file of a new update was once deleted with the damaged round.
 TEST_F(DeletionTest, TheNumberOfALostFileIsNotGivenAgain) {
   OpenRound();
   Put("a", 200'000);

@@ -19,7 +19,7 @@
 
 namespace {
 
-// How many more direct writes succeed; a device with larger blocks refuses all of them.
+// The number of direct writes that still succeed; a device with larger blocks refuses all of them.
 int direct_writes_left = 1'000'000;
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string Written(const std::string& path, const std::vector<std::string_view>
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Around a block of the disk and around the buffer, in pieces that fit neither.
+// Sizes around a disk block and around the buffer, in pieces that match neither.
 TEST(DirectWriteTest, AFileHasTheBytesOfAllPiecesWhateverTheirSize) {
   constexpr size_t kBuffer = size_t{1} << 20;
   const testing::TemporaryFolder folder;
@@ -86,7 +86,7 @@ TEST(DirectWriteTest, AWriteThatTheDeviceRefusesAndAllAfterItGoThroughThePageCac
   for (const int before : {0, 1, 2}) {
     direct_writes_left = before;
     EXPECT_TRUE(Written(folder.path() + "/file", {bytes}) == bytes) << before;
-    EXPECT_EQ(direct_writes_left, -1);  // it was not asked again
+    EXPECT_EQ(direct_writes_left, -1);  // no further direct write was tried
   }
   direct_writes_left = 1'000'000;
 }

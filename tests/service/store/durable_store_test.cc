@@ -1,5 +1,5 @@
-// What is particular to the store on disk: everything acknowledged is there after a restart,
-// however the process ended; damage is found; nothing is left behind.
+// Properties of the durable store only: everything acknowledged is there after a restart, however
+// the process ended; damage is found; no files are left behind.
 #include "service/store/durable_store.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ using testing::TemporaryFolder;
 
 constexpr size_t kInlineBytesMax = size_t{128} << 10;
 
-// Bytes that only this contributor sends.
+// Returns bytes that only this contributor sends.
 std::string PayloadOf(const std::string& contributor, size_t bytes) {
   std::string payload;
   while (payload.size() < bytes) absl::StrAppend(&payload, contributor, "|");
@@ -93,7 +93,7 @@ class DurableStoreTest : public ::testing::Test {
     }
     return files;
   }
-  // Whether any file of the data directory holds `text`.
+  // Returns whether any file of the data directory contains `text`.
   bool DiskHolds(const std::string& text) const {
     for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
       if (entry.is_regular_file() && FileContent(entry.path()).find(text) != std::string::npos) {
@@ -168,8 +168,8 @@ TEST_F(DurableStoreTest, KeepsAnAbortedRoundWithoutItsUpdates) {
   EXPECT_FALSE(store_->Find("rounds/r", "a").has_value());
 }
 
-// An abort that was answered with an error, and half done, left a round that was open for the
-// engine and closed for the store.
+// An abort that failed halfway once left a round that was open for the engine and closed for the
+// store.
 TEST_F(DurableStoreTest, AbortsARoundWhoseUpdatesTheFullDiskKeeps) {
   OpenRound();
   ASSERT_TRUE(Put("a", 10).ok());
@@ -181,7 +181,7 @@ TEST_F(DurableStoreTest, AbortsARoundWhoseUpdatesTheFullDiskKeeps) {
                               .free_bytes_min = 0,
                               .failpoints = {[&](Failpoint point) {
                                 const bool begins = point == Failpoint::kTransactionBegun;
-                                // Those of the start and of the round's row have room.
+                                // The transactions of the start and of the round's row succeed.
                                 return begins && ++transactions > 2 && full ? StoreFull()
                                                                             : absl::OkStatus();
                               }}});
@@ -234,7 +234,7 @@ TEST_F(DurableStoreTest, IsNotReadByAnEarlierVersion) {
   EXPECT_EQ(ErrorReason(opened.status()), "STORE_VERSION");
 }
 
-// What is gone fails no checksum; that an update was there shows in the numbers of the others.
+// A missing row fails no checksum; the gap in the sequence numbers shows that an update is missing.
 TEST_F(DurableStoreTest, NoticesAnUpdateThatIsMissing) {
   for (const char* table : {"updates", "contents"}) {
     const std::string name = absl::StrCat("rounds/", table);
@@ -306,7 +306,7 @@ TEST_F(DurableStoreTest, AShortageOfDescriptorsIsARefusal) {
   EXPECT_TRUE(Put("large", 200'000).ok());
 }
 
-// A data directory that was copied by somebody else has lost nothing.
+// A data directory that another user copied has lost nothing.
 TEST_F(DurableStoreTest, AFileThatItMayNotReadIsNotDamaged) {
   OpenRound();
   ASSERT_TRUE(Put("large", 200'000).ok());
@@ -326,7 +326,7 @@ TEST_F(DurableStoreTest, AFileThatItMayNotReadIsNotDamaged) {
   EXPECT_EQ(Read().size(), 1u);
 }
 
-// Every acknowledged update is there, once, with its bytes, after kill -9 at any moment.
+// After kill -9 at any moment, every acknowledged update is there, once, with its bytes.
 TEST_F(DurableStoreTest, LosesNothingAcknowledgedToAKill) {
   const int kills = Effort("SPARSEAGG_KILLS", 12);
   constexpr int kThreads = 4;
@@ -371,7 +371,7 @@ TEST_F(DurableStoreTest, LosesNothingAcknowledgedToAKill) {
     for (uint32_t id = 0; read(acks[0], &id, sizeof(id)) == ssize_t{sizeof(id)};) ids.push_back(id);
     close(acks[0]);
     Reopen();
-    const Updates stored = Read();  // fails on a contributor that is there twice
+    const Updates stored = Read();  // fails if a contributor occurs twice
     for (const uint32_t id : ids) {
       const std::string contributor = absl::StrCat(id);
       const size_t bytes = id % 1'000'000 % 8 == 0 ? 150'000 : 3000;
@@ -385,7 +385,7 @@ TEST_F(DurableStoreTest, LosesNothingAcknowledgedToAKill) {
   }
 }
 
-// A flipped bit anywhere is found, or was in a place that holds nothing.
+// A flipped bit anywhere is found, unless it is in unused space.
 TEST_F(DurableStoreTest, NeverReadsAFlippedBitAsData) {
   OpenRound();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(Put(absl::StrCat("c", i), 700).ok());

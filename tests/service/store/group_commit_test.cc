@@ -29,7 +29,7 @@ TEST(GroupCommitTest, CommitsEveryItemOnceOneGroupAtATimeAndJoinsThoseThatWait) 
     EXPECT_EQ(++inside, 1);
     for (int* item : group) committed += ++*item;
     ++groups;
-    for (int i = 0; i < 50; ++i) std::this_thread::yield();  // others come meanwhile
+    for (int i = 0; i < 50; ++i) std::this_thread::yield();  // other callers arrive
     --inside;
   });
   std::vector<std::jthread> threads;

@@ -1,4 +1,4 @@
-// What the store knows of itself, and directories that an earlier version made.
+// The store's id and epoch, its tombstones, and directories that an earlier version made.
 #include "service/store/ledger.h"
 
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ TEST(LedgerTest, DamageOfATombstoneShows) {
   EXPECT_TRUE(tombstones[0].damaged);
 }
 
-// The content of a directory that version 1 left behind when it was killed, as SQL.
+// The content of a directory that version 1 left when it was killed, as SQL.
 void MakeVersion1(const std::string& folder) {
   std::ifstream file(SPARSEAGG_V1_STORE);
   const std::string sql{std::istreambuf_iterator<char>(file), {}};

@@ -1,5 +1,5 @@
-// Payloads that arrive bit by bit: what is there of them after an end of any kind, and that nothing
-// stays behind.
+// Payloads that arrive in chunks: which bytes remain after any kind of end, and that no files are
+// left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 
 namespace {
 
-// What syncs of files fail with; later ones would succeed without what was lost.
+// The errno with which syncs of files fail; later syncs would succeed without the lost data.
 int sync_error = 0;
 
 }  // namespace
@@ -59,7 +59,7 @@ class PartialFilesTest : public ::testing::Test {
     store_.reset();
     store_ = Open(folder_.path());
   }
-  // The data directory as a kill would leave it now; opened in place of the first.
+  // Opens a copy of the data directory as a kill would leave it now, in place of the first.
   void Crash() {
     fs::copy(folder_.path(), crashed_.path(), fs::copy_options::recursive);
     fs::remove(crashed_.path() + "/LOCK");
@@ -79,7 +79,7 @@ class PartialFilesTest : public ::testing::Test {
     EXPECT_TRUE(taken.ok()) << taken.status();
     return taken.ok() ? *std::move(taken) : nullptr;
   }
-  // In chunks that end at no round number.
+  // Appends in chunks of odd sizes.
   void Fill(PartialPayload& payload, uint64_t end) const {
     while (payload.bytes() < end) {
       const uint64_t size = std::min<uint64_t>(999'999, end - payload.bytes());
@@ -208,8 +208,8 @@ TEST_F(PartialFilesTest, AnotherUpdateOfTheSameIdBeginsAnew) {
   EXPECT_TRUE(FilesOf(folder_.path()).empty());
 }
 
-// Linux marks the pages of a failed sync clean: the next one succeeds without them, and an update
-// was acknowledged that a power cut took away.
+// Linux marks the pages of a failed sync clean, so that the next sync succeeds without them. Once,
+// an update was acknowledged that a power cut then lost.
 TEST_F(PartialFilesTest, NoByteIsTrustedAfterASyncThatFailed) {
   const auto expect_lost = [this](const absl::Status& status) {
     EXPECT_EQ(ErrorReason(status), "UPLOAD_LOST") << status;

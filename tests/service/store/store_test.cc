@@ -1,4 +1,4 @@
-// What every store promises, kept in memory or on disk.
+// The contract of every store, in memory or on disk.
 #include "service/store/store.h"
 
 #include <gmock/gmock.h>

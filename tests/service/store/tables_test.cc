@@ -1,4 +1,4 @@
-// Rows of updates, as they are read after a restart.
+// Rows of updates as they are read after a restart.
 #include "service/store/tables.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ class TablesTest : public ::testing::Test {
   std::unique_ptr<UpdateStore> store_;
 };
 
-// SQLite writes -0 as 0; the row was found damaged, and the round with it.
+// SQLite stores -0 as 0. Once, the row and its round were reported as damaged.
 TEST_F(TablesTest, AWeightOfMinusZeroIsReadAsItWasAccepted) {
   OpenRound("rounds/r");
   Put("rounds/r", "a", -0.0f);
@@ -87,7 +87,7 @@ TEST_F(TablesTest, UpdatesAreReadInTheOrderOfAcceptance) {
   EXPECT_THAT(contributors, ElementsAre("z", "a", "m"));
 }
 
-// Each update was looked for among all that other rounds had accepted meanwhile.
+// Once, each update was searched among all that other rounds had accepted in between.
 TEST_F(TablesTest, OtherRoundsCostReadingNothing) {
   const auto count = reinterpret_cast<void (*)()>(CountStepsOf);
   sqlite3_auto_extension(count);

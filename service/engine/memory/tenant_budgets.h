@@ -1,7 +1,7 @@
-// The engine's budgets of memory, and what it keeps of each tenant: its limits, the memory that it
-// holds, a counter for names.
-#ifndef SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
-#define SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
+// The engine's memory budgets, and for each tenant its limits, its memory budgets and a counter for
+// round names.
+#ifndef SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BUDGETS_H_
+#define SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BUDGETS_H_
 
 #include <atomic>
 #include <functional>
@@ -18,8 +18,8 @@
 namespace sparseagg {
 
 // Thread-safe.
-struct TenantBooks {
-  TenantBooks(const TenantLimits& its_limits, Admission& all_staging, Admission& all_aggregation)
+struct TenantBudgets {
+  TenantBudgets(const TenantLimits& its_limits, Admission& all_staging, Admission& all_aggregation)
       : limits(its_limits),
         bytes(
             its_limits.bytes_max == 0 ? std::numeric_limits<uint64_t>::max() : its_limits.bytes_max,
@@ -28,9 +28,9 @@ struct TenantBooks {
         aggregation(bytes, all_aggregation) {}
 
   const TenantLimits limits;
-  Admission bytes;        // both of the following
-  Admission staging;      // within that of the whole engine
-  Admission aggregation;  // the same
+  Admission bytes;        // bounds staging and aggregation together
+  Admission staging;      // combines `bytes` with the engine's staging budget
+  Admission aggregation;  // combines `bytes` with the engine's aggregation budget
   std::atomic<uint64_t> rounds_named = 0;
 };
 
@@ -44,17 +44,18 @@ class TenantTable {
         staging_(staging_bytes_max),
         aggregation_(aggregation_bytes_max, kAggregationBudget) {}
 
-  // Of all tenants together.
+  // The budgets of all tenants together.
   const Admission& staging() const { return staging_; }
   const Admission& aggregation() const { return aggregation_; }
 
-  // Lives as long as the table. A tenant's limits are those of its first call.
-  TenantBooks& Of(std::string_view tenant) {
+  // Returns the budgets of a tenant, which live as long as the table. The limits of a tenant are
+  // read at its first call.
+  TenantBudgets& Of(std::string_view tenant) {
     const std::lock_guard lock(mutex_);
-    auto found = books_.find(tenant);
-    if (found == books_.end()) {
-      auto books = std::make_unique<TenantBooks>(limits_of_(tenant), staging_, aggregation_);
-      found = books_.emplace(tenant, std::move(books)).first;
+    auto found = by_tenant_.find(tenant);
+    if (found == by_tenant_.end()) {
+      auto budgets = std::make_unique<TenantBudgets>(limits_of_(tenant), staging_, aggregation_);
+      found = by_tenant_.emplace(tenant, std::move(budgets)).first;
     }
     return *found->second;
   }
@@ -64,9 +65,9 @@ class TenantTable {
   Admission staging_;
   Admission aggregation_;
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<TenantBooks>, std::less<>> books_;
+  std::map<std::string, std::unique_ptr<TenantBudgets>, std::less<>> by_tenant_;
 };
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BOOKS_H_
+#endif  // SPARSEAGG_SERVICE_ENGINE_MEMORY_TENANT_BUDGETS_H_

@@ -1,8 +1,8 @@
-// What the walk over the failpoints interrupts: a server without a network, and five rounds that
-// live through everything a round can. Every answer is noted; whatever is done again after a
-// restart is answered as a retry.
-#ifndef SPARSEAGG_TESTS_FAILPOINTS_LIFE_H_
-#define SPARSEAGG_TESTS_FAILPOINTS_LIFE_H_
+// The workload that the failpoint tests interrupt: a server without a network, and five rounds that
+// together go through every state. Every answer is noted; requests that are repeated after a
+// restart are answered as retries.
+#ifndef SPARSEAGG_TESTS_FAILPOINTS_WORKLOAD_H_
+#define SPARSEAGG_TESTS_FAILPOINTS_WORKLOAD_H_
 
 #include <functional>
 #include <memory>
@@ -24,7 +24,7 @@ class LocalServer {
   ~LocalServer() { executor_.DropAll(); }
 
   Engine& engine() { return *engine_; }
-  // Runs what is queued, and what is delayed.
+  // Runs all queued and delayed tasks.
   void Settle();
 
  private:
@@ -36,23 +36,23 @@ class LocalServer {
   std::unique_ptr<Engine> engine_;
 };
 
-// An answer that was given, or (the second form) a request that was about to be made:
+// An answer that was received or, in the second line, a request that was about to be sent:
 //
 //   created R | counted R C SEQUENCE DIGEST | sealed R | published R DIGEST | aborted R | deleted R
 //   aborting R | deleting R
 using Notes = std::vector<std::string>;
 using Note = std::function<void(const std::string&)>;
 
-// Lives all five lives, from wherever they are. An error that says when to come back is answered by
-// coming back.
-absl::Status Live(LocalServer& server, const Note& note);
+// Takes all five rounds to their ends, from whatever state they have. Retries after an error with a
+// time to retry after.
+absl::Status RunWorkload(LocalServer& server, const Note& note);
 
-// What is left when all is lived: one line for each round. The open round is sealed for that.
-std::string Outcome(LocalServer& server);
+// Returns the final state, one line for each round. Seals the open round first.
+std::string FinalState(LocalServer& server);
 
-// What of the notes is not honoured; empty: nothing.
-std::string Broken(LocalServer& server, const Notes& notes);
+// Returns the first note that the server does not honour; empty: none.
+std::string FirstBrokenNote(LocalServer& server, const Notes& notes);
 
 }  // namespace sparseagg::testing
 
-#endif  // SPARSEAGG_TESTS_FAILPOINTS_LIFE_H_
+#endif  // SPARSEAGG_TESTS_FAILPOINTS_WORKLOAD_H_

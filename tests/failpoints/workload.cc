@@ -1,4 +1,4 @@
-#include "tests/failpoints/life.h"
+#include "tests/failpoints/workload.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,11 +14,11 @@ namespace {
 
 constexpr int64_t kRows = 100'000;
 constexpr const char* kRounds[] = {"published", "retired", "aborted", "deleted", "open"};
-// Their payloads, and so the results, get files.
+// The payloads of these contributors, and so the results, are large enough for files.
 constexpr std::string_view kLargeContributor = "large";
 constexpr std::string_view kStreamedContributor = "streamed";
 constexpr std::string_view kContributors[] = {"a", kLargeContributor};
-// Of a payload in chunks, so that one large enough for a file has several.
+// Checkpoints are close, so that a partial payload that is large enough for a file has several.
 constexpr uint64_t kCheckpointBytes = 64 << 10;
 constexpr uint64_t kChunkBytes = 100'000;
 
@@ -36,9 +36,9 @@ TestUpdate UpdateOf(std::string_view round, std::string_view contributor) {
       .Add(Sparse("t", kRows), rows, values);
 }
 
-// Comes back as long as it is told when.
+// Retries as long as the error has a time to retry after.
 template <class Result>
-Result Patiently(LocalServer& server, const std::function<Result()>& call) {
+Result WithRetries(LocalServer& server, const std::function<Result()>& call) {
   for (int tries = 0;; ++tries) {
     Result result = call();
     absl::Status status;
@@ -52,9 +52,9 @@ Result Patiently(LocalServer& server, const std::function<Result()>& call) {
   }
 }
 
-class LifeScript {
+class WorkloadRunner {
  public:
-  LifeScript(LocalServer& server, const Note& note) : server_(server), note_(note) {}
+  WorkloadRunner(LocalServer& server, const Note& note) : server_(server), note_(note) {}
 
   absl::Status Run() {
     for (const char* round : kRounds) SPARSEAGG_RETURN_IF_ERROR(Create(round));
@@ -75,7 +75,7 @@ class LifeScript {
  private:
   Engine& engine() { return server_.engine(); }
 
-  // Aborted, or half deleted: then nothing more is said of its updates.
+  // An aborted or half deleted round gives no guarantee about its updates.
   bool Over(std::string_view round) {
     const auto found = engine().GetRound(NameOf(round));
     return found.ok() && IsFinal(found->state);
@@ -87,9 +87,9 @@ class LifeScript {
         .request_id = absl::StrCat("create-", std::string(round)),
         .spec = {.tensors = {Sparse("t", kRows)}, .durability = Durability::kDurable}};
     note_(absl::StrCat("creating ", std::string(round)));
-    const auto created = Patiently<absl::StatusOr<RoundSnapshot>>(
+    const auto created = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().CreateRound(args); });
-    // What a repeated request finds may have ended meanwhile.
+    // The round of a repeated request may have ended.
     if (created.ok() && created->state == RoundState::kOpen) {
       note_(absl::StrCat("created ", std::string(round)));
     }
@@ -105,7 +105,7 @@ class LifeScript {
 
   absl::Status Submit(std::string_view round, std::string_view contributor) {
     TestUpdate update = UpdateOf(round, contributor);
-    return Counted(round, Patiently<absl::StatusOr<Receipt>>(server_, [&] {
+    return Counted(round, WithRetries<absl::StatusOr<Receipt>>(server_, [&] {
                      return engine().Submit(update.header, update.tensors());
                    }));
   }
@@ -114,7 +114,7 @@ class LifeScript {
     TestUpdate update = UpdateOf(round, contributor);
     const std::string bytes = update.byte_string();
     return Counted(round,
-                   Patiently<absl::StatusOr<Receipt>>(server_, [&]() -> absl::StatusOr<Receipt> {
+                   WithRetries<absl::StatusOr<Receipt>>(server_, [&]() -> absl::StatusOr<Receipt> {
                      SPARSEAGG_ASSIGN_OR_RETURN(
                          const auto upload, engine().BeginUpload(update.header, update.headers()));
                      for (uint64_t from = upload->committed_offset(); from < bytes.size();
@@ -127,7 +127,7 @@ class LifeScript {
   }
 
   absl::Status Publish(std::string_view round) {
-    const auto sealed = Patiently<absl::StatusOr<RoundSnapshot>>(
+    const auto sealed = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().SealRound(NameOf(round)); });
     if (!sealed.ok()) return sealed.status();
     note_(absl::StrCat("sealed ", std::string(round)));
@@ -141,7 +141,7 @@ class LifeScript {
 
   absl::Status Abort(std::string_view round) {
     note_(absl::StrCat("aborting ", std::string(round)));
-    const auto aborted = Patiently<absl::StatusOr<RoundSnapshot>>(
+    const auto aborted = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().AbortRound(NameOf(round)); });
     if (aborted.ok()) note_(absl::StrCat("aborted ", std::string(round)));
     return aborted.status();
@@ -150,7 +150,7 @@ class LifeScript {
   absl::Status Delete(std::string_view round) {
     note_(absl::StrCat("deleting ", std::string(round)));
     const absl::Status deleted =
-        Patiently<absl::Status>(server_, [&] { return engine().DeleteRound(NameOf(round)); });
+        WithRetries<absl::Status>(server_, [&] { return engine().DeleteRound(NameOf(round)); });
     if (deleted.ok()) note_(absl::StrCat("deleted ", std::string(round)));
     return deleted;
   }
@@ -159,7 +159,7 @@ class LifeScript {
   const Note& note_;
 };
 
-// What the notes say of one round.
+// The notes about one round.
 struct Noted {
   bool created = false;
   bool sealed = false;
@@ -176,8 +176,8 @@ std::map<std::string, Noted> Read(const Notes& notes) {
   for (const std::string& line : notes) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     Noted& round = rounds[words[1]];
-    // From here on a round that was deleted may be there again; until it is, the one before may be
-    // there still, aborted or published.
+    // From here on, a deleted round may have been created again; until then, the earlier one may
+    // still exist, aborted or published.
     if (words[0] == "creating" && round.deleting) round = Noted{.deleting = true};
     if (words[0] == "created") round.created = true;
     if (words[0] == "created") round.deleting = false;
@@ -206,7 +206,7 @@ std::string BrokenReceipts(Engine& engine, const std::string& round, const Noted
   return "";
 }
 
-std::string Broken(Engine& engine, const std::string& round, const Noted& noted) {
+std::string FirstBrokenNote(Engine& engine, const std::string& round, const Noted& noted) {
   const auto found = engine.GetRound(NameOf(round));
   if (absl::IsNotFound(found.status())) return noted.created && !noted.deleting ? "is gone" : "";
   if (!found.ok()) return found.status().ToString();
@@ -237,24 +237,26 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
                                                                .failpoints = std::move(hook)}));
   server->backend_ = MakeBackend("cpu");
   server->engine_ =
-      MakeEngine({.limits = {.retry_horizon_ms = 0},  // a life begins again with the same names
-                  .executor = &server->executor_},
+      // The workload starts again with the same names.
+      MakeEngine({.limits = {.retry_horizon_ms = 0}, .executor = &server->executor_},
                  *server->backend_, *server->store_);
   SPARSEAGG_RETURN_IF_ERROR(server->engine_->Recover());
   return server;
 }
 
 void LocalServer::Settle() {
-  // More than anything here waits: an error that may be tried again says 1 ms.
+  // This is longer than any delay here: errors that may be retried say 1 ms.
   for (int turn = 0; turn < 20; ++turn) {
     executor_.WaitUntilIdle();
     executor_.Advance(std::chrono::seconds(1));
   }
 }
 
-absl::Status Live(LocalServer& server, const Note& note) { return LifeScript(server, note).Run(); }
+absl::Status RunWorkload(LocalServer& server, const Note& note) {
+  return WorkloadRunner(server, note).Run();
+}
 
-std::string Outcome(LocalServer& server) {
+std::string FinalState(LocalServer& server) {
   Engine& engine = server.engine();
   engine.SealRound(NameOf("open")).IgnoreError();
   server.Settle();
@@ -275,10 +277,10 @@ std::string Outcome(LocalServer& server) {
   return outcome;
 }
 
-std::string Broken(LocalServer& server, const Notes& notes) {
+std::string FirstBrokenNote(LocalServer& server, const Notes& notes) {
   server.Settle();
   for (const auto& [round, noted] : Read(notes)) {
-    const std::string broken = Broken(server.engine(), round, noted);
+    const std::string broken = FirstBrokenNote(server.engine(), round, noted);
     if (!broken.empty()) return round + " " + broken;
   }
   return "";

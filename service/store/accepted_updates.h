@@ -1,6 +1,6 @@
-// The books of one round: who was counted, with which update. What every store decides by.
-#ifndef SPARSEAGG_SERVICE_STORE_BOOKS_H_
-#define SPARSEAGG_SERVICE_STORE_BOOKS_H_
+// The accepted updates of one round, by contributor. Every store decides by them.
+#ifndef SPARSEAGG_SERVICE_STORE_ACCEPTED_UPDATES_H_
+#define SPARSEAGG_SERVICE_STORE_ACCEPTED_UPDATES_H_
 
 #include <optional>
 #include <string>
@@ -16,14 +16,14 @@
 namespace sparseagg {
 
 // Thread-compatible.
-class Books {
+class AcceptedUpdates {
  public:
-  // What the store answers for `record`: a duplicate's first record, a refusal, or nothing when it
-  // may be entered.
-  absl::StatusOr<std::optional<PutResult>> Judge(const UpdateRecord& record,
-                                                 uint64_t contributors_max) const;
+  // Returns the store's answer for `record`: the first record if it is a duplicate, an error if it
+  // is refused, or nullopt if it may be added.
+  absl::StatusOr<std::optional<PutResult>> Classify(const UpdateRecord& record,
+                                                    uint64_t contributors_max) const;
 
-  void Enter(UpdateRecord record);
+  void Add(UpdateRecord record);
   void Close() { open_ = false; }
   void Clear() { by_contributor_.clear(); }
 
@@ -36,8 +36,9 @@ class Books {
   bool open_ = true;
   uint64_t last_sequence_ = 0;
 
-  // Not in order: to look for one of 100,000 in a tree, three times, took a tenth of the time of an
-  // update of 1 KB. Nobody can choose names that meet: the hash is another one in each process.
+  // A hash set, because three look-ups in a tree of 100,000 contributors took a tenth of the time
+  // of a 1 KB update. Contributors cannot choose names that collide: the hash is seeded for each
+  // process.
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return absl::HashOf(name); }
@@ -57,4 +58,4 @@ absl::Status RoundExists(const std::string& round);
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_STORE_BOOKS_H_
+#endif  // SPARSEAGG_SERVICE_STORE_ACCEPTED_UPDATES_H_
