@@ -1,5 +1,6 @@
 #include "service/engine/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -257,13 +258,12 @@ void EngineImpl::ForgetExpiredNames() {
 
 void EngineImpl::DeleteExpiredRounds() {
   const auto retention = std::chrono::milliseconds(options_.limits.result_retention_ms);
-  const auto now = options_.now();
   for (const auto& round : rounds_.List("", std::numeric_limits<size_t>::max())) {
     const RoundSnapshot snapshot = round->Snapshot();
     const auto since =
         snapshot.abort_time.value_or(snapshot.publish_time.value_or(snapshot.create_time));
     // A failed deletion is retried at the next maintenance.
-    if (IsFinal(snapshot.state) && now - since >= retention) {
+    if (IsFinal(snapshot.state) && options_.now() - since >= retention) {
       DeleteRound(round->name()).IgnoreError();
     }
   }

@@ -31,7 +31,8 @@ RoundState StateOf(RoundPhase phase) {
 // Returns the number of changes that led to this state, so that a watcher that waits for a later
 // revision is not called twice for the same one.
 uint64_t RevisionOf(const RoundSnapshot& snapshot) {
-  return 1 + snapshot.contributors + (snapshot.seal_time ? 1 : 0) + (snapshot.publish_time ? 1 : 0);
+  return 1 + snapshot.contributors + (snapshot.seal_time ? 1 : 0) +
+         (snapshot.publish_time ? 1 : 0) + (snapshot.abort_time ? 1 : 0);
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
                             "; its updates are kept: the next start of the server restores the "
                             "round, DeleteRound deletes it")
              : absl::StrCat("DATA_LOSS: ", std::string(status.message()));
+  round.snapshot.revision = RevisionOf(round.snapshot);
   return restored;
 }
 

@@ -217,6 +217,7 @@ void Round::ErasePayloads() {
     std::lock_guard lock(mutex_);
     absl::StrAppend(&snapshot_.failure, snapshot_.failure.empty() ? "" : "; ",
                     "raw updates could not be erased: ", std::string(erased.message()));
+    ++snapshot_.revision;  // otherwise watchers would take it for the state that they know
   }
   NotifyChange();
 }

@@ -77,6 +77,10 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Take(const std::st
     SyncNameOf(path);
     return directory;
   }
+  if (errno != EWOULDBLOCK) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                     absl::StrCat("cannot lock ", file, ": ", std::strerror(errno)));
+  }
   return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_IN_USE",
                    absl::StrCat("another process uses the data directory ", path,
                                 "; stop it, or give this one a directory of its own"));

@@ -133,9 +133,9 @@ class PartialFiles::File : public PartialPayload {
     if (bytes_ == 0) return std::string_view();
     if (view_ == nullptr) {
       const Descriptor fd(open(Path().c_str(), O_RDONLY | O_CLOEXEC));
-      if (fd.get() < 0) return WriteError(Path(), errno);
+      if (fd.get() < 0) return ReadError(Path(), errno);
       void* view = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
-      if (view == MAP_FAILED) return WriteError(Path(), errno);
+      if (view == MAP_FAILED) return ReadError(Path(), errno);
       view_ = view;
       view_bytes_ = bytes_;
     }

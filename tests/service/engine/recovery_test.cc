@@ -153,11 +153,13 @@ TEST_F(RecoveryTest, AnAbortedRoundStaysAbortedAndADeletedOneGone) {
   Create({Sparse("t", 1'000'000)}, "aborted");
   Create({Sparse("t", 1'000'000)}, "deleted");
   ASSERT_TRUE(Submit("a", {1}, "rounds/aborted").ok());
-  ASSERT_TRUE(engine_->AbortRound("rounds/aborted").ok());
+  const auto aborted = engine_->AbortRound("rounds/aborted");
+  ASSERT_TRUE(aborted.ok());
   ASSERT_TRUE(engine_->AbortRound("rounds/deleted").ok());
   ASSERT_TRUE(engine_->DeleteRound("rounds/deleted").ok());
   Restart();
   EXPECT_EQ(Round("rounds/aborted").state, RoundState::kAborted);
+  EXPECT_EQ(Round("rounds/aborted").revision, aborted->revision);
   EXPECT_TRUE(absl::IsNotFound(engine_->GetRound("rounds/deleted").status()));
   ASSERT_TRUE(engine_->DeleteRound("rounds/aborted").ok());
 }
