@@ -13,12 +13,13 @@
 namespace sparseagg {
 namespace {
 
-// Everybody, where nobody is asked for credentials.
+// The caller of every call in a server without authentication.
 Caller AnonymousCaller() {
   return {.tenant = std::string(kDefaultTenant), .principal = "anonymous", .roles = RoleSet::All()};
 }
 
-// The names of the client's certificate. TLS has verified it: other certificates end the handshake.
+// The names in the client's certificate, which TLS has verified: the handshake fails with any
+// other.
 std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
   struct Kind {
     const char* property;
@@ -93,7 +94,7 @@ absl::StatusOr<AdmittedCall> Gate::AdmitWait(const grpc::CallbackServerContext& 
 }
 
 absl::Status Gate::TakePlace(Places& places, AdmittedCall& call) {
-  constexpr uint64_t kRetryAfterMs = 1000;  // another call of the tenant has to end
+  constexpr uint64_t kRetryAfterMs = 1000;  // until another call of the tenant may have ended
   const std::string& tenant = call.caller.tenant;
   const uint64_t most = security_.limits_of(tenant).*places.most;
   const std::lock_guard lock(mutex_);

@@ -23,7 +23,7 @@ void TenantTurns::RunNext() {
   std::function<void()> job = std::move(jobs_[tenant].front());
   lock.unlock();
   job();
-  job = nullptr;  // what it holds is released outside the lock
+  job = nullptr;  // destroyed outside the lock
   lock.lock();
   auto& jobs = jobs_[tenant];
   jobs.pop_front();

@@ -1,5 +1,6 @@
-// Long jobs, one after the other, the tenants in turn: whoever has one waits for one of each other
-// tenant at most, however many those have, and has places of its own to wait in.
+// A fair queue for long jobs: one runs at a time, and tenants take turns. A tenant's next job waits
+// for at most one job of each other tenant, however many those have queued, and each tenant has a
+// queue of its own.
 #ifndef SPARSEAGG_SERVICE_RPC_TENANT_TURNS_H_
 #define SPARSEAGG_SERVICE_RPC_TENANT_TURNS_H_
 
@@ -14,13 +15,13 @@
 
 namespace sparseagg {
 
-// Thread-safe. The destructor runs what waits.
+// Thread-safe. The destructor runs the queued jobs.
 class TenantTurns {
  public:
-  // `jobs_max`: of each tenant, the one under way among them.
+  // `jobs_max` is the limit for each tenant, the running job included.
   explicit TenantTurns(size_t jobs_max) : jobs_max_(jobs_max) {}
 
-  // False: the tenant has as many as it may have.
+  // Queues `job`. Returns false if the tenant has jobs_max jobs already.
   bool Run(const std::string& tenant, std::function<void()> job);
 
  private:
@@ -28,8 +29,8 @@ class TenantTurns {
 
   const size_t jobs_max_;
   std::mutex mutex_;
-  // Guarded by mutex_. A tenant's first job stays while it is under way; then the tenant has no
-  // turn.
+  // Guarded by mutex_. A tenant's first job stays here while it runs, and the tenant is not in
+  // turns_ then.
   std::map<std::string, std::deque<std::function<void()>>> jobs_;
   std::deque<std::string> turns_;
   Background thread_{1, "verify"};  // last: uses the others

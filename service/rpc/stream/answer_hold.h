@@ -1,7 +1,7 @@
-// When the answers of a stream are sent that could be sent together: while whole updates follow one
-// another closely their answers wait for each other, for a moment or until there are many. How many
-// is learned: one more each time, and half when the sender is found to wait for its answers.
-// Whoever sends one update and waits for its receipt has it at once.
+// Decides when the answers of a stream are sent in one message. While updates arrive closely behind
+// one another, their answers wait for each other, for at most kMaxDelay or until there are as many
+// as the batch limit. The limit adapts: +1 after each full batch, halved when the client is found
+// blocked (AIMD). A client that sends one update and waits for its receipt gets it at once.
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_HOLD_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_HOLD_H_
 
@@ -20,14 +20,14 @@ class AnswerHold {
 
   static constexpr std::chrono::milliseconds kTime{1};
 
-  // A message came so long after the server was ready for it.
+  // Called for each message; `waited` is the time that the server waited for it.
   void OnMessage(std::chrono::nanoseconds waited) { close_ = waited < kSoon; }
 
-  // The next answers are not to wait.
+  // The next call of ShouldWait() returns false.
   void SendNow() { now_ = true; }
 
-  // Whether so many answers wait for more of them; if so, ask again within kTime, or call
-  // TimeIsUp().
+  // Whether the `answers` that are queued should wait for more. If true, the caller calls again
+  // within kMaxDelay, or calls OnMaxDelay().
   bool Holds(size_t answers, Time now) {
     const Time since = since_.value_or(now);
     since_.reset();
@@ -41,7 +41,8 @@ class AnswerHold {
     return true;
   }
 
-  // They have waited for kTime while the server waited for a message, so long.
+  // Called when `answers` have waited for kMaxDelay and the server waited for a message for
+  // `waiting`.
   void TimeIsUp(size_t answers, std::chrono::nanoseconds waiting) {
     if (waiting > kSoon) most_ = std::max<size_t>(answers / 2, 1);
     SendNow();
@@ -55,7 +56,7 @@ class AnswerHold {
   bool close_ = false;
   bool now_ = false;
   size_t most_ = kAtFirst;
-  std::optional<Time> since_;  // answers wait
+  std::optional<Time> since_;  // when the queued answers began to wait
 };
 
 }  // namespace sparseagg

@@ -1,5 +1,5 @@
-// The answers of a stream that are to be sent, in order: one a message, or many to a caller that
-// takes them (StreamUpdatesResponse.more).
+// The queue of answers that a stream has to send, in order: one per message, or many for a client
+// that accepts that (StreamUpdatesResponse.more).
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_QUEUE_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_QUEUE_H_
 
@@ -16,23 +16,23 @@ namespace sparseagg {
 // Thread-compatible.
 class AnswerQueue {
  public:
-  static constexpr int kTogetherMax = 1000;  // about 200 bytes each
+  static constexpr int kTogetherMax = 1000;  // answers in a message, about 200 bytes each
 
-  // What a stream may hold back for a reader that is slow. An answer has 2.1 KB at most; a small
-  // one takes four times its bytes.
+  // The bounds of the queue while the client reads slowly. An answer has at most 2.1 KB; a small
+  // one takes four times its bytes in memory.
   static constexpr size_t kAnswersMax = 4096;
   static constexpr size_t kBytesMax = size_t{256} << 10;
 
-  // Whether an answer may go with those that follow.
+  // Whether an answer may wait to be sent with later ones.
   enum When { kAtOnce, kMayWait };
 
   bool empty() const { return answers_.empty(); }
   size_t size() const { return answers_.size(); }
-  // So many wait that no more should come.
+  // Whether the queue has reached a bound, and the stream should stop reading.
   bool full() const { return answers_.size() >= kAnswersMax || bytes_ >= kBytesMax; }
   AnswerHold& hold() { return hold_; }
 
-  // The caller reads more than one of a message.
+  // The client accepts messages with more than one answer.
   void SendTogether() { together_ = true; }
 
   void Push(v1::StreamUpdatesResponse answer, When when) {
@@ -42,10 +42,10 @@ class AnswerQueue {
     if (when == kAtOnce) hold_.SendNow();
   }
 
-  // Whether those that are here wait for more: AnswerHold.
+  // Whether the queued answers should wait for more (ResponseCoalescer).
   bool Holds(AnswerHold::Time now) { return together_ && hold_.Holds(answers_.size(), now); }
 
-  // The next message. REQUIRES: not empty().
+  // Removes and returns the next message. REQUIRES: !empty().
   v1::StreamUpdatesResponse Take() {
     ++taken_;
     v1::StreamUpdatesResponse taken = TakeFront();
@@ -55,10 +55,11 @@ class AnswerQueue {
     return taken;
   }
 
-  // Whether gRPC may keep the message that was taken last, to send it with the next, which is here.
-  // Never a call's first: with that go the call's headers. gRPC (1.51) says that a message is
-  // written when the headers with it are, and sends nothing for a message that it may keep; without
-  // that word there is no next one, and the call stands still.
+  // Whether gRPC may buffer the message that was taken last (WriteOptions::set_buffer_hint),
+  // because another follows. Never true for the first message of a call: the call's headers are
+  // sent with it. gRPC (1.51) reports that write as done only when the headers are sent, and does
+  // not send them with a message that it may buffer; so the next write would never start, and the
+  // call would hang.
   bool MayKeepTaken() const { return taken_ > 1 && !answers_.empty(); }
 
   void Clear() {

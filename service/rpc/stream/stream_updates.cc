@@ -25,16 +25,17 @@
 namespace sparseagg {
 namespace {
 
-// Updates of a stream that are counted on other threads while it goes on; those of the message that
-// was handled last come on top.
+// The most updates of a stream that other threads handle while it keeps reading. The updates of the
+// last message may exceed it.
 constexpr size_t kJobsMax = 64;
 constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
 
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-// The flags under the mutex say what is under way; Step() starts what can start. Operations are
-// started under the mutex: gRPC runs reactions on its own threads, never inside a Start call.
+// The flags under the mutex show which operations are in progress; Step() starts those that can
+// start. Operations are started under the mutex, which is safe because gRPC runs reactions on its
+// own threads, never inside a Start call.
 class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public DrainableCall,
                           private MessageStream,
@@ -62,8 +63,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Step();
   }
 
-  // Ends a stream that keeps the server waiting: for a message, or for somebody to read the
-  // answers.
+  // Ends a stream whose client keeps the server waiting, for a message or for reading the answers.
   void CheckTime(Time now) override {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
@@ -79,7 +79,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void OnReadDone(bool ok) noexcept override {
     {
       const std::lock_guard lock(mutex_);
-      // The call ended while the message was on its way; it is not counted.
+      // The call has ended; the message is dropped.
       if (finished_ || !end_error_.ok()) return;
       reading_ = false;
       if (ok) {
@@ -88,7 +88,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
         reads_ended_ = true;
       }
       answers_.hold().OnMessage(handling_ ? Clock::duration::zero() : Clock::now() - wait_begin_);
-      if (!GoOnHandling()) return Step();  // whoever handles the one before comes to it
+      if (!GoOnHandling()) return Step();  // the handling thread takes it
     }
     HandleArrived(/*waited=*/true);
   }
@@ -98,7 +98,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       const std::lock_guard lock(mutex_);
       writing_ = false;
       unread_.EndWrite();
-      pace_.BeginWait(Clock::now());  // the client may have waited for this
+      pace_.BeginWait(Clock::now());  // the client may have waited for this write
       if (!ok) broken_ = true;
       if (!GoOnHandling()) return Step();
     }
@@ -113,7 +113,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   void OnDone() noexcept override {
     {
-      const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
+      const std::lock_guard lock(
+          mutex_);  // so that the thread that called Finish() has left Step()
     }
     admitted_.place.reset();
     call_entry_.reset();
@@ -121,18 +122,19 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
  private:
-  // Handles what has come, until nothing is left or it has to wait. `waited`: nothing was there
-  // before.
+  // Handles the messages that have arrived, until none is left or there is no room for more work.
+  // `waited`: the server had none before.
   void HandleArrived(bool waited) {
     do {
-      // A batch may have brought many answers, or jobs: look before the next one.
+      // A batch may have made many answers or jobs, so the limits are checked before the next one.
       for (bool after_batch = false; !taken_.empty() && !after_batch;) {
         if (!HandleMessage(after_batch)) return;
       }
     } while (TakeArrived(std::exchange(waited, false)));
   }
 
-  // False: nothing is left, or it has to wait; nobody handles messages any more.
+  // Returns false, and gives up the handling role, if no message is left or there is no room for
+  // more work.
   bool TakeArrived(bool waited) {
     std::unique_lock lock(mutex_);
     QueueOutcomes();
@@ -173,19 +175,21 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return true;
   }
 
-  // Whether there is room for what another message brings. REQUIRES: mutex_ held.
+  // Whether there is room for the answers and jobs of another message. REQUIRES: mutex_ is held.
   bool MayHandle() const {
     return !answers_.full() && jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
   }
 
-  // True: something is to be handled, which the caller does now. REQUIRES: mutex_ held.
+  // Takes the handling role if there is something to handle and no other thread has it. If true,
+  // the caller must call HandleArrived(). REQUIRES: mutex_ is held.
   bool GoOnHandling() {
     if (handling_ || finished_ || broken_ || !MayHandle()) return false;
     handling_ = !taken_.empty() || !arrived_.empty() || (reads_ended_ && !reads_done_);
     return handling_;
   }
 
-  // The first one taken. False: on another thread, which goes on with HandleArrived() then.
+  // Handles the first of taken_. Returns false if another thread does so, which then continues with
+  // HandleArrived().
   bool HandleMessage(bool& was_batch) {
     MessageBytes bytes(taken_.front());
     taken_.pop_front();
@@ -225,7 +229,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void RunJob(Background& background, uint64_t bytes, std::function<void()> job) override {
     {
       const std::lock_guard lock(mutex_);
-      QueueOutcomes();  // before that of the job
+      QueueOutcomes();  // before the job's answer
       ++jobs_;
       job_bytes_ += bytes;
     }
@@ -247,7 +251,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     HandleArrived(/*waited=*/false);
   }
 
-  // Queued with the others when all that were taken are handled.
+  // Kept until the taken messages are handled, and queued then.
   void Answer(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
     outcomes_.push_back({std::move(answer), when});
   }
@@ -263,7 +267,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     outcomes_.clear();
   }
 
-  // Whoever does it calls Step() then. REQUIRES: mutex_ held.
+  // The caller calls Step() afterwards. REQUIRES: mutex_ is held.
   void Queue(v1::StreamUpdatesResponse answer, AnswerQueue::When when) {
     if (!broken_) answers_.Push(std::move(answer), when);
   }
@@ -295,15 +299,15 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     }
   }
 
-  // The server has nothing to do until a message comes. REQUIRES: mutex_ held.
+  // The server begins to wait for a message. REQUIRES: mutex_ is held.
   void BeginWait(Time now) {
     wait_begin_ = now;
     pace_.BeginWait(now);
   }
 
-  // Whether what could be sent waits for more. While messages are handled, whoever does that looks
-  // at the time; an alarm each millisecond took 8 % of the CPU for updates of 1 KB.
-  // REQUIRES: mutex_ held.
+  // Whether the queued answers wait for more. While messages are handled, the handling thread
+  // checks the time, since an alarm each millisecond took 8 % of the CPU with updates of 1 KB.
+  // REQUIRES: mutex_ is held.
   bool HoldAnswers() {
     if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds(Clock::now())) {
       return false;
@@ -311,7 +315,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     if (!handling_ && !std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
       alarm_->Set(std::chrono::system_clock::now() + AnswerHold::kTime,
-                  [weak = weak_from_this()](bool) {  // a call has its alarm
+                  [weak = weak_from_this()](bool) {  // weak, because the call owns the alarm
                     if (const auto call = weak.lock()) call->SendHeldAnswers();
                   });
     }
@@ -338,9 +342,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
-  grpc::ByteBuffer request_;  // the reading side's
+  grpc::ByteBuffer request_;  // owned by the read operation
 
-  // Only the handling side; and, while nobody handles messages, whoever holds mutex_.
+  // Owned by the handling thread; while there is none (!handling_), guarded by mutex_.
   std::deque<grpc::ByteBuffer> taken_;
   std::vector<std::pair<v1::StreamUpdatesResponse, AnswerQueue::When>> outcomes_;
   bool takes_more_ = false;
@@ -351,20 +355,20 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   grpc::ByteBuffer written_;
   bool reading_ = false;
   ReadAhead arrived_;
-  bool handling_ = false;  // somebody handles messages, until none has arrived
+  bool handling_ = false;  // a thread handles messages
   bool writing_ = false;
   UnreadLimit unread_;
   Time wait_begin_;
   bool alarm_is_set_ = false;
-  std::optional<grpc::Alarm> alarm_;  // when none is held any longer
+  std::optional<grpc::Alarm> alarm_;  // sends the answers that wait
   StreamPace pace_;
   absl::Status end_error_;  // why the server ends the call
   size_t jobs_ = 0;
-  uint64_t job_bytes_ = 0;    // of their updates
+  uint64_t job_bytes_ = 0;    // memory that the jobs hold
   bool reads_ended_ = false;  // the caller closed its side
-  bool reads_done_ = false;   // and all that came before is handled
+  bool reads_done_ = false;   // and all messages before that are handled
   bool draining_ = false;
-  bool broken_ = false;  // nobody reads the answers any more
+  bool broken_ = false;  // the client no longer reads answers
   bool finished_ = false;
 };
 
