@@ -40,8 +40,8 @@
 namespace sparseagg {
 namespace {
 
-// Connections take a descriptor each, and without one gRPC may go deaf for good; many systems allow
-// 1024 unless asked.
+// Each connection takes a file descriptor, and after running out of them gRPC may never accept a
+// connection again. The default limit of many systems is 1024.
 void RaiseFileLimit(const Log& log) {
   constexpr rlim_t kFilesWanted = 65536;
   rlimit files = {};
@@ -53,7 +53,7 @@ void RaiseFileLimit(const Log& log) {
   }
 }
 
-// Written under another name and renamed, so that a reader never sees half of it.
+// Writes the file under another name and renames it, so that a reader never sees half of it.
 absl::Status WritePortFile(const std::string& path, int port, const char* flag) {
   if (path.empty()) return absl::OkStatus();
   const std::string unfinished = path + ".tmp";
@@ -84,7 +84,7 @@ void WarnOfWhatIsOpen(const ServerConfig& config, bool asks_who_calls, const Log
   }
 }
 
-// Who is told what the server does.
+// The observers of the server.
 struct Telemetry {
   explicit Telemetry(const Log& log)
       : events(std::make_shared<EventLog>(log)),
@@ -101,7 +101,7 @@ struct Telemetry {
   std::shared_ptr<CallObserver> calls;
 };
 
-// A back end that was preferred and is not there is worth a line.
+// Logs each back end that was preferred to the chosen one and is not available.
 void LogUnavailable(const BackendChoice& choice, const Log& log) {
   for (const BackendCandidate& candidate : choice.candidates) {
     if (candidate.status.ok()) return;
@@ -116,7 +116,7 @@ void LogNotes(const BackendInfo& backend, const Log& log) {
   }
 }
 
-// What goes beyond a container's limit is not refused memory but killed.
+// A process that exceeds its container's limit is killed; its allocations do not fail.
 void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
   const uint64_t available = AvailableMemoryBytes();
   if (aggregation <= available && staging <= available - aggregation) return;
@@ -130,14 +130,14 @@ void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
 }
 
 struct Server {
-  size_t rounds = 0;  // taken up from the data directory
+  size_t rounds = 0;  // recovered from the data directory
   std::shared_ptr<GpuLoss> gpu_loss;
   BackendChoice backend;
   std::unique_ptr<Protection> protection;
   std::unique_ptr<UpdateStore> store;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<AdminServer> admin;  // looks at the engine
-  std::unique_ptr<GrpcServer> grpc;    // last: stops before what it uses goes
+  std::unique_ptr<AdminServer> admin;  // reads the engine's state
+  std::unique_ptr<GrpcServer> grpc;    // last: is destroyed before what it uses
 };
 
 std::vector<ConfigRow> ConfigRows(const LoadedConfig& loaded) {
@@ -182,7 +182,8 @@ absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& confi
                            }});
 }
 
-// The admin port comes early: it says "starting" while a large data directory is taken up.
+// The admin port starts early, so that it reports "starting" while a large data directory is
+// recovered.
 absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
                                    std::span<const BackendFactory> backends) {
   const ServerConfig& config = loaded.config;
@@ -228,11 +229,12 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
                                      server.protection->ForEdge(config.tls, log), telemetry.calls));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
-  server.gpu_loss->Attach(server.grpc.get());  // last: nothing fails with the two attached
+  server.gpu_loss->Attach(
+      server.grpc.get());  // last, so that no error return leaves the two attached
   return server;
 }
 
-// "127.0.0.1:0" is where the server was asked to listen; this is where it does.
+// The configured address with the port that was bound: "127.0.0.1:0" has none.
 std::string BoundAddress(const std::string& listen, int port) {
   return port == 0 ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
@@ -257,7 +259,7 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
   WarnOfWhatIsOpen(config, server.protection->authenticator() != nullptr, log);
 }
 
-// What can change while the server runs; the rest needs a restart.
+// Applies the settings that can change while the server runs; others need a restart.
 void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log) {
   if (!loaded.ok()) {
     log.Error("configuration not reloaded", {{"message", std::string(loaded.status().message())}});
@@ -266,13 +268,13 @@ void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log
   log.ChangeLevel("configuration reloaded", loaded->config.log_level);
 }
 
-// Of the drain timeout, what is left for calls that are cut off to be told, and for the process to
-// end.
+// The part of the drain timeout in which calls that are cut off get their error, and the process
+// ends.
 std::chrono::milliseconds TimeToEnd(std::chrono::milliseconds drain_timeout) {
   return std::min<std::chrono::milliseconds>(drain_timeout / 4, std::chrono::milliseconds(500));
 }
 
-// Whether nothing was cut off.
+// Returns true if nothing was cut off.
 bool StopServer(Server& server, const ServerConfig& config) {
   const std::chrono::milliseconds timeout(config.drain_timeout_ms);
   const auto time_to_work = timeout - TimeToEnd(timeout);
@@ -281,7 +283,8 @@ bool StopServer(Server& server, const ServerConfig& config) {
   server.store->StopErasing();
   server.grpc->Drain();
   const bool done = server.engine->Drain(std::chrono::steady_clock::now() + time_to_work);
-  // gRPC cancels a call that comes when Shutdown() has begun. Until then it gets a proper refusal.
+  // gRPC cancels a call that arrives after Shutdown() has begun. Until then it gets
+  // SERVER_DRAINING.
   const auto delay_end =
       std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
   std::this_thread::sleep_until(std::min(delay_end, deadline));
@@ -290,15 +293,14 @@ bool StopServer(Server& server, const ServerConfig& config) {
   return done;
 }
 
-// However short the drain timeout is: nothing is under way as a rule, and the end in good order
-// takes a moment.
+// The least time for an orderly end, however short the drain timeout is.
 constexpr std::chrono::seconds kStopTimeMin{1};
 
-// Null when it is turned off.
+// Returns null if it is turned off.
 std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, const Log& log) {
   if (config.self_probe_interval_ms == 0) return nullptr;
   const std::chrono::milliseconds interval(config.self_probe_interval_ms);
-  // A busy server may be slow to answer; it is not deaf for that.
+  // At least 10 s, because a busy server may be slow to answer.
   const auto timeout = std::max<std::chrono::milliseconds>(interval, std::chrono::seconds(10));
   const std::string address = AddressToDial(config.listen, port);
   return std::make_unique<SelfProbe>(
@@ -322,18 +324,18 @@ std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, 
               }});
 }
 
-// A data directory that is deleted under an idle server ends it as one under a busy server does:
-// who asks whether it is ready learns that within a second. Null without a data directory.
+// Ends the server within a second when its data directory is deleted, even if it is idle, so that a
+// readiness probe notices. Null without a data directory.
 std::unique_ptr<Ticker> WatchStore(const ServerConfig& config, const UpdateStore& store) {
   if (config.data_dir.empty()) return nullptr;
   return std::make_unique<Ticker>(std::chrono::seconds(1), [&store] { store.CheckInPlace(); });
 }
 
-// Null when freed memory is kept for good.
+// Returns null if freed memory is kept for ever.
 std::unique_ptr<Ticker> GiveBackIdleMemory(const ServerConfig& config) {
   KeepFreedMemory();
   if (config.free_memory_keep_ms == 0) return nullptr;
-  // Short against the periods, so that a round is not missed that comes and goes between two looks.
+  // Short beside the period, so that a short round between two samples is not missed.
   constexpr std::chrono::milliseconds kBetweenLooks{100};
   const uint64_t looks = std::max<uint64_t>(1, config.free_memory_keep_ms / kBetweenLooks.count());
   return std::make_unique<Ticker>(kBetweenLooks, [idle = IdleMemory(looks)]() mutable {
@@ -352,7 +354,8 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   const std::unique_ptr<Ticker> idle_memory = GiveBackIdleMemory(config);
 
   std::once_flag stop_recorded;
-  std::optional<StopDeadline> stop_deadline;  // before the server: its end is bounded, too
+  std::optional<StopDeadline>
+      stop_deadline;  // before the server, because it also bounds the server's destruction
   absl::StatusOr<Server> server = StartServer(loaded, log, backends);
   if (!server.ok()) {
     log.Error("cannot serve", {{"reason", ErrorReason(server.status())},
@@ -387,7 +390,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   record();
   if (!done) {
     cut_off();
-    _exit(kServeStopped);  // whoever waits for the tasks waits until they are done
+    _exit(kServeStopped);  // destructors would wait until the tasks are done
   }
   log.Info("stopped");
   return kServeStopped;

@@ -109,7 +109,7 @@ void Protection::ReportReload(const Log& log, const std::string& file, const abs
 
 ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
   ServerSecurity security{.tls = tls, .authenticator = authenticator_.get()};
-  // A file that is broken is named by the message.
+  // The message names the invalid file.
   security.on_tls_reload = [this, &log, tls](const absl::Status& status) {
     std::vector<std::string> files = {tls.certificate, tls.key};
     if (!tls.client_authority.empty()) files.push_back(tls.client_authority);

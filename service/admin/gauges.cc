@@ -44,7 +44,7 @@ uint64_t CountOpenFiles() {
     ++count;
     files.increment(error);
   }
-  return count > 0 ? count - 1 : 0;  // without the one that lists them
+  return count > 0 ? count - 1 : 0;  // without the descriptor of this listing
 }
 
 uint64_t ResidentBytes() {

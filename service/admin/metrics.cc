@@ -26,7 +26,7 @@ Family<Histogram>& NewHistogram(prometheus::Registry& registry, const std::strin
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-// The words that other gRPC servers use for this label.
+// The values that other gRPC servers use for this label.
 const char* TypeOf(CallKind kind) {
   switch (kind) {
     case CallKind::kUnary:
@@ -41,11 +41,10 @@ const char* TypeOf(CallKind kind) {
   return "unknown";
 }
 
-// Groups are as large as the number of callers that wait, 64 at most today.
+// A group has at most as many updates as there are waiting callers, which is 64 today.
 const Histogram::BucketBoundaries kGroupBuckets = {1, 2, 4, 8, 16, 32, 64, 128};
 
-// Those that alerts ask for by name, and the usual ones; retry: the sender is told when to come
-// again.
+// The common reasons, and those that alerts refer to. `retry`: the error has a retry hint.
 struct KnownRefusal {
   const char* reason;
   bool retry;
@@ -77,7 +76,7 @@ const std::string& LabelOf(const prometheus::ClientMetric& metric, std::string_v
 
 }  // namespace
 
-// From an update in memory (50 us) to a call that waits as long as it may.
+// From an update kept in memory (50 us) to the longest wait of a call.
 const std::vector<double>& SecondsBuckets() {
   static const std::vector<double>& buckets =
       *new std::vector<double>{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
@@ -134,7 +133,8 @@ Metrics::Metrics()
                         .Help("1 when the GPU has failed and rounds go on with the CPU")
                         .Register(registry_)
                         .Add({})) {
-  // From 0 on: of a counter that appears with its first events, rate() and increase() miss these.
+  // These counters exist from the start, at 0: rate() and increase() miss the first events of a
+  // counter that appears with them.
   using enum RoundState;
   for (const RoundState state : {kOpen, kSealed, kPublished, kRetired, kAborted}) {
     round_changes_.Add({{"state", std::string(RoundStateName(state))}});

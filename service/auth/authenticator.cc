@@ -14,7 +14,7 @@ absl::Status Unauthenticated(std::string_view reason, std::string_view message) 
   return MakeError(absl::StatusCode::kUnauthenticated, reason, message);
 }
 
-// An error of a file's content, with the file.
+// Adds the file's name to an error in its content.
 absl::Status In(const std::string& file, const absl::Status& status) {
   return MakeError(status.code(), ErrorReason(status),
                    absl::StrCat(file, ": ", std::string(status.message())));
@@ -61,10 +61,10 @@ absl::StatusOr<bool> Authenticator::ReadKeys() {
 
 void Authenticator::Look() {
   const auto now = options_.now();
-  // A clock that was set back must not stop the looking.
+  // The second condition keeps the checks going after the clock was set back.
   if (now < next_look_ && next_look_ - now <= kReloadInterval) return;
   next_look_ = now + kReloadInterval;
-  // Tells of a change, and of an error once.
+  // Reports each change, and each error once.
   const auto tell = [this](const std::string& file, const absl::StatusOr<bool>& read,
                            absl::Status& told) {
     const bool news = read.ok() ? *read : read.status() != told;
@@ -76,7 +76,7 @@ void Authenticator::Look() {
 }
 
 Authenticator::Known Authenticator::Current() {
-  // One thread at a time looks; the others go on with what there is.
+  // One thread at a time checks the files; the others use the content at hand.
   if (const std::unique_lock looking(looking_, std::try_to_lock); looking) Look();
   std::lock_guard lock(mutex_);
   return known_;

@@ -11,8 +11,8 @@ namespace {
 
 using enum Role;
 
-// Contributors see a round whose name they were given, but do not list; what may be private of
-// others, the result, is for owners and readers.
+// Contributors can read a round whose name they know, but cannot list rounds. The result, which may
+// reveal data of others, is for owners and readers.
 constexpr RpcRule kRules[] = {
     {"CreateRound", {kOwner}},
     {"GetRound", RoleSet::All()},
@@ -28,7 +28,7 @@ constexpr RpcRule kRules[] = {
     {"VerifyRound", {kOperator, kOwner}},
     {"Reduce", {kOwner}},
     {"GetServerInfo", RoleSet::All()},
-    // Balancers and probes have no credentials, and the answer is one word.
+    // Load balancers and probes have no credentials, and the answer reveals only a state.
     {"grpc.health.v1.Health/Check", {}, /*anyone=*/true},
     {"grpc.health.v1.Health/Watch", {}, /*anyone=*/true},
 };

@@ -40,8 +40,8 @@ bool HasKind(std::string_view name) {
   return false;
 }
 
-// What the `*` of `pattern` stands for in `name`; empty when there is none and they are equal;
-// nothing when they do not match.
+// Returns the part of `name` that the `*` of `pattern` matches: empty if there is no `*` and the
+// two are equal, nullopt if they do not match.
 std::optional<std::string_view> Match(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) {
@@ -63,7 +63,7 @@ std::optional<std::string_view> Match(std::string_view pattern, std::string_view
 
 }  // namespace
 
-// Reads one file; `where` names the row in errors.
+// Parses one file; `where` names the row in errors.
 class CredentialTable::Parser {
  public:
   absl::StatusOr<CredentialTable> Parse(std::string_view text) {
@@ -141,7 +141,8 @@ class CredentialTable::Parser {
       }
       caller.expires = absl::ToChronoTime(time);
     }
-    // A principal that is filled in by the certificate is checked with the name it came from.
+    // The principal "*" comes from the certificate later, and is valid because `*` matches few
+    // characters.
     Caller checked = caller;
     if (checked.principal == "*") checked.principal = "x";
     if (const absl::Status status = ValidateCaller(checked); !status.ok()) {

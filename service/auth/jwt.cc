@@ -28,7 +28,7 @@ struct Parts {
   std::string signature;
 };
 
-// Nothing of the claims is to be believed before the signature is verified.
+// The claims must not be used before the signature is verified.
 absl::StatusOr<Parts> Split(std::string_view token) {
   if (token.size() > kJwtBytesMax) return Refused("it is longer than 8 KiB");
   const size_t first = token.find('.');
@@ -64,7 +64,7 @@ absl::StatusOr<const PublicKey*> KeyOf(const Json& header, std::span<const Publi
   for (const PublicKey& key : keys) {
     if (key.id() == *kid) return &key;
   }
-  // One key without a name, a PEM file, is whatever the issuer calls it.
+  // A single key without an id, from a PEM file, matches any key id.
   if (keys.size() == 1 && keys[0].id().empty()) return &keys[0];
   return Refused("its key (kid) is not one of the server's");
 }
@@ -86,7 +86,7 @@ bool HasAudience(const Json& claims, const std::string& audience) {
   return std::find(found->begin(), found->end(), Json(audience)) != found->end();
 }
 
-// A NumericDate; nothing when it is missing or no date.
+// A NumericDate; nullopt if it is missing or malformed.
 std::optional<Seconds> Date(const Json& claims, const char* name) {
   constexpr double kLatest = 9e9;  // beyond the year 2200, and in the range of every clock
   const auto found = claims.find(name);
@@ -118,7 +118,7 @@ absl::StatusOr<RoleSet> RolesOf(const Json& claims, const std::string& claim) {
       if (name.is_string()) names.push_back(name.get<std::string>());
     }
   }
-  // Issuers have roles for other services, too.
+  // Other role names are ignored, because issuers have roles for other services.
   RoleSet roles;
   for (const std::string& name : names) {
     if (const auto role = ParseRole(name)) roles.Add(*role);

@@ -34,7 +34,7 @@ absl::Status Invalid(const Words&... words) {
   return MakeError(absl::StatusCode::kInvalidArgument, "TLS_FILES_INVALID", absl::StrCat(words...));
 }
 
-// The first of the file.
+// The first certificate of the file.
 absl::StatusOr<Certificate> ParseCertificate(const std::string& path, const std::string& text) {
   const File file(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   Certificate certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
@@ -45,7 +45,7 @@ absl::StatusOr<Certificate> ParseCertificate(const std::string& path, const std:
   return certificate;
 }
 
-// A key with a passphrase is not asked for it.
+// Without a passphrase prompt for an encrypted key.
 int NoPassphrase(char*, int, int, void*) { return 0; }
 
 absl::StatusOr<Key> ParseKey(const std::string& path, const std::string& text) {

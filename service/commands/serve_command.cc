@@ -34,16 +34,17 @@ std::string HelpOf(const Setting& setting) {
   return help;
 }
 
-// The variables that options of `app` and of its commands read.
+// The environment variables that options of `app` and of its commands read.
 void AddVariablesOf(const CLI::App& app, std::set<std::string>& names) {
   for (const CLI::Option* option : app.get_options()) names.insert(option->get_envname());
   const auto all = [](const CLI::App*) { return true; };
   for (const CLI::App* command : app.get_subcommands(all)) AddVariablesOf(*command, names);
 }
 
-// What the environment has that none of our commands but `serve` may know.
+// The environment variables that no command but `serve` reads.
 std::vector<std::string> OtherVariables(const CLI::App& app, const Environment& environment) {
-  std::set<std::string> known = {kConfigVariable, "SPARSEAGG_BINARY"};  // the Python package's
+  std::set<std::string> known = {kConfigVariable,
+                                 "SPARSEAGG_BINARY"};  // used by the Python package
   AddVariablesOf(app, known);
   std::vector<std::string> others = environment.names;
   std::erase_if(others, [&](const std::string& name) { return known.contains(name); });

@@ -42,7 +42,7 @@ void Print(const RoundCheck& check) {
 }
 
 absl::StatusOr<std::unique_ptr<UpdateStore>> Open(const DurableStoreOptions& options) {
-  // Opening would make what is not there.
+  // Opening would create a missing directory.
   std::error_code error;
   if (!std::filesystem::exists(options.directory + "/store.db", error)) {
     return absl::NotFoundError(

@@ -54,9 +54,9 @@ absl::Status Cannot(const char* what, const std::string& path, int error) {
       absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error)));
 }
 
-// The file itself where `path` is a link: the new one is not to take the link's place.
+// Resolves symbolic links, so that the new file does not replace a link.
 std::filesystem::path Target(std::filesystem::path path) {
-  constexpr int kLinksMax = 40;  // as the system's
+  constexpr int kLinksMax = 40;  // the system's limit
   std::error_code ignored;
   for (int i = 0; i < kLinksMax && std::filesystem::is_symlink(path, ignored); ++i) {
     path = path.parent_path() / std::filesystem::read_symlink(path, ignored);
@@ -82,11 +82,11 @@ absl::StatusOr<Json> ReadFile(const std::string& path) {
   return Json::parse(text.str());
 }
 
-// Under another name and renamed: a server that reads the file never sees half of it. Whoever could
-// read the old one, as the server's user, can read the new one.
+// Writes the file under another name and renames it, so that a server never reads half of it. The
+// new file has the owner and mode of the old one, so that the server's user can still read it.
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
-  unlink(unfinished.c_str());  // of a command that was killed
+  unlink(unfinished.c_str());  // left by a command that was killed
   struct stat old = {};
   const bool is_new = stat(path.c_str(), &old) != 0;
   const Descriptor file(
@@ -105,7 +105,8 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
 
 absl::Status AddToken(const TokenArgs& args) {
   const std::filesystem::path path = Target(args.file);
-  // Two commands at once: neither loses the other's row. It is the folder that stays the same.
+  // The lock keeps concurrent commands from losing each other's row. It is on the folder, because
+  // the file is replaced.
   const Descriptor folder(open(path.has_parent_path() ? path.parent_path().c_str() : ".",
                                O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() < 0 || flock(folder.number(), LOCK_EX) != 0) {

@@ -145,7 +145,7 @@ std::vector<Setting> ServingSettings() {
 
 std::vector<Setting> LimitSettings() {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
-  constexpr uint64_t kDays = uint64_t{1} << 40;  // in ms: more than anybody waits
+  constexpr uint64_t kDays = uint64_t{1} << 40;  // in ms: 34 years
   return {
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
@@ -163,7 +163,7 @@ std::vector<Setting> LimitSettings() {
                    "Room that the disk of the data directory keeps for sealing and publishing; "
                    "with less, durable rounds and updates are refused",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.store_free_bytes_min)),
-      // The upper bound is that of gRPC, which counts in int.
+      // The upper bound is that of gRPC, which uses an int.
       LimitSetting("message-bytes-max", "bytes", "One gRPC message", {64 << 10, 2047 * kMiB},
                    SPARSEAGG_FIELD(uint64_t, limits.message_bytes_max)),
       LimitSetting("update-bytes-max", "bytes", "Payload of one update", {1, uint64_t{1} << 50},
@@ -237,7 +237,7 @@ std::vector<Setting> MakeSettings() {
   return settings;
 }
 
-// Applies `value` to the setting called `key`; `where` says where it was found.
+// Applies `value` to the setting called `key`; `where` names its source.
 absl::Status Apply(std::string_view key, std::string_view value, const std::string& where,
                    LoadedConfig& loaded) {
   const std::span<const Setting> settings = Settings();
@@ -254,7 +254,7 @@ absl::Status Apply(std::string_view key, std::string_view value, const std::stri
                                      "\"; `sparseagg serve --help` lists them"));
 }
 
-// Kubernetes and Docker make such for a service that is called sparseagg.
+// Kubernetes and Docker define such variables for a service called sparseagg.
 bool IsOfOrchestrator(std::string_view variable) {
   const size_t port = variable.find("_PORT_");
   return variable.find("_SERVICE_") != variable.npos || variable.ends_with("_PORT") ||
@@ -275,7 +275,7 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
   return absl::OkStatus();
 }
 
-// Those of `variables` that begin as a setting's name does, but are none.
+// The variables with the prefix of settings that are not settings.
 std::vector<std::string> UnknownVariables(std::span<const std::string> variables) {
   std::vector<std::string> unknown;
   for (const std::string& name : variables) {

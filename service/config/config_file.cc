@@ -15,7 +15,7 @@ std::string_view Trim(std::string_view text) {
   return {trimmed.data(), trimmed.size()};
 }
 
-// `text` without a comment that begins outside quotes.
+// Removes a comment that begins outside quotes.
 std::string_view WithoutComment(std::string_view text) {
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
