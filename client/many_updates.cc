@@ -70,7 +70,7 @@ void ManyUpdates::SendAll(Stream& stream) {
       const std::lock_guard lock(mutex_);
       unanswered_ += message.batch().updates_size();
     }
-    const bool sent = bytes == 0 || stream.Write(message);  // if not, Finish() says why
+    const bool sent = bytes == 0 || stream.Write(message);  // if false, Finish() returns the reason
     if (sent && one_by_one_) WaitForAnswers();
     message.clear_batch();
     bytes = 0;
@@ -120,13 +120,13 @@ void ManyUpdates::Take(const v1::StreamUpdatesResponse& answer) {
   const absl::Status error =
       answer.has_error() ? sparseagg::FromProto(answer.error()) : absl::OkStatus();
   if (found == by_id_.end()) {
-    ended_ = true;  // of a message as a whole: nothing else is answered of it
+    ended_ = true;  // an error of a whole message, which gets no other answer
     return refused_.Update(error);
   }
   --unanswered_;
   if (IsRetryable(error)) return refused_.Update(error);
   const size_t i = found->second;
-  if (settled_[i]) return;  // the second answer to an update that was sent twice
+  if (settled_[i]) return;  // a second answer to an update that was sent twice
   if (!error.ok()) return Settle(i, error);
   if (!answer.has_receipt()) return;
   Receipt receipt = FromProto(answer.receipt());
@@ -141,7 +141,7 @@ void ManyUpdates::GiveUp(const absl::Status& why) {
   }
 }
 
-// REQUIRES: mutex_ held, and not settled.
+// REQUIRES: mutex_ is held; update `i` has no outcome.
 void ManyUpdates::Settle(size_t i, std::optional<absl::StatusOr<Receipt>> outcome) {
   settled_[i] = true;
   outcomes_[i] = std::move(outcome);

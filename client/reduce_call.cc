@@ -28,7 +28,7 @@ bool SendStart(Stream& stream, const ReduceRequest& request, bool server_unpacks
   return stream.Write(message);
 }
 
-// False when the stream is broken; Finish() says why.
+// Returns false if the stream is broken; Finish() returns the reason.
 bool SendUpdate(Stream& stream, EncodedUpdate update, const ClientOptions& options) {
   v1::ReduceRequest message;
   const uint64_t total = update.total_bytes();
@@ -47,15 +47,15 @@ bool SendUpdate(Stream& stream, EncodedUpdate update, const ClientOptions& optio
   return true;
 }
 
-// The error of a source; OK when all is sent or the stream broke.
+// Returns an error of request.update(); OK if everything was sent or the stream broke.
 absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientOptions& options,
                      bool server_unpacks) {
   if (!SendStart(stream, request, server_unpacks)) return absl::OkStatus();
   for (uint64_t i = 0; i < request.num_updates; ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Update update, request.update(i));
-    // Chunks are told apart by the id; equal updates must not share one.
+    // The id assigns chunks to updates, so equal updates must not share one.
     if (update.update_id.empty()) update.update_id = absl::StrCat("u", i);
-    // Stochastic roundings differ by contributor.
+    // The contributor seeds stochastic rounding.
     if (update.contributor.empty()) update.contributor = update.update_id;
     SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode("", update, server_unpacks));
     if (!SendUpdate(stream, std::move(encoded), options)) return absl::OkStatus();

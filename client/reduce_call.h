@@ -1,4 +1,5 @@
-// One attempt of the stateless operator: specification and updates out, aggregate in.
+// One attempt of Reduce, the stateless operator: sends specification and updates, reads the
+// aggregate.
 #ifndef SPARSEAGG_CLIENT_REDUCE_CALL_H_
 #define SPARSEAGG_CLIENT_REDUCE_CALL_H_
 
@@ -11,7 +12,7 @@
 
 namespace sparseagg::client {
 
-// `server_unpacks`: it knows coo.packed.
+// `server_unpacks`: the server knows coo.packed.
 absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
                                   const ReduceRequest& request, uint64_t timeout_ms,
                                   bool server_unpacks);

@@ -1,5 +1,5 @@
-// Client: how updates are sent. One by itself, whole or in chunks by its size; many small ones
-// together (many_updates.h).
+// The functions of Client that send updates: one update whole or in chunks, by its size, or many
+// small ones together (many_updates.h).
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -51,7 +51,7 @@ absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update
     offset = std::max(offset, attempt.resumed_at);
     const absl::Status& status = attempt.receipt.status();
     if (!retry.Again(status)) return status;
-    if (absl::IsUnavailable(status)) via = stub;  // which waiting has connected again
+    if (absl::IsUnavailable(status)) via = stub;  // the wait has reconnected this one
   }
 }
 
@@ -88,7 +88,7 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
     if (!status.ok() && !retry.Again(status)) many.GiveUp(status);
   }
   std::vector<absl::StatusOr<Receipt>> outcomes;
-  std::optional<absl::Status> lost;  // asked for once
+  std::optional<absl::Status> lost;  // computed once
   for (auto& outcome : many.TakeOutcomes()) {
     if (!outcome.has_value()) {
       outcomes.push_back(Submit(round, updates[outcomes.size()]));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kConnectSeconds = 5;
 
-// What a refusal says about itself.
+// The message of a refusal.
 std::string MessageOf(const httplib::Response& response) {
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
   if (json.is_object() && json.value("error", nlohmann::json()).is_string()) {
@@ -27,7 +27,8 @@ std::string MessageOf(const httplib::Response& response) {
 }
 
 absl::StatusOr<std::string> Body(const httplib::Result& result, const std::string& address) {
-  // Nothing else shows that there is no server: one that is stopped still has its port.
+  // A refused connection alone shows that there is no server: a stopped process keeps its port and
+  // does not answer.
   const bool silent = result.error() == httplib::Error::Read ||
                       result.error() == httplib::Error::Write ||
                       result.error() == httplib::Error::ConnectionTimeout;
@@ -57,7 +58,7 @@ httplib::Client Connect(const std::string& address, int timeout_s) {
 absl::StatusOr<std::string> ParseAdminAddress(const std::string& text) {
   SPARSEAGG_ASSIGN_OR_RETURN(const client::Address address,
                              client::ParseAddress(text, kDefaultAdminPort));
-  // Others begin with the name of a scheme.
+  // The other forms of an address begin with the name of a scheme.
   const bool is_host_and_port = address.hosts.size() == 1 && !address.by_authority &&
                                 !absl::StartsWith(address.target, "dns:") &&
                                 !absl::StartsWith(address.target, "ipv4:") &&

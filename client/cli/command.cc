@@ -21,7 +21,7 @@ struct Hint {
   const char* text;
 };
 
-// What to do about errors of the client library and of the server, which know no flags.
+// What to do about errors of the client library and the server, whose messages cannot name flags.
 constexpr Hint kHints[] = {
     {"CANNOT_CONNECT", "start it with `sparseagg serve` or give --server"},
     {"CONNECTION_LOST", "run the command again, nothing is counted twice"},
@@ -35,7 +35,8 @@ constexpr Hint kHints[] = {
     {"CREDENTIALS_MISSING", "--token-file names the file of a token"},
 };
 
-// Every control character becomes a blank: a server's or a file's text cannot break the line.
+// Replaces every control character by a blank, so that text of a server or a file cannot break the
+// line.
 std::string OneLine(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
@@ -56,7 +57,7 @@ void PrintError(const absl::Status& status, bool json) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// What `body` answers, or what kept it from answering.
+// The status that `body` returns, or an exception of it as a status.
 absl::Status Outcome(const std::function<absl::Status()>& body) {
   try {
     const absl::Status status = body();
@@ -79,7 +80,7 @@ CLI::Option* AddRepeated(CLI::App& command, const std::string& name,
   return command.add_option(name, values, description)->allow_extra_args(false);
 }
 
-// A secret has no flag that is shown: others see the command lines of this machine.
+// The help does not show --token, because other users of the machine can see command lines.
 void AddCredentialFlags(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--tls", flags.tls, "Connect by TLS, with the authorities of this system");
   const auto file = [&](const char* name, std::string& path, const char* variable,
@@ -191,7 +192,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectToWait(const CommonFlags&
   };
   SPARSEAGG_ASSIGN_OR_RETURN(auto client,
                              client::Client::Connect(flags.server, std::move(options)));
-  // So that it knows of what store the round is, and hears of a loss.
+  // This records the round's store and epoch, so that the client can report a lost round.
   SPARSEAGG_RETURN_IF_ERROR(client->GetRound(round).status());
   return client;
 }
@@ -231,7 +232,7 @@ int ExitCodeOf(const absl::Status& status) {
   const std::string reason = ErrorReason(status);
   if (reason == "BAD_ARGUMENT") return kExitUsage;
   if (reason == "INTERRUPTED") return kExitInterrupted;
-  // The client's own word, and any refusal of the server for that state.
+  // The client's own error, and every refusal of the server because of that state.
   const bool aborted = reason == "ROUND_ABORTED" || ErrorMetadata(status)["state"] == "ABORTED";
   return aborted ? kExitAborted : kExitRefused;
 }

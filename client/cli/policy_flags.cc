@@ -33,11 +33,11 @@ absl::StatusOr<std::chrono::milliseconds> ParseDuration(const std::string& flag,
     return BadArgument(
         absl::StrCat(flag, ": \"", text, "\" is no time; write 30s, 10m, 1h30m or 250ms"));
   }
-  // nan and inf have become times without an end.
+  // nan and inf have become infinite durations.
   if (duration < absl::ZeroDuration() || duration == absl::InfiniteDuration()) {
     return BadArgument(absl::StrCat(flag, ": \"", text, "\" is not a time of 0 or more"));
   }
-  // The shortest time is not none at all.
+  // Rounds up, so that a positive time does not become 0.
   return absl::ToChronoMilliseconds(absl::Ceil(duration, absl::Milliseconds(1)));
 }
 

@@ -88,7 +88,7 @@ absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
 }
 
 bool UsesWeights(const std::string& op) {
-  bool uses = true;  // one that is unknown here
+  bool uses = true;  // the value for operators unknown here
   AllOps::With(op, [&](auto known) { uses = kUsesWeights<decltype(known)>; });
   return uses;
 }

@@ -1,4 +1,5 @@
-// Reading: which layout, and tensors of indices, values and dense_shape. scipy_npz.cc has the rest.
+// Reading: finds the layout, and reads tensors of indices, values and dense_shape. scipy_npz.cc
+// reads scipy's layouts.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 constexpr const char* kSuffixes[] = {".npy", ".NPY"};
 constexpr std::string_view kParts[] = {"indices", "values", "dense_shape", "value_type"};
 
-// Where the arrays of one tensor are. A plain array is its own values.
+// The members with the arrays of one tensor. A plain array is its own values.
 struct Group {
   std::string prefix;  // "" or "name/"
   std::string values;  // name of the member
@@ -53,8 +54,8 @@ absl::StatusOr<std::vector<std::string>> ArrayNames(const ZipReader& zip) {
   return MalformedFile(zip.path(), MemberName(*twice), "appears twice");
 }
 
-// Whether "values" is the name of a tensor, as of a parameter, and not a part of one without a
-// name: such a tensor stands alone.
+// Whether the member "values" is a tensor of that name and not a part of a tensor without a name,
+// which would be alone in the file.
 bool ValuesIsAName(const std::vector<std::string>& names) {
   const auto others = std::count_if(names.begin(), names.end(), [](const std::string& name) {
     return name != "values" && IsPart(name);
@@ -73,7 +74,7 @@ absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip,
     if (is_new) {
       groups.push_back(std::move(group));
     } else if (group.values != known->second) {
-      // Whichever comes first: of "a" and "a/values", one would be taken for the other's.
+      // Refused in either order: "a" and "a/values" would be the same tensor.
       return MalformedFile(zip.path(), MemberName(name),
                            absl::StrCat("and ", known->second, ".npy are one name"));
     }
@@ -134,7 +135,7 @@ absl::StatusOr<Tensor> ReadDense(const ZipReader& zip, const Group& group, const
                            "is not the shape of the values, and there are no indices");
     }
   }
-  if (shape.empty()) shape = {1};  // a number of NumPy; the Python client sends it so, too
+  if (shape.empty()) shape = {1};  // a NumPy scalar; the Python client also sends it in this form
   SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeTensor(zip, group, {group.name, type, shape, 0}));
   SPARSEAGG_RETURN_IF_ERROR(budget.Take(MemberName(group.values), 1, tensor.layout));
   tensor.indices = {0};

@@ -64,15 +64,15 @@ absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::string& path,
 absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path) {
   SPARSEAGG_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   if (format == Format::kMatrixMarket) {
-    // "1 1\n" may be two entries (symmetric) of an index and a value, 8 bytes each, and "1\n" two
-    // values of an array, which has its diagonal besides.
+    // "1 1\n" may be two entries (symmetric), each with an index and a value of 8 bytes, and "1\n"
+    // two values of a symmetric array, to which the diagonal is added.
     SPARSEAGG_ASSIGN_OR_RETURN(const LineReader reader, LineReader::Open(path));
     return SaturatingMultiply(reader.file_bytes(), 9);
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(path));
   uint64_t bytes = 0;
   for (size_t i = 0; i < zip.members().size(); ++i) {
-    // Any array may be values; each of them becomes 8 bytes at most, with an index of 8 bytes.
+    // Any array may be values, each of which becomes at most 8 bytes, with an index of 8 bytes.
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string head, zip.ReadHead(i, kNpyHeadBytesMax));
     const uint64_t file_bytes = zip.members()[i].bytes;
     const std::optional<NpyArray> array = ParseNpyHead(head, file_bytes);

@@ -47,7 +47,8 @@ std::optional<Birth> Births::Find(const std::string& round) const {
 }
 
 absl::Status WhyNotFound(const absl::Status& error, const Birth& birth, const StoreEpoch& now) {
-  if (now.epoch == 0 || birth.epoch.epoch == 0) return error;  // a server that does not tell
+  if (now.epoch == 0 || birth.epoch.epoch == 0)
+    return error;  // an old server, which sends no epoch
   const std::string what = WhatHappened(birth, now);
   if (what.empty()) return error;
   return MakeError(absl::StatusCode::kNotFound, "ROUND_LOST",

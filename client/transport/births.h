@@ -1,5 +1,5 @@
-// Where the rounds that a client used live: in which epoch of which store. When one is gone, that
-// tells whether the server lost it with its memory or its data.
+// Remembers the store and epoch in which each round that a client used was seen. If a round is not
+// found later, they show whether the server has lost it with its memory or its data.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_BIRTHS_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_BIRTHS_H_
 
@@ -19,10 +19,11 @@ struct Birth {
   StoreEpoch epoch;
 };
 
-// Thread-safe. Remembers the rounds used first lately.
+// Thread-safe. Keeps a bounded number of rounds, and drops those that were added first.
 class Births {
  public:
-  // The last one of a round counts: a name may be given again after the round of that name is lost.
+  // A later call replaces the earlier one, because a name may be used again after its round was
+  // lost.
   void Note(const std::string& round, const Birth& birth);
   std::optional<Birth> Find(const std::string& round) const;
 
@@ -32,8 +33,8 @@ class Births {
   std::deque<std::string> order_;
 };
 
-// NOT_FOUND (ROUND_LOST), which says what happened, where the server's epoch explains `error`;
-// otherwise `error`.
+// Returns NOT_FOUND (ROUND_LOST), which says what happened, if the server's epoch `now` explains
+// `error`; otherwise `error`.
 absl::Status WhyNotFound(const absl::Status& error, const Birth& birth, const StoreEpoch& now);
 
 }  // namespace sparseagg::client

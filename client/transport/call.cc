@@ -22,7 +22,7 @@ absl::Status CheckProcess(pid_t process) {
 
 absl::Status Prepare(grpc::ClientContext& context, const Caller& caller, uint64_t timeout_ms) {
   SPARSEAGG_RETURN_IF_ERROR(CheckProcess(caller.process));
-  // What is longer than the clock's numbers go, as the largest number there is, would be over.
+  // A limit beyond the clock's range would overflow to a deadline in the past.
   constexpr uint64_t kTimeoutMsMax = uint64_t{10} * 365 * 24 * 3600 * 1000;
   if (timeout_ms > 0) {
     context.set_deadline(std::chrono::system_clock::now() +
@@ -30,7 +30,7 @@ absl::Status Prepare(grpc::ClientContext& context, const Caller& caller, uint64_
   }
   if (!caller.options.token) return absl::OkStatus();
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string token, caller.options.token());
-  // gRPC would end the process. Most often it is a line feed, or a file with a byte order mark.
+  // gRPC would abort the process. The usual cause is a line feed, or a file with a byte order mark.
   if (!std::all_of(token.begin(), token.end(), absl::ascii_isprint)) {
     return MakeError(absl::StatusCode::kInvalidArgument, "TOKEN_INVALID",
                      "the token is not a string of printable ASCII characters");

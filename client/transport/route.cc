@@ -13,7 +13,7 @@
 namespace sparseagg::client {
 namespace {
 
-// That of the first variable that is set, perhaps to nothing.
+// The value of the first variable that is set, which may be empty.
 std::string ValueOf(std::initializer_list<const char*> variables) {
   for (const char* variable : variables) {
     if (const char* value = std::getenv(variable)) return value;
@@ -21,7 +21,8 @@ std::string ValueOf(std::initializer_list<const char*> variables) {
   return {};
 }
 
-// Of http://USER:PASSWORD@HOST:PORT/; empty for what gRPC does not take for a proxy.
+// HOST:PORT of http://USER:PASSWORD@HOST:PORT/; empty for text that gRPC does not accept as a
+// proxy.
 std::string ProxyOf(const std::string& url) {
   const std::string scheme = "http://";
   if (!absl::StartsWithIgnoreCase(url, scheme)) return {};

@@ -32,16 +32,16 @@ Addresses Resolve(const std::string& place) {
   return Addresses(list);
 }
 
-// What a client says first, with the protocol that gRPC asks for.
+// A ClientHello with gRPC's application protocol (ALPN h2).
 std::string ClientHello() {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
   const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), &SSL_free);
   BIO* out = BIO_new(BIO_s_mem());
-  SSL_set_bio(session.get(), BIO_new(BIO_s_mem()), out);  // which it owns from now on
+  SSL_set_bio(session.get(), BIO_new(BIO_s_mem()), out);  // the session owns it from here on
   constexpr std::array<unsigned char, 3> kHttp2 = {2, 'h', '2'};
   SSL_set_alpn_protos(session.get(), kHttp2.data(), kHttp2.size());
-  SSL_connect(session.get());  // wants an answer
+  SSL_connect(session.get());  // returns because it needs an answer
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(out, &bytes);
   return {bytes, static_cast<size_t>(size)};
@@ -51,14 +51,14 @@ class Connection {
  public:
   explicit Connection(const addrinfo& address)
       : socket_(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    // Under way; whether it succeeds is seen by what is written.
+    // In progress; the first write shows whether it succeeds.
     static_cast<void>(connect(socket_, address.ai_addr, address.ai_addrlen));
   }
   ~Connection() { close(socket_); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // What the peer says first when it hears `words`; less where it says less.
+  // Sends `words` and returns the first bytes of the answer, fewer if the answer is shorter.
   std::string Ask(const std::string& words, size_t bytes) const {
     if (!IsReady(POLLOUT) || send(socket_, words.data(), words.size(), MSG_NOSIGNAL) < 0) return {};
     std::string answer(bytes, '\0');
@@ -77,7 +77,7 @@ class Connection {
   const int socket_;
 };
 
-// A record of TLS begins with its type, here handshake or alert, and the major version, 3.
+// Whether the bytes begin a TLS record: its type, here handshake or alert, and the major version 3.
 bool IsRecordOfTls(const std::string& bytes) {
   return bytes.size() == 2 && (bytes[0] == 22 || bytes[0] == 21) && bytes[1] == 3;
 }

@@ -47,7 +47,7 @@ std::string NoAnswer(const Route& route) {
   return absl::StrCat("no answer from ", At(route), " in time");
 }
 
-// The last clause of gRPC's message, which says what the system call said: "failed to connect to
+// The last clause of gRPC's message, which is the error of the system call: "failed to connect to
 // all addresses; last error: UNKNOWN: ipv4:127.0.0.1:50061: Failed to connect to remote host:
 // Connection refused" -> "connection refused".
 std::string LastClause(const std::string& message) {
@@ -69,7 +69,7 @@ std::optional<int> NumberAfter(std::string_view message, std::string_view words)
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-// Whether an answer of this HTTP status may be another one a moment later.
+// Whether a later request may get another answer than this HTTP status.
 bool MayChange(int http_status) {
   return http_status >= 500 || http_status == 408 || http_status == 429;
 }
@@ -95,7 +95,7 @@ absl::Status ProxyAnswered(int http_status, const Route& route) {
                                                  status, "let it allow that, or ", WayOut(route)));
 }
 
-// What something in between means by its status, and what to do.
+// The meaning of an intermediary's status, and what to do.
 std::string MeaningOf(int http_status) {
   switch (http_status) {
     case 401:
@@ -128,12 +128,12 @@ absl::Status IntermediaryAnswered(int http_status, const Route& route) {
 }
 
 struct Failure {
-  const char* clue;  // in gRPC's message, in small letters and with blanks
+  const char* clue;  // part of gRPC's message, in lower case and with blanks for "_"
   const char* reason;
   const char* words;
 };
 
-// Why no connection came about although somebody listens.
+// Errors of a TLS connection to a peer that listens.
 constexpr Failure kFailures[] = {
     {"certificate verify failed", kServerNotTrusted,
      "no authority that is trusted here has signed its certificate, or that is over"},
@@ -142,11 +142,11 @@ constexpr Failure kFailures[] = {
      "its certificate is for another name"},
     {"wrong version number", kServerWithoutTls, "it does not speak TLS"},
 };
-// Why a connection ended before anything was said; the first that is found counts.
+// Errors of a connection that was closed before any answer.
 constexpr const char* kClosed[] = {"socket closed", "connection reset by peer"};
 constexpr const char* kSilent[] = {"timed out", "timeout", "fd shutdown", "endpoint closing",
                                    "handshake read failed"};
-// Why it does not come about as long as somebody else listens.
+// Errors that show that the peer does not speak gRPC.
 constexpr const char* kSpeaksHttp1 =
     " speaks HTTP/1 and not gRPC; give the port of the server, not of its admin page, write "
     "https:// where it has TLS, or turn HTTP/2 on in a reverse proxy before it";
@@ -155,8 +155,8 @@ constexpr const char* kLacksHttp2 =
     "in a reverse proxy before it";
 constexpr Failure kOthers[] = {
     {"http1.x server", kNotGrpc, kSpeaksHttp1},
-    // "HTTP/1.1 200 OK" as a frame of HTTP/2 has the type 'P'; gRPC 1.51 takes the status for its
-    // own.
+    // "HTTP/1.1 200 OK" read as an HTTP/2 frame has the type 'P' (80). gRPC 1.51 reports its status
+    // as an error code.
     {"got frame type 80", kNotGrpc, kSpeaksHttp1},
     {"last error: ok", kNotGrpc, kSpeaksHttp1},
     {"no application protocol", kNotGrpc, kLacksHttp2},
@@ -165,7 +165,7 @@ constexpr Failure kOthers[] = {
 };
 
 absl::Status CannotConnect(const std::string& message, const Route& route) {
-  // Versions of gRPC differ in that.
+  // Versions of gRPC differ in case and in "_".
   const std::string text = absl::StrReplaceAll(absl::AsciiStrToLower(message), {{"_", " "}});
   for (const Failure& failure : kFailures) {
     if (absl::StrContains(text, failure.clue)) {
@@ -197,12 +197,12 @@ absl::Status CannotConnect(const std::string& message, const Route& route) {
                    ": ", LastClause(message), "; start it, or ", WayOut(route)));
 }
 
-// Whether the call ended without any answer, in one of gRPC's ways to say so.
+// Whether the call ended without an answer, for which gRPC has several statuses.
 bool IsConnectionLost(const grpc::Status& status) {
   const std::string& message = status.error_message();
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::CANCELLED:  // of calls that come while the server stops
+    case grpc::StatusCode::CANCELLED:  // of calls that arrive while the server stops
       return true;
     case grpc::StatusCode::UNKNOWN:
       return absl::StartsWith(message, "Stream removed");

@@ -23,7 +23,7 @@ TEST(BirthsTest, ARoundThatWasCreatedAgainIsNotLostWithTheFirstOne) {
   Births births;
   births.Note("rounds/r", {Durability::kMemory, {"store", 1}});
   births.Note("rounds/r", {Durability::kMemory, {"store", 2}});
-  // Deleted since, in the same life of the server.
+  // Deleted since, in the same epoch of the server.
   EXPECT_EQ(WhyNotFound(kNotFound, births.Find("rounds/r").value(), {"store", 2}), kNotFound);
 }
 

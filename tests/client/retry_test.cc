@@ -24,7 +24,7 @@ absl::Status Busy(uint64_t hint_ms) {
       hint_ms);
 }
 
-// A loop whose time passes only while it sleeps, and as the test says.
+// A loop whose clock advances only while it sleeps, and by the test.
 class BusyServerTest : public ::testing::Test {
  protected:
   BusyServerTest() {
@@ -37,7 +37,7 @@ class BusyServerTest : public ::testing::Test {
     return static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(now_ - RetryLoop::Time()).count());
   }
-  // How often the call is repeated until it is given up.
+  // Returns how often the call is repeated before it fails.
   int RepeatUntilGivenUp(const absl::Status& status) {
     int repeated = 0;
     while (repeated < 10'000 && retry_.Again(status)) ++repeated;
@@ -111,7 +111,7 @@ TEST(RetryLoopTest, RepeatsNothingWhereOneAttemptIsAll) {
   EXPECT_TRUE(waits.empty());
 }
 
-// STAGING_FULL says 200 ms: counted as attempts, 5 of them would be over before a second is.
+// The hint of STAGING_FULL is 200 ms: a limit of 5 attempts would end within a second.
 TEST_F(BusyServerTest, IsAskedForAMinuteHoweverManyAttemptsThatTakes) {
   options_.retry = {5, 100, 200};
   EXPECT_GT(RepeatUntilGivenUp(Busy(200)), 250);
@@ -211,7 +211,7 @@ TEST_F(BusyServerTest, AHintBeyondTheTimeOfTheCallIsNotWaitedFor) {
   EXPECT_EQ(PassedMs(), 4000u);
 }
 
-// A restart of minutes is not time in which the server was busy.
+// A restart that takes minutes does not count as time in which the server was busy.
 TEST_F(BusyServerTest, ARestartGivesItsTimeAnew) {
   EXPECT_TRUE(retry_.Again(Busy(200)));
   Pass(100'000);

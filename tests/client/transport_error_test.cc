@@ -43,7 +43,7 @@ TEST(TransportErrorTest, SaysOfEachOfGrpcsWordsWhoAnsweredAndWhatToDo) {
   }
 }
 
-// Calls that are answered by something else, and how often they were made.
+// Calls that another server answers, with their number.
 class OtherAnswersTest : public ::testing::Test {
  protected:
   absl::Status Call(const std::string& target) {

@@ -39,7 +39,7 @@ absl::Status Drain(const AdminFlags& flags) {
   const AdminClient client(flags.admin);
   SPARSEAGG_RETURN_IF_ERROR(client.Post("/api/drain").status());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(flags.wait_s);
-  // Whatever it answers, or does not, it is there as long as it has its port.
+  // Any answer, or none, means that the process exists; it is gone when the connection is refused.
   while (ErrorReason(client.Get("/healthz", kLookSeconds).status()) != "CANNOT_REACH_ADMIN") {
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::DeadlineExceededError(

@@ -1,4 +1,4 @@
-// bench: a load on a server, one concurrency after the other, and a check that the sum is right.
+// bench: a load test of a server, for one concurrency after the other, which also checks the sum.
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@
 namespace sparseagg::cli {
 namespace {
 
-// Distinct updates in memory: enough that no cache holds their sum's rows for that reason alone.
+// The number of distinct updates in memory. It is large enough that repeating them does not keep
+// the rows of the sum in a cache.
 constexpr size_t kPoolSize = 64;
 
 using Backends = std::span<const BackendFactory>;
@@ -36,11 +37,11 @@ using Backends = std::span<const BackendFactory>;
 struct BenchFlags {
   CommonFlags common;
   SyntheticShape shape;
-  std::optional<uint64_t> nnz_min;  // unset: as nnz_max
+  std::optional<uint64_t> nnz_min;  // unset: nnz_max
   std::string concurrency = "1,4,16";
   LoadOptions load;
   std::string durability;
-  std::vector<std::string> replay;  // files, instead of a shape
+  std::vector<std::string> replay;  // files that replace the generated updates
 };
 
 struct Level {
@@ -126,7 +127,7 @@ absl::StatusOr<std::vector<uint32_t>> ParseConcurrency(const std::string& text) 
   return numbers;
 }
 
-// What was sent, for JSON.
+// The parameters of the load, for JSON.
 nlohmann::json Describe(const BenchFlags& flags) {
   if (!flags.replay.empty()) return {{"replay", flags.replay}};
   return {{"rows", flags.shape.num_rows},
@@ -136,7 +137,7 @@ nlohmann::json Describe(const BenchFlags& flags) {
           {"indices", flags.shape.indices}};
 }
 
-// The round of the load under way, which Ctrl-C erases, too. Begins a thread.
+// The round of the current load, which Ctrl-C deletes, too. Starts a thread.
 std::shared_ptr<TemporaryRound> RoundOfBench(const CommonFlags& flags) {
   constexpr double kEraseSeconds = 5;
   CommonFlags once = flags;
@@ -186,7 +187,7 @@ absl::Status Bench(BenchFlags& flags, Backends backends) {
                    "the server published another sum than that of the updates it has receipts for");
 }
 
-// A rate of which the last of the updates is due before the clock ends.
+// Checks that the last update is due within the range of the clock.
 std::string IsRate(const std::string& text) {
   constexpr double kRateMin = 1e-3;
   const double rate = std::atof(text.c_str());
@@ -195,7 +196,7 @@ std::string IsRate(const std::string& text) {
              : absl::StrCat(text, " is neither 0 nor at least ", kRateMin);
 }
 
-// The shape of updates that are made; recorded ones have theirs.
+// The flags for the shape of generated updates; replayed ones have their own.
 void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
   SyntheticShape& shape = flags.shape;
   command.add_option("--rows", shape.num_rows, "Rows of the tensor")

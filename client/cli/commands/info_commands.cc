@@ -22,7 +22,7 @@ absl::Status Info(const CommonFlags& flags) {
 
 constexpr int kHealthSeconds = 5;
 
-// Readiness, which needs neither certificate nor token.
+// Readiness through the admin port, which needs neither certificate nor token.
 absl::Status CheckReady(const std::string& admin, const CommonFlags& flags) {
   const int timeout_s =
       flags.timeout_s > 0 ? static_cast<int>(std::ceil(flags.timeout_s)) : kHealthSeconds;

@@ -28,7 +28,7 @@ struct PullFlags {
   std::vector<std::string> indices;
 };
 
-// The specs that the pull asks for, in its order.
+// The specs of the requested tensors, in the order of the request.
 absl::StatusOr<std::vector<TensorSpec>> PulledSpecs(const PullFlags& flags,
                                                     const client::RoundInfo& round) {
   if (flags.tensors.empty()) return round.tensors;

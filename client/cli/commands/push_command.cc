@@ -31,7 +31,7 @@ struct PushFlags {
   std::string weight = "1";
 };
 
-// Text has no value types: a matrix of a .mtx file takes the one of its tensor in the round.
+// A .mtx file has no value type, so its matrix gets the type of its tensor in the round.
 std::optional<ValueType> TypeFor(const std::string& file, const std::vector<TensorSpec>& specs) {
   const FileArgument argument = ParseFileArgument(file);
   if (!client::IsMatrixMarketPath(argument.path)) return std::nullopt;

@@ -20,7 +20,7 @@ namespace {
 struct RoundFlags {
   CommonFlags common;
   std::string round;
-  WaitFlags wait;  // of seal
+  WaitFlags wait;  // for `round seal`
 };
 
 struct CreateFlags {
@@ -84,7 +84,7 @@ absl::Status Create(const CreateFlags& flags) {
   if (flags.durability == "durable") round.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
   SPARSEAGG_ASSIGN_OR_RETURN(const client::RoundInfo created, client->CreateRound(round));
-  // The name alone, so that ROUND=$(sparseagg round create ...) works.
+  // Prints the name alone, so that ROUND=$(sparseagg round create ...) works.
   flags.common.json ? PrintJson(ToJson(created)) : Print(created.name + "\n");
   return absl::OkStatus();
 }
@@ -147,10 +147,10 @@ absl::Status Verify(const RoundFlags& flags) {
   return absl::OkStatus();
 }
 
-// One line for every change; ends with the round.
+// Prints one line for every change, until the round has ended.
 absl::Status Watch(const RoundFlags& flags) {
   {
-    // A server that was never there is told soon; one that was is waited for.
+    // Fails soon if there is no server. Only a server that has answered is waited for.
     SPARSEAGG_ASSIGN_OR_RETURN(const auto once, Connect(flags.common));
     SPARSEAGG_RETURN_IF_ERROR(once->GetRound(flags.round).status());
   }
@@ -184,7 +184,7 @@ void AddCreate(CLI::App& round, const CliContext& context) {
               "[:plan=PLAN], as emb:f32:1000x64:sparse_dim=1:op=weighted_mean");
   CLI::Option* like =
       AddRepeated(command, "--like", flags->like, "Take tensors from a file: [NAME=]FILE");
-  // Beside --tensor alone they would do nothing: :op=OP is what was meant.
+  // They need --like: with --tensor alone they would have no effect, and the user means :op=OP.
   command.add_option("--op", flags->op, "Operator for the tensors of --like")
       ->capture_default_str()
       ->needs(like);

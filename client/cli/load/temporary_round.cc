@@ -32,8 +32,8 @@ absl::Status TemporaryRound::EraseLocked() {
   const auto erase = [&]() -> absl::Status {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto client, connect_());
     const absl::Status aborted = client->Abort(name).status();
-    // Whoever does not answer the first call would not answer the second one, either. Any other
-    // error is that of a round which is over.
+    // A server that does not answer this call would not answer the next one, either. Any other
+    // error means that the round has ended.
     if (absl::IsUnavailable(aborted) || absl::IsDeadlineExceeded(aborted)) return aborted;
     return client->Delete(name);
   };
@@ -54,7 +54,7 @@ void EraseWhenInterrupted(std::shared_ptr<TemporaryRound> round,
     int number = 0;
     while (sigwait(&signals, &number) != 0) {
     }
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one takes its default action
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next signal has its default action
     _exit(exit_code(round->EraseAtTheEnd()));
   }).detach();
 }

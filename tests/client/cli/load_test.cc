@@ -66,7 +66,7 @@ TEST(SyntheticUpdatesTest, ZipfPrefersTheFirstRowsAndTopkASharedSet) {
 
 TEST(SyntheticUpdatesTest, SumsWhatTheFirstContributorsSend) {
   const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 2).value();
-  const client::Tensor sum = updates.SumOf(3);  // the first one twice
+  const client::Tensor sum = updates.SumOf(3);  // with update 0 twice
   double expected = 0;
   for (const uint64_t i : {0, 1, 2}) {
     for (const float value : ValuesOf<float>(updates.tensor(i))) expected += value;
@@ -78,7 +78,7 @@ TEST(SyntheticUpdatesTest, SumsWhatTheFirstContributorsSend) {
 }
 
 TEST(SyntheticUpdatesTest, DrawsNearlyAllRowsInNoTime) {
-  constexpr uint64_t kRows = 100'000;  // drawn one by one, the last of them would take hours
+  constexpr uint64_t kRows = 100'000;  // drawing the last of them one by one would take hours
   SyntheticShape shape{.num_rows = kRows};
   for (const uint64_t left_out : {0, 1, 100, 49'999}) {
     shape.nnz_min = shape.nnz_max = kRows - left_out;
@@ -183,7 +183,7 @@ TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
   EXPECT_TRUE(server.engine().ListRounds("", 10).empty()) << "its rounds are deleted";
 }
 
-// The methods that were called, in turn.
+// The methods that were called, in order.
 class MethodLog : public CallObserver {
  public:
   void OnCallStarted(const CallMethod& method) override {
@@ -215,7 +215,7 @@ TEST(LoadTest, ConnectsEveryThreadBeforeTheFirstUpdate) {
   EXPECT_EQ(std::count(first, methods.end(), "GetServerInfo"), 0);
 }
 
-// Expects another sum than that of what it sends.
+// Updates whose expected sum is wrong.
 class MiscountedUpdates : public LoadUpdates {
  public:
   explicit MiscountedUpdates(const LoadUpdates& updates) : updates_(updates) {}

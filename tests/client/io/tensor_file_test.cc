@@ -13,7 +13,7 @@ using testing::MakeTensor;
 
 class TensorFileTest : public testing::FolderTest {
  protected:
-  // Of the tensors of a file that are read as values of 8 bytes.
+  // The bytes of the tensors of a file, read with values of 8 bytes.
   uint64_t BytesRead(const std::string& path) const {
     ReadOptions options;
     options.value_type = ValueType::kF64;

@@ -9,14 +9,14 @@ using std::chrono::microseconds;
 
 constexpr AnswerHold::Time kBegin{};
 
-// A hold whose stream's messages follow one another closely.
+// A coalescer whose stream's messages arrive closely behind one another.
 AnswerHold InAStream() {
   AnswerHold hold;
   hold.OnMessage(microseconds(5));
   return hold;
 }
 
-// The fewest answers that do not wait. Learns as a sent message does.
+// The smallest number of answers that do not wait. Changes the limit as sending a message does.
 size_t Most(AnswerHold& hold) {
   size_t answers = 1;
   while (hold.Holds(answers, kBegin)) ++answers;

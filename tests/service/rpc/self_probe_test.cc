@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Runs the probe on `results`, one after the other; what it said.
+// Runs the self-probe with `results`, in order, and returns its events.
 std::string EventsOf(const std::vector<ProbeResult>& results) {
   std::string said;
   size_t next = 0;

@@ -30,7 +30,7 @@ class TlsTest : public ::testing::Test {
     ReplaceFile(Path("key"), pair.key);
     ReplaceFile(Path("cert"), pair.certificate);
   }
-  // A TLS server. `rows` of the credentials file; empty: nobody is asked.
+  // Starts a TLS server. `rows` are those of the credentials file; empty: no authentication.
   void Start(const std::string& rows = "", bool ask_for_certificates = false,
              bool require_certificates = true) {
     WriteServerCertificate(authority_);
@@ -63,7 +63,7 @@ class TlsTest : public ::testing::Test {
     return FromGrpc(
         v1::AggregationService::NewStub(channel)->GetServerInfo(context.get(), {}, &info));
   }
-  // What was told of reloads since the last time; "" for files that are in force.
+  // The reloads reported since the last call; "" for valid files.
   std::vector<std::string> Told() {
     const std::lock_guard lock(mutex_);
     return std::exchange(told_, {});
@@ -75,7 +75,7 @@ class TlsTest : public ::testing::Test {
   std::unique_ptr<Authenticator> authenticator_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::string> told_;
-  std::unique_ptr<TestServer> server_;  // last: tells
+  std::unique_ptr<TestServer> server_;  // last: reports to the others
 };
 
 TEST_F(TlsTest, ServesThoseWhoTrustItsAuthorityAndNobodyInPlaintext) {
