@@ -168,7 +168,7 @@ absl::Status Client::Watch(const std::string& round,
   for (;;) {
     const absl::StatusOr<bool> ended = impl_->WatchOnce(round, retry, on_change);
     if (ended.ok()) return absl::OkStatus();
-    if (!retry.Again(ended.status())) return impl_->Explain(ended.status(), round);
+    if (!retry.WaitToRetry(ended.status())) return impl_->Explain(ended.status(), round);
   }
 }
 
@@ -207,7 +207,7 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
           silent ? MakeError(absl::StatusCode::kUnavailable, ErrorReason(answer.status()),
                              std::string(answer.status().message()))
                  : answer.status();
-      if (retry.Again(why)) continue;
+      if (retry.WaitToRetry(why)) continue;
       if (silent && timeout_ms > 0) return late;
       return impl_->Explain(answer.status(), round);
     }
@@ -250,8 +250,8 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   request.set_layout(options.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
   request.set_encoding(options.encoding);
   if (options.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
-    request.set_encoding(unpacks ? kPacked : "");
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool knows_packed, impl_->ServerKnowsPacked());
+    request.set_encoding(knows_packed ? kPacked : "");
   }
   if (!options.selections.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundInfo info, GetRound(round));
@@ -261,17 +261,17 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   for (;;) {
     absl::StatusOr<Result> result = impl_->PullOnce(request, retry.attempt_ms(), options.progress);
     if (result.ok()) return result;
-    if (!retry.Again(result.status())) return impl_->Explain(result.status(), round);
+    if (!retry.WaitToRetry(result.status())) return impl_->Explain(result.status(), round);
   }
 }
 
 absl::StatusOr<Result> Client::Reduce(const ReduceRequest& request) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool knows_packed, impl_->ServerKnowsPacked());
   RetryLoop retry(impl_->options, impl_->transfer());
   for (;;) {
     absl::StatusOr<Result> result =
-        ReduceOnce(*impl_->stub, impl_->caller, request, retry.attempt_ms(), unpacks);
-    if (result.ok() || !retry.Again(result.status())) return result;
+        ReduceOnce(*impl_->stub, impl_->caller, request, retry.attempt_ms(), knows_packed);
+    if (result.ok() || !retry.WaitToRetry(result.status())) return result;
   }
 }
 

@@ -15,10 +15,10 @@
 
 #include "base/status.h"
 #include "client/client.h"
-#include "client/transport/births.h"
 #include "client/transport/call.h"
 #include "client/transport/connections.h"
 #include "client/transport/retry.h"
+#include "client/transport/round_origins.h"
 #include "client/wire/encoded_update.h"
 #include "client/wire/from_proto.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
@@ -36,8 +36,8 @@ struct Client::Impl {
   std::optional<Connections> connections;
   Stub* stub;  // of the first connection
   std::mutex mutex;
-  std::optional<bool> unpacks;
-  Births births;
+  std::optional<bool> knows_packed;
+  RoundOrigins origins;
 
   // The limits of a short call, and of one that transfers data.
   TimeLimits short_call() const { return {options.call_timeout_ms, 0}; }
@@ -55,7 +55,7 @@ struct Client::Impl {
   absl::StatusOr<Response> Unary(RetryLoop& retry, Call call) {
     for (;;) {
       absl::StatusOr<Response> response = Attempt<Response>(retry.attempt_ms(), call);
-      if (response.ok() || !retry.Again(response.status())) return response;
+      if (response.ok() || !retry.WaitToRetry(response.status())) return response;
     }
   }
 
@@ -76,17 +76,17 @@ struct Client::Impl {
         }));
     ServerInfo known = FromProto(info);
     const std::lock_guard lock(mutex);
-    unpacks = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
+    knows_packed = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
     return known;
   }
 
   // Returns `error`, or ROUND_LOST if the server's epoch shows that it has lost the round.
   absl::Status Explain(const absl::Status& error, const std::string& round) {
     if (ErrorReason(error) != "ROUND_NOT_FOUND") return error;
-    const std::optional<Birth> birth = births.Find(RoundName(round));
-    if (!birth.has_value()) return error;
+    const std::optional<RoundOrigin> origin = origins.Find(RoundName(round));
+    if (!origin.has_value()) return error;
     const absl::StatusOr<ServerInfo> now = Info();
-    return now.ok() ? WhyNotFound(error, *birth, now->epoch) : error;
+    return now.ok() ? ExplainNotFound(error, *origin, now->epoch) : error;
   }
 
   // A unary call whose response is the round.
@@ -99,7 +99,7 @@ struct Client::Impl {
                                  return (stub->*method)(context, request, response);
                                }));
     absl::StatusOr<RoundInfo> info = FromProto(round);
-    if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
+    if (info.ok()) origins.Record(info->name, {info->durability, info->epoch});
     return info;
   }
 
@@ -117,7 +117,7 @@ struct Client::Impl {
 
   // Whether the server knows coo.packed, which is requested once. A server that does not say counts
   // as an old one; an error means that the server cannot be reached.
-  absl::StatusOr<bool> Unpacks();
+  absl::StatusOr<bool> ServerKnowsPacked();
 
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);

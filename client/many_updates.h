@@ -27,7 +27,7 @@ namespace sparseagg::client {
 class ManyUpdates {
  public:
   // Updates with more than `bytes_max` payload bytes are left to the caller (TakeOutcomes()).
-  ManyUpdates(std::string round, std::span<const Update> updates, bool server_unpacks,
+  ManyUpdates(std::string round, std::span<const Update> updates, bool server_knows_packed,
               uint64_t bytes_max);
 
   // Whether some updates are neither answered nor left to the caller.
@@ -57,12 +57,12 @@ class ManyUpdates {
   void WaitForAnswers();
   // The update's message; nullopt if it has an outcome or is left to the caller.
   std::optional<v1::SubmitUpdateRequest> RequestOf(size_t i);
-  void Take(const v1::StreamUpdatesResponse& answer);
+  void HandleAnswer(const v1::StreamUpdatesResponse& answer);
   void Settle(size_t i, std::optional<absl::StatusOr<Receipt>> outcome);
 
   const std::string round_;
   const std::span<const Update> updates_;
-  const bool server_unpacks_;
+  const bool server_knows_packed_;
   const uint64_t bytes_max_;
 
   size_t batch_bytes_ = size_t{64} << 10;

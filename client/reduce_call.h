@@ -12,10 +12,10 @@
 
 namespace sparseagg::client {
 
-// `server_unpacks`: the server knows coo.packed.
+// `server_knows_packed`: the server knows coo.packed.
 absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
                                   const ReduceRequest& request, uint64_t timeout_ms,
-                                  bool server_unpacks);
+                                  bool server_knows_packed);
 
 }  // namespace sparseagg::client
 

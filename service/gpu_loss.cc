@@ -7,7 +7,7 @@
 
 namespace sparseagg {
 
-void GpuLoss::Tell(const absl::Status& fault) {
+void GpuLoss::Report(const absl::Status& fault) {
   log_.Error(exit_code_ != 0 ? "the GPU is lost; the server ends"
                              : "the GPU is lost; rounds go on with another back end",
              {{"reason", ErrorReason(fault)}, {"message", std::string(fault.message())}});

@@ -17,7 +17,7 @@ class GpuLoss {
   // `exit_code` 0: the process continues.
   GpuLoss(const Log& log, int exit_code) : log_(log), exit_code_(exit_code) {}
 
-  void Tell(const absl::Status& fault);
+  void Report(const absl::Status& fault);
   // Sets the server whose health service reports the loss; null: none.
   void Attach(GrpcServer* server);
 

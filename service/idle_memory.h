@@ -14,13 +14,13 @@ namespace sparseagg {
 // The minimum of the free bytes in a period was free during all of it.
 class IdleMemory {
  public:
-  // A period has `looks` calls of Look(). REQUIRES: looks > 0.
-  explicit IdleMemory(uint64_t looks) : looks_(looks) {}
+  // A period has `samples` calls of Sample(). REQUIRES: samples > 0.
+  explicit IdleMemory(uint64_t samples) : samples_(samples) {}
 
   // Called at regular intervals with the number of free bytes. Returns how many to give back now.
-  uint64_t Look(uint64_t free_bytes) {
+  uint64_t Sample(uint64_t free_bytes) {
     least_ = std::min(least_, free_bytes);
-    if (++seen_ < looks_) return 0;
+    if (++seen_ < samples_) return 0;
     const uint64_t idle = least_;
     seen_ = 0;
     least_ = std::numeric_limits<uint64_t>::max();
@@ -28,7 +28,7 @@ class IdleMemory {
   }
 
  private:
-  const uint64_t looks_;
+  const uint64_t samples_;
   uint64_t seen_ = 0;
   uint64_t least_ = std::numeric_limits<uint64_t>::max();
 };

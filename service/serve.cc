@@ -67,18 +67,18 @@ absl::Status WritePortFile(const std::string& path, int port, const char* flag) 
   return absl::OkStatus();
 }
 
-void WarnOfVariables(std::span<const std::string> names, const Log& log) {
+void WarnOfUnknownVariables(std::span<const std::string> names, const Log& log) {
   for (const std::string& name : names) {
     log.Warning("a variable of the environment is no setting; it has no effect", {{"name", name}});
   }
 }
 
-void WarnOfWhatIsOpen(const ServerConfig& config, bool asks_who_calls, const Log& log) {
+void WarnOfExposure(const ServerConfig& config, bool authenticates, const Log& log) {
   if (IsLocalAddress(config.listen)) return;
   if (!config.tls.enabled()) {
     log.Warning("serving without encryption beyond this machine", {{"listen", config.listen}});
   }
-  if (!asks_who_calls) {
+  if (!authenticates) {
     log.Warning("whoever can connect may do everything; see docs/security.md",
                 {{"listen", config.listen}});
   }
@@ -187,7 +187,7 @@ absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& confi
 absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
                                    std::span<const BackendFactory> backends) {
   const ServerConfig& config = loaded.config;
-  WarnOfVariables(loaded.unknown_variables, log);
+  WarnOfUnknownVariables(loaded.unknown_variables, log);
   const Telemetry telemetry(log);
   Server server;
   SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));
@@ -198,7 +198,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   const auto on_loss = [loss = server.gpu_loss,
                         metrics = telemetry.metrics](const absl::Status& fault) {
     metrics->OnBackendLost();
-    loss->Tell(fault);
+    loss->Report(fault);
   };
   SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
                              ChooseBackend(backends, config.backend, backend_options, on_loss));
@@ -256,11 +256,11 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
                        {"rounds", absl::StrCat(server.rounds)}});
   server.protection->Record(
       "server_started", {{"version", SPARSEAGG_VERSION}, {"rounds", absl::StrCat(server.rounds)}});
-  WarnOfWhatIsOpen(config, server.protection->authenticator() != nullptr, log);
+  WarnOfExposure(config, server.protection->authenticator() != nullptr, log);
 }
 
 // Applies the settings that can change while the server runs; others need a restart.
-void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log) {
+void ApplyLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log) {
   if (!loaded.ok()) {
     log.Error("configuration not reloaded", {{"message", std::string(loaded.status().message())}});
     return;
@@ -316,11 +316,11 @@ std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, 
                     "no file descriptors are left; new connections fail until some are "
                     "closed; raise the limit (ulimit -Hn, LimitNOFILE)");
               },
-          .deaf =
+          .unreachable =
               [&log, address](int tries) {
                 log.Error("nobody can connect any more; the process ends, to be started again",
                           {{"address", address}, {"tries", absl::StrCat(tries)}});
-                _exit(kServeDeaf);
+                _exit(kServeUnreachable);
               }});
 }
 
@@ -336,10 +336,11 @@ std::unique_ptr<Ticker> GiveBackIdleMemory(const ServerConfig& config) {
   KeepFreedMemory();
   if (config.free_memory_keep_ms == 0) return nullptr;
   // Short beside the period, so that a short round between two samples is not missed.
-  constexpr std::chrono::milliseconds kBetweenLooks{100};
-  const uint64_t looks = std::max<uint64_t>(1, config.free_memory_keep_ms / kBetweenLooks.count());
-  return std::make_unique<Ticker>(kBetweenLooks, [idle = IdleMemory(looks)]() mutable {
-    GiveBackFreedMemory(idle.Look(FreedMemoryBytes()));
+  constexpr std::chrono::milliseconds kSampleInterval{100};
+  const uint64_t samples =
+      std::max<uint64_t>(1, config.free_memory_keep_ms / kSampleInterval.count());
+  return std::make_unique<Ticker>(kSampleInterval, [idle = IdleMemory(samples)]() mutable {
+    GiveBackFreedMemory(idle.Sample(FreedMemoryBytes()));
   });
 }
 
@@ -366,7 +367,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   const std::unique_ptr<Ticker> watch_store = WatchStore(config, *server->store);
   auto self_probe = StartSelfProbe(config, server->grpc->port(), log);
 
-  const int signal_number = WaitForStopSignal([&] { TakeOverLogLevel(reload(), log); });
+  const int signal_number = WaitForStopSignal([&] { ApplyLogLevel(reload(), log); });
   self_probe.reset();
   ExitOnNextStopSignal(kServeKilled);
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},

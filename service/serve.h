@@ -24,7 +24,8 @@ inline constexpr int kServeFailed =
 inline constexpr int kServeUsage = 2;  // the command line or the configuration is wrong
 inline constexpr int kServeKilled = 3;
 inline constexpr int kServeGpuLost = 4;  // exit-on-gpu-loss; durable updates are kept
-inline constexpr int kServeDeaf = 71;    // no connection is accepted (rpc/self_probe.h); restart it
+inline constexpr int kServeUnreachable =
+    71;  // no connection is accepted (rpc/self_probe.h); restart it
 
 using ReloadConfig = std::function<absl::StatusOr<LoadedConfig>()>;
 

@@ -123,8 +123,8 @@ ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
   security.on_refused = [trail = trail_.get()](std::string_view rpc, const std::string& peer,
                                                const absl::Status& why) {
     const auto who = why.code() == absl::StatusCode::kUnauthenticated
-                         ? AuditTrail::Refused::kStranger
-                         : AuditTrail::Refused::kKnownCaller;
+                         ? AuditTrail::Refused::kUnauthenticated
+                         : AuditTrail::Refused::kAuthenticated;
     trail->CallRefused(who, rpc, peer, ErrorReason(why), std::string(why.message()));
   };
   return security;
@@ -146,7 +146,7 @@ TenantLimits Protection::LimitsOf(std::string_view tenant) {
 }
 
 void Protection::Record(std::string_view event, AuditLog::Fields fields) {
-  if (trail_ != nullptr) trail_->Server(event, std::move(fields));
+  if (trail_ != nullptr) trail_->RecordServerEvent(event, std::move(fields));
 }
 
 class Protection::Observer : public EngineObserver {

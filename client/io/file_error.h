@@ -13,12 +13,12 @@
 namespace sparseagg::client {
 
 // A piece of a file for a message, escaped and truncated.
-inline std::string Shown(std::string_view text) {
-  constexpr size_t kShownBytes = 40;
-  return absl::StrCat(absl::Utf8SafeCHexEscape(std::string(text.substr(0, kShownBytes))),
-                      text.size() > kShownBytes ? "..." : "");
+inline std::string Excerpt(std::string_view text) {
+  constexpr size_t kExcerptBytes = 40;
+  return absl::StrCat(absl::Utf8SafeCHexEscape(std::string(text.substr(0, kExcerptBytes))),
+                      text.size() > kExcerptBytes ? "..." : "");
 }
-inline std::string Quoted(std::string_view text) { return absl::StrCat("\"", Shown(text), "\""); }
+inline std::string Quoted(std::string_view text) { return absl::StrCat("\"", Excerpt(text), "\""); }
 
 // The content violates the format. `where` is "" or a position: "line 3", "member x.npy".
 inline absl::Status MalformedFile(const std::string& path, const std::string& where,

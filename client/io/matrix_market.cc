@@ -229,7 +229,7 @@ class EntryReader {
     const std::optional<uint64_t> position = ParseCount(text);
     if (!position.has_value() || *position == 0 || *position > limit) {
       return Malformed(reader_,
-                       absl::StrCat(what, " ", Shown(text), " is not in [1, ", limit, "]"));
+                       absl::StrCat(what, " ", Excerpt(text), " is not in [1, ", limit, "]"));
     }
     return *position - 1;
   }

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<std::string>> ArrayNames(const ZipReader& zip) {
   for (const ZipReader::Member& member : zip.members()) {
     std::optional<std::string> name = ArrayName(member.name);
     if (!name.has_value()) {
-      return MalformedFile(zip.path(), absl::StrCat("member ", Shown(member.name)),
+      return MalformedFile(zip.path(), absl::StrCat("member ", Excerpt(member.name)),
                            "is not a .npy array");
     }
     names.push_back(*std::move(name));

@@ -47,7 +47,7 @@ class ScipyReader {
     for (const ZipReader::Member& member : zip_.members()) {
       const std::string name = ArrayName(member.name).value_or("");
       if (std::find(std::begin(kMembers), std::end(kMembers), name) == std::end(kMembers)) {
-        return MalformedFile(zip_.path(), absl::StrCat("member ", Shown(member.name)),
+        return MalformedFile(zip_.path(), absl::StrCat("member ", Excerpt(member.name)),
                              "is no part of the matrix of scipy.sparse that the file holds; a file "
                              "of several tensors has NAME/ before the members of each");
       }

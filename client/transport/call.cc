@@ -45,8 +45,8 @@ absl::Status ToStatus(const grpc::Status& status, const Route& route) {
       FromRpcError(status.error_code(), status.error_message(), status.error_details());
   if (!ErrorReason(error).empty()) return error;
   error = TransportError(status, route).value_or(error);
-  const bool asks = ErrorReason(error) == "CONNECTION_CLOSED" && !route.place.empty();
-  if (!asks || !SpeaksTls(route.place)) return error;
+  const bool asks = ErrorReason(error) == "CONNECTION_CLOSED" && !route.probe_address.empty();
+  if (!asks || !SpeaksTls(route.probe_address)) return error;
   return MakeError(absl::StatusCode::kUnavailable, "SERVER_WITH_TLS",
                    absl::StrCat("cannot reach ", route.target, ": it speaks TLS; write https://"));
 }

@@ -10,7 +10,7 @@
 namespace sparseagg::client {
 
 bool IsRetryable(const absl::Status& status) {
-  return (absl::IsUnavailable(status) && !IsLasting(status)) || RetryAfterMs(status) > 0;
+  return (absl::IsUnavailable(status) && !IsPermanent(status)) || RetryAfterMs(status) > 0;
 }
 
 uint64_t RetryDelayMs(const RetryPolicy& policy, uint32_t attempt, uint64_t hint_ms,
@@ -70,7 +70,7 @@ bool RetryLoop::Allows(const absl::Status& status, uint64_t delay_ms) {
   return delay_ms <= policy.busy_ms_max && MsSince(*busy_since_) <= policy.busy_ms_max - delay_ms;
 }
 
-bool RetryLoop::Again(const absl::Status& status) {
+bool RetryLoop::WaitToRetry(const absl::Status& status) {
   if (!IsRetryable(status)) return false;
   ++failures_;
   static thread_local std::minstd_rand generator{std::random_device{}()};

@@ -36,7 +36,7 @@ class RetryLoop {
       : options_(options), limits_(limits), now_(std::move(now)), start_(now_()) {}
 
   // Called after a failed attempt. If there is to be another one, waits and returns true.
-  bool Again(const absl::Status& status);
+  bool WaitToRetry(const absl::Status& status);
   // The failed attempt made progress: restarts the count and the time without a server.
   void MadeProgress();
   // The time limit of the next attempt, at least 1; 0: no limit.

@@ -56,13 +56,13 @@ Route RouteTo(const Address& address, bool by_tls) {
   Route route{.target = address.target,
               .host = absl::StrJoin(address.hosts, ","),
               .proxy = ProxyTo(address),
-              .place = {}};
+              .probe_address = {}};
   const bool has_place = address.hosts.size() == 1 && !address.by_authority;
   if (!by_tls && has_place && route.proxy.empty()) {
     // Behind what the address may begin with, as dns:///.
     const size_t host = route.target.rfind(address.hosts[0]);
     const bool in_brackets = host > 0 && route.target[host - 1] == '[';
-    route.place = route.target.substr(in_brackets ? host - 1 : host);
+    route.probe_address = route.target.substr(in_brackets ? host - 1 : host);
   }
   return route;
 }

@@ -12,7 +12,8 @@ struct Route {
   std::string target;  // Address::target
   std::string host;    // in the form of an entry of no_proxy
   std::string proxy;   // HOST:PORT of the HTTP proxy in between; empty: none
-  std::string place;   // HOST:PORT that can be probed for TLS; empty: none, or TLS is used already
+  std::string
+      probe_address;  // HOST:PORT that can be probed for TLS; empty: none, or TLS is used already
 };
 
 // Finds the proxy in the variables that gRPC reads: the first that is set of grpc_proxy,

@@ -20,14 +20,14 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-Addresses Resolve(const std::string& place) {
-  const size_t colon = place.rfind(':');
-  std::string host = place.substr(0, colon);
+Addresses Resolve(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  const std::string port = place.substr(colon + 1);
+  const std::string port = address.substr(colon + 1);
   if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return nullptr;
   return Addresses(list);
 }
@@ -59,7 +59,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   // Sends `words` and returns the first bytes of the answer, fewer if the answer is shorter.
-  std::string Ask(const std::string& words, size_t bytes) const {
+  std::string Exchange(const std::string& words, size_t bytes) const {
     if (!IsReady(POLLOUT) || send(socket_, words.data(), words.size(), MSG_NOSIGNAL) < 0) return {};
     std::string answer(bytes, '\0');
     const ssize_t got =
@@ -84,11 +84,12 @@ bool IsRecordOfTls(const std::string& bytes) {
 
 }  // namespace
 
-bool SpeaksTls(const std::string& place) {
+bool SpeaksTls(const std::string& address) {
   const std::string hello = ClientHello();
-  const Addresses addresses = Resolve(place);
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    if (IsRecordOfTls(Connection(*address).Ask(hello, 2))) return true;
+  const Addresses addresses = Resolve(address);
+  for (const addrinfo* candidate = addresses.get(); candidate != nullptr;
+       candidate = candidate->ai_next) {
+    if (IsRecordOfTls(Connection(*candidate).Exchange(hello, 2))) return true;
   }
   return false;
 }

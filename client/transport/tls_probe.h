@@ -7,9 +7,9 @@
 
 namespace sparseagg::client {
 
-// Whether `place`, a HOST:PORT, answers a TLS ClientHello with TLS, even with an alert. Sends
+// Whether `address`, a HOST:PORT, answers a TLS ClientHello with TLS, even with an alert. Sends
 // nothing else. Takes a few seconds at most if there is no answer.
-bool SpeaksTls(const std::string& place);
+bool SpeaksTls(const std::string& address);
 
 }  // namespace sparseagg::client
 

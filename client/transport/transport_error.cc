@@ -30,21 +30,21 @@ absl::Status Unavailable(const char* reason, const std::string& message) {
   return MakeError(absl::StatusCode::kUnavailable, reason, message);
 }
 
-std::string At(const Route& route) {
+std::string DescribeTarget(const Route& route) {
   return route.proxy.empty() ? route.target
                              : absl::StrCat(route.target, " by the HTTP proxy ", route.proxy);
 }
 
-std::string WayOut(const Route& route) {
+std::string BypassAdvice(const Route& route) {
   return absl::StrCat("put ", route.host, " into no_proxy to go without it");
 }
 
-std::string WithDetour(const std::string& words, const Route& route) {
-  return route.proxy.empty() ? words : absl::StrCat(words, "; ", WayOut(route));
+std::string WithBypassAdvice(const std::string& words, const Route& route) {
+  return route.proxy.empty() ? words : absl::StrCat(words, "; ", BypassAdvice(route));
 }
 
 std::string NoAnswer(const Route& route) {
-  return absl::StrCat("no answer from ", At(route), " in time");
+  return absl::StrCat("no answer from ", DescribeTarget(route), " in time");
 }
 
 // The last clause of gRPC's message, which is the error of the system call: "failed to connect to
@@ -70,7 +70,7 @@ std::optional<int> NumberAfter(std::string_view message, std::string_view words)
 }
 
 // Whether a later request may get another answer than this HTTP status.
-bool MayChange(int http_status) {
+bool IsTransient(int http_status) {
   return http_status >= 500 || http_status == 408 || http_status == 429;
 }
 
@@ -78,10 +78,10 @@ absl::Status ProxyAnswered(int http_status, const Route& route) {
   const std::string proxy = route.proxy.empty() ? std::string("an HTTP proxy")
                                                 : absl::StrCat("the HTTP proxy ", route.proxy);
   const std::string status = absl::StrCat(" (status ", http_status, "); ");
-  if (MayChange(http_status)) {
+  if (IsTransient(http_status)) {
     return Unavailable(kProxyUnavailable,
                        absl::StrCat(proxy, " cannot connect to ", route.target, " at the moment",
-                                    status, "start the server there, or ", WayOut(route)));
+                                    status, "start the server there, or ", BypassAdvice(route)));
   }
   if (http_status == 407) {
     return Unavailable(
@@ -89,10 +89,11 @@ absl::Status ProxyAnswered(int http_status, const Route& route) {
         absl::StrCat(proxy, " asks for a user before it connects to ", route.target, status,
                      "write http://USER:PASSWORD@HOST:PORT into the variable that "
                      "names it, or ",
-                     WayOut(route)));
+                     BypassAdvice(route)));
   }
-  return Unavailable(kProxyRefused, absl::StrCat(proxy, " refuses to connect to ", route.target,
-                                                 status, "let it allow that, or ", WayOut(route)));
+  return Unavailable(kProxyRefused,
+                     absl::StrCat(proxy, " refuses to connect to ", route.target, status,
+                                  "let it allow that, or ", BypassAdvice(route)));
 }
 
 // The meaning of an intermediary's status, and what to do.
@@ -114,17 +115,18 @@ std::string MeaningOf(int http_status) {
     case 504:
       return "it does not reach the server; start the server, or correct where it forwards to";
     default:
-      return MayChange(http_status)
+      return IsTransient(http_status)
                  ? "it fails; see its log"
                  : "no sparseagg server sends that; let it forward gRPC to the server";
   }
 }
 
 absl::Status IntermediaryAnswered(int http_status, const Route& route) {
-  return Unavailable(MayChange(http_status) ? kIntermediaryUnavailable : kIntermediaryRefused,
-                     absl::StrCat("something in between (a reverse proxy?) answers at ", At(route),
-                                  " in place of the server, with status ", http_status, ": ",
-                                  MeaningOf(http_status), ", or give the server's own address"));
+  return Unavailable(
+      IsTransient(http_status) ? kIntermediaryUnavailable : kIntermediaryRefused,
+      absl::StrCat("something in between (a reverse proxy?) answers at ", DescribeTarget(route),
+                   " in place of the server, with status ", http_status, ": ",
+                   MeaningOf(http_status), ", or give the server's own address"));
 }
 
 struct Failure {
@@ -170,22 +172,23 @@ absl::Status CannotConnect(const std::string& message, const Route& route) {
   for (const Failure& failure : kFailures) {
     if (absl::StrContains(text, failure.clue)) {
       return Unavailable(failure.reason,
-                         absl::StrCat("cannot reach ", At(route), ": ", failure.words));
+                         absl::StrCat("cannot reach ", DescribeTarget(route), ": ", failure.words));
     }
   }
   for (const Failure& other : kOthers) {
     if (absl::StrContains(text, other.clue)) {
-      return Unavailable(other.reason, absl::StrCat("what answers at ", At(route), other.words));
+      return Unavailable(other.reason,
+                         absl::StrCat("what answers at ", DescribeTarget(route), other.words));
     }
   }
   const auto has = [&text](const char* clue) { return absl::StrContains(text, clue); };
   if (std::ranges::any_of(kClosed, has)) {
     const std::string words =
-        absl::StrCat("cannot reach ", At(route), ": it closes the connection");
-    return Unavailable("CONNECTION_CLOSED", WithDetour(words, route));
+        absl::StrCat("cannot reach ", DescribeTarget(route), ": it closes the connection");
+    return Unavailable("CONNECTION_CLOSED", WithBypassAdvice(words, route));
   }
   if (std::ranges::any_of(kSilent, has)) {
-    return Unavailable(kNoAnswerInTime, WithDetour(NoAnswer(route), route));
+    return Unavailable(kNoAnswerInTime, WithBypassAdvice(NoAnswer(route), route));
   }
   if (route.proxy.empty()) {
     return Unavailable(kCannotConnect,
@@ -194,7 +197,7 @@ absl::Status CannotConnect(const std::string& message, const Route& route) {
   return Unavailable(
       kProxyUnavailable,
       absl::StrCat("cannot reach the HTTP proxy ", route.proxy, " between here and ", route.target,
-                   ": ", LastClause(message), "; start it, or ", WayOut(route)));
+                   ": ", LastClause(message), "; start it, or ", BypassAdvice(route)));
 }
 
 // Whether the call ended without an answer, for which gRPC has several statuses.
@@ -225,22 +228,22 @@ std::optional<absl::Status> TransportError(const grpc::Status& status, const Rou
   }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return MakeError(absl::StatusCode::kDeadlineExceeded, kNoAnswerInTime,
-                     WithDetour(NoAnswer(route), route));
+                     WithBypassAdvice(NoAnswer(route), route));
   }
   if (!IsConnectionLost(status)) return std::nullopt;
   for (const char* words : {"failed to connect", "DNS resolution failed", "errors resolving"}) {
     if (absl::StrContains(message, words)) return CannotConnect(message, route);
   }
-  return Unavailable("CONNECTION_LOST", absl::StrCat("the connection to ", At(route),
+  return Unavailable("CONNECTION_LOST", absl::StrCat("the connection to ", DescribeTarget(route),
                                                      " broke: ", LastClause(message)));
 }
 
-bool IsLasting(const absl::Status& error) {
-  constexpr std::string_view kLasting[] = {
+bool IsPermanent(const absl::Status& error) {
+  constexpr std::string_view kPermanent[] = {
       kProxyRefused,       kIntermediaryRefused, kNotGrpc,          kServerNotTrusted,
       kServerHasOtherName, kServerWithoutTls,    "SERVER_WITH_TLS",
   };
-  return std::ranges::find(kLasting, ErrorReason(error)) != std::end(kLasting);
+  return std::ranges::find(kPermanent, ErrorReason(error)) != std::end(kPermanent);
 }
 
 }  // namespace sparseagg::client

@@ -18,7 +18,7 @@ namespace sparseagg::client {
 std::optional<absl::Status> TransportError(const grpc::Status& status, const Route& route);
 
 // Whether another attempt would fail in the same way until someone fixes the cause.
-bool IsLasting(const absl::Status& error);
+bool IsPermanent(const absl::Status& error);
 
 }  // namespace sparseagg::client
 

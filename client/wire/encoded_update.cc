@@ -131,10 +131,10 @@ std::vector<TensorEncoding> EncodedUpdate::encodings() const {
 }
 
 absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update,
-                                     bool server_unpacks) {
+                                     bool server_knows_packed) {
   EncodedUpdate encoded{round, update.contributor, update.update_id, update.weight, {}, {}};
   EncodeOptions options{.encoding = update.encoding, .values = update.values};
-  if (options.encoding == "auto" && !server_unpacks) options = {.encoding = "coo.raw"};
+  if (options.encoding == "auto" && !server_knows_packed) options = {.encoding = "coo.raw"};
   for (const TensorView& tensor : update.tensors) {
     SPARSEAGG_RETURN_IF_ERROR(AppendTensor(tensor, options, encoded));
   }

@@ -29,11 +29,11 @@ struct EncodedUpdate {
 };
 
 // Encodes an update as update.encoding and update.values say; "auto" uses coo.packed only if
-// `server_unpacks`. Raw indices are i32 if every indexed dimension allows it. An empty update_id
-// becomes ContentUpdateId(). INVALID_ARGUMENT for a tensor whose shape, sparse_dim and layout do
-// not agree, and the errors of EncodeTensor().
+// `server_knows_packed`. Raw indices are i32 if every indexed dimension allows it. An empty
+// update_id becomes ContentUpdateId(). INVALID_ARGUMENT for a tensor whose shape, sparse_dim and
+// layout do not agree, and the errors of EncodeTensor().
 absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update,
-                                     bool server_unpacks = true);
+                                     bool server_knows_packed = true);
 
 // The whole update in one message; moves the pieces out of `update`.
 v1::SubmitUpdateRequest ToRequest(EncodedUpdate update);

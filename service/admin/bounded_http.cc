@@ -41,7 +41,7 @@ class BoundedStream : public httplib::Stream {
   BoundedStream(int socket, const std::atomic<socket_t>& listening)
       : socket_(socket),
         listening_(listening),
-        read_end_(Clock::now() + BoundedHttpServer::kPatience) {}
+        read_end_(Clock::now() + BoundedHttpServer::kTimeout) {}
 
   bool is_readable() const override { return begin_ < end_ || Wait(POLLIN, read_end_); }
   bool is_writable() const override { return Wait(POLLOUT, write_end_.value_or(read_end_)); }
@@ -62,7 +62,7 @@ class BoundedStream : public httplib::Stream {
   }
 
   ssize_t write(const char* data, size_t size) override {
-    if (!write_end_) write_end_ = Clock::now() + BoundedHttpServer::kPatience;
+    if (!write_end_) write_end_ = Clock::now() + BoundedHttpServer::kTimeout;
     for (size_t done = 0; done < size;) {
       if (!Wait(POLLOUT, *write_end_)) return -1;
       const ssize_t bytes = send(socket_, data + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT);

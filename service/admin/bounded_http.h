@@ -15,7 +15,7 @@ class BoundedHttpServer : public httplib::Server {
  public:
   static constexpr size_t kRequestBytesMax = 32 << 10;  // request line, headers and body
   // The limit for receiving the whole request, and again for sending the answer.
-  static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::seconds kTimeout{5};
 
  private:
   bool process_and_close_socket(socket_t socket) override;

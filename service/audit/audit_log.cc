@@ -159,7 +159,7 @@ void AuditLog::Work() {
     writing_ = true;
     lock.unlock();
     const absl::Status written = Write(lines);
-    Tell(written);
+    ReportTrouble(written);
     lock.lock();
     writing_ = false;
     ++attempts_;
@@ -184,14 +184,15 @@ absl::Status AuditLog::Write(std::deque<Waiting> lines) {
     absl::StrAppend(&text, one, "\n");
   }
   // The new lines must not follow a partial line.
-  if (part_at_ && !Cut(file_, *part_at_)) return Unwritable(options_.path, errno);
-  part_at_.reset();
+  if (partial_line_offset_ && !Cut(file_, *partial_line_offset_))
+    return Unwritable(options_.path, errno);
+  partial_line_offset_.reset();
   struct stat before = {};  // another program may have truncated the file
   if (fstat(file_, &before) != 0) return Unwritable(options_.path, errno);
   if (!WriteAll(file_, text) || fdatasync(file_) != 0) {
     const int error = errno;
     const auto end = static_cast<uint64_t>(before.st_size);
-    if (!Cut(file_, end)) part_at_ = end;
+    if (!Cut(file_, end)) partial_line_offset_ = end;
     return Unwritable(options_.path, error);
   }
   lines_ = number;
@@ -199,9 +200,9 @@ absl::Status AuditLog::Write(std::deque<Waiting> lines) {
   return absl::OkStatus();
 }
 
-void AuditLog::Tell(const absl::Status& status) {
-  if (status.ok() == !in_trouble_) return;
-  in_trouble_ = !status.ok();
+void AuditLog::ReportTrouble(const absl::Status& status) {
+  if (status.ok() == !failing_) return;
+  failing_ = !status.ok();
   options_.on_trouble(status);
 }
 

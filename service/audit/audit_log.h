@@ -76,15 +76,16 @@ class AuditLog {
   // Writes and syncs lines. On an error the file is restored to its former length, at the latest
   // before the next write.
   absl::Status Write(std::deque<Waiting> lines);
-  void Tell(const absl::Status& status);
+  void ReportTrouble(const absl::Status& status);
 
   const AuditOptions options_;
   const int file_;
   // Used by the log's thread only.
-  std::optional<uint64_t> part_at_;  // offset of a partial line that could not be removed
+  std::optional<uint64_t>
+      partial_line_offset_;  // offset of a partial line that could not be removed
   uint64_t lines_ = 0;
   std::string last_hash_;
-  bool in_trouble_ = false;
+  bool failing_ = false;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -40,13 +40,13 @@ class AuditTrail {
   // Records a call that was refused for its credential or role. Writes at most kRefusalsMax lines
   // in kRefusalsPeriod for unauthenticated callers, and as many for authenticated ones, so that the
   // former cannot crowd out the latter; a line after the period states how many more there were.
-  enum class Refused : uint8_t { kStranger, kKnownCaller };
+  enum class Refused : uint8_t { kUnauthenticated, kAuthenticated };
   void CallRefused(Refused who, std::string_view rpc, const std::string& peer,
                    const std::string& reason, const std::string& message);
   // Ends the periods that are over. To be called regularly.
   void EndPeriods();
   // Records any other event of the server itself.
-  void Server(std::string_view event, AuditLog::Fields fields);
+  void RecordServerEvent(std::string_view event, AuditLog::Fields fields);
 
   static constexpr int kRefusalsMax = 20;
   static constexpr std::chrono::seconds kRefusalsPeriod{10};
@@ -56,18 +56,18 @@ class AuditTrail {
     std::string callers;
     Clock::time_point period_begin{};
     int lines = 0;            // written in this period
-    uint64_t not_logged = 0;  // refusals without a line
+    uint64_t suppressed = 0;  // refusals without a line
   };
   // REQUIRES: mutex_ is held.
   void EndPeriod(Allowance& allowance);
-  void TellNotLogged(Allowance& allowance);
+  void RecordSuppressed(Allowance& allowance);
 
   AuditLog& log_;
   const std::function<Clock::time_point()> now_;
   std::mutex mutex_;  // guards what follows
   std::map<std::thread::id, std::string> acting_;
-  Allowance strangers_{.callers = "strangers"};
-  Allowance known_callers_{.callers = "known"};
+  Allowance unauthenticated_{.callers = "strangers"};
+  Allowance authenticated_{.callers = "known"};
 };
 
 }  // namespace sparseagg

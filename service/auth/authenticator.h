@@ -24,7 +24,7 @@ namespace sparseagg {
 
 // The credentials of a call. The names are those of a certificate that TLS has verified, written as
 // in the credentials file: "dns:phone-1.example".
-struct Presented {
+struct PresentedCredentials {
   std::vector<std::string_view> authorization;  // all headers of that name
   std::vector<std::string> certificate_names;
 };
@@ -49,7 +49,7 @@ class Authenticator {
 
   // If there is a token, the certificate is not used. UNAUTHENTICATED: CREDENTIALS_MISSING,
   // TOKEN_INVALID, TOKEN_EXPIRED, CERTIFICATE_UNKNOWN.
-  absl::StatusOr<Caller> Authenticate(const Presented& presented);
+  absl::StatusOr<Caller> Authenticate(const PresentedCredentials& presented);
 
   // The limits of the tenant in the credentials file.
   CredentialTable::LimitsByName LimitsOf(std::string_view tenant);
@@ -58,32 +58,32 @@ class Authenticator {
 
  private:
   // The content in use.
-  struct Known {
+  struct Credentials {
     std::shared_ptr<const CredentialTable> table = std::make_shared<const CredentialTable>();
     std::shared_ptr<const std::vector<PublicKey>> keys =
         std::make_shared<const std::vector<PublicKey>>();
   };
 
   explicit Authenticator(AuthenticatorOptions options);
-  Known Current();
+  Credentials CurrentCredentials();
   // Reads the files that have changed, if kReloadInterval is over.
-  void Look();
+  void ReloadIfDue();
   // Returns whether the file has changed; on an error the content in use stays.
   absl::StatusOr<bool> ReadTable();
   absl::StatusOr<bool> ReadKeys();
-  absl::StatusOr<Caller> FromToken(std::string_view token, const Known& known) const;
+  absl::StatusOr<Caller> FromToken(std::string_view token, const Credentials& credentials) const;
   absl::StatusOr<Caller> FromCertificate(std::span<const std::string> names,
-                                         const Known& known) const;
+                                         const Credentials& credentials) const;
 
   const AuthenticatorOptions options_;
-  std::mutex looking_;  // guards what follows except mutex_ and known_
+  std::mutex reload_mutex_;  // guards what follows except mutex_ and credentials_
   WatchedFile credentials_file_;
   WatchedFile jwt_keys_file_;
-  std::chrono::system_clock::time_point next_look_;
+  std::chrono::system_clock::time_point next_reload_;
   absl::Status credentials_status_;  // as reported last
   absl::Status jwt_keys_status_;
-  std::mutex mutex_;  // guards known_; held for a moment only
-  Known known_;
+  std::mutex mutex_;  // guards credentials_; held for a moment only
+  Credentials credentials_;
 };
 
 }  // namespace sparseagg

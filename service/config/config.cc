@@ -21,8 +21,8 @@ Setting LimitSetting(std::string_view name, std::string_view unit, std::string_v
   return NumberSetting<uint64_t>(name, unit, help, range, field, true);
 }
 
-std::string WhyNoAdminAddress(std::string_view value) {
-  return value == "none" ? "" : WhyNoHostAndPort(value);
+std::string AdminAddressError(std::string_view value) {
+  return value == "none" ? "" : HostAndPortError(value);
 }
 
 Setting LogLevelSetting() {
@@ -89,7 +89,7 @@ std::vector<Setting> ServingSettings() {
           TextSetting("listen",
                       "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
                       SPARSEAGG_FIELD(std::string, listen), false),
-          "HOST:PORT or unix:PATH", &WhyNoListenAddress),
+          "HOST:PORT or unix:PATH", &ListenAddressError),
       TextSetting(
           "backend",
           "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
@@ -133,7 +133,7 @@ std::vector<Setting> ServingSettings() {
                       "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, "
                       "or none. It has no passwords",
                       SPARSEAGG_FIELD(std::string, admin_listen), false),
-          "HOST:PORT or none", &WhyNoAdminAddress),
+          "HOST:PORT or none", &AdminAddressError),
       TextSetting("admin-port-file", "File to write the admin port to",
                   SPARSEAGG_FIELD(std::string, admin_port_file), true),
       TextSetting("data-dir",
@@ -145,7 +145,7 @@ std::vector<Setting> ServingSettings() {
 
 std::vector<Setting> LimitSettings() {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
-  constexpr uint64_t kDays = uint64_t{1} << 40;  // in ms: 34 years
+  constexpr uint64_t kLongestMs = uint64_t{1} << 40;  // in ms: 34 years
   return {
       LimitSetting("result-retention-ms", "ms",
                    "How long a result can be fetched before its round is deleted; 0: until "
@@ -209,18 +209,18 @@ std::vector<Setting> LimitSettings() {
       LimitSetting(
           "upload-idle-ms", "ms",
           "How long a chunked update is kept without another chunk, on a stream or after it",
-          {1, kDays}, SPARSEAGG_FIELD(uint64_t, limits.upload_idle_ms)),
+          {1, kLongestMs}, SPARSEAGG_FIELD(uint64_t, limits.upload_idle_ms)),
       LimitSetting("upload-rate-min", "bytes/s",
                    "Slowest chunked update, averaged over upload-rate-window-ms of waiting for it; "
                    "0: any",
                    {0, uint64_t{1} << 40}, SPARSEAGG_FIELD(uint64_t, limits.upload_rate_min)),
-      LimitSetting("upload-rate-window-ms", "ms", "See upload-rate-min", {1, kDays},
+      LimitSetting("upload-rate-window-ms", "ms", "See upload-rate-min", {1, kLongestMs},
                    SPARSEAGG_FIELD(uint64_t, limits.upload_rate_window_ms)),
       LimitSetting(
           "stream-idle-ms", "ms",
           "How long a stream of updates is kept without a message; 0: as long as the caller "
           "likes",
-          {0, kDays}, SPARSEAGG_FIELD(uint64_t, limits.stream_idle_ms)),
+          {0, kLongestMs}, SPARSEAGG_FIELD(uint64_t, limits.stream_idle_ms)),
       LimitSetting("dense-result-bytes-max", "bytes", "One dense answer of GetAggregate or Reduce",
                    {0, uint64_t{1} << 60},
                    SPARSEAGG_FIELD(uint64_t, limits.dense_result_bytes_max)),

@@ -24,7 +24,7 @@ std::string WhyNoPort(const std::string& port) {
 
 }  // namespace
 
-std::string WhyNoHostAndPort(std::string_view address) {
+std::string HostAndPortError(std::string_view address) {
   const size_t colon = address.rfind(':');
   const bool in_brackets = address.ends_with(']');
   if (colon == std::string_view::npos || in_brackets) {
@@ -44,10 +44,10 @@ std::string WhyNoHostAndPort(std::string_view address) {
   return WhyNoPort(port);
 }
 
-std::string WhyNoListenAddress(std::string_view address) {
+std::string ListenAddressError(std::string_view address) {
   if (address.starts_with("unix-abstract:")) return "";
   constexpr std::string_view kUnix = "unix:";
-  if (!address.starts_with(kUnix)) return WhyNoHostAndPort(address);
+  if (!address.starts_with(kUnix)) return HostAndPortError(address);
   const size_t bytes = address.size() - kUnix.size();
   constexpr size_t kPathMax = sizeof(sockaddr_un::sun_path) - 1;
   if (bytes == 0) return "the path is missing";

@@ -10,10 +10,10 @@ namespace sparseagg {
 
 // Returns what is wrong with a HOST:PORT, in which an IPv6 address needs brackets; empty if it is
 // valid. Does not check that the host exists.
-std::string WhyNoHostAndPort(std::string_view address);
+std::string HostAndPortError(std::string_view address);
 
 // The same; also accepts unix:PATH and unix-abstract:NAME.
-std::string WhyNoListenAddress(std::string_view address);
+std::string ListenAddressError(std::string_view address);
 
 }  // namespace sparseagg
 

@@ -55,10 +55,10 @@ Setting NumberSetting(std::string_view name, std::string_view unit, std::string_
 Setting TextSetting(std::string_view name, std::string_view help,
                     std::string& (*field)(ServerConfig&), bool may_be_empty);
 
-// A text setting that must have a given form: `why_not` returns what is wrong with a value, "" if
+// A text setting that must have a given form: `error_of` returns what is wrong with a value, "" if
 // it is valid.
 Setting AddressSetting(Setting setting, std::string_view form,
-                       std::string (*why_not)(std::string_view value));
+                       std::string (*error_of)(std::string_view value));
 
 // A boolean setting. `--name` without a value means yes.
 Setting SwitchSetting(std::string_view name, std::string_view help, bool& (*field)(ServerConfig&));

@@ -103,8 +103,8 @@ absl::StatusOr<Request> ReadSmall(const grpc::ByteBuffer& message) {
 // Runs `handler` on another thread, because gRPC's threads must not wait for the disk. `handler`
 // must not refer to the caller's variables.
 template <typename Handler>
-grpc::ServerUnaryReactor* RunAbout(const std::string& round, Engine& engine, Background& commits,
-                                   CallCounter& calls, Handler handler) {
+grpc::ServerUnaryReactor* RunForRound(const std::string& round, Engine& engine, Background& commits,
+                                      CallCounter& calls, Handler handler) {
   if (engine.WaitsForDisk(round)) return RunIn(commits, calls, std::move(handler));
   return Run(calls, std::move(handler));
 }
@@ -227,11 +227,11 @@ grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerCont
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto seal = ReadSmall<v1::SealRoundRequest>(*request);
   if (!seal.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, seal.status());
-  return RunAbout(seal->name(), *call->engine, commits_, calls_,
-                  Answer(response, [this, call = *call, name = seal->name()] {
-                    const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->SealRound(name);
-                  }));
+  return RunForRound(seal->name(), *call->engine, commits_, calls_,
+                     Answer(response, [this, call = *call, name = seal->name()] {
+                       const auto acting = gate_.ActingFor(call.caller);
+                       return call.engine->SealRound(name);
+                     }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
@@ -241,11 +241,11 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
   if (!abort.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, abort.status());
-  return RunAbout(abort->name(), *call->engine, commits_, calls_,
-                  Answer(response, [this, call = *call, name = abort->name()] {
-                    const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->AbortRound(name);
-                  }));
+  return RunForRound(abort->name(), *call->engine, commits_, calls_,
+                     Answer(response, [this, call = *call, name = abort->name()] {
+                       const auto acting = gate_.ActingFor(call.caller);
+                       return call.engine->AbortRound(name);
+                     }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
@@ -256,11 +256,11 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
   const auto erase = ReadSmall<v1::DeleteRoundRequest>(*request);
   if (!erase.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, erase.status());
   *response = ToBytes(google::protobuf::Empty());
-  return RunAbout(erase->name(), *call->engine, commits_, calls_,
-                  [this, call = *call, name = erase->name()] {
-                    const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->DeleteRound(name);
-                  });
+  return RunForRound(erase->name(), *call->engine, commits_, calls_,
+                     [this, call = *call, name = erase->name()] {
+                       const auto acting = gate_.ActingFor(call.caller);
+                       return call.engine->DeleteRound(name);
+                     });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
@@ -295,14 +295,15 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
   const auto update = std::make_shared<ReceivedUpdate>(*std::move(read));
   const absl::Status theirs = call->CheckContributor(update->header.contributor());
   if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
-  return RunAbout(update->header.round(), *call->engine, commits_, calls_,
-                  [engine = call->engine, bytes, update, response]() -> absl::Status {
-                    SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
-                    SPARSEAGG_ASSIGN_OR_RETURN(const Receipt receipt,
-                                               engine->Submit(FromProto(update->header), tensors));
-                    *response = ToBytes(ToProto(receipt));
-                    return absl::OkStatus();
-                  });
+  return RunForRound(update->header.round(), *call->engine, commits_, calls_,
+                     [engine = call->engine, bytes, update, response]() -> absl::Status {
+                       SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
+                       SPARSEAGG_ASSIGN_OR_RETURN(
+                           const Receipt receipt,
+                           engine->Submit(FromProto(update->header), tensors));
+                       *response = ToBytes(ToProto(receipt));
+                       return absl::OkStatus();
+                     });
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(

@@ -13,7 +13,7 @@
 #include "service/rpc/drain_list.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/service_base.h"
-#include "service/rpc/tenant_turns.h"
+#include "service/rpc/tenant_fair_queue.h"
 #include "service/rpc/ticker.h"
 
 namespace sparseagg {
@@ -81,7 +81,7 @@ class AggregationService : public ServiceBase {
   DrainList drain_list_;
   Background background_;
   Background commits_;
-  TenantTurns verifications_;
+  TenantFairQueue verifications_;
   Ticker time_checks_;  // last: uses the others
 };
 

@@ -52,7 +52,7 @@ Gate::Gate(Engine& engine, ServerSecurity security)
 
 absl::StatusOr<Caller> Gate::CallerOf(const grpc::CallbackServerContext& context) const {
   if (security_.authenticator == nullptr) return AnonymousCaller();
-  Presented presented;
+  PresentedCredentials presented;
   const auto [begin, end] = context.client_metadata().equal_range("authorization");
   for (auto header = begin; header != end; ++header) {
     presented.authorization.emplace_back(header->second.data(), header->second.size());

@@ -15,7 +15,7 @@ namespace sparseagg {
 
 enum class ProbeResult {
   kAnswers,
-  kDeaf,           // no answer
+  kUnreachable,    // no answer
   kNoDescriptors,  // the process cannot open a connection; the listener's state is unknown
 };
 
@@ -29,9 +29,9 @@ ProbeResult Probe(const std::string& address, std::chrono::milliseconds timeout)
 std::string AddressToDial(const std::string& listen, int port);
 
 struct SelfProbeEvents {
-  std::function<void()> first_answer;    // once
-  std::function<void()> no_descriptors;  // at the first such probe in a row
-  std::function<void(int tries)> deaf;   // after kTries probes in a row without an answer
+  std::function<void()> first_answer;          // once
+  std::function<void()> no_descriptors;        // at the first such probe in a row
+  std::function<void(int tries)> unreachable;  // after kTries probes in a row without an answer
 };
 
 class SelfProbe {
@@ -43,13 +43,13 @@ class SelfProbe {
             SelfProbeEvents events);
 
  private:
-  void Note(ProbeResult result);
+  void Record(ProbeResult result);
 
   const SelfProbeEvents events_;
   bool answered_ = false;
   bool no_descriptors_ = false;
-  int deaf_ = 0;   // in a row
-  Ticker ticker_;  // last: uses the others
+  int failures_ = 0;  // in a row
+  Ticker ticker_;     // last: uses the others
 };
 
 }  // namespace sparseagg

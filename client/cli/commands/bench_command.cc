@@ -144,7 +144,7 @@ std::shared_ptr<TemporaryRound> RoundOfBench(const CommonFlags& flags) {
   once.attempts = 1;
   once.timeout_s = kEraseSeconds;
   auto round = std::make_shared<TemporaryRound>([once] { return Connect(once); });
-  EraseWhenInterrupted(round, [once](const absl::Status& erased) {
+  EraseOnInterrupt(round, [once](const absl::Status& erased) {
     if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // after a progress bar
     return Report(
         MakeError(absl::StatusCode::kCancelled, "INTERRUPTED",

@@ -21,7 +21,7 @@ absl::Status TemporaryRound::Erase() {
   return EraseLocked();
 }
 
-absl::Status TemporaryRound::EraseAtTheEnd() {
+absl::Status TemporaryRound::EraseForExit() {
   mutex_.lock();
   return EraseLocked();
 }
@@ -43,8 +43,8 @@ absl::Status TemporaryRound::EraseLocked() {
                      absl::StrCat(name, " is left on the server: ", std::string(erased.message())));
 }
 
-void EraseWhenInterrupted(std::shared_ptr<TemporaryRound> round,
-                          std::function<int(const absl::Status& erased)> exit_code) {
+void EraseOnInterrupt(std::shared_ptr<TemporaryRound> round,
+                      std::function<int(const absl::Status& erased)> exit_code) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -55,7 +55,7 @@ void EraseWhenInterrupted(std::shared_ptr<TemporaryRound> round,
     while (sigwait(&signals, &number) != 0) {
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next signal has its default action
-    _exit(exit_code(round->EraseAtTheEnd()));
+    _exit(exit_code(round->EraseForExit()));
   }).detach();
 }
 

@@ -28,7 +28,7 @@ class TemporaryRound {
   absl::Status Erase();
   // The same, for the thread that ends the process. After it Erase() never returns on another
   // thread, which would otherwise report the aborted round as its outcome.
-  absl::Status EraseAtTheEnd();
+  absl::Status EraseForExit();
 
  private:
   absl::Status EraseLocked();
@@ -41,8 +41,8 @@ class TemporaryRound {
 // At the first SIGINT or SIGTERM deletes the round, calls `exit_code` with the outcome, and ends
 // the process with the exit code that it returns; a second signal ends the process at once.
 // REQUIRES: no other thread exists; threads that start later inherit the signal mask.
-void EraseWhenInterrupted(std::shared_ptr<TemporaryRound> round,
-                          std::function<int(const absl::Status& erased)> exit_code);
+void EraseOnInterrupt(std::shared_ptr<TemporaryRound> round,
+                      std::function<int(const absl::Status& erased)> exit_code);
 
 }  // namespace sparseagg::cli
 

@@ -64,12 +64,12 @@ void StreamMessages::HandleWhole(MessageBytes bytes, ReceivedBatch updates) {
       waits_for_disk = engine_.WaitsForDisk(*round);
     }
     if (!waits_for_disk) {
-      Answer(update.header.update_id(), Submit(update), AnswerQueue::kMayWait);
+      Answer(update.header.update_id(), Submit(update), ResponseQueue::kMayWait);
       continue;
     }
     stream_.RunJob(commits_, BytesKept(update), [this, kept, &update] {
       stream_.AnswerFromJob(ToAnswer(update.header.update_id(), Submit(update)),
-                            AnswerQueue::kMayWait);
+                            ResponseQueue::kMayWait);
     });
   }
 }
@@ -87,7 +87,7 @@ void StreamMessages::HandleBegin(const v1::BeginUpdate& message) {
   v1::StreamUpdatesResponse response;
   response.set_update_id(update_id);
   response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
-  stream_.Answer(std::move(response), AnswerQueue::kAtOnce);
+  stream_.Answer(std::move(response), ResponseQueue::kAtOnce);
   // Nothing is missing: an update without entries, or one that was counted before.
   if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
     uploads_.Erase(update_id);
@@ -125,7 +125,7 @@ void StreamMessages::Finish(const std::string& round, const std::string& update_
   stream_.RunJob(background, bytes, [this, update_id, upload = std::move(upload)]() mutable {
     absl::StatusOr<Receipt> receipt = upload->Finish();
     upload.reset();
-    stream_.AnswerFromJob(ToAnswer(update_id, std::move(receipt)), AnswerQueue::kAtOnce);
+    stream_.AnswerFromJob(ToAnswer(update_id, std::move(receipt)), ResponseQueue::kAtOnce);
   });
 }
 
@@ -144,7 +144,7 @@ void StreamMessages::Refuse(const std::string& update_id, const absl::Status& er
 }
 
 void StreamMessages::Answer(const std::string& update_id, absl::StatusOr<Receipt> outcome,
-                            AnswerQueue::When when) {
+                            ResponseQueue::When when) {
   stream_.Answer(ToAnswer(update_id, std::move(outcome)), when);
 }
 

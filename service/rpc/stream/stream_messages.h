@@ -14,7 +14,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
 #include "service/rpc/gate.h"
-#include "service/rpc/stream/answer_queue.h"
+#include "service/rpc/stream/response_queue.h"
 #include "service/rpc/stream/stream_uploads.h"
 #include "service/rpc/wire/message_bytes.h"
 #include "service/rpc/wire/received_update.h"
@@ -27,8 +27,8 @@ namespace sparseagg {
 class MessageStream {
  public:
   // Queues an answer. Answer() is for the thread that handles messages, AnswerFromJob() for jobs.
-  virtual void Answer(v1::StreamUpdatesResponse answer, AnswerQueue::When when) = 0;
-  virtual void AnswerFromJob(v1::StreamUpdatesResponse answer, AnswerQueue::When when) = 0;
+  virtual void Answer(v1::StreamUpdatesResponse answer, ResponseQueue::When when) = 0;
+  virtual void AnswerFromJob(v1::StreamUpdatesResponse answer, ResponseQueue::When when) = 0;
 
   // Runs `job` on a thread of `background`. The stream stays alive until it has ended, and keeps
   // reading within its limits. `bytes` is the memory that the job holds.
@@ -71,7 +71,7 @@ class StreamMessages {
               std::shared_ptr<Upload> upload);
   void Refuse(const std::string& update_id, const absl::Status& error);
   void Answer(const std::string& update_id, absl::StatusOr<Receipt> outcome,
-              AnswerQueue::When when = AnswerQueue::kAtOnce);
+              ResponseQueue::When when = ResponseQueue::kAtOnce);
 
   const AdmittedCall& admitted_;
   Engine& engine_;  // of the caller's tenant

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "service/rpc/stream/answer_queue.h"
 #include "service/rpc/stream/read_ahead.h"
+#include "service/rpc/stream/response_queue.h"
 #include "service/rpc/stream/stream_messages.h"
 #include "service/rpc/stream/stream_pace.h"
 #include "service/rpc/stream/unread_limit.h"
@@ -87,8 +87,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       } else {
         reads_ended_ = true;
       }
-      answers_.hold().OnMessage(handling_ ? Clock::duration::zero() : Clock::now() - wait_begin_);
-      if (!GoOnHandling()) return Step();  // the handling thread takes it
+      answers_.coalescer().OnMessage(handling_ ? Clock::duration::zero()
+                                               : Clock::now() - wait_begin_);
+      if (!TryBeginHandling()) return Step();  // the handling thread takes it
     }
     HandleArrived(/*waited=*/true);
   }
@@ -100,7 +101,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       unread_.EndWrite();
       pace_.BeginWait(Clock::now());  // the client may have waited for this write
       if (!ok) broken_ = true;
-      if (!GoOnHandling()) return Step();
+      if (!TryBeginHandling()) return Step();
     }
     HandleArrived(/*waited=*/false);
   }
@@ -143,7 +144,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       arrived_.Clear();
     }
     if (!MayHandle() && !(taken_.empty() && arrived_.empty())) {
-      handling_ = false;  // GoOnHandling()
+      handling_ = false;  // TryBeginHandling()
       Step();
       return false;
     }
@@ -182,7 +183,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // Takes the handling role if there is something to handle and no other thread has it. If true,
   // the caller must call HandleArrived(). REQUIRES: mutex_ is held.
-  bool GoOnHandling() {
+  bool TryBeginHandling() {
     if (handling_ || finished_ || broken_ || !MayHandle()) return false;
     handling_ = !taken_.empty() || !arrived_.empty() || (reads_ended_ && !reads_done_);
     return handling_;
@@ -195,13 +196,13 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     taken_.pop_front();
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
     if (!message.ok()) {
-      Answer(ToAnswer("", message.status()), AnswerQueue::kAtOnce);
+      Answer(ToAnswer("", message.status()), ResponseQueue::kAtOnce);
       return true;
     }
     ShortenUpdateIds(*message);
     if (message->takes_more && !std::exchange(takes_more_, true)) {
       const std::lock_guard lock(mutex_);
-      answers_.SendTogether();
+      answers_.EnableBatches();
     }
     was_batch = std::holds_alternative<ReceivedBatch>(message->body);
     return messages_.Handle(std::move(bytes), *std::move(message));
@@ -215,7 +216,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     {
       const std::lock_guard lock(mutex_);
       QueueOutcomes();
-      answers_.hold().SendNow();
+      answers_.coalescer().SendNow();
       Step();
     }
     commits_.Run([call = shared_from_this(), handle = std::move(handle)]() mutable {
@@ -246,17 +247,17 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       --jobs_;
       job_bytes_ -= bytes;
       pace_.BeginWait(Clock::now());
-      if (!GoOnHandling()) return Step();
+      if (!TryBeginHandling()) return Step();
     }
     HandleArrived(/*waited=*/false);
   }
 
   // Kept until the taken messages are handled, and queued then.
-  void Answer(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
+  void Answer(v1::StreamUpdatesResponse answer, ResponseQueue::When when) override {
     outcomes_.push_back({std::move(answer), when});
   }
 
-  void AnswerFromJob(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
+  void AnswerFromJob(v1::StreamUpdatesResponse answer, ResponseQueue::When when) override {
     const std::lock_guard lock(mutex_);
     Queue(std::move(answer), when);
   }
@@ -268,7 +269,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   // The caller calls Step() afterwards. REQUIRES: mutex_ is held.
-  void Queue(v1::StreamUpdatesResponse answer, AnswerQueue::When when) {
+  void Queue(v1::StreamUpdatesResponse answer, ResponseQueue::When when) {
     if (!broken_) answers_.Push(std::move(answer), when);
   }
 
@@ -282,12 +283,12 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       Finish(EndStatus());
       return;
     }
-    if (!writing_ && !answers_.empty() && !HoldAnswers()) {
+    if (!writing_ && !answers_.empty() && !AnswersShouldWait()) {
       writing_ = true;
       unread_.BeginWrite();
       written_ = ToBytes(answers_.Take());
       auto options = grpc::WriteOptions();
-      if (answers_.MayKeepTaken()) options.set_buffer_hint();
+      if (answers_.MayBufferTaken()) options.set_buffer_hint();
       StartWrite(&written_, options);
     }
     const bool may_read = !reads_ended_ && !broken_ && !draining_ && end_error_.ok() &&
@@ -308,26 +309,26 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // Whether the queued answers wait for more. While messages are handled, the handling thread
   // checks the time, since an alarm each millisecond took 8 % of the CPU with updates of 1 KB.
   // REQUIRES: mutex_ is held.
-  bool HoldAnswers() {
-    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds(Clock::now())) {
+  bool AnswersShouldWait() {
+    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.ShouldWait(Clock::now())) {
       return false;
     }
     if (!handling_ && !std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
-      alarm_->Set(std::chrono::system_clock::now() + AnswerHold::kTime,
+      alarm_->Set(std::chrono::system_clock::now() + ResponseCoalescer::kMaxDelay,
                   [weak = weak_from_this()](bool) {  // weak, because the call owns the alarm
-                    if (const auto call = weak.lock()) call->SendHeldAnswers();
+                    if (const auto call = weak.lock()) call->SendWaitingAnswers();
                   });
     }
     return true;
   }
 
-  void SendHeldAnswers() {
+  void SendWaitingAnswers() {
     const std::lock_guard lock(mutex_);
     alarm_is_set_ = false;
     if (answers_.empty() || handling_) return;
-    answers_.hold().TimeIsUp(answers_.size(),
-                             reading_ ? Clock::now() - wait_begin_ : Clock::duration::zero());
+    answers_.coalescer().OnMaxDelay(
+        answers_.size(), reading_ ? Clock::now() - wait_begin_ : Clock::duration::zero());
     Step();
   }
 
@@ -346,12 +347,12 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // Owned by the handling thread; while there is none (!handling_), guarded by mutex_.
   std::deque<grpc::ByteBuffer> taken_;
-  std::vector<std::pair<v1::StreamUpdatesResponse, AnswerQueue::When>> outcomes_;
+  std::vector<std::pair<v1::StreamUpdatesResponse, ResponseQueue::When>> outcomes_;
   bool takes_more_ = false;
   StreamMessages messages_;
 
   std::mutex mutex_;
-  AnswerQueue answers_;
+  ResponseQueue answers_;
   grpc::ByteBuffer written_;
   bool reading_ = false;
   ReadAhead arrived_;

@@ -18,17 +18,17 @@ class RefusedUpdates {
   // more.
   void Add(const std::string& update_id) {
     if (ids_.size() >= kMax) ids_.clear();
-    ids_.insert(Kept(update_id));
+    ids_.insert(Truncated(update_id));
   }
-  void Remove(const std::string& update_id) { ids_.erase(Kept(update_id)); }
+  void Remove(const std::string& update_id) { ids_.erase(Truncated(update_id)); }
 
-  bool Contains(const std::string& update_id) const { return ids_.contains(Kept(update_id)); }
+  bool Contains(const std::string& update_id) const { return ids_.contains(Truncated(update_id)); }
   size_t size() const { return ids_.size(); }
 
  private:
   // An invalid id may be long. Valid ids have at most 64 bytes (service/engine/names.h), so 65
   // bytes are enough to tell it from them.
-  static std::string Kept(const std::string& update_id) { return update_id.substr(0, 65); }
+  static std::string Truncated(const std::string& update_id) { return update_id.substr(0, 65); }
 
   std::set<std::string> ids_;
 };

@@ -99,9 +99,9 @@ TEST_F(AuthenticatorTest, AWrongTokenIsNotMadeGoodByACertificate) {
       R"({"certificate": "cn:a", "tenant": "acme", "principal": "p", "roles": ["reader"]})");
   ASSERT_TRUE(Open().ok());
   EXPECT_EQ(authenticator_->Authenticate({.certificate_names = {"cn:a"}})->principal, "p");
-  const Presented both{.authorization = {"Bearer x"}, .certificate_names = {"cn:a"}};
+  const PresentedCredentials both{.authorization = {"Bearer x"}, .certificate_names = {"cn:a"}};
   EXPECT_EQ(ErrorReason(authenticator_->Authenticate(both).status()), "TOKEN_INVALID");
-  const Presented other{.certificate_names = {"cn:b", "dns:b"}};
+  const PresentedCredentials other{.certificate_names = {"cn:b", "dns:b"}};
   EXPECT_EQ(ErrorReason(authenticator_->Authenticate(other).status()), "CERTIFICATE_UNKNOWN");
 }
 

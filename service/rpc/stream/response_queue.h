@@ -1,22 +1,22 @@
 // The queue of answers that a stream has to send, in order: one per message, or many for a client
 // that accepts that (StreamUpdatesResponse.more).
-#ifndef SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_QUEUE_H_
-#define SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_QUEUE_H_
+#ifndef SPARSEAGG_SERVICE_RPC_STREAM_RESPONSE_QUEUE_H_
+#define SPARSEAGG_SERVICE_RPC_STREAM_RESPONSE_QUEUE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
 
-#include "service/rpc/stream/answer_hold.h"
+#include "service/rpc/stream/response_coalescer.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
 // Thread-compatible.
-class AnswerQueue {
+class ResponseQueue {
  public:
-  static constexpr int kTogetherMax = 1000;  // answers in a message, about 200 bytes each
+  static constexpr int kBatchMax = 1000;  // answers in a message, about 200 bytes each
 
   // The bounds of the queue while the client reads slowly. An answer has at most 2.1 KB; a small
   // one takes four times its bytes in memory.
@@ -30,26 +30,28 @@ class AnswerQueue {
   size_t size() const { return answers_.size(); }
   // Whether the queue has reached a bound, and the stream should stop reading.
   bool full() const { return answers_.size() >= kAnswersMax || bytes_ >= kBytesMax; }
-  AnswerHold& hold() { return hold_; }
+  ResponseCoalescer& coalescer() { return coalescer_; }
 
   // The client accepts messages with more than one answer.
-  void SendTogether() { together_ = true; }
+  void EnableBatches() { batches_ = true; }
 
   void Push(v1::StreamUpdatesResponse answer, When when) {
     const size_t bytes = answer.ByteSizeLong();
     bytes_ += bytes;
     answers_.push_back({std::move(answer), bytes});
-    if (when == kAtOnce) hold_.SendNow();
+    if (when == kAtOnce) coalescer_.SendNow();
   }
 
   // Whether the queued answers should wait for more (ResponseCoalescer).
-  bool Holds(AnswerHold::Time now) { return together_ && hold_.Holds(answers_.size(), now); }
+  bool ShouldWait(ResponseCoalescer::Time now) {
+    return batches_ && coalescer_.ShouldWait(answers_.size(), now);
+  }
 
   // Removes and returns the next message. REQUIRES: !empty().
   v1::StreamUpdatesResponse Take() {
     ++taken_;
     v1::StreamUpdatesResponse taken = TakeFront();
-    while (together_ && !answers_.empty() && taken.more_size() + 1 < kTogetherMax) {
+    while (batches_ && !answers_.empty() && taken.more_size() + 1 < kBatchMax) {
       *taken.add_more() = TakeFront();
     }
     return taken;
@@ -60,7 +62,7 @@ class AnswerQueue {
   // sent with it. gRPC (1.51) reports that write as done only when the headers are sent, and does
   // not send them with a message that it may buffer; so the next write would never start, and the
   // call would hang.
-  bool MayKeepTaken() const { return taken_ > 1 && !answers_.empty(); }
+  bool MayBufferTaken() const { return taken_ > 1 && !answers_.empty(); }
 
   void Clear() {
     answers_.clear();
@@ -82,11 +84,11 @@ class AnswerQueue {
 
   std::deque<Waiting> answers_;
   size_t bytes_ = 0;  // of answers_
-  bool together_ = false;
+  bool batches_ = false;
   uint64_t taken_ = 0;
-  AnswerHold hold_;
+  ResponseCoalescer coalescer_;
 };
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_STREAM_ANSWER_QUEUE_H_
+#endif  // SPARSEAGG_SERVICE_RPC_STREAM_RESPONSE_QUEUE_H_

@@ -1,8 +1,8 @@
 // A fair queue for long jobs: one runs at a time, and tenants take turns. A tenant's next job waits
 // for at most one job of each other tenant, however many those have queued, and each tenant has a
 // queue of its own.
-#ifndef SPARSEAGG_SERVICE_RPC_TENANT_TURNS_H_
-#define SPARSEAGG_SERVICE_RPC_TENANT_TURNS_H_
+#ifndef SPARSEAGG_SERVICE_RPC_TENANT_FAIR_QUEUE_H_
+#define SPARSEAGG_SERVICE_RPC_TENANT_FAIR_QUEUE_H_
 
 #include <cstddef>
 #include <deque>
@@ -16,10 +16,10 @@
 namespace sparseagg {
 
 // Thread-safe. The destructor runs the queued jobs.
-class TenantTurns {
+class TenantFairQueue {
  public:
   // `jobs_max` is the limit for each tenant, the running job included.
-  explicit TenantTurns(size_t jobs_max) : jobs_max_(jobs_max) {}
+  explicit TenantFairQueue(size_t jobs_max) : jobs_max_(jobs_max) {}
 
   // Queues `job`. Returns false if the tenant has jobs_max jobs already.
   bool Run(const std::string& tenant, std::function<void()> job);
@@ -38,4 +38,4 @@ class TenantTurns {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_TENANT_TURNS_H_
+#endif  // SPARSEAGG_SERVICE_RPC_TENANT_FAIR_QUEUE_H_
