@@ -51,7 +51,7 @@ Client::~Client() {
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
                                                         ClientOptions options) {
   if (options.chunk_bytes == 0) {
-    return absl::InvalidArgumentError("chunk_bytes is 0; at least one byte goes into a chunk");
+    return absl::InvalidArgumentError("chunk_bytes is 0; it must be at least 1");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Address address, ParseAddress(target));
   static const pid_t kFirstProcess = getpid();

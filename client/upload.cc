@@ -100,10 +100,11 @@ UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const Call
     answer = FinalAnswer(response, update.update_id);
     attempt.resumed_at = response.progress().committed_offset();
     if (!answer.has_value() && !response.has_progress()) {
-      broken_protocol =
-          ProtocolError(caller.route.target, "answered the begin of an update with something else");
+      broken_protocol = ProtocolError(
+          caller.route.target, "answered BeginUpdate with neither progress, receipt nor error");
     } else if (attempt.resumed_at > update.total_bytes()) {
-      broken_protocol = ProtocolError(caller.route.target, "states more bytes than the update has");
+      broken_protocol =
+          ProtocolError(caller.route.target, "reported more received bytes than the update has");
     } else if (!answer.has_value()) {
       AnswerReader reader(*stream, update.update_id);
       SendChunks(*stream, update, attempt.resumed_at, caller.options, reader, progress);

@@ -9,7 +9,7 @@ namespace sparseagg {
 
 void GpuLoss::Report(const absl::Status& fault) {
   log_.Error(exit_code_ != 0 ? "the GPU is lost; the server ends"
-                             : "the GPU is lost; rounds go on with another back end",
+                             : "the GPU is lost; rounds continue on another back end",
              {{"reason", ErrorReason(fault)}, {"message", std::string(fault.message())}});
   // Immediately, because threads may wait for the device for ever.
   if (exit_code_ != 0) std::_Exit(exit_code_);

@@ -48,7 +48,7 @@ void RaiseFileLimit(const Log& log) {
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
   if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < kFilesWanted) {
-    log.Warning("few files may be open at a time; raise the hard limit (ulimit -Hn, LimitNOFILE)",
+    log.Warning("the limit of open files is low; raise the hard limit (ulimit -Hn, LimitNOFILE)",
                 {{"files", absl::StrCat(files.rlim_cur)}, {"wanted", absl::StrCat(kFilesWanted)}});
   }
 }
@@ -69,17 +69,17 @@ absl::Status WritePortFile(const std::string& path, int port, const char* flag) 
 
 void WarnOfUnknownVariables(std::span<const std::string> names, const Log& log) {
   for (const std::string& name : names) {
-    log.Warning("a variable of the environment is no setting; it has no effect", {{"name", name}});
+    log.Warning("an environment variable is not a setting and has no effect", {{"name", name}});
   }
 }
 
 void WarnOfExposure(const ServerConfig& config, bool authenticates, const Log& log) {
   if (IsLocalAddress(config.listen)) return;
   if (!config.tls.enabled()) {
-    log.Warning("serving without encryption beyond this machine", {{"listen", config.listen}});
+    log.Warning("other machines can connect without encryption", {{"listen", config.listen}});
   }
   if (!authenticates) {
-    log.Warning("whoever can connect may do everything; see docs/security.md",
+    log.Warning("everyone who can connect may do everything; see docs/security.md",
                 {{"listen", config.listen}});
   }
 }
@@ -121,7 +121,7 @@ void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
   const uint64_t available = AvailableMemoryBytes();
   if (aggregation <= available && staging <= available - aggregation) return;
   log.Warning(
-      "the limits allow more memory than there is; lower aggregation-bytes-max or "
+      "the limits allow more memory than is available; lower aggregation-bytes-max or "
       "staging-bytes-max",
       {{"aggregation_bytes_max",
         aggregation == std::numeric_limits<uint64_t>::max() ? "none" : absl::StrCat(aggregation)},
@@ -305,23 +305,24 @@ std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, 
   const std::string address = AddressToDial(config.listen, port);
   return std::make_unique<SelfProbe>(
       interval, [address, timeout] { return Probe(address, timeout); },
-      SelfProbeEvents{
-          .first_answer =
-              [&log, address] {
-                log.Debug("self-probe answered", {{"address", address}});
-              },
-          .no_descriptors =
-              [&log] {
-                log.Warning(
-                    "no file descriptors are left; new connections fail until some are "
-                    "closed; raise the limit (ulimit -Hn, LimitNOFILE)");
-              },
-          .unreachable =
-              [&log, address](int tries) {
-                log.Error("nobody can connect any more; the process ends, to be started again",
-                          {{"address", address}, {"tries", absl::StrCat(tries)}});
-                _exit(kServeUnreachable);
-              }});
+      SelfProbeEvents{.first_answer =
+                          [&log, address] {
+                            log.Debug("self-probe answered", {{"address", address}});
+                          },
+                      .no_descriptors =
+                          [&log] {
+                            log.Warning(
+                                "no file descriptors are left; new connections fail until others "
+                                "are closed; raise the limit (ulimit -Hn, LimitNOFILE)");
+                          },
+                      .unreachable =
+                          [&log, address](int tries) {
+                            log.Error(
+                                "the server no longer accepts connections; the process ends and "
+                                "must be restarted",
+                                {{"address", address}, {"tries", absl::StrCat(tries)}});
+                            _exit(kServeUnreachable);
+                          }});
 }
 
 // Ends the server within a second when its data directory is deleted, even if it is idle, so that a
@@ -378,8 +379,8 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
     });
   };
   const auto cut_off = [&log] {
-    log.Warning("stopped at the end of the drain timeout; what was under way is cut off",
-                {{"durable_rounds", "go on after the next start"}});
+    log.Warning("stopped at the end of the drain timeout; unfinished work was cut off",
+                {{"durable_rounds", "continue after the next start"}});
   };
   const auto timeout = std::max<std::chrono::milliseconds>(
       std::chrono::milliseconds(config.drain_timeout_ms), kStopTimeMin);

@@ -40,8 +40,8 @@ AuditLog::Fields FieldsOf(const RoundSnapshot& round) {
 absl::StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(const std::string& path, const Log& log) {
   AuditOptions options{.path = path};
   options.on_trouble = [&log, path](const absl::Status& status) {
-    if (status.ok()) return log.Info("the audit log is written again", {{"file", path}});
-    log.Error("the audit log cannot be written; lines wait",
+    if (status.ok()) return log.Info("the audit log can be written again", {{"file", path}});
+    log.Error("the audit log cannot be written; lines are kept in memory",
               {{"file", path}, {"message", std::string(status.message())}});
   };
   return AuditLog::Open(std::move(options));
@@ -54,11 +54,10 @@ absl::Status CheckTransport(const ServerConfig& config) {
   if (config.tls.enabled() || config.allow_plaintext || IsLocalAddress(config.listen)) {
     return absl::OkStatus();
   }
-  return MakeError(
-      absl::StatusCode::kFailedPrecondition, "PLAINTEXT_REFUSED",
-      absl::StrCat("other machines can reach ", config.listen,
-                   ", and updates would travel in the clear; set tls-cert and tls-key, or "
-                   "allow-plaintext where the network itself is private"));
+  return MakeError(absl::StatusCode::kFailedPrecondition, "PLAINTEXT_REFUSED",
+                   absl::StrCat("other machines can reach ", config.listen,
+                                ", and updates would be sent unencrypted; set tls-cert and "
+                                "tls-key, or allow-plaintext if the network is private"));
 }
 
 absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
@@ -67,8 +66,8 @@ absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
   if (!config.jwt_keys.empty() &&
       (config.jwt_rules.issuer.empty() || config.jwt_rules.audience.empty())) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
-                     "jwt-keys needs jwt-issuer and jwt-audience: tokens for other services must "
-                     "not be good here");
+                     "jwt-keys needs jwt-issuer and jwt-audience, so that tokens for other "
+                     "services are refused");
   }
   AuthenticatorOptions options;
   options.credentials_file = config.credentials;
@@ -102,7 +101,7 @@ void Protection::ReportReload(const Log& log, const std::string& file, const abs
     return Record("credentials_read", {{"file", file}});
   }
   const std::string message(status.message());
-  log.Error("credentials not read, the old ones stay in force",
+  log.Error("credentials cannot be read; the old ones stay in use",
             {{"file", file}, {"message", message}});
   Record("credentials_not_read", {{"file", file}, {"message", message}});
 }

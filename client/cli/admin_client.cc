@@ -33,14 +33,14 @@ absl::StatusOr<std::string> Body(const httplib::Result& result, const std::strin
                       result.error() == httplib::Error::Write ||
                       result.error() == httplib::Error::ConnectionTimeout;
   if (silent) {
-    return MakeError(
-        absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
-        absl::StrCat("no answer from the admin port ", address, "; it is silent, or about to end"));
+    return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+                     absl::StrCat("no answer from the admin port ", address,
+                                  " in time; the server hangs or is about to end"));
   }
   if (!result) {
     return MakeError(absl::StatusCode::kUnavailable, "CANNOT_REACH_ADMIN",
                      absl::StrCat("no answer from the admin port ", address,
-                                  "; see --admin here and --admin-listen of the server"));
+                                  "; check --admin here and --admin-listen of the server"));
   }
   if (result->status / 100 != 2) {
     return absl::FailedPreconditionError(absl::StrCat(address, ": ", MessageOf(*result)));
@@ -64,8 +64,8 @@ absl::StatusOr<std::string> ParseAdminAddress(const std::string& text) {
                                 !absl::StartsWith(address.target, "ipv4:") &&
                                 !absl::StartsWith(address.target, "ipv6:");
   if (is_host_and_port && !address.tls.value_or(false)) return address.target;
-  return BadArgument(absl::StrCat("the admin port speaks HTTP without TLS, which \"", text,
-                                  "\" does not ask for; give HOST:PORT"));
+  return BadArgument(absl::StrCat("the admin port speaks HTTP without TLS; \"", text,
+                                  "\" requests something else; give HOST:PORT"));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ absl::StatusOr<nlohmann::json> AdminClient::GetJson(const std::string& path) con
   auto json = nlohmann::json::parse(body, nullptr, false);
   if (json.is_object()) return json;
   return absl::FailedPreconditionError(
-      absl::StrCat(address_, " does not answer like an admin port of sparseagg"));
+      absl::StrCat(address_, " is not an admin port of sparseagg"));
 }
 
 absl::StatusOr<std::string> AdminClient::Post(const std::string& path, int timeout_s) const {

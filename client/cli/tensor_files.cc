@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<Tensor>> ReadFileArgument(const std::string& text,
   if (!argument.tensor.empty()) {
     if (tensors.size() != 1) {
       return BadArgument(absl::StrCat(text, ": the file holds ", tensors.size(),
-                                      " tensors; give it without a name"));
+                                      " tensors; give it without NAME="));
     }
     tensors[0].name = argument.tensor;
   }
@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<Tensor>> MatchTensors(const std::vector<TensorSpec>& 
       return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_TENSOR",
                        tensor.name.empty()
                            ? absl::StrCat(source,
-                                          ": the tensor has no name; say which it is with "
+                                          ": the tensor has no name; give its name as "
                                           "NAME=FILE: ",
                                           KnownNames(specs))
                            : absl::StrCat(source, ": tensor \"", tensor.name, "\" is not one of ",

@@ -83,9 +83,9 @@ absl::StatusOr<Banner> ReadBanner(LineReader& reader) {
   if (!type.has_value()) {
     return Malformed(
         reader,
-        absl::StrCat(
-            "field ", Quoted(words[3]), " is not real, integer, unsigned-integer or pattern",
-            words[3] == "complex" ? "; write .real and .imag into files of their own" : ""));
+        absl::StrCat("field ", Quoted(words[3]),
+                     " is not real, integer, unsigned-integer or pattern",
+                     words[3] == "complex" ? "; write .real and .imag to separate files" : ""));
   }
   banner.value_type = *type;
   if (!banner.symmetric && words[4] != "general") {
@@ -245,9 +245,8 @@ class EntryReader {
     return Malformed(
         reader_,
         absl::StrCat("row ", row + 1, " column ", column + 1, " is ", above ? "above" : "below",
-                     " the diagonal, entries before are ", above ? "below" : "above",
-                     "; a symmetric file lists one triangle, write the "
-                     "whole matrix as general"));
+                     " the diagonal, but earlier entries are ", above ? "below" : "above",
+                     "; a symmetric file lists one triangle; write the whole matrix as general"));
   }
 
   // Checks the last entry read, which is on the diagonal of a skew-symmetric matrix.
@@ -258,9 +257,10 @@ class EntryReader {
       return ToWide(value) == 0;
     });
     if (zero) return absl::OkStatus();
-    return Malformed(reader_, absl::StrCat("row ", row + 1, " column ", row + 1,
-                                           " is on the diagonal and not 0, as it is in a "
-                                           "skew-symmetric matrix"));
+    return Malformed(
+        reader_,
+        absl::StrCat("row ", row + 1, " column ", row + 1,
+                     " is on the diagonal and not 0, which a skew-symmetric matrix requires"));
   }
 
   absl::Status Append(uint64_t row, uint64_t column, std::string_view value) {
@@ -305,9 +305,10 @@ class ArrayReader {
     SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader_, "a value", line));
     std::string_view words[2];
     if (SplitWords(line, words) != 1) {
-      return Malformed(reader_, absl::StrCat(Quoted(line),
-                                             " is not one value; an array has one "
-                                             "on each line, column by column"));
+      return Malformed(
+          reader_,
+          absl::StrCat(Quoted(line),
+                       " is not one value; an array has one value per line, column by column"));
     }
     SPARSEAGG_RETURN_IF_ERROR(Put(row, column, words[0]));
     if (!banner_.symmetric || row == column) return absl::OkStatus();

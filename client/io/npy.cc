@@ -149,8 +149,8 @@ std::optional<Descr> ParseDescr(std::string_view descr) {
 // Advice for an element type that is not supported.
 std::string_view DescrAdvice(std::string_view descr) {
   const char kind = descr.size() < 2 ? '\0' : descr[1];
-  if (kind == 'O') return "an object, which would run code of the file; save numbers";
-  if (kind == 'c') return "complex; save .real and .imag as arrays of their own";
+  if (kind == 'O') return "an object, and loading it could run code of the file; save numbers";
+  if (kind == 'c') return "complex; save .real and .imag as separate arrays";
   if (kind == 'M' || kind == 'm') return "a time; save it as numbers";
   return "not a number of at most 64 bits or text; convert it with astype()";
 }

@@ -76,12 +76,12 @@ absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip,
     } else if (group.values != known->second) {
       // Refused in either order: "a" and "a/values" would be the same tensor.
       return MalformedFile(zip.path(), MemberName(name),
-                           absl::StrCat("and ", known->second, ".npy are one name"));
+                           absl::StrCat("and ", known->second, ".npy have the same name"));
     }
   }
   if (groups.size() > 1 && values_by_name.contains("")) {
     return MalformedFile(zip.path(), "",
-                         "a tensor without a name stands beside others; name all of them");
+                         "a tensor without a name is next to others; name all of them");
   }
   return groups;
 }
@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip,
 absl::StatusOr<std::vector<int64_t>> ReadShape(const ZipReader& zip, const std::string& name) {
   SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray array, ReadMember(zip, name));
   if (array.shape.size() != 1) {
-    return MalformedFile(zip.path(), MemberName(name), "is not one list of lengths");
+    return MalformedFile(zip.path(), MemberName(name), "is not a list of lengths");
   }
   return ToIntegers(array, zip.path(), MemberName(name));
 }
@@ -112,7 +112,7 @@ absl::StatusOr<ValueType> TypeOf(const ZipReader& zip, const Group& group, const
   if (type.has_value()) return *type;
   return MalformedFile(zip.path(), MemberName(group.values),
                        absl::StrCat("type '", values.dtype(),
-                                    "' is not a number; save numbers, or take the member out"));
+                                    "' is not a number; save numbers, or remove the member"));
 }
 
 absl::StatusOr<Tensor> MakeTensor(const ZipReader& zip, const Group& group, TensorSpec spec) {
@@ -230,7 +230,7 @@ absl::Status TensorBudget::Take(const std::string& where, uint64_t entries,
     return FileTooLarge(
         path_, where,
         absl::StrCat(entries, " entries of ", entry_bytes,
-                     " bytes take more than is left of the limit of ", options_.bytes_max));
+                     " bytes exceed the rest of the limit of ", options_.bytes_max));
   }
   left_ -= entries * entry_bytes;
   return absl::OkStatus();

@@ -48,8 +48,8 @@ class ScipyReader {
       const std::string name = ArrayName(member.name).value_or("");
       if (std::find(std::begin(kMembers), std::end(kMembers), name) == std::end(kMembers)) {
         return MalformedFile(zip_.path(), absl::StrCat("member ", Excerpt(member.name)),
-                             "is no part of the matrix of scipy.sparse that the file holds; a file "
-                             "of several tensors has NAME/ before the members of each");
+                             "is not part of the scipy.sparse matrix in this file; in a file of "
+                             "several tensors, put NAME/ before the members of each");
       }
     }
     return absl::OkStatus();
@@ -160,9 +160,10 @@ class ScipyReader {
       return AppendCoordinates(columns, nnz);
     }
     if (shape_.size() != 2) {
-      return Malformed("shape", absl::StrCat("has ", shape_.size(),
-                                             " lengths, row and col give 2 of them: SciPy before "
-                                             "1.17 loses the others; save it with a newer one"));
+      return Malformed("shape",
+                       absl::StrCat("has ", shape_.size(),
+                                    " lengths, but row and col have only 2 dimensions: SciPy "
+                                    "before 1.17 loses the others; save it with a newer SciPy"));
     }
     rows.insert(rows.end(), columns.begin(), columns.end());
     return AppendCoordinates(rows, nnz);

@@ -25,9 +25,8 @@ absl::StatusOr<Format> FormatOf(const std::string& path) {
   const std::string lower = LowerCase(path);
   if (lower.ends_with(".mtx") || lower.ends_with(".mtx.gz")) return Format::kMatrixMarket;
   if (lower.ends_with(".npz")) return Format::kNpz;
-  return MakeError(
-      absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
-      absl::StrCat(path, ": the name ends neither with .npz nor with .mtx or .mtx.gz"));
+  return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
+                   absl::StrCat(path, ": the name must end with .npz, .mtx or .mtx.gz"));
 }
 
 constexpr uint64_t kUint64Max = std::numeric_limits<uint64_t>::max();
@@ -86,7 +85,7 @@ absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path) {
 absl::Status CheckOutputPath(const std::string& path) {
   if (LowerCase(path).ends_with(".gz")) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
-                     absl::StrCat(path, ": .gz is read and not written; leave it out"));
+                     absl::StrCat(path, ": .gz can be read but not written; use .mtx"));
   }
   return FormatOf(path).status();
 }
@@ -103,7 +102,7 @@ absl::Status WriteTensors(const std::string& path, std::span<const TensorView> t
   if (format == Format::kNpz) return WriteNpz(path, tensors);
   if (tensors.size() != 1) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UNSUITABLE_FORMAT",
-                     absl::StrCat(path, ": .mtx holds one matrix, there are ", tensors.size(),
+                     absl::StrCat(path, ": .mtx holds one matrix, but there are ", tensors.size(),
                                   " tensors; use .npz"));
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckMatrixMarket(path, tensors[0]));

@@ -15,9 +15,10 @@ namespace sparseagg::client {
 
 absl::Status CheckProcess(pid_t process) {
   if (getpid() == process) return absl::OkStatus();
-  return MakeError(absl::StatusCode::kFailedPrecondition, "CLIENT_FORKED",
-                   "this process was forked from one with a client, and gRPC does not work in "
-                   "forked children; fork before the first client is made, or start a program");
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "CLIENT_FORKED",
+      "this process was forked from one with a client, and gRPC does not work in forked children; "
+      "fork before the first client is made, or execute a new program");
 }
 
 absl::Status Prepare(grpc::ClientContext& context, const Caller& caller, uint64_t timeout_ms) {

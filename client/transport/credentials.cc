@@ -70,8 +70,8 @@ absl::Status CheckFiles(const TlsOptions& files, const grpc::SslCredentialsOptio
     return Invalid(absl::StrCat(files.key_file, " has no private key in PEM without a passphrase"));
   }
   if (X509_check_private_key(certificate.get(), key.get()) == 1) return absl::OkStatus();
-  return Invalid(absl::StrCat("the key in ", files.key_file, " is not that of the certificate in ",
-                              files.certificate_file));
+  return Invalid(absl::StrCat("the key in ", files.key_file,
+                              " does not belong to the certificate in ", files.certificate_file));
 }
 
 }  // namespace

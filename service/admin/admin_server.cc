@@ -157,10 +157,11 @@ absl::Status AdminServerImpl::Listen() {
               ? http_.bind_to_any_port(address_.host)
               : (http_.bind_to_port(address_.host, address_.port) ? address_.port : -1);
   if (port_ <= 0) {
-    return MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
-                     absl::StrCat("cannot listen on ", options_.listen,
-                                  ": the address is in use or not one of this machine's; choose "
-                                  "another with --admin-listen, or none with --admin-listen=none"));
+    return MakeError(
+        absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
+        absl::StrCat("cannot listen on ", options_.listen,
+                     ": the address is in use or not on this machine; choose another with "
+                     "--admin-listen, or turn the admin port off with --admin-listen=none"));
   }
   listener_ = std::jthread([this] { http_.listen_after_bind(); });
   sampler_ = std::jthread([this](const std::stop_token& stop) { Sample(stop); });
@@ -192,7 +193,7 @@ bool AdminServerImpl::IsRefused(const Request& request, Response& response) cons
     return true;
   }
   if (request.method == "POST") return false;
-  Refuse(response, kNotAllowed, "commands are sent with POST");
+  Refuse(response, kNotAllowed, "commands need the method POST");
   return true;
 }
 
@@ -279,7 +280,8 @@ std::string AdminServerImpl::MetricsText() const {
   const auto append = [&families](std::vector<prometheus::MetricFamily> more) {
     std::move(more.begin(), more.end(), std::back_inserter(families));
   };
-  prometheus::MetricFamily build = Gauge("sparseagg_build_info", "1; what runs here", 1);
+  prometheus::MetricFamily build =
+      Gauge("sparseagg_build_info", "1, with the version in a label", 1);
   build.metric.front().label = {{"version", options_.version}};
   const Engine* engine = engine_;
   if (engine != nullptr) {

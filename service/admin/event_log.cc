@@ -68,7 +68,7 @@ void EventLog::OnVerification(const VerificationReport& report) {
   if (report.outcome.ok()) {
     log_.Info("round verified", {{"round", round}, {"ms", ms}});
   } else if (reason == kResultMismatch) {
-    log_.Error("the back end computes wrong results; do not trust those that were not verified",
+    log_.Error("the back end computes wrong results; do not trust unverified results",
                {{"round", round}, {"reason", reason}, {"ms", ms}});
   } else {
     log_.Warning("round not verified", {{"round", round},

@@ -93,18 +93,19 @@ Metrics::Metrics()
                                  "Messages received by own calls, without framing")),
       bytes_sent_(NewCounter(registry_, "sparseagg_sent_bytes_total",
                              "Messages sent by own calls, without framing")),
-      updates_(NewCounter(registry_, "sparseagg_updates_total",
-                          "Attempts to have an update of a round counted, by what came of them")),
+      updates_(
+          NewCounter(registry_, "sparseagg_updates_total", "Submissions of updates, by outcome")),
       refusals_(NewCounter(registry_, "sparseagg_refusals_total",
-                           "Updates refused, by reason, and whether the sender may try again")),
+                           "Refused updates, by reason and by whether the error has a retry hint")),
       reduce_seconds_(NewCounter(registry_, "sparseagg_reduce_seconds_total",
                                  "Time that reductions took, by back end and plan")),
-      reduce_predicted_seconds_(NewCounter(registry_, "sparseagg_reduce_predicted_seconds_total",
-                                           "Time that the planner expected of them")),
+      reduce_predicted_seconds_(
+          NewCounter(registry_, "sparseagg_reduce_predicted_seconds_total",
+                     "Time that the planner predicted for reductions, by back end and plan")),
       round_changes_(NewCounter(registry_, "sparseagg_round_changes_total",
-                                "Changes of rounds, by the state they led to")),
+                                "State changes of rounds, by new state")),
       verifications_(NewCounter(registry_, "sparseagg_round_verifications_total",
-                                "Rounds that verify-share chose, by what came of it")),
+                                "Verifications of the rounds chosen by verify-share, by outcome")),
       accepted_(updates_.Add({{"outcome", "accepted"}})),
       duplicates_(updates_.Add({{"outcome", "duplicate"}})),
       refused_(updates_.Add({{"outcome", "refused"}})),
@@ -130,7 +131,7 @@ Metrics::Metrics()
               .Add({}, kGroupBuckets)),
       backend_lost_(prometheus::BuildGauge()
                         .Name("sparseagg_backend_lost")
-                        .Help("1 when the GPU has failed and rounds go on with the CPU")
+                        .Help("1 if the GPU has failed and rounds continue on the CPU")
                         .Register(registry_)
                         .Add({})) {
   // These counters exist from the start, at 0: rate() and increase() miss the first events of a

@@ -23,9 +23,10 @@ absl::Status Unwritable(const std::string& path, int error) {
 }
 
 absl::Status Broken(const std::string& path) {
-  return MakeError(absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
-                   absl::StrCat("the last line of ", path,
-                                " is none of an audit log; look at it and move it away"));
+  return MakeError(
+      absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
+      absl::StrCat("the last line of ", path,
+                   " is not a line of an audit log; inspect the file and move it away"));
 }
 
 bool WriteAll(int file, std::string_view text) {
@@ -91,7 +92,7 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
   std::unique_ptr<AuditLog> log(new AuditLog(options, file));
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "AUDIT_IN_USE",
-                     absl::StrCat("another process writes the audit log ", options.path));
+                     absl::StrCat("another process is writing the audit log ", options.path));
   }
   struct stat status = {};
   if (fstat(file, &status) != 0) return Unwritable(options.path, errno);

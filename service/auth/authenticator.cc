@@ -96,7 +96,7 @@ absl::StatusOr<Caller> Authenticator::Authenticate(const PresentedCredentials& p
     return FromCertificate(presented.certificate_names, credentials);
   }
   return Unauthenticated("CREDENTIALS_MISSING",
-                         "the server asks for a bearer token or a client certificate");
+                         "the server requires a bearer token or a client certificate");
 }
 
 absl::StatusOr<Caller> Authenticator::FromToken(std::string_view token,
@@ -119,7 +119,8 @@ absl::StatusOr<Caller> Authenticator::FromCertificate(std::span<const std::strin
   if (valid) return *caller;
   return Unauthenticated(
       "CERTIFICATE_UNKNOWN",
-      absl::StrCat("no credential is for the client certificate of ", absl::StrJoin(names, ", ")));
+      absl::StrCat("the credentials file has no row for the client certificate of ",
+                   absl::StrJoin(names, ", ")));
 }
 
 CredentialTable::LimitsByName Authenticator::LimitsOf(std::string_view tenant) {

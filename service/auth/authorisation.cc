@@ -54,8 +54,8 @@ absl::Status Authorise(const Caller& caller, std::string_view rpc) {
   if (caller.roles.HasAnyOf(allowed)) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kPermissionDenied, "ROLE_MISSING",
-      absl::StrCat(std::string(rpc), " is for the role ", RolesOf(allowed), "; \"",
-                   caller.principal, "\" of tenant \"", caller.tenant, "\" has not got it"));
+      absl::StrCat(std::string(rpc), " needs the role ", RolesOf(allowed), "; \"", caller.principal,
+                   "\" of tenant \"", caller.tenant, "\" does not have it"));
 }
 
 absl::Status AuthoriseContributor(const Caller& caller, std::string_view contributor) {
@@ -67,9 +67,9 @@ absl::Status AuthoriseContributor(const Caller& caller, std::string_view contrib
     return absl::OkStatus();
   }
   return MakeError(absl::StatusCode::kPermissionDenied, "CONTRIBUTOR_NOT_YOURS",
-                   absl::StrCat("\"", caller.principal, "\" sends updates as \"", caller.principal,
-                                "\" or below it (\"", caller.principal,
-                                "/...\"); only an owner sends them for others"));
+                   absl::StrCat("\"", caller.principal, "\" may send updates only as \"",
+                                caller.principal, "\" or below it (\"", caller.principal,
+                                "/...\"); an owner may send them for others"));
 }
 
 }  // namespace sparseagg

@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<PublicKey>> ReadKeySet(std::string_view text) {
     if (!make) continue;
     const std::string id = Member(member, "kid");
     EVP_PKEY* key = (*make)(member);
-    if (key == nullptr) return Invalid("key ", keys.size() + 1, " of the set is broken");
+    if (key == nullptr) return Invalid("key ", keys.size() + 1, " of the set is invalid");
     SPARSEAGG_ASSIGN_OR_RETURN(PublicKey made, PublicKey::Make(key, id));
     if (!ids.insert(id).second) return Invalid("two keys of the set have the same \"kid\"");
     keys.push_back(std::move(made));

@@ -68,7 +68,8 @@ int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends, co
   if (args.check_config) {
     std::cout << PrintConfig(*loaded);
     for (const std::string& name : loaded->unknown_variables) {
-      PrintProblem(absl::StrCat("warning: environment ", name, " is no setting; it has no effect"));
+      PrintProblem(absl::StrCat("warning: the environment variable ", name,
+                                " is not a setting and has no effect"));
     }
     const std::vector<absl::Status> errors = CheckConfig(loaded->config, backends);
     for (const absl::Status& error : errors) PrintProblem(std::string(error.message()));
@@ -85,11 +86,10 @@ void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,
   const auto args = std::make_shared<ServeArgs>();
   CLI::App* command = app.add_subcommand("serve", "Run the server");
   command->add_option("--config", args->config_file,
-                      "Configuration file: lines of `key = value` (SPARSEAGG_CONFIG)");
-  command->add_flag(
-      "--check-config", args->check_config,
-      "Print the effective configuration and the source of each value, say what would keep the "
-      "server from starting, and end");
+                      "Configuration file with lines `key = value` (SPARSEAGG_CONFIG)");
+  command->add_flag("--check-config", args->check_config,
+                    "Print the effective configuration with the source of each value, and "
+                    "everything that would keep the server from starting, without starting it");
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     CLI::Option* option = command->add_option_function<std::string>(

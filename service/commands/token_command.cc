@@ -76,8 +76,8 @@ absl::StatusOr<Json> ReadFile(const std::string& path) {
   }
   if (!Json::accept(text.str())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " has comments, which would be lost; give another FILE, and move the ",
-                     "row that is written there into \"credentials\" of ", path, " by hand"));
+        absl::StrCat(path, " has comments, which would be lost; give another FILE, and copy its ",
+                     "row into \"credentials\" of ", path, " by hand"));
   }
   return Json::parse(text.str());
 }
@@ -136,17 +136,19 @@ void AddTokenCommand(CLI::App& app, int& exit_code) {
   CLI::App* token = app.add_subcommand("token", "Bearer tokens for the credentials file");
   token->require_subcommand(1);
   CLI::App* made = token->add_subcommand(
-      "new",
-      "Print a new token, and add who has it to the credentials file, which keeps its digest");
+      "new", "Print a new token, and add a row with its digest to the credentials file");
   const auto args = std::make_shared<TokenArgs>();
-  made->add_option("FILE", args->file, "The server's --credentials; made when it is not there")
+  made->add_option("FILE", args->file,
+                   "Credentials file (--credentials of the server); created if it does not exist")
       ->required();
-  made->add_option("--principal", args->principal, "Who has the token")->required();
-  made->add_option("--role", args->roles, "operator, owner, contributor or reader; may be repeated")
+  made->add_option("--principal", args->principal, "Name of the caller with this token")
+      ->required();
+  made->add_option("--role", args->roles,
+                   "operator, owner, contributor or reader (may be repeated)")
       ->required()
       ->allow_extra_args(false);
-  made->add_option("--tenant", args->tenant, "Whose rounds these are")->default_val("default");
-  made->add_option("--expires", args->expires, "When it ends: 2027-01-31T00:00:00Z");
+  made->add_option("--tenant", args->tenant, "Tenant of the caller")->default_val("default");
+  made->add_option("--expires", args->expires, "When the token expires: 2027-01-31T00:00:00Z");
   made->callback([args, &exit_code] {
     const absl::Status status = AddToken(*args);
     if (status.ok()) return;

@@ -159,12 +159,11 @@ absl::Status Verify(Engine& engine, const std::string& name, grpc::CallbackServe
 }
 
 absl::Status VerificationsFull() {
-  return WithRetryAfter(
-      MakeError(absl::StatusCode::kResourceExhausted, "VERIFICATIONS_FULL",
-                absl::StrCat(kVerificationsMax,
-                             " verifications of the tenant are under way or wait, each for the one "
-                             "before; try again when one of them is done")),
-      kVerificationsRetryMs);
+  return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "VERIFICATIONS_FULL",
+                                  absl::StrCat(kVerificationsMax,
+                                               " verifications of this tenant are running or "
+                                               "waiting; try again when one has finished")),
+                        kVerificationsRetryMs);
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ absl::Status Gate::TakePlace(Places& places, AdmittedCall& call) {
         MakeError(
             absl::StatusCode::kResourceExhausted, std::string(places.reason),
             absl::StrCat(std::string(places.setting), " = ", most, " ", std::string(places.what),
-                         " of tenant \"", tenant, "\" are under way; try again")),
+                         " of tenant \"", tenant, "\" are in progress; try again")),
         kRetryAfterMs);
   }
   ++taken;

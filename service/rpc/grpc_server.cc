@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (HasNoSuchPort(listen)) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
-                     absl::StrCat("cannot listen on ", listen, ": ports end at 65535"));
+                     absl::StrCat("cannot listen on ", listen, ": the port is above 65535"));
   }
   if (IsServed(listen)) return CannotListen(listen);
   // The service refuses text that is not UTF-8. Protobuf would write a line about it to stderr,

@@ -82,7 +82,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (ok) {
       WriteNext();
     } else {
-      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the client no longer reads"));
     }
   }
 
@@ -147,7 +147,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   absl::Status HandleStart(const v1::ReduceStart& start) {
     if (reduction_ != nullptr)
-      return Invalid("REDUCE_STARTED_TWICE", "Reduce takes one start, the first message");
+      return Invalid("REDUCE_STARTED_TWICE", "Reduce accepts one start, as the first message");
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSpec spec, FromProto(start.spec(), Durability::kMemory));
     SPARSEAGG_RETURN_IF_ERROR(FindEncoding(start.encoding()).status());
     SPARSEAGG_ASSIGN_OR_RETURN(reduction_, engine_.NewReduction(spec));
@@ -161,9 +161,9 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const UpdateHeader header = FromProto(begin.header());
     update_id_ = header.update_id;
     if (uploads_.Contains(header.update_id)) {
-      return MakeError(
-          absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
-          "update_id \"" + header.update_id + "\" is under way; finish its chunks first");
+      return MakeError(absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
+                       "update_id \"" + header.update_id +
+                           "\" is unfinished; send the rest of its chunks first");
     }
     SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(begin));
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,

@@ -60,7 +60,7 @@ TEST(SelfProbeTest, AServerThatHasGoneDeafEndsItself) {
   }
   // All are closed now; the distribution's gRPC accepts nobody any more.
   EXPECT_EQ(server.Wait(), kServeUnreachable) << server.log();
-  EXPECT_THAT(server.log(), HasSubstr("nobody can connect"));
+  EXPECT_THAT(server.log(), HasSubstr("no longer accepts connections"));
 }
 
 TEST(SelfProbeTest, ItCanBeTurnedOff) {

@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<LoadUpdates>> MakeUpdates(const BenchFlags& flags
   }
   if (flags.load.values != "auto" && flags.load.values != "raw") {
     return BadArgument(
-        "--values rounds what was recorded, so that its sum could not be checked; leave it out");
+        "--values may round recorded values, and their sum could not be checked; leave it out");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(auto read, ReplayedUpdates::Read(flags.replay, backends));
   return std::make_unique<ReplayedUpdates>(std::move(read));
@@ -184,7 +184,7 @@ absl::Status Bench(BenchFlags& flags, Backends backends) {
   flags.common.json ? PrintJson(report) : Print(Table(levels));
   if (right) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInternal, "WRONG_SUM",
-                   "the server published another sum than that of the updates it has receipts for");
+                   "the server published a sum that is not that of the updates with receipts");
 }
 
 // Checks that the last update is due within the range of the clock.
@@ -205,18 +205,21 @@ void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
   command.add_option("--width", shape.row_width, "Values of a row")
       ->capture_default_str()
       ->excludes(replay);
-  command.add_option("--nnz", shape.nnz_max, "Rows of an update")
+  command.add_option("--nnz", shape.nnz_max, "Rows of an update; with --nnz-min: the most")
       ->capture_default_str()
       ->check(NotNegative)
       ->excludes(replay);
-  command.add_option("--nnz-min", flags.nnz_min, "Any number of rows from here to --nnz")
+  command
+      .add_option(
+          "--nnz-min", flags.nnz_min,
+          "Fewest rows of an update (default: --nnz); their number is uniform between the two")
       ->check(NotNegative)
       ->excludes(replay);
   command.add_option("--indices", shape.indices, "uniform, zipf or topk")
       ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
       ->capture_default_str()
       ->excludes(replay);
-  command.add_option("--seed", shape.seed, "Of the updates")
+  command.add_option("--seed", shape.seed, "Seed of the random updates")
       ->capture_default_str()
       ->excludes(replay);
 }
@@ -226,27 +229,29 @@ void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
 void AddBenchCommand(CLI::App& app, const CliContext& context) {
   auto flags = std::make_shared<BenchFlags>();
   flags->shape.nnz_max = 1000;
-  CLI::App& command = *app.add_subcommand("bench",
-                                          "Put a load on a server: rounds of synthetic or recorded "
-                                          "updates, whose exact sum is checked");
+  CLI::App& command = *app.add_subcommand(
+      "bench",
+      "Load test of a server with generated or recorded updates; checks that the sum is exact");
   command
       .add_option("--concurrency", flags->concurrency,
-                  "Threads that send at a time, one measurement for each number")
+                  "Numbers of threads that send at the same time; one measurement for each number")
       ->capture_default_str();
-  command.add_option("--updates", flags->load.updates, "Updates that are measured, each")
+  command
+      .add_option("--updates", flags->load.updates, "Measured updates, for each number of threads")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000}))
       ->capture_default_str();
-  command.add_option("--warm-up", flags->load.warm_up, "Updates before, which are not")
+  command
+      .add_option("--warm-up", flags->load.warm_up, "Updates before these, which are not measured")
       ->check(CLI::Range(uint64_t{0}, uint64_t{30'000}))
       ->capture_default_str();
   command
       .add_option("--rate", flags->load.updates_per_s,
-                  "Updates a second of all threads (0: as fast as receipts come)")
+                  "Updates per second of all threads (0: as fast as receipts arrive)")
       ->check(NumberIn(0, 1e7))
       ->check(IsRate);
-  CLI::Option* replay = AddRepeated(
-      command, "--replay", flags->replay,
-      "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more");
+  CLI::Option* replay = AddRepeated(command, "--replay", flags->replay,
+                                    "Send this recorded update, [NAME=]FILE as in push, instead of "
+                                    "generated ones (may be repeated)");
   AddShapeFlags(command, *flags, replay);
   command
       .add_option("--durability", flags->durability, "memory or durable (default: the server's)")
@@ -256,8 +261,8 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
       ->capture_default_str();
   command
       .add_option("--values", flags->load.values,
-                  "What values travel as: auto, raw, f32, bf16 or f16, which change none of those "
-                  "that are made here; int8 and int4 do, and the sum could not be checked")
+                  "Encoding of values: auto, raw, f32, bf16 or f16, which are exact for generated "
+                  "values (int8 and int4 are not, and the sum could not be checked)")
       ->check(CLI::IsMember({"auto", "raw", "f32", "bf16", "f16"}))
       ->capture_default_str();
   AddCommonFlags(command, flags->common);

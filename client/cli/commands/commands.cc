@@ -20,7 +20,7 @@ void AddCommands(CLI::App& app, const CliContext& context) {
   cli::AddTopCommand(app, context);
   cli::AddAdminCommands(app, context);
   app.footer(
-      "Exit codes: 0 done, 1 refused by the server or wrong data, 2 wrong command line,\n"
+      "Exit codes: 0 done, 1 refused by the server or invalid data, 2 wrong command line,\n"
       "3 no connection or no answer in time, 4 no such round, 5 the round was aborted,\n"
       "130 interrupted.");
 }

@@ -226,13 +226,14 @@ void AddReduceCommand(CLI::App& app, const CliContext& context) {
       ->check(IsValueType());
   command
       .add_option("--overflow", flags->overflow,
-                  "Integer sums out of range: checked (an error) or modular (wrap)")
+                  "Integer sums beyond the range: checked (an error) or modular (wrap around)")
       ->check(IsOverflow())
       ->capture_default_str();
-  command.add_option("--plan", flags->plan, "Force an algorithm; it changes no bit of the result");
+  command.add_option("--plan", flags->plan,
+                     "Use this plan (algorithm); it changes no bit of the result");
   CLI::Option* local =
       command.add_flag("--local", flags->local, "Compute in this process, without a server");
-  command.add_option("--backend", flags->backend, "With --local: the back end")->needs(local);
+  command.add_option("--backend", flags->backend, "Back end for --local")->needs(local);
   const auto of_server = AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common,
           [flags, of_server, &command, backends = context.backends]() -> absl::Status {

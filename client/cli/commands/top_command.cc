@@ -115,13 +115,13 @@ absl::Status Top(const TopFlags& flags) {
 void AddTopCommand(CLI::App& app, const CliContext& context) {
   auto flags = std::make_shared<TopFlags>();
   CLI::App& top =
-      *app.add_subcommand("top", "Rates, memory and rounds of a server, live; q ends it");
+      *app.add_subcommand("top", "Show rates, memory and rounds of a server, live; q quits");
   AddAdminFlag(top, flags->admin);
   AddJsonFlag(top, flags->common);
-  top.add_option("--interval", flags->interval_s, "Seconds between two looks")
+  top.add_option("--interval", flags->interval_s, "Seconds between two frames")
       ->check(NumberIn(0.1, 3600))
       ->capture_default_str();
-  top.add_flag("--once", flags->once, "Print one look and end; also when not on a terminal");
+  top.add_flag("--once", flags->once, "Print one frame and end; the default without a terminal");
   SetBody(top, context, flags->common, [flags] { return Top(*flags); });
 }
 

@@ -90,7 +90,7 @@ absl::Status Check(const SyntheticShape& shape) {
   const auto limit = static_cast<uint64_t>(shape.num_rows) / (shape.indices == "uniform" ? 1 : 10);
   if (shape.nnz_max > std::max<uint64_t>(1, limit)) {
     return BadArgument(
-        absl::StrCat("--nnz: an update of ", shape.nnz_max, " rows needs a tensor of ",
+        absl::StrCat("--nnz: an update of ", shape.nnz_max, " rows needs a tensor with ",
                      shape.indices == "uniform" ? "as" : "ten times as", " many; raise --rows"));
   }
   return absl::OkStatus();

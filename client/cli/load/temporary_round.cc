@@ -40,7 +40,7 @@ absl::Status TemporaryRound::EraseLocked() {
   const absl::Status erased = erase();
   if (erased.ok() || absl::IsNotFound(erased)) return absl::OkStatus();
   return WithMessage(erased,
-                     absl::StrCat(name, " is left on the server: ", std::string(erased.message())));
+                     absl::StrCat(name, " remains on the server: ", std::string(erased.message())));
 }
 
 void EraseOnInterrupt(std::shared_ptr<TemporaryRound> round,

@@ -59,7 +59,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (ok) {
       WriteNext();
     } else {
-      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the client no longer reads"));
     }
   }
 

@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<size_t>> ChooseTensors(const PublishedResult& result,
                                   result.tensors.size(), " tensors; GetRound lists them"));
     }
     if (!seen.insert(it->second).second) {
-      return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor \"", name, "\" is asked for twice"));
+      return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor \"", name, "\" is requested twice"));
     }
     chosen.push_back(it->second);
   }

@@ -175,7 +175,7 @@ Received ToReceived(Body body) {
 absl::Status Malformed(const std::string& name) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
-      absl::StrCat("the bytes are not a ", name, " of sparseagg.v1, or have more than ",
+      absl::StrCat("the message is not a valid ", name, " of sparseagg.v1, or have more than ",
                    kRoundTensorsMax, " tensors, or ", kBatchUpdatesMax, " updates, or ",
                    kListedNumbersMax, " dimensions in one tensor; was it made from its .proto?"));
 }
@@ -252,9 +252,9 @@ absl::Status ReadRequest(ByteChain bytes, uint64_t bytes_max, google::protobuf::
   const WireReader reader(bytes);
   const std::string& name = request->GetDescriptor()->name();
   if (reader.size() > bytes_max) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
-                     absl::StrCat("a ", name, " of ", reader.size(),
-                                  " bytes; none needs more than ", bytes_max));
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
+        absl::StrCat("a ", name, " of ", reader.size(), " bytes exceeds the limit of ", bytes_max));
   }
   return Merge(reader, request) ? absl::OkStatus() : Malformed(name);
 }

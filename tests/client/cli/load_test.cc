@@ -256,7 +256,7 @@ TEST(LoadTest, SaysWhichRoundItCouldNotErase) {
   });
   const absl::Status refused = RunLoad(updates, options).status();
   const std::string round = server.engine().ListRounds("", 10).at(0).name;
-  EXPECT_TRUE(HasError(refused, "UPDATE_TOO_LARGE", round + " is left on the server: it is gone"));
+  EXPECT_TRUE(HasError(refused, "UPDATE_TOO_LARGE", round + " remains on the server: it is gone"));
 
   TestServer other;
   options.connect = OptionsFor(other).connect;
@@ -264,7 +264,7 @@ TEST(LoadTest, SaysWhichRoundItCouldNotErase) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->right) << "the measurement is none the worse for it";
   EXPECT_EQ(result->left,
-            other.engine().ListRounds("", 10).at(0).name + " is left on the server: it is gone");
+            other.engine().ListRounds("", 10).at(0).name + " remains on the server: it is gone");
 }
 
 TEST(LoadResultTest, PercentilesAreLatenciesThatWereSeen) {

@@ -307,7 +307,7 @@ TEST(ReceivedUpdateTest, RefusesRequestsLargerThanTheyCanBe) {
   const absl::Status refused = ReadRequest(pieces, bytes.size() - 1, &read);
   EXPECT_EQ(ErrorReason(refused), "MALFORMED_MESSAGE");
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("a WaitRoundRequest of 102 bytes; none needs more than 101"));
+              HasSubstr("a WaitRoundRequest of 102 bytes exceeds the limit of 101"));
 }
 
 TEST(ReceivedUpdateTest, CutsIdsAtACharactersBorder) {

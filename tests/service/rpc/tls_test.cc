@@ -137,7 +137,7 @@ TEST_F(TlsTest, ABrokenFileChangesNothingAndIsToldOnceUntilItIsRepaired) {
   const Fault faults[] = {
       {[&] { std::ofstream(Path("cert"), std::ios::trunc); }, "/cert has no certificate"},
       {[&] { ReplaceFile(Path("key"), "garbage"); }, "/key has no private key"},
-      {[&] { ReplaceFile(Path("key"), other.key); }, "/key is not that of the certificate in"},
+      {[&] { ReplaceFile(Path("key"), other.key); }, "/key does not belong to the certificate in"},
       {[&] { std::filesystem::remove(Path("ca")); }, "/ca: No such file"},
   };
   std::string root = authority_.certificate();
