@@ -12,13 +12,17 @@
 // calls that no sparseagg server answered (UNAVAILABLE; the message says what answered instead, and
 // what to do):
 //
-//   CANNOT_CONNECT, CONNECTION_LOST  nobody is there, or not any more
-//   CONNECTION_CLOSED         before anything was said: as TLS without the certificate that the
-//                             server asks for
-//   PROXY_UNAVAILABLE, PROXY_REFUSED  the HTTP proxy of the environment (http_proxy)
-//   INTERMEDIARY_UNAVAILABLE, INTERMEDIARY_REFUSED  a reverse proxy, with a status of its own
-//   NOT_GRPC                  something that speaks HTTP/1, or TLS without HTTP/2
+//   CANNOT_CONNECT            there is no server at the address
+//   CONNECTION_LOST           the connection broke during the call
+//   CONNECTION_CLOSED         the server closed the connection before it answered, as it does if a
+//                             required client certificate is missing
+//   PROXY_UNAVAILABLE, PROXY_REFUSED
+//                             the HTTP proxy of the environment (http_proxy) failed or refused
+//   INTERMEDIARY_UNAVAILABLE, INTERMEDIARY_REFUSED
+//                             a reverse proxy answered in place of the server
+//   NOT_GRPC                  the peer speaks HTTP/1, or TLS without HTTP/2
 //   SERVER_NOT_TRUSTED, SERVER_HAS_OTHER_NAME, SERVER_WITHOUT_TLS, SERVER_WITH_TLS
+//                             TLS failed
 //
 // and these: NO_ANSWER_IN_TIME (DEADLINE_EXCEEDED); ROUND_LOST (NOT_FOUND): the server has lost a
 // round that this client used, with its memory or its data; CLIENT_FORKED (FAILED_PRECONDITION): a

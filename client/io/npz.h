@@ -1,4 +1,4 @@
-// Tensors in NumPy archives. Three layouts are read, told apart by the names of the members:
+// Tensors in NumPy archives. Three layouts are read; the names of the members decide which:
 //
 //   scipy.sparse    format (a text), shape, data, and the members of the format:  -> one tensor ""
 //                     coo  row, col [nnz] (one or two dimensions) or coords [rank, nnz]

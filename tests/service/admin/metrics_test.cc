@@ -170,7 +170,7 @@ TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
   ASSERT_TRUE(engine->AbortRound("rounds/r2").ok());
   ASSERT_TRUE(engine->AbortRound("rounds/r2").ok());
   using enum RoundState;
-  // Sealing and publishing are told by different threads.
+  // Different threads report sealing and publishing.
   EXPECT_THAT(states->WaitFor(6), ::testing::UnorderedElementsAre(kOpen, kSealed, kPublished,
                                                                   kRetired, kOpen, kAborted));
 }
