@@ -275,7 +275,7 @@ TEST(ClientWithoutServerTest, SaysThatItCannotConnect) {
       HasError(status, "CANNOT_CONNECT", "cannot reach " + target + ": connection refused"));
 }
 
-TEST(ClientWithoutServerTest, WaitsNoLongerThanItIsToldForAServerThatIsSilent) {
+TEST(ClientWithoutServerTest, WaitsNoLongerThanItsTimeoutForAServerThatDoesNotAnswer) {
   const SilentListener server;
   ClientOptions options = Impatient();
   options.call_timeout_ms = 60'000;

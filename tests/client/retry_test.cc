@@ -167,7 +167,7 @@ TEST_F(BusyServerTest, OneThatStopsIsCountedEvenWithAHint) {
   EXPECT_EQ(RepeatUntilGivenUp(WithRetryAfter(kUnavailable, 1000)), 4);
 }
 
-TEST_F(BusyServerTest, NobodyWaitsLongerThanTheTimeForOneThatIsGone) {
+TEST_F(BusyServerTest, NoCallWaitsLongerThanTheTimeForAServerThatIsGone) {
   EXPECT_TRUE(retry_.WaitToRetry(WithRetryAfter(kUnavailable, 60'000)));
   EXPECT_FALSE(retry_.WaitToRetry(WithRetryAfter(kUnavailable, 3'600'000)));
 }

@@ -66,7 +66,7 @@ nlohmann::json ToJson(const Level& level) {
             {"max", result.Percentile(1)}}},
           {"retries", result.retries},
           {"seal_seconds", result.seal_seconds},
-          {"sum_is_exact", result.right},
+          {"sum_is_exact", result.is_exact},
           {"left", result.left}};
 }
 
@@ -82,7 +82,7 @@ std::string Table(const std::vector<Level>& levels) {
                           static_cast<double>(result.payload_bytes) / result.seconds / 1e6,
                           result.Percentile(0.5), result.Percentile(0.95), result.Percentile(0.99),
                           result.Percentile(1), 1000 * result.seal_seconds,
-                          result.right ? "exact" : "WRONG");
+                          result.is_exact ? "exact" : "WRONG");
   }
   for (const Level& level : levels) {
     if (level.result.retries.empty()) continue;
@@ -173,16 +173,16 @@ absl::Status Bench(BenchFlags& flags, Backends backends) {
     levels.push_back({concurrency, std::move(result)});
   }
   nlohmann::json rows = nlohmann::json::array();
-  bool right = true;
+  bool all_exact = true;
   for (const Level& level : levels) {
     rows.push_back(ToJson(level));
-    right &= level.result.right;
+    all_exact &= level.result.is_exact;
   }
   nlohmann::json report = Describe(flags);
   report["server"] = flags.common.server;
   report["levels"] = std::move(rows);
   flags.common.json ? PrintJson(report) : Print(Table(levels));
-  if (right) return absl::OkStatus();
+  if (all_exact) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInternal, "WRONG_SUM",
                    "the server published a sum that is not that of the updates with receipts");
 }

@@ -148,9 +148,9 @@ absl::Status Measure(const LoadUpdates& updates, const LoadOptions& options,
   const auto same = [](const client::Tensor& a, const client::Tensor& b) {
     return a.indices == b.indices && a.values == b.values;
   };
-  result.right = std::equal(published.tensors.begin(), published.tensors.end(), expected.begin(),
-                            expected.end(), same) &&
-                 published.manifest.contributors == all;
+  result.is_exact = std::equal(published.tensors.begin(), published.tensors.end(), expected.begin(),
+                               expected.end(), same) &&
+                    published.manifest.contributors == all;
   return absl::OkStatus();
 }
 

@@ -45,7 +45,7 @@ struct LoadResult {
   // was due.
   std::vector<double> latencies_ms;
   double seal_seconds = 0;  // from SealRound to the result
-  bool right = false;       // the result equals the exact sum, bit by bit
+  bool is_exact = false;    // the result equals the exact sum, bit by bit
   std::string left;         // why the round was not deleted; empty: it was
 
   // The latency that the share `share` of the updates does not exceed. REQUIRES: 0 < share <= 1.

@@ -172,7 +172,7 @@ TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
       options.updates_per_s = rate;
       const auto result = RunLoad(updates, options);
       ASSERT_TRUE(result.ok()) << result.status();
-      EXPECT_TRUE(result->right);
+      EXPECT_TRUE(result->is_exact);
       EXPECT_EQ(result->updates, 60u);
       EXPECT_TRUE(result->retries.empty());
       EXPECT_EQ(result->latencies_ms.size(), 60u);
@@ -235,7 +235,7 @@ TEST(LoadTest, SeesASumThatIsNotExact) {
   const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 5).value();
   const auto result = RunLoad(MiscountedUpdates(updates), OptionsFor(server));
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_FALSE(result->right);
+  EXPECT_FALSE(result->is_exact);
 }
 
 TEST(LoadTest, EndsWithTheFirstRefusalAndLeavesNoRound) {
@@ -262,7 +262,7 @@ TEST(LoadTest, SaysWhichRoundItCouldNotErase) {
   options.connect = OptionsFor(other).connect;
   const auto result = RunLoad(updates, options);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_TRUE(result->right) << "the measurement is none the worse for it";
+  EXPECT_TRUE(result->is_exact) << "the measurement is none the worse for it";
   EXPECT_EQ(result->left,
             other.engine().ListRounds("", 10).at(0).name + " remains on the server: it is gone");
 }

@@ -128,7 +128,7 @@ TEST_F(AuthenticatorTest, TakesANewFileWithinASecond) {
   EXPECT_THAT(reloads_, ElementsAre("credentials OK"));
 }
 
-TEST_F(AuthenticatorTest, NobodyElseWaitsForAReload) {
+TEST_F(AuthenticatorTest, OtherThreadsDoNotWaitForAReload) {
   WriteCredentials(Row("one", "p1"));
   ASSERT_TRUE(Open().ok());
   std::string other;
@@ -139,7 +139,7 @@ TEST_F(AuthenticatorTest, NobodyElseWaitsForAReload) {
   EXPECT_EQ(other, "p1");
 }
 
-TEST_F(AuthenticatorTest, ABrokenFileLeavesTheOldCredentialsInForceAndIsToldOnce) {
+TEST_F(AuthenticatorTest, AnInvalidFileKeepsTheOldCredentialsAndIsReportedOnce) {
   WriteCredentials(Row("one", "p1"));
   ASSERT_TRUE(Open().ok());
   Write("credentials", "{");

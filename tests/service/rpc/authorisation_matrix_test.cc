@@ -324,7 +324,7 @@ TEST_F(AuthorisationMatrixTest, EachRoleMayDoWhatTheTableSaysAndNothingElse) {
   }
 }
 
-TEST_F(AuthorisationMatrixTest, AnotherTenantsRoundIsAnsweredAsOneThatNobodyHas) {
+TEST_F(AuthorisationMatrixTest, AnotherTenantsRoundIsAnsweredAsOneThatDoesNotExist) {
   for (const Rpc& rpc : Rpcs()) {
     if (!rpc.about_a_round) continue;
     for (const Role role : kAllRoles) {

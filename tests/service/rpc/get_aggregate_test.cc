@@ -155,7 +155,7 @@ TEST_F(GetAggregateTest, DenseGivesTheWholeShapeWithoutIndices) {
   EXPECT_THAT(ArrayOf<float>(answer->values(1)), ElementsAre(1, 2, 3));
 }
 
-TEST_F(GetAggregateTest, ASparseSelectionLeavesOutWhatNobodyTouched) {
+TEST_F(GetAggregateTest, ASparseSelectionLeavesOutAbsentRows) {
   request_.add_tensors("emb");
   Select("emb", {1, 2, 0, 0, 0, 1, 1, 2});
   const auto answer = client_.Aggregate(request_);

@@ -66,7 +66,7 @@ TEST(SelfProbeTest, HearsAServerOnAUnixSocket) {
   EXPECT_EQ(Probe(listen, seconds(60)), ProbeResult::kUnreachable);
 }
 
-TEST(SelfProbeTest, AListenerThatAcceptsNobodyIsDeaf) {
+TEST(SelfProbeTest, AListenerThatDoesNotAcceptIsUnreachable) {
   const testing::SilentListener listener;
   EXPECT_EQ(Probe(listener.address(), milliseconds(50)), ProbeResult::kUnreachable)
       << "the system has connected";

@@ -196,7 +196,7 @@ TEST_F(StreamUpdatesTest, ABatchOfTooManyUpdatesCountsNothing) {
 
 // More answers than a stream queues: the server handles the rest as they are read. The messages are
 // smaller than the flow-control window.
-TEST_F(StreamUpdatesTest, BatchesWaitForWhoeverReadsTheirAnswers) {
+TEST_F(StreamUpdatesTest, BatchesWaitUntilTheirAnswersAreRead) {
   constexpr int kBatches = 20;
   v1::UpdateBatch empty;
   for (uint64_t i = 0; i < kBatchUpdatesMax; ++i) empty.add_updates();
@@ -470,7 +470,7 @@ TEST_F(SlowStreamTest, AnIdleReductionIsSentHome) {
 }
 
 // 16 MiB of values: more than gRPC buffers for a client that does not read.
-TEST_F(SlowStreamTest, AResultThatNobodyReadsIsGivenUp) {
+TEST_F(SlowStreamTest, AnUnreadResultEndsTheCall) {
   Start({.stream_idle_ms = 200});
   ASSERT_TRUE(client_->Create(testing::VectorRound("t", 4 << 20), "large").ok());
   ASSERT_TRUE(client_->Publish("rounds/large").ok());
@@ -486,7 +486,7 @@ TEST_F(SlowStreamTest, AResultThatNobodyReadsIsGivenUp) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-TEST_F(SlowStreamTest, AReductionThatNobodyReadsIsGivenUp) {
+TEST_F(SlowStreamTest, AnUnreadReductionEndsTheCall) {
   Start({.stream_idle_ms = 200});
   const auto context = testing::NewContext();
   const auto stream = client_->stub().Reduce(context.get());

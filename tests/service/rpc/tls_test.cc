@@ -78,7 +78,7 @@ class TlsTest : public ::testing::Test {
   std::unique_ptr<TestServer> server_;  // last: reports to the others
 };
 
-TEST_F(TlsTest, ServesThoseWhoTrustItsAuthorityAndNobodyInPlaintext) {
+TEST_F(TlsTest, ServesClientsThatTrustItsCaAndNoneInPlaintext) {
   Start();
   EXPECT_TRUE(Info(Channel(authority_.certificate())).ok());
   EXPECT_EQ(Info(Channel(client_authority_.certificate())).code(), absl::StatusCode::kUnavailable);
@@ -126,7 +126,7 @@ TEST_F(TlsTest, NewCertificatesAreTakenWithoutARestart) {
   EXPECT_THAT(Told(), ElementsAre("", ""));
 }
 
-TEST_F(TlsTest, ABrokenFileChangesNothingAndIsToldOnceUntilItIsRepaired) {
+TEST_F(TlsTest, AnInvalidFileChangesNothingAndIsReportedOnceUntilItIsRepaired) {
   Start("", /*ask_for_certificates=*/true);
   const PemPair client = client_authority_.Issue("c", "");
   const PemPair other = authority_.Issue("server", "DNS:localhost,IP:127.0.0.1");

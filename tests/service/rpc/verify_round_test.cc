@@ -91,7 +91,7 @@ class VerifyRoundTest : public testing::RpcTest {
       testing::NewChannel("127.0.0.1:" + std::to_string(waiting_->port()))};
 };
 
-TEST_F(VerifyRoundTest, VerificationsAreInNobodysWayAndFewWait) {
+TEST_F(VerifyRoundTest, VerificationsBlockNoOtherCallAndFewWait) {
   std::vector<Call> calls = VerifyAsManyAsFit();
 
   v1::ReduceRequest start;
@@ -108,7 +108,7 @@ TEST_F(VerifyRoundTest, VerificationsAreInNobodysWayAndFewWait) {
   EXPECT_TRUE(Verify().answer.get().ok());
 }
 
-TEST_F(VerifyRoundTest, WhoHasGoneIsNotVerifiedFor) {
+TEST_F(VerifyRoundTest, ACancelledCallIsNotVerified) {
   std::vector<Call> calls = VerifyAsManyAsFit();
   // The running one is cancelled last: when it ends, the server has seen the other cancellations.
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) call->context->TryCancel();

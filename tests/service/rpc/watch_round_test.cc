@@ -135,7 +135,7 @@ TEST_F(WatchRoundTest, EndsWhenTheServerDrains) {
 }
 
 // So many tensors that a state is larger than what gRPC buffers for a client that does not read.
-TEST(UnreadWatchTest, AStateThatNobodyReadsEndsTheCall) {
+TEST(UnreadWatchTest, AnUnreadStateEndsTheCall) {
   constexpr int kTensors = 50'000;
   testing::TestServer server({.round_tensors_max = kTensors, .stream_idle_ms = 200});
   testing::TestClient client(testing::NewChannel(server.address()));
