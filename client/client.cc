@@ -25,11 +25,11 @@ namespace sparseagg::client {
 namespace {
 
 constexpr int kListPageSize = 1000;
-// WaitRound holds an answer back for at most 300 s; shorter waits notice a dead server earlier. So
-// long as a call of the client may take, within these limits.
+// The bounds of one WaitRound call, which otherwise waits for call_timeout_ms. The server waits for
+// at most 300 s; shorter waits detect a dead server earlier.
 constexpr uint64_t kWaitMsMin = 1000;
 constexpr uint64_t kWaitMsMax = 30'000;
-// How long an answer may be under way beyond the time that Wait() was given.
+// The extra time for an answer to arrive after the time limit of Wait().
 constexpr uint64_t kLateMs = 1000;
 
 std::string RandomId() {
@@ -43,15 +43,15 @@ std::string RandomId() {
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() {
-  // Its end would wait for gRPC's threads, which a forked child does not have, and its sockets are
-  // the parent's.
+  // In a forked child the destructor would wait for gRPC threads that do not exist there, and the
+  // sockets belong to the parent. So the memory is leaked.
   if (!CheckProcess(impl_->caller.process).ok()) static_cast<void>(impl_.release());
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
                                                         ClientOptions options) {
   if (options.chunk_bytes == 0) {
-    return absl::InvalidArgumentError("chunk_bytes is 0; at least one byte goes into a chunk");
+    return absl::InvalidArgumentError("chunk_bytes is 0; it must be at least 1");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const Address address, ParseAddress(target));
   static const pid_t kFirstProcess = getpid();
@@ -111,7 +111,7 @@ absl::Status Client::Delete(const std::string& round) {
                                         return impl_->stub->DeleteRound(context, request, response);
                                       })
                                   .status();
-  // The first attempt may have done it, and only its answer was lost.
+  // An earlier attempt may have deleted the round, and only its answer was lost.
   return absl::IsNotFound(status) && retry.repeated() ? absl::OkStatus() : status;
 }
 
@@ -168,7 +168,7 @@ absl::Status Client::Watch(const std::string& round,
   for (;;) {
     const absl::StatusOr<bool> ended = impl_->WatchOnce(round, retry, on_change);
     if (ended.ok()) return absl::OkStatus();
-    if (!retry.Again(ended.status())) return impl_->Explain(ended.status(), round);
+    if (!retry.WaitToRetry(ended.status())) return impl_->Explain(ended.status(), round);
   }
 }
 
@@ -178,7 +178,7 @@ absl::StatusOr<v1::Round> Client::Impl::WaitOnce(v1::WaitRoundRequest& request, 
   uint64_t attempt_ms = options.call_timeout_ms == 0 ? 0 : wait_ms + options.call_timeout_ms;
   if (left_ms > 0) {
     wait_ms = std::min(wait_ms, left_ms);
-    // A server that is silent keeps nobody longer than one that answers.
+    // The limit also holds for a server that does not answer.
     const uint64_t latest_ms = left_ms + kLateMs;
     attempt_ms = attempt_ms == 0 ? latest_ms : std::min(attempt_ms, latest_ms);
   }
@@ -201,12 +201,13 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
     const auto answer = impl_->WaitOnce(request, left_ms);
     if (!answer.ok()) {
       const bool silent = absl::IsDeadlineExceeded(answer.status());
-      // To whoever has time a silent server is one that is not there.
+      // While there is time left, a server that does not answer counts as unavailable, so that the
+      // call is repeated.
       const absl::Status why =
           silent ? MakeError(absl::StatusCode::kUnavailable, ErrorReason(answer.status()),
                              std::string(answer.status().message()))
                  : answer.status();
-      if (retry.Again(why)) continue;
+      if (retry.WaitToRetry(why)) continue;
       if (silent && timeout_ms > 0) return late;
       return impl_->Explain(answer.status(), round);
     }
@@ -249,8 +250,8 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   request.set_layout(options.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
   request.set_encoding(options.encoding);
   if (options.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
-    request.set_encoding(unpacks ? kPacked : "");
+    SPARSEAGG_ASSIGN_OR_RETURN(const bool knows_packed, impl_->ServerKnowsPacked());
+    request.set_encoding(knows_packed ? kPacked : "");
   }
   if (!options.selections.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundInfo info, GetRound(round));
@@ -260,17 +261,17 @@ absl::StatusOr<Result> Client::Pull(const std::string& round, const PullOptions&
   for (;;) {
     absl::StatusOr<Result> result = impl_->PullOnce(request, retry.attempt_ms(), options.progress);
     if (result.ok()) return result;
-    if (!retry.Again(result.status())) return impl_->Explain(result.status(), round);
+    if (!retry.WaitToRetry(result.status())) return impl_->Explain(result.status(), round);
   }
 }
 
 absl::StatusOr<Result> Client::Reduce(const ReduceRequest& request) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const bool unpacks, impl_->Unpacks());
+  SPARSEAGG_ASSIGN_OR_RETURN(const bool knows_packed, impl_->ServerKnowsPacked());
   RetryLoop retry(impl_->options, impl_->transfer());
   for (;;) {
     absl::StatusOr<Result> result =
-        ReduceOnce(*impl_->stub, impl_->caller, request, retry.attempt_ms(), unpacks);
-    if (result.ok() || !retry.Again(result.status())) return result;
+        ReduceOnce(*impl_->stub, impl_->caller, request, retry.attempt_ms(), knows_packed);
+    if (result.ok() || !retry.WaitToRetry(result.status())) return result;
   }
 }
 

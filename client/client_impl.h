@@ -1,4 +1,4 @@
-// What the functions of Client share.
+// The state and helpers that the functions of Client share.
 #ifndef SPARSEAGG_CLIENT_CLIENT_IMPL_H_
 #define SPARSEAGG_CLIENT_CLIENT_IMPL_H_
 
@@ -15,10 +15,10 @@
 
 #include "base/status.h"
 #include "client/client.h"
-#include "client/transport/births.h"
 #include "client/transport/call.h"
 #include "client/transport/connections.h"
 #include "client/transport/retry.h"
+#include "client/transport/round_origins.h"
 #include "client/wire/encoded_update.h"
 #include "client/wire/from_proto.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
@@ -34,16 +34,16 @@ struct Client::Impl {
   Caller caller;
   const ClientOptions& options = caller.options;
   std::optional<Connections> connections;
-  Stub* stub;  // of the first of them
+  Stub* stub;  // of the first connection
   std::mutex mutex;
-  std::optional<bool> unpacks;
-  Births births;
+  std::optional<bool> knows_packed;
+  RoundOrigins origins;
 
-  // Of a call that takes no time in itself, and of one that moves data.
+  // The limits of a short call, and of one that transfers data.
   TimeLimits short_call() const { return {options.call_timeout_ms, 0}; }
   TimeLimits transfer() const { return {options.transfer_timeout_ms, options.call_timeout_ms}; }
 
-  // Runs `call(context, response)`, a unary call of the stub, until it succeeds or is not to be
+  // Runs `call(context, response)`, a unary call of the stub, until it succeeds or must not be
   // repeated.
   template <class Response, class Call>
   absl::StatusOr<Response> Unary(TimeLimits limits, Call call) {
@@ -55,7 +55,7 @@ struct Client::Impl {
   absl::StatusOr<Response> Unary(RetryLoop& retry, Call call) {
     for (;;) {
       absl::StatusOr<Response> response = Attempt<Response>(retry.attempt_ms(), call);
-      if (response.ok() || !retry.Again(response.status())) return response;
+      if (response.ok() || !retry.WaitToRetry(response.status())) return response;
     }
   }
 
@@ -76,20 +76,20 @@ struct Client::Impl {
         }));
     ServerInfo known = FromProto(info);
     const std::lock_guard lock(mutex);
-    unpacks = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
+    knows_packed = std::count(known.encodings.begin(), known.encodings.end(), kPacked) > 0;
     return known;
   }
 
-  // `error`, or a better one where the server's epoch explains why the round is not there.
+  // Returns `error`, or ROUND_LOST if the server's epoch shows that it has lost the round.
   absl::Status Explain(const absl::Status& error, const std::string& round) {
     if (ErrorReason(error) != "ROUND_NOT_FOUND") return error;
-    const std::optional<Birth> birth = births.Find(RoundName(round));
-    if (!birth.has_value()) return error;
+    const std::optional<RoundOrigin> origin = origins.Find(RoundName(round));
+    if (!origin.has_value()) return error;
     const absl::StatusOr<ServerInfo> now = Info();
-    return now.ok() ? WhyNotFound(error, *birth, now->epoch) : error;
+    return now.ok() ? ExplainNotFound(error, *origin, now->epoch) : error;
   }
 
-  // A unary call that answers with the round.
+  // A unary call whose response is the round.
   template <class Request>
   absl::StatusOr<RoundInfo> RoundCall(const Request& request,
                                       grpc::Status (Stub::*method)(grpc::ClientContext*,
@@ -99,7 +99,7 @@ struct Client::Impl {
                                  return (stub->*method)(context, request, response);
                                }));
     absl::StatusOr<RoundInfo> info = FromProto(round);
-    if (info.ok()) births.Note(info->name, {info->durability, info->epoch});
+    if (info.ok()) origins.Record(info->name, {info->durability, info->epoch});
     return info;
   }
 
@@ -115,17 +115,18 @@ struct Client::Impl {
     return info;
   }
 
-  // Whether the server knows coo.packed; asked once. A server that does not tell is taken for an
-  // old one; an error means that it cannot be reached.
-  absl::StatusOr<bool> Unpacks();
+  // Whether the server knows coo.packed, which is requested once. A server that does not say counts
+  // as an old one; an error means that the server cannot be reached.
+  absl::StatusOr<bool> ServerKnowsPacked();
 
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
   absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, uint64_t timeout_ms,
                                   const Progress& progress);
-  // One call of WaitRound. `left_ms`: what is left of the caller's time, 0: it has no end.
+  // One call of WaitRound. `left_ms`: the rest of the caller's time limit; 0: no limit.
   absl::StatusOr<v1::Round> WaitOnce(v1::WaitRoundRequest& request, uint64_t left_ms);
-  // One stream of WatchRound. True: `on_change` wants no more, or the round is in a final state.
+  // One stream of WatchRound. Returns true if `on_change` returned false or the round is in a final
+  // state.
   absl::StatusOr<bool> WatchOnce(const std::string& round, RetryLoop& retry,
                                  const std::function<bool(const RoundInfo&)>& on_change);
 };

@@ -16,11 +16,11 @@
 
 namespace sparseagg::client {
 
-ManyUpdates::ManyUpdates(std::string round, std::span<const Update> updates, bool server_unpacks,
-                         uint64_t bytes_max)
+ManyUpdates::ManyUpdates(std::string round, std::span<const Update> updates,
+                         bool server_knows_packed, uint64_t bytes_max)
     : round_(std::move(round)),
       updates_(updates),
-      server_unpacks_(server_unpacks),
+      server_knows_packed_(server_knows_packed),
       bytes_max_(bytes_max),
       encodings_(updates.size()),
       outcomes_(updates.size()),
@@ -38,8 +38,8 @@ absl::Status ManyUpdates::SendOnce(v1::AggregationService::StubInterface& stub,
   std::thread reader([this, &stream] {
     v1::StreamUpdatesResponse answer;
     while (stream->Read(&answer)) {
-      Take(answer);
-      for (const v1::StreamUpdatesResponse& other : answer.more()) Take(other);
+      HandleAnswer(answer);
+      for (const v1::StreamUpdatesResponse& other : answer.more()) HandleAnswer(other);
       answers_came_.notify_one();
     }
     const std::lock_guard lock(mutex_);
@@ -70,7 +70,7 @@ void ManyUpdates::SendAll(Stream& stream) {
       const std::lock_guard lock(mutex_);
       unanswered_ += message.batch().updates_size();
     }
-    const bool sent = bytes == 0 || stream.Write(message);  // if not, Finish() says why
+    const bool sent = bytes == 0 || stream.Write(message);  // if false, Finish() returns the reason
     if (sent && one_by_one_) WaitForAnswers();
     message.clear_batch();
     bytes = 0;
@@ -99,7 +99,7 @@ std::optional<v1::SubmitUpdateRequest> ManyUpdates::RequestOf(size_t i) {
     const std::lock_guard lock(mutex_);
     if (settled_[i]) return std::nullopt;
   }
-  absl::StatusOr<EncodedUpdate> encoded = Encode(round_, updates_[i], server_unpacks_);
+  absl::StatusOr<EncodedUpdate> encoded = Encode(round_, updates_[i], server_knows_packed_);
   const std::lock_guard lock(mutex_);
   if (!encoded.ok()) {
     Settle(i, encoded.status());
@@ -114,19 +114,19 @@ std::optional<v1::SubmitUpdateRequest> ManyUpdates::RequestOf(size_t i) {
   return ToRequest(*std::move(encoded));
 }
 
-void ManyUpdates::Take(const v1::StreamUpdatesResponse& answer) {
+void ManyUpdates::HandleAnswer(const v1::StreamUpdatesResponse& answer) {
   const std::lock_guard lock(mutex_);
   const auto found = by_id_.find(answer.update_id());
   const absl::Status error =
       answer.has_error() ? sparseagg::FromProto(answer.error()) : absl::OkStatus();
   if (found == by_id_.end()) {
-    ended_ = true;  // of a message as a whole: nothing else is answered of it
+    ended_ = true;  // an error of a whole message, which gets no other answer
     return refused_.Update(error);
   }
   --unanswered_;
   if (IsRetryable(error)) return refused_.Update(error);
   const size_t i = found->second;
-  if (settled_[i]) return;  // the second answer to an update that was sent twice
+  if (settled_[i]) return;  // a second answer to an update that was sent twice
   if (!error.ok()) return Settle(i, error);
   if (!answer.has_receipt()) return;
   Receipt receipt = FromProto(answer.receipt());
@@ -141,7 +141,7 @@ void ManyUpdates::GiveUp(const absl::Status& why) {
   }
 }
 
-// REQUIRES: mutex_ held, and not settled.
+// REQUIRES: mutex_ is held; update `i` has no outcome.
 void ManyUpdates::Settle(size_t i, std::optional<absl::StatusOr<Receipt>> outcome) {
   settled_[i] = true;
   outcomes_[i] = std::move(outcome);

@@ -17,18 +17,18 @@ namespace {
 
 using Stream = grpc::ClientReaderWriterInterface<v1::ReduceRequest, v1::ReduceResponse>;
 
-bool SendStart(Stream& stream, const ReduceRequest& request, bool server_unpacks) {
+bool SendStart(Stream& stream, const ReduceRequest& request, bool server_knows_packed) {
   v1::ReduceRequest message;
   v1::ReduceStart* start = message.mutable_start();
   for (const TensorSpec& tensor : request.tensors) {
     *start->mutable_spec()->add_tensors() = ToProto(tensor);
   }
   start->set_layout(request.dense ? v1::RESULT_LAYOUT_DENSE : v1::RESULT_LAYOUT_SPARSE);
-  if (server_unpacks) start->set_encoding("coo.packed");
+  if (server_knows_packed) start->set_encoding("coo.packed");
   return stream.Write(message);
 }
 
-// False when the stream is broken; Finish() says why.
+// Returns false if the stream is broken; Finish() returns the reason.
 bool SendUpdate(Stream& stream, EncodedUpdate update, const ClientOptions& options) {
   v1::ReduceRequest message;
   const uint64_t total = update.total_bytes();
@@ -47,17 +47,17 @@ bool SendUpdate(Stream& stream, EncodedUpdate update, const ClientOptions& optio
   return true;
 }
 
-// The error of a source; OK when all is sent or the stream broke.
+// Returns an error of request.update(); OK if everything was sent or the stream broke.
 absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientOptions& options,
-                     bool server_unpacks) {
-  if (!SendStart(stream, request, server_unpacks)) return absl::OkStatus();
+                     bool server_knows_packed) {
+  if (!SendStart(stream, request, server_knows_packed)) return absl::OkStatus();
   for (uint64_t i = 0; i < request.num_updates; ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Update update, request.update(i));
-    // Chunks are told apart by the id; equal updates must not share one.
+    // The id assigns chunks to updates, so equal updates must not share one.
     if (update.update_id.empty()) update.update_id = absl::StrCat("u", i);
-    // Stochastic roundings differ by contributor.
+    // The contributor seeds stochastic rounding.
     if (update.contributor.empty()) update.contributor = update.update_id;
-    SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode("", update, server_unpacks));
+    SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode("", update, server_knows_packed));
     if (!SendUpdate(stream, std::move(encoded), options)) return absl::OkStatus();
   }
   stream.WritesDone();
@@ -68,12 +68,12 @@ absl::Status SendAll(Stream& stream, const ReduceRequest& request, const ClientO
 
 absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
                                   const ReduceRequest& request, uint64_t timeout_ms,
-                                  bool server_unpacks) {
+                                  bool server_knows_packed) {
   grpc::ClientContext context;
   SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, timeout_ms));
   const std::unique_ptr<Stream> stream = stub.Reduce(&context);
   ResultReader reader(caller.options.result_bytes_max, request.progress);
-  absl::Status status = SendAll(*stream, request, caller.options, server_unpacks);
+  absl::Status status = SendAll(*stream, request, caller.options, server_knows_packed);
   v1::ReduceResponse message;
   while (status.ok() && stream->Read(&message)) {
     status = message.has_header() ? reader.Start(message.header()) : reader.Append(message.chunk());

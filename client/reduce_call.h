@@ -1,4 +1,5 @@
-// One attempt of the stateless operator: specification and updates out, aggregate in.
+// One attempt of Reduce, the stateless operator: sends specification and updates, reads the
+// aggregate.
 #ifndef SPARSEAGG_CLIENT_REDUCE_CALL_H_
 #define SPARSEAGG_CLIENT_REDUCE_CALL_H_
 
@@ -11,10 +12,10 @@
 
 namespace sparseagg::client {
 
-// `server_unpacks`: it knows coo.packed.
+// `server_knows_packed`: the server knows coo.packed.
 absl::StatusOr<Result> ReduceOnce(v1::AggregationService::StubInterface& stub, const Caller& caller,
                                   const ReduceRequest& request, uint64_t timeout_ms,
-                                  bool server_unpacks);
+                                  bool server_knows_packed);
 
 }  // namespace sparseagg::client
 

@@ -25,8 +25,8 @@ TensorSpec SpecOf(const EncodedHeader& header) {
   return spec;
 }
 
-// The dense answer to a selection of no index: no row, and so no entry. The core knows no dimension
-// of length 0.
+// The dense result of an empty selection: no row, and so no entry. MakeLayout() does not allow a
+// dimension of length 0.
 bool HasNoRow(const EncodedHeader& header) {
   return header.sparse_dim == 0 && !header.dense_shape.empty() && header.dense_shape[0] == 0;
 }
@@ -107,8 +107,7 @@ absl::Status ResultReader::Append(const v1::AggregateChunk& chunk) {
   return absl::OkStatus();
 }
 
-// Decodes the tensor under way when its bytes are there, and those without any bytes that follow
-// it.
+// Decodes the current tensor if its bytes are complete, and tensors without bytes that follow it.
 absl::Status ResultReader::DecodeComplete() {
   while (result_.tensors.size() < headers_.size()) {
     const EncodedHeader& header = headers_[result_.tensors.size()];

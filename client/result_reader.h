@@ -1,6 +1,6 @@
-// Puts an aggregate together from the messages of GetAggregate and Reduce. A tensor is decoded as
-// soon as its bytes are there. Memory grows with the bytes that came, not with what the header
-// states.
+// Assembles a result from the messages of GetAggregate and Reduce. Each tensor is decoded as soon
+// as its bytes have arrived. Memory grows with the received bytes, not with the sizes that the
+// header states.
 #ifndef SPARSEAGG_CLIENT_RESULT_READER_H_
 #define SPARSEAGG_CLIENT_RESULT_READER_H_
 
@@ -16,7 +16,7 @@
 
 namespace sparseagg::client {
 
-// Thread-compatible. Errors: INTERNAL (PROTOCOL_ERROR) when the messages contradict themselves,
+// Thread-compatible. Errors: INTERNAL (PROTOCOL_ERROR) for inconsistent messages,
 // RESOURCE_EXHAUSTED (RESULT_TOO_LARGE) beyond `bytes_max`, and those of decoding.
 class ResultReader {
  public:
@@ -36,8 +36,8 @@ class ResultReader {
   bool started_ = false;
   std::vector<EncodedHeader> headers_;
   uint64_t total_bytes_ = 0;
-  uint64_t offset_ = 0;  // in the byte string
-  std::string indices_;  // of the tensor under way: headers_[result_.tensors.size()]
+  uint64_t offset_ = 0;  // in the result's byte string
+  std::string indices_;  // of the current tensor: headers_[result_.tensors.size()]
   std::string values_;
   Result result_;
 };

@@ -1,4 +1,4 @@
-// Selections of a pull as the API wants them: indices per dimension.
+// Converts the selections of a pull to the API's form: indices per dimension.
 #ifndef SPARSEAGG_CLIENT_SELECTIONS_H_
 #define SPARSEAGG_CLIENT_SELECTIONS_H_
 

@@ -1,5 +1,5 @@
-// Client: how updates are sent. One by itself, whole or in chunks by its size; many small ones
-// together (many_updates.h).
+// The functions of Client that send updates: one update whole or in chunks, by its size, or many
+// small ones together (many_updates.h).
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -11,19 +11,19 @@
 
 namespace sparseagg::client {
 
-absl::StatusOr<bool> Client::Impl::Unpacks() {
+absl::StatusOr<bool> Client::Impl::ServerKnowsPacked() {
   SPARSEAGG_RETURN_IF_ERROR(CheckProcess(caller.process));  // which may have held the lock
   {
     const std::lock_guard lock(mutex);
-    if (unpacks.has_value()) return *unpacks;
+    if (knows_packed.has_value()) return *knows_packed;
   }
   const absl::StatusOr<ServerInfo> info = Info();
   if (absl::IsUnavailable(info.status()) || absl::IsDeadlineExceeded(info.status())) {
     return info.status();
   }
   const std::lock_guard lock(mutex);
-  if (!info.ok()) unpacks = false;
-  return *unpacks;
+  if (!info.ok()) knows_packed = false;
+  return *knows_packed;
 }
 
 absl::StatusOr<Receipt> Client::Impl::SubmitWhole(EncodedUpdate update, const Progress& progress) {
@@ -50,25 +50,25 @@ absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update
     if (attempt.resumed_at > offset) retry.MadeProgress();
     offset = std::max(offset, attempt.resumed_at);
     const absl::Status& status = attempt.receipt.status();
-    if (!retry.Again(status)) return status;
-    if (absl::IsUnavailable(status)) via = stub;  // which waiting has connected again
+    if (!retry.WaitToRetry(status)) return status;
+    if (absl::IsUnavailable(status)) via = stub;  // the wait has reconnected this one
   }
 }
 
 absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
                                        const Progress& progress) {
-  bool unpacks = true;
+  bool knows_packed = true;
   if (update.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(unpacks, impl_->Unpacks());
+    SPARSEAGG_ASSIGN_OR_RETURN(knows_packed, impl_->ServerKnowsPacked());
   }
-  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, unpacks));
+  SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, knows_packed));
   std::vector<TensorEncoding> encodings = encoded.encodings();
   absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= impl_->options.unary_bytes_max
                                         ? impl_->SubmitWhole(std::move(encoded), progress)
                                         : impl_->SubmitInChunks(encoded, progress);
   if (!receipt.ok()) return impl_->Explain(receipt.status(), round);
   receipt->encodings = std::move(encodings);
-  impl_->births.Note(receipt->round, {receipt->durability, receipt->epoch});
+  impl_->origins.Record(receipt->round, {receipt->durability, receipt->epoch});
   return receipt;
 }
 
@@ -76,26 +76,26 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
                                                         std::span<const Update> updates) {
   const bool asks =
       std::ranges::any_of(updates, [](const Update& update) { return update.encoding == kAuto; });
-  const absl::StatusOr<bool> unpacks = asks ? impl_->Unpacks() : true;
-  if (!unpacks.ok()) return {updates.size(), unpacks.status()};
+  const absl::StatusOr<bool> knows_packed = asks ? impl_->ServerKnowsPacked() : true;
+  if (!knows_packed.ok()) return {updates.size(), knows_packed.status()};
 
-  ManyUpdates many(RoundName(round), updates, *unpacks, impl_->options.unary_bytes_max);
+  ManyUpdates many(RoundName(round), updates, *knows_packed, impl_->options.unary_bytes_max);
   RetryLoop retry(impl_->options, impl_->transfer());
   while (many.under_way()) {
     const size_t before = many.answered();
     const absl::Status status = many.SendOnce(*impl_->stub, impl_->caller, retry.attempt_ms());
     if (many.answered() > before) retry.MadeProgress();
-    if (!status.ok() && !retry.Again(status)) many.GiveUp(status);
+    if (!status.ok() && !retry.WaitToRetry(status)) many.GiveUp(status);
   }
   std::vector<absl::StatusOr<Receipt>> outcomes;
-  std::optional<absl::Status> lost;  // asked for once
+  std::optional<absl::Status> lost;  // computed once
   for (auto& outcome : many.TakeOutcomes()) {
     if (!outcome.has_value()) {
       outcomes.push_back(Submit(round, updates[outcomes.size()]));
       continue;
     }
     if (outcome->ok()) {
-      impl_->births.Note((*outcome)->round, {(*outcome)->durability, (*outcome)->epoch});
+      impl_->origins.Record((*outcome)->round, {(*outcome)->durability, (*outcome)->epoch});
     } else if (ErrorReason(outcome->status()) == "ROUND_NOT_FOUND") {
       if (!lost.has_value()) lost = impl_->Explain(outcome->status(), round);
       outcome = *lost;

@@ -17,7 +17,7 @@
 
 namespace sparseagg::client {
 
-// Entries in memory of the caller, with what the wire needs to know of them. Owns no entries.
+// A view of entries in the caller's memory, with the name and shape of their tensor.
 struct TensorView {
   std::string name;
   std::vector<int64_t> dense_shape;
@@ -25,8 +25,8 @@ struct TensorView {
   CooView entries;
 };
 
-// A tensor with its entries; they need be neither sorted nor distinct. A dense tensor (sparse_dim
-// 0) has one entry, row 0, that holds all of its values; or none, when there is nothing to add.
+// A tensor with its entries, which need be neither sorted nor distinct. A dense tensor (sparse_dim
+// 0) has one entry, row 0, with all of its values, or no entry if it adds nothing.
 struct Tensor {
   std::string name;
   std::vector<int64_t> dense_shape;
@@ -48,7 +48,7 @@ absl::StatusOr<Tensor> MakeEmptyTensor(const TensorSpec& spec);
 // Valid while the tensors live unchanged.
 std::vector<TensorView> ViewsOf(const std::vector<Tensor>& tensors);
 
-// What of a spec describes the tensor itself; the operator is "sum".
+// The spec of this tensor, with the operator "sum".
 TensorSpec SpecOf(const Tensor& tensor);
 TensorSpec SpecOf(const TensorView& tensor);
 
@@ -57,7 +57,8 @@ TensorSpec SpecOf(const TensorView& tensor);
 absl::StatusOr<uint64_t> FlattenIndex(std::span<const int64_t> index,
                                       std::span<const int64_t> dense_shape);
 
-// The opposite: the numbers of row `row`, one for each dimension of `indexed_shape`, into `index`.
+// The inverse: writes the indices of row `row`, one for each dimension of `indexed_shape`, to
+// `index`.
 void UnflattenIndex(uint64_t row, std::span<const int64_t> indexed_shape, std::span<int64_t> index);
 
 }  // namespace sparseagg::client

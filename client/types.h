@@ -1,5 +1,5 @@
-// What the client library takes and gives, beside tensors (client/tensor.h). Plain structs; the
-// words are those of the API (proto/sparseagg/v1).
+// The arguments and results of the client library, besides tensors (client/tensor.h). Plain
+// structs; their terms are those of the API (proto/sparseagg/v1).
 #ifndef SPARSEAGG_CLIENT_TYPES_H_
 #define SPARSEAGG_CLIENT_TYPES_H_
 
@@ -24,7 +24,7 @@ std::string_view RoundStateName(RoundState state);  // "OPEN"
 bool IsFinal(RoundState state);
 
 enum class Durability : uint8_t {
-  kServerDefault = 0,  // in what a caller asks for
+  kServerDefault = 0,  // in requests only
   kMemory = 1,         // lost with the server's process
   kDurable = 2,        // on stable storage
 };
@@ -33,22 +33,23 @@ std::string_view DurabilityName(Durability durability);  // "memory"
 enum class SealReason : uint8_t { kNone = 0, kRequested, kGoal, kDeadline };
 std::string_view SealReasonName(SealReason reason);  // "GOAL"; "" for kNone
 
-// A life of a server on its data: what was kept in memory ends with it.
+// Identifies one run of a server on its data. State in memory is lost when it ends.
 struct StoreEpoch {
-  std::string store_id;  // of the data directory; of the process, where there is none
-  uint64_t epoch = 0;    // raised at every start, from 1; 0: the server does not tell
+  std::string store_id;  // of the data directory, or of the process if there is none
+  uint64_t epoch =
+      0;  // incremented at every start, from 1; 0: an old server, which does not send it
 
   bool operator==(const StoreEpoch&) const = default;
 };
 
-// When a round ends by itself, and how many contributors it takes. 0 or nothing: no such limit.
-// docs/api.md tells it in full.
+// When a round ends by itself, and how many contributors it accepts. 0 or unset: no such limit.
+// docs/api.md has the details.
 struct RoundPolicy {
-  uint64_t goal_contributors = 0;      // sealed when so many are accepted, after the grace
-  std::chrono::milliseconds grace{0};  // further updates count so long after the goal
-  uint64_t min_contributors = 0;       // fewer give no result: the deadline aborts the round
-  uint64_t max_contributors = 0;       // further ones are refused
-  // At most one of them: the deadline.
+  uint64_t goal_contributors = 0;      // sealed `grace` after this many are accepted
+  std::chrono::milliseconds grace{0};  // time for further updates after the goal
+  uint64_t min_contributors = 0;       // with fewer the deadline aborts the round
+  uint64_t max_contributors = 0;       // more are refused
+  // The deadline: at most one of these.
   std::optional<std::chrono::milliseconds> open_for;  // after the creation
   std::optional<Time> open_until;
 };
@@ -57,25 +58,26 @@ struct RoundPolicy {
 struct Manifest {
   uint64_t contributors = 0;
   double total_weight = 0;                   // the exact sum, rounded once
-  std::map<std::string, uint64_t> rejected;  // refused submissions by reason
-  uint64_t duplicates = 0;                   // resends answered with the first receipt
+  std::map<std::string, uint64_t> rejected;  // refused updates by reason
+  uint64_t duplicates = 0;                   // resent updates, answered with the first receipt
   std::string updates_digest;                // SHA-256, 32 bytes
   std::string result_digest;                 // SHA-256, 32 bytes
-  uint64_t infinite_values = 0;              // results beyond the range of the value type
+  uint64_t infinite_values = 0;  // values of the result beyond the range of the value type
   std::optional<Time> publish_time;
   SealReason seal_reason = SealReason::kNone;
-  std::map<std::string, uint64_t> late;  // of `rejected`, by what had closed the round
+  std::map<std::string, uint64_t>
+      late;  // the updates of `rejected` that came too late, by what had closed the round
 };
 
 // How one tensor of a round is being reduced.
 struct TensorStatus {
   std::string name;
   std::string backend;
-  std::string plan;  // used last; before the first reduction, the one that is meant
+  std::string plan;  // of the last reduction; before the first, the one that is intended
   std::string plan_reason;
   uint64_t nnz_received = 0;
   uint64_t nnz_result = 0;  // 0 before publication
-  // For the reductions done so far, side by side, so that a wrong choice of plan can be seen.
+  // Sums over the reductions so far; a large difference shows a wrong choice of plan.
   double predicted_seconds = 0;  // 0: nothing reduced yet, or the back end predicts nothing
   double measured_seconds = 0;   // 0: nothing reduced yet, or the back end measures nothing
 };
@@ -92,19 +94,19 @@ struct RoundInfo {
   uint64_t bytes_received = 0;
   std::vector<TensorStatus> tensor_status;
   std::optional<Manifest> manifest;  // from kPublished on
-  std::string failure;               // why a kAborted round failed; "" when it was asked for
+  std::string failure;               // why a kAborted round failed; "" if the abort was requested
   uint64_t revision = 0;
   RoundPolicy policy;
   bool keep_updates = false;
   SealReason seal_reason = SealReason::kNone;
-  // While kOpen: when the policy closes it at the latest, if it does.
+  // While kOpen: when the policy closes the round at the latest; unset: it does not.
   std::optional<Time> close_time;
   std::optional<std::chrono::milliseconds> time_left;
   bool goal_reached = false;
   StoreEpoch epoch;
 };
 
-// A published round that was computed again from its updates and has the same bits.
+// The outcome of Verify(): the result was computed again from the updates, with the same bits.
 struct Verification {
   uint64_t contributors = 0;
   uint64_t bytes_read = 0;
@@ -114,32 +116,32 @@ struct Verification {
 };
 
 struct NewRound {
-  std::string id;  // 1 to 63 of [a-z0-9-], a letter first; "": the server makes one
+  std::string id;  // 1 to 63 of [a-z0-9-], a letter first; "": chosen by the server
   std::vector<TensorSpec> tensors;
   Durability durability = Durability::kServerDefault;
-  std::string request_id;  // the same id and content give the same round; "": a random one
+  std::string request_id;  // repeating the call with it returns the same round; "": random
   RoundPolicy policy;
-  // Raw updates stay until the round is deleted, so that Verify() can compute the result again.
+  // Whether the server keeps the updates until the round is deleted, as Verify() requires.
   bool keep_updates = false;
 };
 
-// One contributor's update: every tensor of the round once, nnz 0 for one that it did not touch.
+// One contributor's update: every tensor of the round once, with nnz 0 if it has no entries.
 struct Update {
-  std::string contributor;  // 1 to 128 of [A-Za-z0-9._:@|/-]; may stay empty in Reduce
-  // Names this update over retries, 1 to 64 of [A-Za-z0-9._-]. "": a digest of the content, so that
-  // sending the same update again, even from another process, is recognised.
+  std::string contributor;  // 1 to 128 of [A-Za-z0-9._:@|/-]; may be empty in Reduce
+  // Identifies this update in retries, 1 to 64 of [A-Za-z0-9._-]. "": a digest of the content, so
+  // that the server recognises the same update even from another process.
   std::string update_id;
   float weight = 1.0f;
-  std::vector<TensorView> tensors;  // their entries must live until the call returns
-  // What the tensors travel as (docs/wire_format.md). "auto": the fewest bytes that change nothing,
-  // of the encodings that the server knows. Other names are those of AllEncodings() and
-  // AllValuesEncodings(); of values, bf16, f16, int8 and int4 round f32 and f64 before they are
-  // sent and leave other types as they are.
+  std::vector<TensorView> tensors;  // their entries must stay valid until the call returns
+  // The encodings of indices and values on the wire (docs/wire_format.md). "auto": the smallest
+  // lossless encoding that the server knows. Other names are those of AllEncodings() and
+  // AllValuesEncodings(). The values encodings bf16, f16, int8 and int4 round f32 and f64 values
+  // and leave other types unchanged.
   std::string encoding = "auto";
   std::string values = "auto";
 };
 
-// What one tensor travelled as.
+// The encoding in which a tensor was sent.
 struct TensorEncoding {
   std::string tensor;
   std::string encoding;  // "coo.packed"
@@ -153,17 +155,17 @@ struct Receipt {
   std::string round;
   std::string contributor;
   std::string update_id;
-  bool duplicate = false;  // it had been counted before
+  bool duplicate = false;  // the update had been counted before
   uint64_t sequence = 0;   // position in the order of acceptance, from 1
   std::string digest;      // SHA-256, 32 bytes
   Durability durability = Durability::kMemory;
-  std::vector<TensorEncoding> encodings;  // what this call sent
-  StoreEpoch epoch;  // an update in memory is lost when the server's is another one
+  std::vector<TensorEncoding> encodings;  // of the tensors that this call sent
+  StoreEpoch epoch;  // if the server's differs later, an update in memory is lost
 };
 
-// An aggregate. A sparse tensor has ascending indices (in the order of the selection, where one was
-// given), a dense one sparse_dim 0 and one row; with a selection of no index its first dimension is
-// 0, and there is no value.
+// An aggregate. A sparse tensor has ascending indices, or with a selection the selection's order. A
+// dense tensor has sparse_dim 0 and one row; with an empty selection its first dimension is 0, and
+// it has no values.
 struct Result {
   std::vector<Tensor> tensors;
   Manifest manifest;
@@ -185,14 +187,14 @@ struct LimitInfo {
   std::string help;
 };
 
-// What is taken of the limits at the moment, all tenants together.
+// The current use of the server's limits, over all tenants.
 struct ServerLoad {
   uint64_t staging_bytes = 0;
   uint64_t aggregation_bytes = 0;
   uint64_t upload_disk_bytes = 0;
   uint64_t open_uploads = 0;
   uint64_t rounds = 0;
-  uint64_t calls = 0;  // under way, streams included
+  uint64_t calls = 0;  // in progress, streams included
 };
 
 struct ServerInfo {
@@ -206,7 +208,7 @@ struct ServerInfo {
   Durability default_durability = Durability::kServerDefault;
   std::vector<Durability> durabilities;
   StoreEpoch epoch;
-  std::optional<ServerLoad> load;  // operators are told
+  std::optional<ServerLoad> load;  // for operators only
 };
 
 }  // namespace sparseagg::client

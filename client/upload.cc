@@ -25,14 +25,14 @@ absl::Status ProtocolError(const std::string& target, const std::string& what) {
                    absl::StrCat(target, " ", what, "; is it a sparseagg server of this version?"));
 }
 
-// The receipt or the error of `update_id`; nullopt for anything else.
+// The receipt or the error of `update_id`; nullopt for any other answer.
 std::optional<absl::StatusOr<Receipt>> FinalAnswer(const v1::StreamUpdatesResponse& response,
                                                    const std::string& update_id) {
   if (response.update_id() != update_id) return std::nullopt;
   if (response.has_receipt()) return FromProto(response.receipt());
   if (response.has_error()) {
     absl::Status error = sparseagg::FromProto(response.error());
-    // An "error" of code OK would be taken for a receipt.
+    // An error with the code OK would count as a receipt.
     return error.ok() ? absl::InternalError("the server sent an error without a code") : error;
   }
   return std::nullopt;
@@ -73,7 +73,7 @@ void SendChunks(Stream& stream, const EncodedUpdate& update, uint64_t offset,
     request.mutable_chunk()->set_offset(offset);
     request.mutable_chunk()->set_data(update.Bytes(offset, options.chunk_bytes));
     const uint64_t sent = request.chunk().data().size();
-    if (!stream.Write(request)) return;  // Finish() says why
+    if (!stream.Write(request)) return;  // Finish() returns the reason
     offset += sent;
     if (progress) progress(offset, total);
   }
@@ -100,10 +100,11 @@ UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const Call
     answer = FinalAnswer(response, update.update_id);
     attempt.resumed_at = response.progress().committed_offset();
     if (!answer.has_value() && !response.has_progress()) {
-      broken_protocol =
-          ProtocolError(caller.route.target, "answered the begin of an update with something else");
+      broken_protocol = ProtocolError(
+          caller.route.target, "answered BeginUpdate with neither progress, receipt nor error");
     } else if (attempt.resumed_at > update.total_bytes()) {
-      broken_protocol = ProtocolError(caller.route.target, "states more bytes than the update has");
+      broken_protocol =
+          ProtocolError(caller.route.target, "reported more received bytes than the update has");
     } else if (!answer.has_value()) {
       AnswerReader reader(*stream, update.update_id);
       SendChunks(*stream, update, attempt.resumed_at, caller.options, reader, progress);
@@ -112,7 +113,7 @@ UploadAttempt UploadOnce(v1::AggregationService::StubInterface& stub, const Call
     }
   }
   if (answer.has_value() || broken_protocol.has_value()) {
-    // What follows cannot change the outcome.
+    // Later messages cannot change the outcome.
     context.TryCancel();
   }
   const absl::Status status = ToStatus(stream->Finish(), caller.route);

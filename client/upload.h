@@ -1,10 +1,10 @@
-// Sending one large update in chunks over StreamUpdates.
+// Sends one large update in chunks over StreamUpdates.
 //
-//   client: Begin  ............  Chunk, Chunk, ...          server: Progress(offset) ... Receipt |
-//   Error
+//   client:  Begin                      Chunk, Chunk, ...
+//   server:         Progress(offset)                        Receipt or Error
 //
-// After a broken stream a new attempt begins the same update again, and the server says from which
-// offset on it needs the bytes.
+// After a broken stream a new attempt begins the same update again, and the server answers with the
+// offset from which it needs the bytes.
 #ifndef SPARSEAGG_CLIENT_UPLOAD_H_
 #define SPARSEAGG_CLIENT_UPLOAD_H_
 
@@ -20,7 +20,7 @@ namespace sparseagg::client {
 
 struct UploadAttempt {
   absl::StatusOr<Receipt> receipt;
-  uint64_t resumed_at = 0;  // the offset that the server had at the start of the attempt
+  uint64_t resumed_at = 0;  // the server's offset at the start of the attempt
 };
 
 // One attempt. Synchronous; reads the server's answers on a thread of its own, so that a refusal

@@ -1,5 +1,5 @@
-// Memory that the allocator holds and nobody uses. Where a build has no allocator of its own, there
-// is none.
+// Memory that was freed and that the allocator keeps. In builds without tcmalloc these functions do
+// nothing.
 #ifndef SPARSEAGG_SERVICE_ALLOCATOR_H_
 #define SPARSEAGG_SERVICE_ALLOCATOR_H_
 
@@ -7,13 +7,13 @@
 
 namespace sparseagg {
 
-// What is freed stays until it is given back: the allocator does not do so by itself any more.
+// Makes the allocator keep freed memory until GiveBackFreedMemory().
 void KeepFreedMemory();
 
-// Of whole pages, not counting what has been given back.
+// The freed bytes in whole pages, without those that were given back.
 uint64_t FreedMemoryBytes();
 
-// To the system: about `bytes`, as the allocator gives back what lies together as a whole.
+// Gives about `bytes` back to the system; the allocator gives back whole ranges.
 void GiveBackFreedMemory(uint64_t bytes);
 
 }  // namespace sparseagg

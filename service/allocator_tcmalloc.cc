@@ -7,7 +7,7 @@
 namespace sparseagg {
 namespace {
 
-// The allocator is locked meanwhile: 64 MiB take some milliseconds.
+// The allocator is locked during the call; 64 MiB take some milliseconds.
 constexpr uint64_t kBytesAtATime = uint64_t{64} << 20;
 
 }  // namespace

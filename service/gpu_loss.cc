@@ -7,11 +7,11 @@
 
 namespace sparseagg {
 
-void GpuLoss::Tell(const absl::Status& fault) {
+void GpuLoss::Report(const absl::Status& fault) {
   log_.Error(exit_code_ != 0 ? "the GPU is lost; the server ends"
-                             : "the GPU is lost; rounds go on with another back end",
+                             : "the GPU is lost; rounds continue on another back end",
              {{"reason", ErrorReason(fault)}, {"message", std::string(fault.message())}});
-  // At once: threads may wait for the device for ever.
+  // Immediately, because threads may wait for the device for ever.
   if (exit_code_ != 0) std::_Exit(exit_code_);
   const std::lock_guard lock(mutex_);
   lost_ = true;

@@ -1,5 +1,5 @@
-// What happens when the GPU fails while it is used: a line in the log, and the health service
-// tells, or the process ends.
+// Reacts to a GPU that fails in use: writes a line to the log, and reports it through the health
+// service or ends the process.
 #ifndef SPARSEAGG_SERVICE_GPU_LOSS_H_
 #define SPARSEAGG_SERVICE_GPU_LOSS_H_
 
@@ -14,11 +14,11 @@ namespace sparseagg {
 // Thread-safe.
 class GpuLoss {
  public:
-  // `exit_code` 0: the process goes on.
+  // `exit_code` 0: the process continues.
   GpuLoss(const Log& log, int exit_code) : log_(log), exit_code_(exit_code) {}
 
-  void Tell(const absl::Status& fault);
-  // Tells `server`, too, from now on; null: nobody.
+  void Report(const absl::Status& fault);
+  // Sets the server whose health service reports the loss; null: none.
   void Attach(GrpcServer* server);
 
  private:

@@ -1,4 +1,4 @@
-// The program `sparseagg`: the server and the command line. Puts the parts together; holds no logic
+// The program `sparseagg`: the server and the command line. It assembles the parts and has no logic
 // of its own.
 #include <grpc/support/log.h>
 
@@ -16,7 +16,7 @@
 #include "service/commands/token_command.h"
 #include "sparse/backend.h"
 
-extern "C" char** environ;  // of the system, in no header of the language
+extern "C" char** environ;  // POSIX; no C++ header declares it
 
 namespace {
 
@@ -33,19 +33,18 @@ sparseagg::Environment ProcessEnvironment() {
   return environment;
 }
 
-// gRPC would write to standard error in a format of its own, beside our lines. Who asks for that
-// gets it.
+// gRPC would mix lines in its own format with ours on standard error. The variable turns them on.
 void SilenceGrpcLog() {
   if (!Variable("GRPC_VERBOSITY").has_value()) gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
-// Debian's Abseil has its debugging checks on. This one follows every lock that gRPC takes through
-// one graph, and so through one lock of all threads.
+// Debian's Abseil is built with debugging checks. The deadlock detector records every lock that
+// gRPC takes in one graph, under one lock for all threads.
 void LookForNoDeadlocks() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-// CUDA would load each kernel when a round first needs it, for milliseconds on the device thread.
-// All of them are loaded with the first call instead, before the server is ready. The runtime has
-// no function for this; it reads the variable in that call.
+// CUDA would load each kernel when a round first needs it, which takes milliseconds on the device
+// thread. With this variable the first call loads all of them, before the server is ready. The
+// runtime has no function for this; it reads the variable in that call.
 void LoadKernelsAtOnce() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
 }  // namespace

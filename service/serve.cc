@@ -40,20 +40,20 @@
 namespace sparseagg {
 namespace {
 
-// Connections take a descriptor each, and without one gRPC may go deaf for good; many systems allow
-// 1024 unless asked.
+// Each connection takes a file descriptor, and after running out of them gRPC may never accept a
+// connection again. The default limit of many systems is 1024.
 void RaiseFileLimit(const Log& log) {
   constexpr rlim_t kFilesWanted = 65536;
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
   if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < kFilesWanted) {
-    log.Warning("few files may be open at a time; raise the hard limit (ulimit -Hn, LimitNOFILE)",
+    log.Warning("the limit of open files is low; raise the hard limit (ulimit -Hn, LimitNOFILE)",
                 {{"files", absl::StrCat(files.rlim_cur)}, {"wanted", absl::StrCat(kFilesWanted)}});
   }
 }
 
-// Written under another name and renamed, so that a reader never sees half of it.
+// Writes the file under another name and renames it, so that a reader never sees half of it.
 absl::Status WritePortFile(const std::string& path, int port, const char* flag) {
   if (path.empty()) return absl::OkStatus();
   const std::string unfinished = path + ".tmp";
@@ -67,24 +67,24 @@ absl::Status WritePortFile(const std::string& path, int port, const char* flag) 
   return absl::OkStatus();
 }
 
-void WarnOfVariables(std::span<const std::string> names, const Log& log) {
+void WarnOfUnknownVariables(std::span<const std::string> names, const Log& log) {
   for (const std::string& name : names) {
-    log.Warning("a variable of the environment is no setting; it has no effect", {{"name", name}});
+    log.Warning("an environment variable is not a setting and has no effect", {{"name", name}});
   }
 }
 
-void WarnOfWhatIsOpen(const ServerConfig& config, bool asks_who_calls, const Log& log) {
+void WarnOfExposure(const ServerConfig& config, bool authenticates, const Log& log) {
   if (IsLocalAddress(config.listen)) return;
   if (!config.tls.enabled()) {
-    log.Warning("serving without encryption beyond this machine", {{"listen", config.listen}});
+    log.Warning("other machines can connect without encryption", {{"listen", config.listen}});
   }
-  if (!asks_who_calls) {
-    log.Warning("whoever can connect may do everything; see docs/security.md",
+  if (!authenticates) {
+    log.Warning("everyone who can connect may do everything; see docs/security.md",
                 {{"listen", config.listen}});
   }
 }
 
-// Who is told what the server does.
+// The observers of the server.
 struct Telemetry {
   explicit Telemetry(const Log& log)
       : events(std::make_shared<EventLog>(log)),
@@ -101,7 +101,7 @@ struct Telemetry {
   std::shared_ptr<CallObserver> calls;
 };
 
-// A back end that was preferred and is not there is worth a line.
+// Logs each back end that was preferred to the chosen one and is not available.
 void LogUnavailable(const BackendChoice& choice, const Log& log) {
   for (const BackendCandidate& candidate : choice.candidates) {
     if (candidate.status.ok()) return;
@@ -116,12 +116,12 @@ void LogNotes(const BackendInfo& backend, const Log& log) {
   }
 }
 
-// What goes beyond a container's limit is not refused memory but killed.
+// A process that exceeds its container's limit is killed; its allocations do not fail.
 void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
   const uint64_t available = AvailableMemoryBytes();
   if (aggregation <= available && staging <= available - aggregation) return;
   log.Warning(
-      "the limits allow more memory than there is; lower aggregation-bytes-max or "
+      "the limits allow more memory than is available; lower aggregation-bytes-max or "
       "staging-bytes-max",
       {{"aggregation_bytes_max",
         aggregation == std::numeric_limits<uint64_t>::max() ? "none" : absl::StrCat(aggregation)},
@@ -130,14 +130,14 @@ void WarnOfMemory(uint64_t aggregation, uint64_t staging, const Log& log) {
 }
 
 struct Server {
-  size_t rounds = 0;  // taken up from the data directory
+  size_t rounds = 0;  // recovered from the data directory
   std::shared_ptr<GpuLoss> gpu_loss;
   BackendChoice backend;
   std::unique_ptr<Protection> protection;
   std::unique_ptr<UpdateStore> store;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<AdminServer> admin;  // looks at the engine
-  std::unique_ptr<GrpcServer> grpc;    // last: stops before what it uses goes
+  std::unique_ptr<AdminServer> admin;  // reads the engine's state
+  std::unique_ptr<GrpcServer> grpc;    // last: is destroyed before what it uses
 };
 
 std::vector<ConfigRow> ConfigRows(const LoadedConfig& loaded) {
@@ -182,11 +182,12 @@ absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& confi
                            }});
 }
 
-// The admin port comes early: it says "starting" while a large data directory is taken up.
+// The admin port starts early, so that it reports "starting" while a large data directory is
+// recovered.
 absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
                                    std::span<const BackendFactory> backends) {
   const ServerConfig& config = loaded.config;
-  WarnOfVariables(loaded.unknown_variables, log);
+  WarnOfUnknownVariables(loaded.unknown_variables, log);
   const Telemetry telemetry(log);
   Server server;
   SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));
@@ -197,7 +198,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   const auto on_loss = [loss = server.gpu_loss,
                         metrics = telemetry.metrics](const absl::Status& fault) {
     metrics->OnBackendLost();
-    loss->Tell(fault);
+    loss->Report(fault);
   };
   SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
                              ChooseBackend(backends, config.backend, backend_options, on_loss));
@@ -228,11 +229,12 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
                                      server.protection->ForEdge(config.tls, log), telemetry.calls));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
-  server.gpu_loss->Attach(server.grpc.get());  // last: nothing fails with the two attached
+  server.gpu_loss->Attach(
+      server.grpc.get());  // last, so that no error return leaves the two attached
   return server;
 }
 
-// "127.0.0.1:0" is where the server was asked to listen; this is where it does.
+// The configured address with the port that was bound: "127.0.0.1:0" has none.
 std::string BoundAddress(const std::string& listen, int port) {
   return port == 0 ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
@@ -254,11 +256,11 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
                        {"rounds", absl::StrCat(server.rounds)}});
   server.protection->Record(
       "server_started", {{"version", SPARSEAGG_VERSION}, {"rounds", absl::StrCat(server.rounds)}});
-  WarnOfWhatIsOpen(config, server.protection->authenticator() != nullptr, log);
+  WarnOfExposure(config, server.protection->authenticator() != nullptr, log);
 }
 
-// What can change while the server runs; the rest needs a restart.
-void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log) {
+// Applies the settings that can change while the server runs; others need a restart.
+void ApplyLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log) {
   if (!loaded.ok()) {
     log.Error("configuration not reloaded", {{"message", std::string(loaded.status().message())}});
     return;
@@ -266,13 +268,13 @@ void TakeOverLogLevel(const absl::StatusOr<LoadedConfig>& loaded, const Log& log
   log.ChangeLevel("configuration reloaded", loaded->config.log_level);
 }
 
-// Of the drain timeout, what is left for calls that are cut off to be told, and for the process to
-// end.
+// The part of the drain timeout in which calls that are cut off get their error, and the process
+// ends.
 std::chrono::milliseconds TimeToEnd(std::chrono::milliseconds drain_timeout) {
   return std::min<std::chrono::milliseconds>(drain_timeout / 4, std::chrono::milliseconds(500));
 }
 
-// Whether nothing was cut off.
+// Returns true if nothing was cut off.
 bool StopServer(Server& server, const ServerConfig& config) {
   const std::chrono::milliseconds timeout(config.drain_timeout_ms);
   const auto time_to_work = timeout - TimeToEnd(timeout);
@@ -281,7 +283,8 @@ bool StopServer(Server& server, const ServerConfig& config) {
   server.store->StopErasing();
   server.grpc->Drain();
   const bool done = server.engine->Drain(std::chrono::steady_clock::now() + time_to_work);
-  // gRPC cancels a call that comes when Shutdown() has begun. Until then it gets a proper refusal.
+  // gRPC cancels a call that arrives after Shutdown() has begun. Until then it gets
+  // SERVER_DRAINING.
   const auto delay_end =
       std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
   std::this_thread::sleep_until(std::min(delay_end, deadline));
@@ -290,54 +293,55 @@ bool StopServer(Server& server, const ServerConfig& config) {
   return done;
 }
 
-// However short the drain timeout is: nothing is under way as a rule, and the end in good order
-// takes a moment.
+// The least time for an orderly end, however short the drain timeout is.
 constexpr std::chrono::seconds kStopTimeMin{1};
 
-// Null when it is turned off.
+// Returns null if it is turned off.
 std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, const Log& log) {
   if (config.self_probe_interval_ms == 0) return nullptr;
   const std::chrono::milliseconds interval(config.self_probe_interval_ms);
-  // A busy server may be slow to answer; it is not deaf for that.
+  // At least 10 s, because a busy server may be slow to answer.
   const auto timeout = std::max<std::chrono::milliseconds>(interval, std::chrono::seconds(10));
   const std::string address = AddressToDial(config.listen, port);
   return std::make_unique<SelfProbe>(
       interval, [address, timeout] { return Probe(address, timeout); },
-      SelfProbeEvents{
-          .first_answer =
-              [&log, address] {
-                log.Debug("self-probe answered", {{"address", address}});
-              },
-          .no_descriptors =
-              [&log] {
-                log.Warning(
-                    "no file descriptors are left; new connections fail until some are "
-                    "closed; raise the limit (ulimit -Hn, LimitNOFILE)");
-              },
-          .deaf =
-              [&log, address](int tries) {
-                log.Error("nobody can connect any more; the process ends, to be started again",
-                          {{"address", address}, {"tries", absl::StrCat(tries)}});
-                _exit(kServeDeaf);
-              }});
+      SelfProbeEvents{.first_answer =
+                          [&log, address] {
+                            log.Debug("self-probe answered", {{"address", address}});
+                          },
+                      .no_descriptors =
+                          [&log] {
+                            log.Warning(
+                                "no file descriptors are left; new connections fail until others "
+                                "are closed; raise the limit (ulimit -Hn, LimitNOFILE)");
+                          },
+                      .unreachable =
+                          [&log, address](int tries) {
+                            log.Error(
+                                "the server no longer accepts connections; the process ends and "
+                                "must be restarted",
+                                {{"address", address}, {"tries", absl::StrCat(tries)}});
+                            _exit(kServeUnreachable);
+                          }});
 }
 
-// A data directory that is deleted under an idle server ends it as one under a busy server does:
-// who asks whether it is ready learns that within a second. Null without a data directory.
+// Ends the server within a second when its data directory is deleted, even if it is idle, so that a
+// readiness probe notices. Null without a data directory.
 std::unique_ptr<Ticker> WatchStore(const ServerConfig& config, const UpdateStore& store) {
   if (config.data_dir.empty()) return nullptr;
   return std::make_unique<Ticker>(std::chrono::seconds(1), [&store] { store.CheckInPlace(); });
 }
 
-// Null when freed memory is kept for good.
+// Returns null if freed memory is kept for ever.
 std::unique_ptr<Ticker> GiveBackIdleMemory(const ServerConfig& config) {
   KeepFreedMemory();
   if (config.free_memory_keep_ms == 0) return nullptr;
-  // Short against the periods, so that a round is not missed that comes and goes between two looks.
-  constexpr std::chrono::milliseconds kBetweenLooks{100};
-  const uint64_t looks = std::max<uint64_t>(1, config.free_memory_keep_ms / kBetweenLooks.count());
-  return std::make_unique<Ticker>(kBetweenLooks, [idle = IdleMemory(looks)]() mutable {
-    GiveBackFreedMemory(idle.Look(FreedMemoryBytes()));
+  // Short beside the period, so that a short round between two samples is not missed.
+  constexpr std::chrono::milliseconds kSampleInterval{100};
+  const uint64_t samples =
+      std::max<uint64_t>(1, config.free_memory_keep_ms / kSampleInterval.count());
+  return std::make_unique<Ticker>(kSampleInterval, [idle = IdleMemory(samples)]() mutable {
+    GiveBackFreedMemory(idle.Sample(FreedMemoryBytes()));
   });
 }
 
@@ -352,7 +356,8 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   const std::unique_ptr<Ticker> idle_memory = GiveBackIdleMemory(config);
 
   std::once_flag stop_recorded;
-  std::optional<StopDeadline> stop_deadline;  // before the server: its end is bounded, too
+  std::optional<StopDeadline>
+      stop_deadline;  // before the server, because it also bounds the server's destruction
   absl::StatusOr<Server> server = StartServer(loaded, log, backends);
   if (!server.ok()) {
     log.Error("cannot serve", {{"reason", ErrorReason(server.status())},
@@ -363,7 +368,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   const std::unique_ptr<Ticker> watch_store = WatchStore(config, *server->store);
   auto self_probe = StartSelfProbe(config, server->grpc->port(), log);
 
-  const int signal_number = WaitForStopSignal([&] { TakeOverLogLevel(reload(), log); });
+  const int signal_number = WaitForStopSignal([&] { ApplyLogLevel(reload(), log); });
   self_probe.reset();
   ExitOnNextStopSignal(kServeKilled);
   log.Info("stopping", {{"signal", absl::StrCat(signal_number)},
@@ -374,8 +379,8 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
     });
   };
   const auto cut_off = [&log] {
-    log.Warning("stopped at the end of the drain timeout; what was under way is cut off",
-                {{"durable_rounds", "go on after the next start"}});
+    log.Warning("stopped at the end of the drain timeout; unfinished work was cut off",
+                {{"durable_rounds", "continue after the next start"}});
   };
   const auto timeout = std::max<std::chrono::milliseconds>(
       std::chrono::milliseconds(config.drain_timeout_ms), kStopTimeMin);
@@ -387,7 +392,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
   record();
   if (!done) {
     cut_off();
-    _exit(kServeStopped);  // whoever waits for the tasks waits until they are done
+    _exit(kServeStopped);  // destructors would wait until the tasks are done
   }
   log.Info("stopped");
   return kServeStopped;

@@ -24,19 +24,19 @@ struct BackendCandidate {
 
 struct BackendChoice {
   std::unique_ptr<Backend> backend;
-  std::vector<BackendCandidate> candidates;  // all of the build
+  std::vector<BackendCandidate> candidates;  // all back ends of the build
 };
 
-// Tries every back end of `factories`, in order, and keeps the one that `name` names ("auto": the
-// first that is available). INVALID_ARGUMENT (UNKNOWN_BACKEND) for a name that the build does not
-// have, UNAVAILABLE (BACKEND_UNAVAILABLE), with the back end's own words, when it cannot be used
-// here. Where the back end's processor may be lost, the next one that is available takes over then;
-// `on_loss` is called once when that happens.
+// Tries every back end of `factories`, in order, and keeps the one called `name` ("auto": the first
+// that is available). INVALID_ARGUMENT (UNKNOWN_BACKEND) for a name that the build does not have;
+// UNAVAILABLE (BACKEND_UNAVAILABLE), with the back end's message, if it cannot be used here. If the
+// back end's processor may fail, the next available back end takes over then, and `on_loss` is
+// called once.
 absl::StatusOr<BackendChoice> ChooseBackend(
     std::span<const BackendFactory> factories, const std::string& name,
     const BackendOptions& options, std::function<void(const absl::Status& fault)> on_loss = {});
 
-// What GetServerInfo answers.
+// The answer of GetServerInfo.
 v1::ServerInfo MakeServerInfo(const BackendChoice& choice, const ServerConfig& config,
                               const UpdateStore& store, Durability default_durability);
 

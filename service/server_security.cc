@@ -40,8 +40,8 @@ AuditLog::Fields FieldsOf(const RoundSnapshot& round) {
 absl::StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(const std::string& path, const Log& log) {
   AuditOptions options{.path = path};
   options.on_trouble = [&log, path](const absl::Status& status) {
-    if (status.ok()) return log.Info("the audit log is written again", {{"file", path}});
-    log.Error("the audit log cannot be written; lines wait",
+    if (status.ok()) return log.Info("the audit log can be written again", {{"file", path}});
+    log.Error("the audit log cannot be written; lines are kept in memory",
               {{"file", path}, {"message", std::string(status.message())}});
   };
   return AuditLog::Open(std::move(options));
@@ -54,11 +54,10 @@ absl::Status CheckTransport(const ServerConfig& config) {
   if (config.tls.enabled() || config.allow_plaintext || IsLocalAddress(config.listen)) {
     return absl::OkStatus();
   }
-  return MakeError(
-      absl::StatusCode::kFailedPrecondition, "PLAINTEXT_REFUSED",
-      absl::StrCat("other machines can reach ", config.listen,
-                   ", and updates would travel in the clear; set tls-cert and tls-key, or "
-                   "allow-plaintext where the network itself is private"));
+  return MakeError(absl::StatusCode::kFailedPrecondition, "PLAINTEXT_REFUSED",
+                   absl::StrCat("other machines can reach ", config.listen,
+                                ", and updates would be sent unencrypted; set tls-cert and "
+                                "tls-key, or allow-plaintext if the network is private"));
 }
 
 absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
@@ -67,8 +66,8 @@ absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
   if (!config.jwt_keys.empty() &&
       (config.jwt_rules.issuer.empty() || config.jwt_rules.audience.empty())) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
-                     "jwt-keys needs jwt-issuer and jwt-audience: tokens for other services must "
-                     "not be good here");
+                     "jwt-keys needs jwt-issuer and jwt-audience, so that tokens for other "
+                     "services are refused");
   }
   AuthenticatorOptions options;
   options.credentials_file = config.credentials;
@@ -102,14 +101,14 @@ void Protection::ReportReload(const Log& log, const std::string& file, const abs
     return Record("credentials_read", {{"file", file}});
   }
   const std::string message(status.message());
-  log.Error("credentials not read, the old ones stay in force",
+  log.Error("credentials cannot be read; the old ones stay in use",
             {{"file", file}, {"message", message}});
   Record("credentials_not_read", {{"file", file}, {"message", message}});
 }
 
 ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
   ServerSecurity security{.tls = tls, .authenticator = authenticator_.get()};
-  // A file that is broken is named by the message.
+  // The message names the invalid file.
   security.on_tls_reload = [this, &log, tls](const absl::Status& status) {
     std::vector<std::string> files = {tls.certificate, tls.key};
     if (!tls.client_authority.empty()) files.push_back(tls.client_authority);
@@ -123,8 +122,8 @@ ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
   security.on_refused = [trail = trail_.get()](std::string_view rpc, const std::string& peer,
                                                const absl::Status& why) {
     const auto who = why.code() == absl::StatusCode::kUnauthenticated
-                         ? AuditTrail::Refused::kStranger
-                         : AuditTrail::Refused::kKnownCaller;
+                         ? AuditTrail::Refused::kUnauthenticated
+                         : AuditTrail::Refused::kAuthenticated;
     trail->CallRefused(who, rpc, peer, ErrorReason(why), std::string(why.message()));
   };
   return security;
@@ -146,7 +145,7 @@ TenantLimits Protection::LimitsOf(std::string_view tenant) {
 }
 
 void Protection::Record(std::string_view event, AuditLog::Fields fields) {
-  if (trail_ != nullptr) trail_->Server(event, std::move(fields));
+  if (trail_ != nullptr) trail_->RecordServerEvent(event, std::move(fields));
 }
 
 class Protection::Observer : public EngineObserver {

@@ -1,5 +1,5 @@
-// From the configuration to what protects the server: certificates, credentials, the audit log, and
-// the refusal to serve the world without them.
+// Sets up the server's security from its configuration: TLS, authentication and the audit log.
+// Refuses to serve other machines in plaintext unless the configuration allows it.
 #ifndef SPARSEAGG_SERVICE_SERVER_SECURITY_H_
 #define SPARSEAGG_SERVICE_SERVER_SECURITY_H_
 
@@ -17,16 +17,17 @@
 
 namespace sparseagg {
 
-// FAILED_PRECONDITION (PLAINTEXT_REFUSED): an address that other machines reach, without TLS and
-// without allow-plaintext. TLS_FILES_INVALID.
+// FAILED_PRECONDITION (PLAINTEXT_REFUSED) if other machines can reach the address and neither TLS
+// nor allow-plaintext is set; INVALID_ARGUMENT (TLS_FILES_INVALID).
 absl::Status CheckTransport(const ServerConfig& config);
 
-// Who may call, as the files of the configuration say; null when it names none. INVALID_ARGUMENT
-// (INVALID_CONFIG) for keys of tokens without issuer or audience; errors of Authenticator::Open().
+// Opens the credential files of the configuration; null if it names none. INVALID_ARGUMENT
+// (INVALID_CONFIG) for jwt-keys without jwt-issuer or jwt-audience, and the errors of
+// Authenticator::Open().
 absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
     const ServerConfig& config, decltype(AuthenticatorOptions::on_reload) on_reload);
 
-// Outlives the engine and the gRPC server.
+// Must outlive the engine and the gRPC server.
 class Protection {
  public:
   // Errors are those of CheckTransport(), AuditLog::Open() and OpenAuthenticator(). `log` must
@@ -34,17 +35,17 @@ class Protection {
   static absl::StatusOr<std::unique_ptr<Protection>> Make(const ServerConfig& config,
                                                           const Log& log);
 
-  // Null when the configuration names no credentials: everybody may do everything.
+  // Null if the configuration names no credentials: every caller may do everything.
   Authenticator* authenticator() const { return authenticator_.get(); }
   // `log` must outlive the result.
   ServerSecurity ForEdge(const TlsFiles& tls, const Log& log);
-  // Those of the configuration, or the tenant's own in the credentials file.
+  // The tenant's limits in the credentials file, or else those of the configuration.
   TenantLimits LimitsOf(std::string_view tenant);
 
-  // Lines of the audit log; nothing where there is none.
+  // These append to the audit log, if there is one.
   void Record(std::string_view event, AuditLog::Fields fields);
   void RecordRecovered(const RoundSnapshot& round);
-  // Records every state that a round gets into. Not beyond the life of this.
+  // Records every state change of a round. Must not outlive this.
   std::shared_ptr<EngineObserver> observer();
 
  private:

@@ -1,4 +1,4 @@
-// Bounds the time that a stop takes, whatever is under way then.
+// Bounds the time of a stop, whatever the process is waiting for.
 #ifndef SPARSEAGG_SERVICE_STOP_DEADLINE_H_
 #define SPARSEAGG_SERVICE_STOP_DEADLINE_H_
 
@@ -10,8 +10,9 @@
 
 namespace sparseagg {
 
-// Ends the process with `exit_code` at `end`, after `last_words`, unless this is destroyed before.
-// A call or a destructor may wait for a disk or a device for ever, and neither can be interrupted.
+// Calls `last_words` at `end` and ends the process with `exit_code`, unless this is destroyed
+// before. A call or a destructor may wait for a disk or a device for ever, and that wait cannot be
+// interrupted.
 class StopDeadline {
  public:
   StopDeadline(std::chrono::steady_clock::time_point end, int exit_code,

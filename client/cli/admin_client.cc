@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kConnectSeconds = 5;
 
-// What a refusal says about itself.
+// The message of a refusal.
 std::string MessageOf(const httplib::Response& response) {
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
   if (json.is_object() && json.value("error", nlohmann::json()).is_string()) {
@@ -27,19 +27,20 @@ std::string MessageOf(const httplib::Response& response) {
 }
 
 absl::StatusOr<std::string> Body(const httplib::Result& result, const std::string& address) {
-  // Nothing else shows that there is no server: one that is stopped still has its port.
+  // A refused connection alone shows that there is no server: a stopped process keeps its port and
+  // does not answer.
   const bool silent = result.error() == httplib::Error::Read ||
                       result.error() == httplib::Error::Write ||
                       result.error() == httplib::Error::ConnectionTimeout;
   if (silent) {
-    return MakeError(
-        absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
-        absl::StrCat("no answer from the admin port ", address, "; it is silent, or about to end"));
+    return MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+                     absl::StrCat("no answer from the admin port ", address,
+                                  " in time; the server hangs or is about to end"));
   }
   if (!result) {
     return MakeError(absl::StatusCode::kUnavailable, "CANNOT_REACH_ADMIN",
                      absl::StrCat("no answer from the admin port ", address,
-                                  "; see --admin here and --admin-listen of the server"));
+                                  "; check --admin here and --admin-listen of the server"));
   }
   if (result->status / 100 != 2) {
     return absl::FailedPreconditionError(absl::StrCat(address, ": ", MessageOf(*result)));
@@ -57,14 +58,14 @@ httplib::Client Connect(const std::string& address, int timeout_s) {
 absl::StatusOr<std::string> ParseAdminAddress(const std::string& text) {
   SPARSEAGG_ASSIGN_OR_RETURN(const client::Address address,
                              client::ParseAddress(text, kDefaultAdminPort));
-  // Others begin with the name of a scheme.
+  // The other forms of an address begin with the name of a scheme.
   const bool is_host_and_port = address.hosts.size() == 1 && !address.by_authority &&
                                 !absl::StartsWith(address.target, "dns:") &&
                                 !absl::StartsWith(address.target, "ipv4:") &&
                                 !absl::StartsWith(address.target, "ipv6:");
   if (is_host_and_port && !address.tls.value_or(false)) return address.target;
-  return BadArgument(absl::StrCat("the admin port speaks HTTP without TLS, which \"", text,
-                                  "\" does not ask for; give HOST:PORT"));
+  return BadArgument(absl::StrCat("the admin port speaks HTTP without TLS; \"", text,
+                                  "\" requests something else; give HOST:PORT"));
 }
 
 }  // namespace
@@ -92,7 +93,7 @@ absl::StatusOr<nlohmann::json> AdminClient::GetJson(const std::string& path) con
   auto json = nlohmann::json::parse(body, nullptr, false);
   if (json.is_object()) return json;
   return absl::FailedPreconditionError(
-      absl::StrCat(address_, " does not answer like an admin port of sparseagg"));
+      absl::StrCat(address_, " is not an admin port of sparseagg"));
 }
 
 absl::StatusOr<std::string> AdminClient::Post(const std::string& path, int timeout_s) const {

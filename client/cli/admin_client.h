@@ -1,4 +1,5 @@
-// Asks the admin port of a server (HTTP, docs/operations.md): for `top`, `admin` and `healthcheck`.
+// An HTTP client of a server's admin port (docs/operations.md), for `top`, `admin` and
+// `healthcheck`.
 #ifndef SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
 #define SPARSEAGG_CLIENT_CLI_ADMIN_CLIENT_H_
 
@@ -14,17 +15,17 @@ namespace sparseagg::cli {
 inline constexpr uint16_t kDefaultAdminPort = 50062;
 inline constexpr char kDefaultAdmin[] = "127.0.0.1:50062";
 
-// --admin.
+// Adds --admin.
 void AddAdminFlag(CLI::App& command, std::string& admin);
-// Says what is wrong with the address of an admin port.
+// Returns what is wrong with the address of an admin port, "" if it is valid.
 std::string IsAdminAddress(const std::string& text);
 
-// For one thread. UNAVAILABLE (CANNOT_REACH_ADMIN) when nobody listens, DEADLINE_EXCEEDED
-// (NO_ANSWER_IN_TIME) when who listens does not answer; the server's own words, as
-// FAILED_PRECONDITION, when it refuses.
+// For one thread. Errors: UNAVAILABLE (CANNOT_REACH_ADMIN) without a connection, DEADLINE_EXCEEDED
+// (NO_ANSWER_IN_TIME) without an answer, FAILED_PRECONDITION with the server's message if it
+// refuses.
 class AdminClient {
  public:
-  // `address` is HOST:PORT, as IsAdminAddress() wants it; 50062 where it has no port.
+  // `address` is HOST or HOST:PORT, which passed IsAdminAddress(); the default port is 50062.
   explicit AdminClient(const std::string& address);
 
   // `timeout_s` bounds the time until the answer.

@@ -21,21 +21,22 @@ struct Hint {
   const char* text;
 };
 
-// What to do about errors of the client library and of the server, which know no flags.
+// What to do about errors of the client library and the server, whose messages cannot name flags.
 constexpr Hint kHints[] = {
     {"CANNOT_CONNECT", "start it with `sparseagg serve` or give --server"},
-    {"CONNECTION_LOST", "run the command again, nothing is counted twice"},
+    {"CONNECTION_LOST", "run the command again; nothing is counted twice"},
     {"CONNECTION_CLOSED",
-     "a server with TLS needs --tls-ca (or --tls), one that asks for certificates --tls-cert and "
-     "--tls-key"},
-    {"SERVER_NOT_TRUSTED", "--tls-ca names the file of its authority"},
+     "if the server uses TLS, give --tls-ca (or --tls); if it requires client certificates, also "
+     "--tls-cert and --tls-key"},
+    {"SERVER_NOT_TRUSTED", "give the file of its CA with --tls-ca"},
     {"SERVER_HAS_OTHER_NAME", "give --server a name that its certificate has"},
-    {"SERVER_WITH_TLS", "--tls-ca names the file of its authority"},
+    {"SERVER_WITH_TLS", "give the file of its CA with --tls-ca"},
     {"SERVER_WITHOUT_TLS", "leave out --tls, --tls-ca and SPARSEAGG_SERVER_CA"},
-    {"CREDENTIALS_MISSING", "--token-file names the file of a token"},
+    {"CREDENTIALS_MISSING", "give a file with a token with --token-file"},
 };
 
-// Every control character becomes a blank: a server's or a file's text cannot break the line.
+// Replaces every control character by a blank, so that text of a server or a file cannot break the
+// line.
 std::string OneLine(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
@@ -56,7 +57,7 @@ void PrintError(const absl::Status& status, bool json) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// What `body` answers, or what kept it from answering.
+// The status that `body` returns, or an exception of it as a status.
 absl::Status Outcome(const std::function<absl::Status()>& body) {
   try {
     const absl::Status status = body();
@@ -66,7 +67,7 @@ absl::Status Outcome(const std::function<absl::Status()>& body) {
     return status;
   } catch (const nlohmann::json::exception& error) {
     return MakeError(absl::StatusCode::kInternal, "PROTOCOL_ERROR",
-                     absl::StrCat("an answer is not what this version expects: ", error.what()));
+                     absl::StrCat("the server's answer has an unexpected form: ", error.what()));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("there is not enough memory for this command");
   }
@@ -79,25 +80,25 @@ CLI::Option* AddRepeated(CLI::App& command, const std::string& name,
   return command.add_option(name, values, description)->allow_extra_args(false);
 }
 
-// A secret has no flag that is shown: others see the command lines of this machine.
+// The help does not show --token, because other users of the machine can see command lines.
 void AddCredentialFlags(CLI::App& command, CommonFlags& flags) {
-  command.add_flag("--tls", flags.tls, "Connect by TLS, with the authorities of this system");
+  command.add_flag("--tls", flags.tls, "Connect with TLS, and trust the CAs of this system");
   const auto file = [&](const char* name, std::string& path, const char* variable,
                         const char* help) {
     return command.add_option(name, path, help)->envname(variable);
   };
   file("--tls-ca", flags.tls_files.authority_file, "SPARSEAGG_SERVER_CA",
-       "File with the authority of the server's certificate (PEM)");
+       "File with the CA of the server's certificate (PEM); implies --tls");
   CLI::Option* certificate =
       file("--tls-cert", flags.tls_files.certificate_file, "SPARSEAGG_CLIENT_CERT",
-           "File with this client's certificate (PEM)");
+           "File with the client's certificate (PEM); implies --tls");
   CLI::Option* key = file("--tls-key", flags.tls_files.key_file, "SPARSEAGG_CLIENT_KEY",
-                          "File with its key (PEM)");
+                          "File with the private key of --tls-cert (PEM)");
   certificate->needs(key);
   key->needs(certificate);
   file("--token-file", flags.token_file, "SPARSEAGG_TOKEN_FILE",
-       "File with the bearer token, read before every call; the variable SPARSEAGG_TOKEN holds one "
-       "itself");
+       "File with the bearer token, read before every call; or set the variable SPARSEAGG_TOKEN to "
+       "the token");
   command.add_option("--token", flags.token)->envname("SPARSEAGG_TOKEN")->group("");
 }
 
@@ -108,19 +109,19 @@ void AddJsonFlag(CLI::App& command, CommonFlags& flags) {
 std::vector<const CLI::Option*> AddCommonFlags(CLI::App& command, CommonFlags& flags) {
   AddJsonFlag(command, flags);
   const auto before = static_cast<ptrdiff_t>(command.get_options().size());
-  command.add_option("--server", flags.server, "Address of the server, host:port")
+  command.add_option("--server", flags.server, "Address of the server, HOST:PORT")
       ->check(IsAddress)
       ->envname("SPARSEAGG_SERVER")
       ->capture_default_str();
   command
-      .add_option("--timeout", flags.timeout_s,
-                  "Seconds that a call may take with all its attempts (0: 30, and 3600 for data)")
+      .add_option(
+          "--timeout", flags.timeout_s,
+          "Seconds that a call may take with all its attempts (0: 30, or 3600 for transfers)")
       ->check(NumberIn(0, 1e6));
   command
-      .add_option(
-          "--attempts", flags.attempts,
-          "How often a call is tried before it fails for lack of a connection (default: 5, or as "
-          "often as --timeout allows); 1: no call is repeated")
+      .add_option("--attempts", flags.attempts,
+                  "Attempts of a call that finds no server (default: 5, or as many as --timeout "
+                  "allows); 1: no call is repeated")
       ->check(CLI::Range(1u, 1000u));
   AddCredentialFlags(command, flags);
   const std::vector<CLI::Option*> options = command.get_options();
@@ -131,7 +132,8 @@ absl::Status CheckExcluded(const CLI::App& command, const std::vector<const CLI:
                            const std::string& flag) {
   for (const CLI::Option* given : command.parse_order()) {
     if (std::find(options.begin(), options.end(), given) != options.end()) {
-      return BadArgument(absl::StrCat(flag, " excludes --", given->get_lnames().front()));
+      return BadArgument(
+          absl::StrCat(flag, " cannot be combined with --", given->get_lnames().front()));
     }
   }
   return absl::OkStatus();
@@ -143,7 +145,7 @@ uint64_t WaitFlags::timeout_ms() const {
 
 void AddWaitFlags(CLI::App& command, WaitFlags& flags) {
   CLI::Option* wait = command.add_flag("--wait", flags.wait, "Wait until the result is published");
-  command.add_option("--wait-timeout", flags.timeout_s, "Seconds to wait (0: without an end)")
+  command.add_option("--wait-timeout", flags.timeout_s, "Seconds to wait (0: no limit)")
       ->check(NumberIn(0, 1e7))
       ->needs(wait);
 }
@@ -191,7 +193,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectToWait(const CommonFlags&
   };
   SPARSEAGG_ASSIGN_OR_RETURN(auto client,
                              client::Client::Connect(flags.server, std::move(options)));
-  // So that it knows of what store the round is, and hears of a loss.
+  // This records the round's store and epoch, so that the client can report a lost round.
   SPARSEAGG_RETURN_IF_ERROR(client->GetRound(round).status());
   return client;
 }
@@ -231,7 +233,7 @@ int ExitCodeOf(const absl::Status& status) {
   const std::string reason = ErrorReason(status);
   if (reason == "BAD_ARGUMENT") return kExitUsage;
   if (reason == "INTERRUPTED") return kExitInterrupted;
-  // The client's own word, and any refusal of the server for that state.
+  // The client's own error, and every refusal of the server because of that state.
   const bool aborted = reason == "ROUND_ABORTED" || ErrorMetadata(status)["state"] == "ABORTED";
   return aborted ? kExitAborted : kExitRefused;
 }
@@ -243,7 +245,7 @@ std::string ErrorLine(const absl::Status& status) {
     if (reason == hint.reason) return absl::StrCat(line, "; ", hint.text);
   }
   if (status.code() == absl::StatusCode::kNotFound) {
-    absl::StrAppend(&line, "; `sparseagg round list` shows what is there");
+    absl::StrAppend(&line, "; `sparseagg round list` lists the rounds");
   }
   return line;
 }

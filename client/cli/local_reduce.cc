@@ -30,7 +30,7 @@ absl::StatusOr<Reduction> Begin(const TensorSpec& spec, const Workload& workload
   return reduction;
 }
 
-// The first update stands for the others, which are not read yet.
+// Plans with the size of the first update, because the others have not been read yet.
 absl::StatusOr<std::vector<Reduction>> BeginAll(const client::ReduceRequest& request,
                                                 const client::Update& first, bool at_once,
                                                 Backend& backend) {
@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::span<const BackendFact
 
 absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& request,
                                              uint64_t bytes_max, Backend& backend) {
-  // The other half is for the result and for what the plan needs.
+  // The other half is for the result and the memory of the plan.
   const bool at_once = bytes_max <= backend.info().memory_bytes / 2;
   std::vector<Reduction> reductions;
   for (uint64_t i = 0; i < request.num_updates; ++i) {

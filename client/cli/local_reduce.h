@@ -1,5 +1,5 @@
-// The stateless operator in this process: the same core and back ends as the server's, so the same
-// bytes.
+// The stateless operator in this process, with the same core and back ends as the server, and so
+// with the same bits.
 #ifndef SPARSEAGG_CLIENT_CLI_LOCAL_REDUCE_H_
 #define SPARSEAGG_CLIENT_CLI_LOCAL_REDUCE_H_
 
@@ -15,17 +15,17 @@
 
 namespace sparseagg::cli {
 
-// The back end `name`, or the first that can be made when it is empty. INVALID_ARGUMENT
-// (UNKNOWN_BACKEND) with the names there are; FAILED_PRECONDITION (BACKEND_UNAVAILABLE).
+// Opens the back end `name`, or the first available one if it is empty. INVALID_ARGUMENT
+// (UNKNOWN_BACKEND), which lists the names; FAILED_PRECONDITION (BACKEND_UNAVAILABLE).
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::span<const BackendFactory> factories,
                                                      const std::string& name);
 
 // Move-only: `tensors` refer to `entries` and `rows`.
 struct LocalReduction {
-  std::vector<client::TensorView> tensors;   // what client::Client::Reduce() answers
+  std::vector<client::TensorView> tensors;   // the result of client::Client::Reduce()
   std::vector<client::TensorStatus> status;  // how each of them was reduced
   std::vector<SparseTensor> entries;
-  std::vector<HostVector<uint64_t>> rows;  // of those that keep none
+  std::vector<HostVector<uint64_t>> rows;  // of tensors that do not store their rows
 
   LocalReduction() = default;
   LocalReduction(LocalReduction&&) = default;
@@ -34,9 +34,10 @@ struct LocalReduction {
   LocalReduction& operator=(const LocalReduction&) = delete;
 };
 
-// Errors of one update are named as OfUpdate() does. REQUIRES: there is an update. `bytes_max` is
-// the most that the tensors of all updates can take: where there is room for it, they are reduced
-// at once, otherwise in batches. `request.dense` and `request.progress` play no part.
+// Reduces the updates of `request`; `request.dense` and `request.progress` are ignored. `bytes_max`
+// is an upper bound for the bytes of all updates: if there is memory for it, they are reduced at
+// once, otherwise in batches. OfUpdate() adds the update to its errors. REQUIRES: there is at least
+// one update.
 absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& request,
                                              uint64_t bytes_max, Backend& backend);
 

@@ -71,7 +71,7 @@ json PolicyToJson(const client::RoundPolicy& policy) {
   return object;
 }
 
-// "at least 50, at most 120", as far as there are such limits.
+// "at least 50, at most 120", without limits that are not set.
 std::string LimitsText(const client::RoundPolicy& policy) {
   std::vector<std::string> limits;
   if (policy.min_contributors > 0) {

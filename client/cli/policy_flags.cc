@@ -11,16 +11,19 @@ namespace sparseagg::cli {
 void AddPolicyFlags(CLI::App& command, PolicyFlags& flags) {
   command
       .add_option("--goal", flags.goal,
-                  "Seal the round when so many updates are accepted, after the grace")
+                  "Seal the round when this many updates are accepted, after --grace")
       ->check(NotNegative);
   command.add_option("--grace", flags.grace,
-                     "How long updates still count after the goal: 30s, 10m, 1h30m");
-  command.add_option("--min", flags.min, "With fewer at the deadline there is no result")
+                     "How long further updates are accepted after the goal: 30s, 10m, 1h30m");
+  command
+      .add_option("--min", flags.min,
+                  "Fewest updates at the deadline; with fewer the round is aborted")
       ->check(NotNegative);
-  command.add_option("--max", flags.max, "Refuse further updates")->check(NotNegative);
-  command.add_option("--deadline", flags.deadline,
-                     "When the round is sealed at the latest: after so long (10m, 2h), or a time "
-                     "(2026-01-31T18:00:00Z)");
+  command.add_option("--max", flags.max, "Most updates; more are refused")->check(NotNegative);
+  command.add_option(
+      "--deadline", flags.deadline,
+      "When the round is sealed at the latest: after this time (10m, 2h), or at a time "
+      "(2026-01-31T18:00:00Z)");
 }
 
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(const std::string& flag,
@@ -31,13 +34,13 @@ absl::StatusOr<std::chrono::milliseconds> ParseDuration(const std::string& flag,
     duration = absl::Seconds(seconds);
   } else if (!absl::ParseDuration(text, &duration)) {
     return BadArgument(
-        absl::StrCat(flag, ": \"", text, "\" is no time; write 30s, 10m, 1h30m or 250ms"));
+        absl::StrCat(flag, ": \"", text, "\" is not a duration; write 30s, 10m, 1h30m or 250ms"));
   }
-  // nan and inf have become times without an end.
+  // nan and inf have become infinite durations.
   if (duration < absl::ZeroDuration() || duration == absl::InfiniteDuration()) {
-    return BadArgument(absl::StrCat(flag, ": \"", text, "\" is not a time of 0 or more"));
+    return BadArgument(absl::StrCat(flag, ": \"", text, "\" is not a duration of 0 or more"));
   }
-  // The shortest time is not none at all.
+  // Rounds up, so that a positive time does not become 0.
   return absl::ToChronoMilliseconds(absl::Ceil(duration, absl::Milliseconds(1)));
 }
 

@@ -20,11 +20,10 @@ struct PolicyFlags {
   std::string deadline;
 };
 
-// --goal, --grace, --min, --max, --deadline.
+// Adds --goal, --grace, --min, --max and --deadline.
 void AddPolicyFlags(CLI::App& command, PolicyFlags& flags);
 
-// INVALID_ARGUMENT for a time that cannot be read; what contradicts itself is refused by the
-// server.
+// INVALID_ARGUMENT for a malformed time. The server checks that the flags are consistent.
 absl::StatusOr<client::RoundPolicy> PolicyOf(const PolicyFlags& flags);
 
 // "90s", "10m", "1h30m", "250ms", or a number of seconds.

@@ -13,7 +13,7 @@
 namespace sparseagg::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kShowAfter{500};  // shorter transfers need no bar
+constexpr std::chrono::milliseconds kShowAfter{500};  // shorter transfers have no bar
 constexpr std::chrono::milliseconds kInterval{100};
 constexpr size_t kWidth = 30;
 

@@ -1,4 +1,4 @@
-// A bar on stderr while bytes travel, when stderr is a terminal and the transfer is long.
+// A progress bar on stderr, shown if stderr is a terminal and the transfer takes long.
 #ifndef SPARSEAGG_CLIENT_CLI_PROGRESS_BAR_H_
 #define SPARSEAGG_CLIENT_CLI_PROGRESS_BAR_H_
 
@@ -10,18 +10,18 @@
 
 namespace sparseagg::cli {
 
-// Wiped out when destroyed. One thread.
+// The destructor erases the bar. For one thread.
 class ProgressBar {
  public:
-  // `label` says what travels: "emb.npz".
+  // `label` names what is transferred: "emb.npz".
   explicit ProgressBar(std::string label);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // For the client library; valid while the bar lives. Empty when there is no terminal.
+  // The callback for the client library, valid while the bar lives. Empty without a terminal.
   client::Progress progress();
-  // `done` of `total` pieces, for what is not counted in bytes.
+  // Shows `done` of `total` pieces, for progress that is not counted in bytes.
   void Step(uint64_t done, uint64_t total);
 
  private:

@@ -55,7 +55,7 @@ std::string KnownNames(const std::vector<TensorSpec>& specs) {
   });
 }
 
-// The numbers of one line; false when it is not numbers.
+// Parses the numbers of one line; returns false if it has anything else.
 bool ParseIndexLine(std::string_view line, std::vector<int64_t>& index) {
   constexpr std::string_view kSeparators = " \t,;";
   index.clear();
@@ -71,7 +71,7 @@ bool ParseIndexLine(std::string_view line, std::vector<int64_t>& index) {
   return true;
 }
 
-// Takes one index after the other and flattens it.
+// Collects and flattens indices.
 class SelectionBuilder {
  public:
   SelectionBuilder(const std::string& path, const TensorSpec& spec)
@@ -120,7 +120,7 @@ absl::StatusOr<client::Selection> ReadNpySelection(const std::string& path,
   SPARSEAGG_ASSIGN_OR_RETURN(std::string bytes, client::ReadWholeFile(path));
   SPARSEAGG_ASSIGN_OR_RETURN(const client::NpyArray array,
                              client::ParseNpy(std::move(bytes), path, ""));
-  // Of nothing at all NumPy makes an array of f64.
+  // NumPy makes an empty array f64.
   if (array.size() == 0) return client::Selection{spec.name, {}};
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
                              client::ToIntegers(array, path, ""));
@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<Tensor>> ReadFileArgument(const std::string& text,
   if (!argument.tensor.empty()) {
     if (tensors.size() != 1) {
       return BadArgument(absl::StrCat(text, ": the file holds ", tensors.size(),
-                                      " tensors; give it without a name"));
+                                      " tensors; give it without NAME="));
     }
     tensors[0].name = argument.tensor;
   }
@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<Tensor>> MatchTensors(const std::vector<TensorSpec>& 
       return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_TENSOR",
                        tensor.name.empty()
                            ? absl::StrCat(source,
-                                          ": the tensor has no name; say which it is with "
+                                          ": the tensor has no name; give its name as "
                                           "NAME=FILE: ",
                                           KnownNames(specs))
                            : absl::StrCat(source, ": tensor \"", tensor.name, "\" is not one of ",

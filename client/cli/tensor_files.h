@@ -1,4 +1,5 @@
-// Files given on the command line: [NAME=]PATH, read and matched with the tensors of a round.
+// Reads files given on the command line as [NAME=]PATH, and matches them with the tensors of a
+// round.
 #ifndef SPARSEAGG_CLIENT_CLI_TENSOR_FILES_H_
 #define SPARSEAGG_CLIENT_CLI_TENSOR_FILES_H_
 
@@ -12,32 +13,33 @@
 
 namespace sparseagg::cli {
 
-// The name of a tensor that a file does not name.
+// The name of a tensor without a name in its file.
 inline constexpr char kUnnamedTensor[] = "tensor";
 
 struct FileArgument {
-  std::string tensor;  // "": as in the file
+  std::string tensor;  // "": the name in the file
   std::string path;
 };
 
-// Splits "NAME=PATH"; a text without "=", or that is the path of a file as a whole, has no name.
+// Splits "NAME=PATH". A text without "=", or that is as a whole the path of a file, has no name.
 FileArgument ParseFileArgument(const std::string& text);
 
-// Reads the tensors of a file, its only one named as the argument says. BAD_ARGUMENT when a name is
-// given for a file of several, or `dtype` is a type that its values do not have. A tensor without
-// any name keeps "".
+// Reads the tensors of a file. A name in the argument names its only tensor; a tensor without a
+// name keeps "". BAD_ARGUMENT if a name is given for a file with several tensors, or if the values
+// cannot be converted to `dtype`.
 absl::StatusOr<std::vector<client::Tensor>> ReadFileArgument(const std::string& text,
                                                              std::optional<ValueType> dtype);
 
-// Tensors of an update in the order of `specs`: each once, empty where none of `read` has its name;
-// a tensor without a name is the only one of `specs`. Checks type and shape, too, to name the file.
-// INVALID_ARGUMENT: UNKNOWN_TENSOR, DUPLICATE_TENSOR, TYPE_MISMATCH, SHAPE_MISMATCH.
+// Returns the tensors of an update in the order of `specs`: one for each, empty if none of `read`
+// has its name. A tensor without a name matches if `specs` has one tensor. Also checks type and
+// shape, so that the error names the file `source`. INVALID_ARGUMENT: UNKNOWN_TENSOR,
+// DUPLICATE_TENSOR, TYPE_MISMATCH, SHAPE_MISMATCH.
 absl::StatusOr<std::vector<client::Tensor>> MatchTensors(const std::vector<TensorSpec>& specs,
                                                          std::vector<client::Tensor> read,
                                                          const std::string& source);
 
-// Indices of a selection: a .npy array [n] or [n, sparse_dim], or text with one index a line, its
-// numbers separated by blanks or commas.
+// Reads the indices of a selection: a .npy array [n] or [n, sparse_dim], or text with one index per
+// line, whose numbers are separated by blanks or commas.
 absl::StatusOr<client::Selection> ReadSelection(const std::string& path, const TensorSpec& spec);
 
 }  // namespace sparseagg::cli

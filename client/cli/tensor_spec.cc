@@ -41,8 +41,9 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
         begin == std::string::npos ? "" : std::string_view(part).substr(begin);
     int64_t length = 0;
     if (!ParseInteger(number, length) || length < 1) {
-      return BadArgument(absl::StrCat("shape \"", whole,
-                                      "\" is not lengths of at least 1, as 1000x64 or [1000,64]"));
+      return BadArgument(
+          absl::StrCat("shape \"", whole,
+                       "\" is not a list of lengths of at least 1, such as 1000x64 or [1000,64]"));
     }
     shape.push_back(length);
   }
@@ -66,15 +67,15 @@ absl::Status ParseOption(const std::string& text, TensorSpec& spec) {
   } else if (name == "plan") {
     spec.plan = value;
   } else {
-    return BadArgument(
-        absl::StrCat("\"", name, "\" is unknown; there are sparse_dim, op, overflow and plan"));
+    return BadArgument(absl::StrCat(
+        "\"", name, "\" is unknown; the options are sparse_dim, op, overflow and plan"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
   if (parts.size() < 3 || parts[0].empty()) {
-    return BadArgument("expected NAME:TYPE:SHAPE, as emb:f32:1000x64:sparse_dim=1:op=sum");
+    return BadArgument("expected NAME:TYPE:SHAPE, for example emb:f32:1000x64:sparse_dim=1:op=sum");
   }
   TensorSpec spec;
   spec.name = parts[0];
@@ -88,7 +89,7 @@ absl::StatusOr<TensorSpec> Parse(const std::vector<std::string>& parts) {
 }
 
 bool UsesWeights(const std::string& op) {
-  bool uses = true;  // one that is unknown here
+  bool uses = true;  // the value for operators unknown here
   AllOps::With(op, [&](auto known) { uses = kUsesWeights<decltype(known)>; });
   return uses;
 }

@@ -38,7 +38,7 @@ std::string Seconds(double s) {
   return absl::StrFormat("%.0f h", s / 3600);
 }
 
-// A server's text cannot move the cursor.
+// Removes control characters, with which a server's text could move the cursor.
 std::string Clean(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
@@ -50,7 +50,7 @@ std::string Text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? Clean(found->get<std::string>()) : "";
 }
 
-// The beginning says whose it is, the end which.
+// Shortens a name in the middle, because its beginning and its end identify it.
 std::string Shorten(const std::string& name, size_t columns) {
   if (name.size() <= columns) return name;
   const size_t end = columns / 2 - 1;

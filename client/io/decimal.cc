@@ -24,7 +24,7 @@ struct Decimal {
 
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Takes the digits at the front of `text` off.
+// Removes and returns the digits at the front of `text`.
 std::string_view TakeDigits(std::string_view& text) {
   const auto end = std::find_if_not(text.begin(), text.end(), IsDigit);
   const std::string_view digits = text.substr(0, static_cast<size_t>(end - text.begin()));
@@ -32,16 +32,16 @@ std::string_view TakeDigits(std::string_view& text) {
   return digits;
 }
 
-// Takes a sign off; true for a minus.
+// Removes a sign; returns true for a minus.
 bool TakeSign(std::string_view& text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
   return negative;
 }
 
-// Reads all of `text` as an exponent.
+// Parses all of `text` as an exponent.
 std::optional<int64_t> ParseExponent(std::string_view text) {
-  // Beyond it nothing depends on the exponent: no text has that many digits.
+  // Larger exponents give the same result, because no text has that many digits.
   constexpr int64_t kExponentMax = 100'000'000'000'000'000;
   if (text.empty()) return 0;
   constexpr std::string_view kLetters = "eEdDqQ";
@@ -90,8 +90,8 @@ Decimal DecimalOf(double value) {
   const Scaled parts = TakeApart(std::fabs(value));
   if (parts.significand == 0) return {};
   const int zeros = std::countr_zero(static_cast<uint64_t>(parts.significand));
-  // The value is m * 2^last with m < 2^53, or 16 digits; each factor 2 adds 0.302 digits at most,
-  // each factor 1/2 (5 behind the decimal point) 0.699.
+  // The value is m * 2^last with m < 2^53, which has 16 digits. Each factor 2 adds at most 0.302
+  // digits, each factor 1/2 (a factor 5 after the decimal point) at most 0.699.
   const int last = parts.exponent + zeros;
   const int digits_max = 18 + (last < 0 ? -last * 7 / 10 : last * 31 / 100);
   char text[800];
@@ -101,15 +101,15 @@ Decimal DecimalOf(double value) {
   return *ParseText(std::string_view(text, static_cast<size_t>(end - text)));
 }
 
-// The nearest T (float or double): infinite beyond its range.
+// The nearest T (float or double); infinite beyond its range.
 template <class T>
 std::optional<T> ParseNearest(std::string_view text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_whole_text = error == std::errc() && end == text.data() + text.size();
   if (is_whole_text && std::isfinite(value)) return value;
-  // It begins with "+", is written as Fortran does, is beyond the range of T on either side, or is
-  // not a number; "nan" and "inf" are none.
+  // The text begins with "+", has a Fortran exponent, is above or below the range of T, or is not a
+  // number; "nan" and "inf" are not numbers here.
   const std::optional<Decimal> decimal = ParseText(text);
   if (!decimal.has_value()) return std::nullopt;
   const std::string plain =
@@ -119,18 +119,20 @@ std::optional<T> ParseNearest(std::string_view text) {
   return static_cast<T>(std::strtod(plain.c_str(), nullptr));
 }
 
-// Rounds the number that `text` stands for to `format`, of less precision than a double's;
-// `nearest` is the nearest double. Only where that is exactly between two numbers of the format do
-// the digits decide that were rounded away before.
+// Rounds the number in `text` to `format`, which has less precision than a double; `nearest` is the
+// nearest double. Only if `nearest` is exactly between two numbers of the format, the digits beyond
+// a double's precision decide.
 double RoundNarrow(std::string_view text, double nearest, FloatFormat format) {
   const Scaled parts = TakeApart(std::fabs(nearest));
   const auto magnitude = static_cast<UInt128>(parts.significand);
-  const int half_bits = 53 - (format.precision + 1);  // 0 in a number between two of the format
+  const int half_bits =
+      53 - (format.precision + 1);  // these bits are 0 in the midpoint of two numbers of the format
   std::strong_ordering order = std::strong_ordering::equal;
   if ((magnitude & ((UInt128{1} << half_bits) - 1)) == 0) {
     order = CompareMagnitudes(*ParseText(text), DecimalOf(std::fabs(nearest)));
   }
-  // The exact value lies beside `nearest` by less than the last of 64 further bits, wherever it is.
+  // Only the side of `nearest` on which the exact value lies matters: the last of 64 further bits
+  // stands for the difference.
   constexpr int kFurtherBits = 64;
   UInt128 extended = magnitude << kFurtherBits;
   if (std::is_lt(order)) extended -= 1;

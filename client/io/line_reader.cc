@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kDosEndOfFile = '\x1A';
 
-// Position of the first `c` of text[begin, end); `end` where there is none.
+// The position of the first `c` in text[begin, end); `end` if there is none.
 size_t Find(const std::vector<char>& text, size_t begin, size_t end, char c) {
   if (begin == end) return end;
   const void* found = std::memchr(text.data() + begin, c, end - begin);
@@ -24,7 +24,7 @@ size_t Find(const std::vector<char>& text, size_t begin, size_t end, char c) {
 absl::StatusOr<LineReader> LineReader::Open(const std::string& path, uint64_t unpacked_bytes_max) {
   SPARSEAGG_ASSIGN_OR_RETURN(TextFile file, TextFile::Open(path, unpacked_bytes_max));
   LineReader reader(std::move(file));
-  // A small file needs no large buffer; a line that may be read always fits, with its end.
+  // A small file needs no large buffer. A line of the largest size always fits, with its end.
   reader.buffer_.resize(
       std::clamp<uint64_t>(reader.file_bytes() + 1, kLineBytesMax + 3, uint64_t{1} << 20));
   return reader;
@@ -40,7 +40,7 @@ absl::StatusOr<bool> LineReader::Next(std::string_view& line) {
       return MalformedFile(path(), where(),
                            absl::StrCat("is longer than ", kLineBytesMax, " bytes"));
     }
-    // Whether LF follows a CR decides what the next line is.
+    // If an LF follows the CR, it belongs to this line's end.
     const bool known = stop == newline_ ? stop < end_ : stop + 1 < end_;
     if (known) {
       const bool has_both = stop < newline_ && buffer_[stop + 1] == '\n';

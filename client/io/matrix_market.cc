@@ -21,15 +21,15 @@ namespace {
 struct Banner {
   bool coordinate = false;
   bool pattern = false;
-  ValueType value_type = ValueType::kF64;  // unless another one is asked for
-  bool symmetric = false;                  // skew-symmetric, too
+  ValueType value_type = ValueType::kF64;  // unless the caller requests another
+  bool symmetric = false;                  // also if skew-symmetric
   bool skew = false;
 };
 
 struct Size {
   uint64_t rows = 0;
   uint64_t columns = 0;
-  uint64_t entries = 0;  // that the file lists
+  uint64_t entries = 0;  // entries in the file
 };
 
 std::optional<uint64_t> ParseCount(std::string_view text) {
@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<std::string>> ReadBannerWords(LineReader& reader) {
   for (size_t i = 0; i < count; ++i) {
     lower.push_back(absl::AsciiStrToLower(std::string(words[i])));
   }
-  // Some collections write one "%".
+  // Some collections write a single "%".
   if (count != 5 || (lower[0] != "%%matrixmarket" && lower[0] != "%matrixmarket")) {
     return Malformed(reader, "is not \"%%MatrixMarket matrix FORMAT FIELD SYMMETRY\"");
   }
@@ -83,9 +83,9 @@ absl::StatusOr<Banner> ReadBanner(LineReader& reader) {
   if (!type.has_value()) {
     return Malformed(
         reader,
-        absl::StrCat(
-            "field ", Quoted(words[3]), " is not real, integer, unsigned-integer or pattern",
-            words[3] == "complex" ? "; write .real and .imag into files of their own" : ""));
+        absl::StrCat("field ", Quoted(words[3]),
+                     " is not real, integer, unsigned-integer or pattern",
+                     words[3] == "complex" ? "; write .real and .imag to separate files" : ""));
   }
   banner.value_type = *type;
   if (!banner.symmetric && words[4] != "general") {
@@ -99,8 +99,8 @@ absl::StatusOr<Banner> ReadBanner(LineReader& reader) {
   return banner;
 }
 
-// Reads the next line that has more than blanks and a comment, without the comment; false at the
-// end of the file.
+// Reads the next line that is not blank without its comment, and removes the comment; returns false
+// at the end of the file.
 absl::StatusOr<bool> NextContent(LineReader& reader, std::string_view& line) {
   for (;;) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool any, reader.Next(line));
@@ -123,7 +123,7 @@ absl::Status ExpectEnd(LineReader& reader, const Size& size, const char* pieces)
   return Malformed(reader, absl::StrCat("follows the last of ", size.entries, " ", pieces));
 }
 
-// The values that an array file lists; 2^64 - 1 where they are more.
+// The number of values in an array file, at most 2^64 - 1.
 uint64_t ArrayEntries(const Banner& banner, const Size& size) {
   UInt128 entries = static_cast<UInt128>(size.rows) * size.columns;
   if (banner.symmetric) {
@@ -160,7 +160,8 @@ absl::StatusOr<Size> ReadSize(LineReader& reader, const Banner& banner) {
   }
   Size size{numbers[0], numbers[1], numbers[2]};
   if (!banner.coordinate) size.entries = ArrayEntries(banner, size);
-  // The shortest entry is "1 1\n", the shortest value "1\n": what is stated must fit into the file.
+  // The shortest entry is "1 1\n" and the shortest value "1\n", so the file size bounds the number
+  // of entries.
   const uint64_t entry_bytes = banner.coordinate ? 4 : 2;
   if (size.entries > reader.file_bytes() / entry_bytes + 1) {
     return Malformed(reader,
@@ -228,12 +229,13 @@ class EntryReader {
     const std::optional<uint64_t> position = ParseCount(text);
     if (!position.has_value() || *position == 0 || *position > limit) {
       return Malformed(reader_,
-                       absl::StrCat(what, " ", Shown(text), " is not in [1, ", limit, "]"));
+                       absl::StrCat(what, " ", Excerpt(text), " is not in [1, ", limit, "]"));
     }
     return *position - 1;
   }
 
-  // Of two triangles, one would be added to the mirror image of the other.
+  // A file with entries in both triangles is refused, because their mirror images would be added to
+  // each other.
   absl::Status CheckTriangle(uint64_t row, uint64_t column) {
     if (row == column) return absl::OkStatus();
     const Triangle triangle = row > column ? Triangle::kLower : Triangle::kUpper;
@@ -243,12 +245,11 @@ class EntryReader {
     return Malformed(
         reader_,
         absl::StrCat("row ", row + 1, " column ", column + 1, " is ", above ? "above" : "below",
-                     " the diagonal, entries before are ", above ? "below" : "above",
-                     "; a symmetric file lists one triangle, write the "
-                     "whole matrix as general"));
+                     " the diagonal, but earlier entries are ", above ? "below" : "above",
+                     "; a symmetric file lists one triangle; write the whole matrix as general"));
   }
 
-  // Of the entry that was read last, on the diagonal of a skew-symmetric matrix.
+  // Checks the last entry read, which is on the diagonal of a skew-symmetric matrix.
   absl::Status CheckZero(uint64_t row) {
     const bool zero = WithValueType(out_.layout.value_type, [&](auto tag) {
       typename decltype(tag)::type value;
@@ -256,9 +257,10 @@ class EntryReader {
       return ToWide(value) == 0;
     });
     if (zero) return absl::OkStatus();
-    return Malformed(reader_, absl::StrCat("row ", row + 1, " column ", row + 1,
-                                           " is on the diagonal and not 0, as it is in a "
-                                           "skew-symmetric matrix"));
+    return Malformed(
+        reader_,
+        absl::StrCat("row ", row + 1, " column ", row + 1,
+                     " is on the diagonal and not 0, which a skew-symmetric matrix requires"));
   }
 
   absl::Status Append(uint64_t row, uint64_t column, std::string_view value) {
@@ -278,8 +280,8 @@ class EntryReader {
   Triangle triangle_ = Triangle::kUnknown;
 };
 
-// Reads an array: column by column in the file, of a symmetric matrix from the diagonal on; row by
-// row in memory.
+// Reads an array, which is column by column in the file, for a symmetric matrix from the diagonal
+// on, and row by row in memory.
 class ArrayReader {
  public:
   ArrayReader(LineReader& reader, const Banner& banner, const Size& size, Tensor& out)
@@ -303,9 +305,10 @@ class ArrayReader {
     SPARSEAGG_RETURN_IF_ERROR(ExpectContent(reader_, "a value", line));
     std::string_view words[2];
     if (SplitWords(line, words) != 1) {
-      return Malformed(reader_, absl::StrCat(Quoted(line),
-                                             " is not one value; an array has one "
-                                             "on each line, column by column"));
+      return Malformed(
+          reader_,
+          absl::StrCat(Quoted(line),
+                       " is not one value; an array has one value per line, column by column"));
     }
     SPARSEAGG_RETURN_IF_ERROR(Put(row, column, words[0]));
     if (!banner_.symmetric || row == column) return absl::OkStatus();

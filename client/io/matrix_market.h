@@ -11,11 +11,11 @@
 //
 //   FIELD := real | double | integer | unsigned-integer | pattern (coordinate only)
 //
-// Comments and blank lines may stand anywhere after the first line, and a comment behind an entry.
-// A coordinate file is a sparse tensor with sparse_dim 2, an array file a dense one (sparse_dim 0).
+// Comments and blank lines may occur anywhere after the first line, and a comment after an entry. A
+// coordinate file is a sparse tensor with sparse_dim 2, an array file a dense one (sparse_dim 0).
 // Symmetric coordinate files list one of the two triangles, symmetric array files the lower one
 // (skew-symmetric ones without the diagonal); they are read as the whole matrix. A pattern entry
-// has the value 1. Complex and hermitian files are refused. The file may be packed by gzip.
+// has the value 1. Complex and hermitian files are refused. The file may be compressed with gzip.
 #ifndef SPARSEAGG_CLIENT_IO_MATRIX_MARKET_H_
 #define SPARSEAGG_CLIENT_IO_MATRIX_MARKET_H_
 

@@ -23,14 +23,14 @@ constexpr size_t kHeaderBytesMax = kNpyHeadBytesMax - 12;
 // More than NumPy's own limit (32 before version 2, then 64).
 constexpr size_t kDimensionsMax = 64;
 constexpr size_t kTextLengthMax = 1024;
-constexpr size_t kUnicodeBytes = 4;  // of a character of kind U
+constexpr size_t kUnicodeBytes = 4;  // bytes of a character of kind U
 
 // Reads the Python dictionary of a header, from front to back.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
 
-  // "" when all is well, else what is wrong.
+  // Returns what is wrong, "" for a valid header.
   std::string Parse(std::string& descr, bool& fortran_order, std::vector<int64_t>& shape) {
     bool seen[3] = {};
     if (!Eat('{')) return "the header is not a dictionary";
@@ -119,7 +119,7 @@ struct Descr {
 
 // "<f4" -> kind f, 4 bytes. Elements of one byte have no order: "|u1".
 std::optional<Descr> ParseDescr(std::string_view descr) {
-  constexpr std::string_view kOrders = "<>=|";  // "=": that of the machine, which is "<" here
+  constexpr std::string_view kOrders = "<>=|";  // "=" is the machine's order, which is "<"
   if (descr.size() < 3 || kOrders.find(descr[0]) == std::string_view::npos) return std::nullopt;
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), number);
@@ -133,7 +133,7 @@ std::optional<Descr> ParseDescr(std::string_view descr) {
     case 'b':
       if (number > 8 || (number > 1 && descr[0] == '|')) return std::nullopt;
       return parsed;
-    case 'V':  // two bytes without a meaning to NumPy: bfloat16 of ml_dtypes
+    case 'V':  // two opaque bytes to NumPy: bfloat16 of ml_dtypes
       if (number != 2 || parsed.big_endian) return std::nullopt;
       return parsed;
     case 'S':
@@ -146,16 +146,16 @@ std::optional<Descr> ParseDescr(std::string_view descr) {
   }
 }
 
-// What a caller can do about an element type that is not read.
+// Advice for an element type that is not supported.
 std::string_view DescrAdvice(std::string_view descr) {
   const char kind = descr.size() < 2 ? '\0' : descr[1];
-  if (kind == 'O') return "an object, which would run code of the file; save numbers";
-  if (kind == 'c') return "complex; save .real and .imag as arrays of their own";
+  if (kind == 'O') return "an object, and loading it could run code of the file; save numbers";
+  if (kind == 'c') return "complex; save .real and .imag as separate arrays";
   if (kind == 'M' || kind == 'm') return "a time; save it as numbers";
   return "not a number of at most 64 bits or text; convert it with astype()";
 }
 
-// Product of the shape times the element's size; nullopt beyond 2^63.
+// The product of the shape and the element's size; nullopt beyond 2^63.
 std::optional<uint64_t> DataBytes(const NpyArray& array) {
   unsigned __int128 bytes = array.item_bytes;
   for (const int64_t length : array.shape) {
@@ -168,7 +168,7 @@ std::optional<uint64_t> DataBytes(const NpyArray& array) {
   return static_cast<uint64_t>(bytes);
 }
 
-// What stands before the elements.
+// The part of a file before the elements.
 struct Header {
   NpyArray array;  // without `file`
   bool big_endian = false;
@@ -206,7 +206,7 @@ std::string ParseHeader(std::string_view head, uint64_t file_bytes, Header& head
   return "";
 }
 
-// Big-endian elements as little-endian ones.
+// Converts big-endian elements to little-endian ones.
 void SwapBytes(NpyArray& array) {
   const size_t unit = array.kind == 'U' ? kUnicodeBytes : array.kind == 'S' ? 1 : array.item_bytes;
   char* const data = array.file.data() + array.data_begin;
@@ -214,11 +214,11 @@ void SwapBytes(NpyArray& array) {
   for (size_t at = 0; at < bytes; at += unit) std::reverse(data + at, data + at + unit);
 }
 
-// Elements whose first index runs fastest, as elements whose last index does.
+// Converts Fortran order (the first index runs fastest) to C order (the last index does).
 void TurnRound(NpyArray& array) {
   const size_t rank = array.shape.size();
   if (rank < 2 || array.size() == 0) return;
-  std::vector<uint64_t> stride(rank);  // of each index in the stored order, in elements
+  std::vector<uint64_t> stride(rank);  // of each index in the stored array, in elements
   uint64_t step = 1;
   for (size_t d = 0; d < rank; ++d) {
     stride[d] = step;
@@ -248,7 +248,7 @@ std::string Element(const NpyArray& array, size_t position, T value) {
   return absl::StrCat("has ", +value, " at [", absl::StrJoin(index, ", "), "]");
 }
 
-// Integers as integers of four bytes.
+// Widens integers to four bytes.
 template <class From>
 std::vector<std::byte> WidenIntegers(const NpyArray& array) {
   const size_t count = array.size();
@@ -263,7 +263,7 @@ std::vector<std::byte> WidenIntegers(const NpyArray& array) {
   return values;
 }
 
-// Appends elements until one is less than `min` or 2^63 or more, and returns that one; "" when
+// Appends the elements. Returns the first that is less than `min` or at least 2^63, as text; "" if
 // there is none.
 template <class T>
 std::string AppendIntegers(const NpyArray& array, int64_t min, std::vector<int64_t>& out) {
@@ -275,7 +275,7 @@ std::string AppendIntegers(const NpyArray& array, int64_t min, std::vector<int64
     if (!std::in_range<int64_t>(value) || static_cast<int64_t>(value) < min) {
       return Element(array, i, value);
     }
-    out[i] = static_cast<int64_t>(+value);  // a character is a number here
+    out[i] = static_cast<int64_t>(+value);  // int8_t is a number here, not a character
   }
   return "";
 }

@@ -1,4 +1,5 @@
-// Reading: which layout, and tensors of indices, values and dense_shape. scipy_npz.cc has the rest.
+// Reading: finds the layout, and reads tensors of indices, values and dense_shape. scipy_npz.cc
+// reads scipy's layouts.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 constexpr const char* kSuffixes[] = {".npy", ".NPY"};
 constexpr std::string_view kParts[] = {"indices", "values", "dense_shape", "value_type"};
 
-// Where the arrays of one tensor are. A plain array is its own values.
+// The members with the arrays of one tensor. A plain array is its own values.
 struct Group {
   std::string prefix;  // "" or "name/"
   std::string values;  // name of the member
@@ -41,7 +42,7 @@ absl::StatusOr<std::vector<std::string>> ArrayNames(const ZipReader& zip) {
   for (const ZipReader::Member& member : zip.members()) {
     std::optional<std::string> name = ArrayName(member.name);
     if (!name.has_value()) {
-      return MalformedFile(zip.path(), absl::StrCat("member ", Shown(member.name)),
+      return MalformedFile(zip.path(), absl::StrCat("member ", Excerpt(member.name)),
                            "is not a .npy array");
     }
     names.push_back(*std::move(name));
@@ -53,8 +54,8 @@ absl::StatusOr<std::vector<std::string>> ArrayNames(const ZipReader& zip) {
   return MalformedFile(zip.path(), MemberName(*twice), "appears twice");
 }
 
-// Whether "values" is the name of a tensor, as of a parameter, and not a part of one without a
-// name: such a tensor stands alone.
+// Whether the member "values" is a tensor of that name and not a part of a tensor without a name,
+// which would be alone in the file.
 bool ValuesIsAName(const std::vector<std::string>& names) {
   const auto others = std::count_if(names.begin(), names.end(), [](const std::string& name) {
     return name != "values" && IsPart(name);
@@ -73,14 +74,14 @@ absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip,
     if (is_new) {
       groups.push_back(std::move(group));
     } else if (group.values != known->second) {
-      // Whichever comes first: of "a" and "a/values", one would be taken for the other's.
+      // Refused in either order: "a" and "a/values" would be the same tensor.
       return MalformedFile(zip.path(), MemberName(name),
-                           absl::StrCat("and ", known->second, ".npy are one name"));
+                           absl::StrCat("and ", known->second, ".npy have the same name"));
     }
   }
   if (groups.size() > 1 && values_by_name.contains("")) {
     return MalformedFile(zip.path(), "",
-                         "a tensor without a name stands beside others; name all of them");
+                         "a tensor without a name is next to others; name all of them");
   }
   return groups;
 }
@@ -88,7 +89,7 @@ absl::StatusOr<std::vector<Group>> Groups(const ZipReader& zip,
 absl::StatusOr<std::vector<int64_t>> ReadShape(const ZipReader& zip, const std::string& name) {
   SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray array, ReadMember(zip, name));
   if (array.shape.size() != 1) {
-    return MalformedFile(zip.path(), MemberName(name), "is not one list of lengths");
+    return MalformedFile(zip.path(), MemberName(name), "is not a list of lengths");
   }
   return ToIntegers(array, zip.path(), MemberName(name));
 }
@@ -111,7 +112,7 @@ absl::StatusOr<ValueType> TypeOf(const ZipReader& zip, const Group& group, const
   if (type.has_value()) return *type;
   return MalformedFile(zip.path(), MemberName(group.values),
                        absl::StrCat("type '", values.dtype(),
-                                    "' is not a number; save numbers, or take the member out"));
+                                    "' is not a number; save numbers, or remove the member"));
 }
 
 absl::StatusOr<Tensor> MakeTensor(const ZipReader& zip, const Group& group, TensorSpec spec) {
@@ -134,7 +135,7 @@ absl::StatusOr<Tensor> ReadDense(const ZipReader& zip, const Group& group, const
                            "is not the shape of the values, and there are no indices");
     }
   }
-  if (shape.empty()) shape = {1};  // a number of NumPy; the Python client sends it so, too
+  if (shape.empty()) shape = {1};  // a NumPy scalar; the Python client also sends it in this form
   SPARSEAGG_ASSIGN_OR_RETURN(Tensor tensor, MakeTensor(zip, group, {group.name, type, shape, 0}));
   SPARSEAGG_RETURN_IF_ERROR(budget.Take(MemberName(group.values), 1, tensor.layout));
   tensor.indices = {0};
@@ -229,7 +230,7 @@ absl::Status TensorBudget::Take(const std::string& where, uint64_t entries,
     return FileTooLarge(
         path_, where,
         absl::StrCat(entries, " entries of ", entry_bytes,
-                     " bytes take more than is left of the limit of ", options_.bytes_max));
+                     " bytes exceed the rest of the limit of ", options_.bytes_max));
   }
   left_ -= entries * entry_bytes;
   return absl::OkStatus();

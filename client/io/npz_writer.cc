@@ -9,7 +9,7 @@
 namespace sparseagg::client {
 namespace {
 
-// Collects members, and owns the arrays that are made for them.
+// Collects members, and owns the arrays made for them.
 class MemberList {
  public:
   void Add(const std::string& name, std::string_view descr, std::span<const int64_t> shape,
@@ -64,7 +64,7 @@ void AddScipy(const TensorView& tensor, MemberList& list) {
   list.AddIntegers("shape", rank, tensor.dense_shape);
   const int64_t nnz[] = {static_cast<int64_t>(tensor.entries.nnz)};
   list.Add("data", NpyDescr(tensor.entries.layout.value_type), nnz, ValueBytes(tensor.entries));
-  // SciPy takes 32-bit positions wherever they suffice.
+  // SciPy uses 32-bit positions if they suffice.
   const bool small = tensor.dense_shape[0] <= INT32_MAX && tensor.dense_shape[1] <= INT32_MAX;
   small ? AddCoordinates<int32_t>(tensor, list) : AddCoordinates<int64_t>(tensor, list);
 }
@@ -89,7 +89,7 @@ void AddSparse(const TensorView& tensor, const std::string& prefix, MemberList& 
 
 absl::Status WriteNpz(const std::string& path, std::span<const TensorView> tensors) {
   MemberList list;
-  std::list<std::string> zeros;  // values of dense tensors without an entry
+  std::list<std::string> zeros;  // the values of dense tensors without an entry
   if (tensors.size() == 1 && IsScipyMatrix(tensors[0])) {
     AddScipy(tensors[0], list);
     return WriteZip(path, list.members());

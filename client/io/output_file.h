@@ -1,4 +1,4 @@
-// A file that appears under its name only when it is complete.
+// A file that gets its name only when it is complete.
 #ifndef SPARSEAGG_CLIENT_IO_OUTPUT_FILE_H_
 #define SPARSEAGG_CLIENT_IO_OUTPUT_FILE_H_
 
@@ -12,8 +12,8 @@
 
 namespace sparseagg::client {
 
-// Writes "<path>.part-<process>" and renames it on Commit(); removes it when destroyed before.
-// Errors are FILE_UNUSABLE and name the path. Thread-compatible.
+// Writes "<path>.part-<process>" and renames it in Commit(). The destructor removes it if Commit()
+// was not called. Errors are FILE_UNUSABLE and name the path. Thread-compatible.
 class OutputFile {
  public:
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path);
@@ -23,7 +23,7 @@ class OutputFile {
 
   const std::string& temporary_path() const { return temporary_path_; }
   absl::Status Write(std::string_view bytes);
-  // Closes, and gives the file its name, in place of one that is there.
+  // Closes the file and gives it its name, replacing an existing file.
   absl::Status Commit();
 
  private:

@@ -14,7 +14,7 @@
 namespace sparseagg::client {
 namespace {
 
-// All that save_npz() has written so far.
+// All members that versions of save_npz() have written so far.
 constexpr std::string_view kMembers[] = {"format", "shape",   "data",   "row",     "col",
                                          "coords", "indices", "indptr", "offsets", "_is_array"};
 
@@ -42,14 +42,14 @@ class ScipyReader {
   }
 
  private:
-  // Tensors beside the matrix would be left out without a word.
+  // Refuses further tensors in the archive, which would be ignored silently.
   absl::Status CheckMembers() const {
     for (const ZipReader::Member& member : zip_.members()) {
       const std::string name = ArrayName(member.name).value_or("");
       if (std::find(std::begin(kMembers), std::end(kMembers), name) == std::end(kMembers)) {
-        return MalformedFile(zip_.path(), absl::StrCat("member ", Shown(member.name)),
-                             "is no part of the matrix of scipy.sparse that the file holds; a file "
-                             "of several tensors has NAME/ before the members of each");
+        return MalformedFile(zip_.path(), absl::StrCat("member ", Excerpt(member.name)),
+                             "is not part of the scipy.sparse matrix in this file; in a file of "
+                             "several tensors, put NAME/ before the members of each");
       }
     }
     return absl::OkStatus();
@@ -104,7 +104,7 @@ class ScipyReader {
                                           "] instead of [", absl::StrJoin(expected, ", "), "]"));
   }
 
-  // Appends entry `i` of the data at a position.
+  // Appends entry `i` of the data at position `index`.
   absl::Status Append(std::span<const int64_t> index, uint64_t i) {
     const absl::StatusOr<uint64_t> row = FlattenIndex(index, shape_);
     if (!row.ok()) {
@@ -115,7 +115,7 @@ class ScipyReader {
     return absl::OkStatus();
   }
 
-  // The values of the first entries, as many as there are.
+  // Uses the first values of the data, one for each index.
   absl::Status TakeFirstValues() {
     values_.resize(tensor_.indices.size() * SizeOf(tensor_.layout.value_type));
     tensor_.values = std::move(values_);
@@ -133,7 +133,7 @@ class ScipyReader {
     return AppendCoordinates(numbers, static_cast<uint64_t>(coords.shape[1]));
   }
 
-  // Positions as `nnz` numbers of each dimension, one dimension behind the other.
+  // `numbers` has `nnz` positions of the first dimension, then of the second, and so on.
   absl::Status AppendCoordinates(std::span<const int64_t> numbers, uint64_t nnz) {
     SPARSEAGG_RETURN_IF_ERROR(CheckDataShape({static_cast<int64_t>(nnz)}));
     std::vector<int64_t> index(shape_.size());
@@ -153,23 +153,24 @@ class ScipyReader {
     }
     const uint64_t nnz = columns.size();
     if (shape_.size() == 1) {
-      // SciPy 1.13 to 1.16: the index is in col.
+      // SciPy 1.13 to 1.16 stores the index in col.
       if (std::any_of(rows.begin(), rows.end(), [](int64_t row) { return row != 0; })) {
         return Malformed("row", "is not 0 everywhere, though the array has one dimension");
       }
       return AppendCoordinates(columns, nnz);
     }
     if (shape_.size() != 2) {
-      return Malformed("shape", absl::StrCat("has ", shape_.size(),
-                                             " lengths, row and col give 2 of them: SciPy before "
-                                             "1.17 loses the others; save it with a newer one"));
+      return Malformed("shape",
+                       absl::StrCat("has ", shape_.size(),
+                                    " lengths, but row and col have only 2 dimensions: SciPy "
+                                    "before 1.17 loses the others; save it with a newer SciPy"));
     }
     rows.insert(rows.end(), columns.begin(), columns.end());
     return AppendCoordinates(rows, nnz);
   }
 
-  // Reads indptr, which says where in `indices` each of `lines` lines begins. What is behind the
-  // end of the last one is room that SciPy has left.
+  // Reads indptr, the position in `indices` at which each of `lines` lines begins. Elements after
+  // the end of the last line are unused capacity.
   absl::StatusOr<std::vector<int64_t>> ReadLineBegins(uint64_t lines, uint64_t indices) {
     SPARSEAGG_ASSIGN_OR_RETURN(std::vector<int64_t> begins, ReadIntegers(zip_, "indptr"));
     if (begins.empty() || begins.size() - 1 != lines || begins.front() != 0) {
@@ -185,8 +186,8 @@ class ScipyReader {
     return begins;
   }
 
-  // csr (line_dimension 0) and csc (1); one line, which has no number, of an array of one
-  // dimension.
+  // Reads csr (line_dimension 0) or csc (1). An array of one dimension has a single line without a
+  // number.
   absl::Status ReadCompressed(size_t line_dimension, uint64_t lines) {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, ReadIntegers(zip_, "indices"));
     SPARSEAGG_RETURN_IF_ERROR(CheckDataShape({static_cast<int64_t>(indices.size())}));
@@ -204,7 +205,7 @@ class ScipyReader {
     return TakeFirstValues();
   }
 
-  // csr of dense blocks, all of one shape.
+  // Reads bsr: csr of dense blocks of one shape.
   absl::Status ReadBlocks() {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, ReadIntegers(zip_, "indices"));
     const std::vector<int64_t> block = data_.shape;
@@ -245,8 +246,8 @@ class ScipyReader {
     return absl::OkStatus();
   }
 
-  // Each row of the data is a diagonal, entry j of it in column j. The places of a diagonal that
-  // are outside of the matrix hold anything, those that are 0 are no entries to SciPy.
+  // Reads dia: each row of the data is a diagonal, whose entry j is in column j. Elements outside
+  // of the matrix have any value. Zeros are not entries, as in SciPy.
   absl::Status ReadDiagonals() {
     SPARSEAGG_ASSIGN_OR_RETURN(const NpyArray array, ReadMember(zip_, "offsets"));
     SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<int64_t> offsets,
@@ -289,7 +290,7 @@ class ScipyReader {
   const ZipReader& zip_;
   TensorBudget& budget_;
   std::vector<int64_t> shape_;
-  NpyArray data_;  // its type and shape
+  NpyArray data_;  // type and shape
   std::vector<std::byte> values_;
   Tensor tensor_;
 };
@@ -299,7 +300,7 @@ class ScipyReader {
 absl::StatusOr<bool> IsScipy(const ZipReader& zip) {
   const std::optional<size_t> format = FindArray(zip, "format");
   if (!format.has_value() || !HasMember(zip, "shape") || !HasMember(zip, "data")) return false;
-  // A parameter of a model may be called so, too.
+  // A model may have a parameter with this name.
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string head, zip.ReadHead(*format, kNpyHeadBytesMax));
   const std::optional<NpyArray> array = ParseNpyHead(head, zip.members()[*format].bytes);
   return !array.has_value() || array->kind == 'S' || array->kind == 'U';

@@ -25,9 +25,8 @@ absl::StatusOr<Format> FormatOf(const std::string& path) {
   const std::string lower = LowerCase(path);
   if (lower.ends_with(".mtx") || lower.ends_with(".mtx.gz")) return Format::kMatrixMarket;
   if (lower.ends_with(".npz")) return Format::kNpz;
-  return MakeError(
-      absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
-      absl::StrCat(path, ": the name ends neither with .npz nor with .mtx or .mtx.gz"));
+  return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
+                   absl::StrCat(path, ": the name must end with .npz, .mtx or .mtx.gz"));
 }
 
 constexpr uint64_t kUint64Max = std::numeric_limits<uint64_t>::max();
@@ -64,15 +63,15 @@ absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::string& path,
 absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path) {
   SPARSEAGG_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   if (format == Format::kMatrixMarket) {
-    // "1 1\n" may be two entries (symmetric) of an index and a value, 8 bytes each, and "1\n" two
-    // values of an array, which has its diagonal besides.
+    // "1 1\n" may be two entries (symmetric), each with an index and a value of 8 bytes, and "1\n"
+    // two values of a symmetric array, to which the diagonal is added.
     SPARSEAGG_ASSIGN_OR_RETURN(const LineReader reader, LineReader::Open(path));
     return SaturatingMultiply(reader.file_bytes(), 9);
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(path));
   uint64_t bytes = 0;
   for (size_t i = 0; i < zip.members().size(); ++i) {
-    // Any array may be values; each of them becomes 8 bytes at most, with an index of 8 bytes.
+    // Any array may be values, each of which becomes at most 8 bytes, with an index of 8 bytes.
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string head, zip.ReadHead(i, kNpyHeadBytesMax));
     const uint64_t file_bytes = zip.members()[i].bytes;
     const std::optional<NpyArray> array = ParseNpyHead(head, file_bytes);
@@ -86,7 +85,7 @@ absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path) {
 absl::Status CheckOutputPath(const std::string& path) {
   if (LowerCase(path).ends_with(".gz")) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_FORMAT",
-                     absl::StrCat(path, ": .gz is read and not written; leave it out"));
+                     absl::StrCat(path, ": .gz can be read but not written; use .mtx"));
   }
   return FormatOf(path).status();
 }
@@ -103,7 +102,7 @@ absl::Status WriteTensors(const std::string& path, std::span<const TensorView> t
   if (format == Format::kNpz) return WriteNpz(path, tensors);
   if (tensors.size() != 1) {
     return MakeError(absl::StatusCode::kInvalidArgument, "UNSUITABLE_FORMAT",
-                     absl::StrCat(path, ": .mtx holds one matrix, there are ", tensors.size(),
+                     absl::StrCat(path, ": .mtx holds one matrix, but there are ", tensors.size(),
                                   " tensors; use .npz"));
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckMatrixMarket(path, tensors[0]));

@@ -1,10 +1,9 @@
-// Reading and writing tensors as files: Matrix Market (.mtx, and .mtx.gz to read) and NumPy
-// archives
-// (.npz). The format follows from the end of the path, in capitals, too. docs/cli.md describes the
-// layouts inside .npz.
+// Reads and writes tensors as files: Matrix Market (.mtx, and .mtx.gz for reading) and NumPy
+// archives (.npz). The suffix of the path, in any case, decides the format. docs/cli.md describes
+// the layouts inside .npz.
 //
-// Files come from anywhere: every length is checked against the size of the file or a limit before
-// memory is taken for it. Errors name the file and the line or member: INVALID_ARGUMENT
+// Files are untrusted: every length is checked against the size of the file or a limit before
+// memory is allocated for it. Errors name the file and the line or member: INVALID_ARGUMENT
 // (MALFORMED_FILE), RESOURCE_EXHAUSTED (FILE_TOO_LARGE), FAILED_PRECONDITION (FILE_UNUSABLE).
 #ifndef SPARSEAGG_CLIENT_IO_TENSOR_FILE_H_
 #define SPARSEAGG_CLIENT_IO_TENSOR_FILE_H_
@@ -25,29 +24,31 @@ struct ReadOptions {
   // Converts the values; unset keeps the file's type (.mtx: real is f64, integer and pattern i64,
   // unsigned-integer u64).
   std::optional<ValueType> value_type;
-  // Most bytes that the tensors of one file may take in memory, and that a .gz may unpack to.
+  // The most bytes that the tensors of one file may take in memory, and that a .gz may decompress
+  // to.
   uint64_t bytes_max = uint64_t{16} << 30;
 };
 
-// The tensors of a file, in its order. A file that holds one tensor without a name gives the name
-// "". Indices of sparse tensors are checked against the shape.
+// The tensors of a file, in its order. A single tensor without a name gets the name "". Indices of
+// sparse tensors are checked against the shape.
 absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::string& path,
                                                 const ReadOptions& options = {});
 
-// The most bytes that the tensors of a file can take in memory, whatever value type they are
-// converted to; from the sizes of the file and its members, without reading them (a .gz is unpacked
-// to know its size). FILE_UNUSABLE, MALFORMED_FILE, FILE_TOO_LARGE.
+// An upper bound for the bytes that the tensors of a file take in memory, for any value type that
+// they are converted to. It is computed from the sizes of the file and its members, without reading
+// them; a .gz is decompressed to find its size. FILE_UNUSABLE, MALFORMED_FILE, FILE_TOO_LARGE.
 absl::StatusOr<uint64_t> TensorBytesMax(const std::string& path);
 
-// Writes the file beside `path` first and then renames it, so that no reader sees half of it. The
-// same tensors give the same bytes. One tensor is written without its name; .mtx holds exactly one,
-// of two dimensions.
+// Writes a temporary file next to `path` and renames it, so that no reader sees half of it. The
+// same tensors give the same bytes. A single tensor is written without its name; a .mtx holds
+// exactly one tensor, of two dimensions.
 absl::Status WriteTensors(const std::string& path, std::span<const TensorView> tensors);
 
-// Whether WriteTensors() knows the end of `path`; to refuse a bad name before the work is done.
+// Checks that WriteTensors() knows the suffix of `path`, so that a bad name is refused before the
+// work is done.
 absl::Status CheckOutputPath(const std::string& path);
 
-// Whether the end of `path` says Matrix Market, whose values have no type of their own.
+// Whether the suffix of `path` is that of Matrix Market, whose values have no type.
 bool IsMatrixMarketPath(const std::string& path);
 
 }  // namespace sparseagg::client

@@ -51,13 +51,13 @@ absl::StatusOr<TextFile> TextFile::Open(const std::string& path, uint64_t unpack
 }
 
 absl::Status TextFile::StartUnpacking(uint64_t unpacked_bytes_max) {
-  constexpr int kOnlyGzip = 16;  // added to the bits of the window
+  constexpr int kOnlyGzip = 16;  // zlib: added to the window bits
   stream_.reset(new z_stream_s{});
   if (inflateInit2(stream_.get(), MAX_WBITS + kOnlyGzip) != Z_OK) {
     return FileUnusable(path_, "there is no memory to unpack it");
   }
   input_.resize(kInputBytes);
-  // What a header of gzip says of the length is modulo 2^32, and need not be true.
+  // The length in gzip's trailer is modulo 2^32 and need not be correct.
   std::vector<char> scratch(size_t{1} << 18);
   bytes_ = 0;
   for (;;) {

@@ -31,8 +31,8 @@ void Store(T value, std::byte* to) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-// Puts a double or an integer into `to` as a V, rounded once where V is floating; false when the
-// result would be no finite number, or V is an integer type that does not hold the value exactly.
+// Stores a double or an integer in `to` as a V, rounded once if V is floating. Returns false if the
+// result is not finite, or V is an integer type that cannot hold the value exactly.
 template <class V, class Wide>
 bool StoreAs(Wide value, std::byte* to) {
   constexpr bool kFromFloating = std::is_same_v<Wide, double>;

@@ -25,7 +25,7 @@ std::string ErrorText(int code) {
 
 std::string Where(const std::string& member) { return absl::StrCat("member ", member); }
 
-// The numbers of a zip_stat_t that are used below are there and acceptable.
+// Whether the fields of a zip_stat_t that are used below are present and acceptable.
 absl::Status CheckMember(const std::string& path, const zip_stat_t& stat) {
   constexpr zip_uint64_t kNeeded =
       ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -93,7 +93,8 @@ absl::StatusOr<std::string> ZipReader::Read(size_t index) const {
   size_t filled = 0;
   for (;;) {
     if (filled == content.size()) {
-      // Doubling, up to the stated size and one byte more, which shows a member that is longer.
+      // Doubles the buffer, up to one byte more than the stated size; that byte reveals a longer
+      // member.
       const uint64_t wanted = std::max<uint64_t>(uint64_t{1} << 20, 2 * uint64_t{filled});
       content.resize(std::min<uint64_t>(wanted, std::max<uint64_t>(member.bytes, filled) + 1));
     }

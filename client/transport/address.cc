@@ -64,7 +64,7 @@ struct HostAndPort {
   std::string target;
 };
 
-// The rules of one address; `text` is the whole of it, for messages.
+// Parses one address; messages quote all of `text`.
 class Parser {
  public:
   Parser(std::string_view text, uint16_t default_port) : text_(text), default_port_(default_port) {}
@@ -74,7 +74,7 @@ class Parser {
     for (const std::string prefix : {"unix:", "unix-abstract:"}) {
       if (text_.starts_with(prefix)) return ParseSocket(prefix);
     }
-    // What is before it may be a password.
+    // The message must not quote the text, which may contain a password.
     if (text_.find('@') != std::string::npos) {
       return Refuse(
           absl::StrCat(kHere, " has a user before \"@\"; leave it out: a token says who calls"));
@@ -183,7 +183,7 @@ class Parser {
     return HostAndPort{host, absl::StrCat(host, ":", port)};
   }
 
-  // `rest`: behind the opening bracket.
+  // `rest` is the text behind the opening bracket.
   absl::StatusOr<HostAndPort> ParseBrackets(const std::string& rest) const {
     const size_t bracket = rest.find(']');
     const std::string host = rest.substr(0, bracket);
@@ -211,7 +211,8 @@ class Parser {
 
   absl::Status CheckHost(const std::string& host) const {
     std::vector<std::string> labels = absl::StrSplit(host, '.');
-    if (labels.size() > 1 && labels.back().empty()) labels.pop_back();  // the root's dot
+    if (labels.size() > 1 && labels.back().empty())
+      labels.pop_back();  // the dot of the root domain
     if (host.size() > kNameLengthMax || !std::ranges::all_of(labels, IsLabel)) {
       return RefusedHost(host,
                          "not a host name: labels of letters, digits, \"-\" and \"_\" with \".\" "
@@ -236,7 +237,7 @@ class Parser {
   const uint16_t default_port_;
 };
 
-// A connection to 0.0.0.0 is one to this machine.
+// Includes 0.0.0.0, to which a connection reaches this machine.
 bool IsLoopback(const Bytes4& ip) { return ip[0] == 127 || ip == Bytes4{}; }
 
 bool IsLoopback(const Bytes16& ip) {
@@ -254,7 +255,8 @@ bool IsLoopback(const std::string& host) {
 }
 
 bool IsOwnName(const std::string& host) {
-  // Loopback in the hosts files of Debian and others; no promise, as "localhost" is.
+  // These are loopback in the hosts files of Debian and others, but not by a standard as
+  // "localhost" is.
   for (const char* name : {"ip6-localhost", "ip6-loopback"}) {
     if (absl::EqualsIgnoreCase(host, name)) return true;
   }
@@ -265,7 +267,8 @@ bool IsOwnName(const std::string& host) {
          absl::EqualsIgnoreCase(host, name.substr(0, name.find('.')));
 }
 
-// Whether the system would send to `ip` from that same address. No packet is sent for the answer.
+// Whether `ip` is an address of this machine: the system would use it as the source address for
+// sending to it. No packet is sent.
 template <class SocketAddress>
 bool IsOwn(int family, SocketAddress ip) {
   const int probe = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,4 +1,4 @@
-// One attempt of a gRPC call: its context, and its outcome as an absl::Status.
+// One attempt of a gRPC call: prepares its context, and converts its outcome to an absl::Status.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_CALL_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_CALL_H_
 
@@ -16,26 +16,27 @@
 
 namespace sparseagg::client {
 
-// Who calls, and whom: what every attempt of a client needs.
+// The server, the options and the process of a client, for all of its attempts.
 struct Caller {
   Route route;
   ClientOptions options;
-  pid_t process = getpid();  // that made the client
+  pid_t process = getpid();  // the process that made the client
 };
 
-// FAILED_PRECONDITION (CLIENT_FORKED) where `process`, which used gRPC, is another one: gRPC would
-// wait for threads that a forked child does not have.
+// FAILED_PRECONDITION (CLIENT_FORKED) if this process is not `process`, which has used gRPC: gRPC
+// would wait for threads that do not exist in a forked child.
 absl::Status CheckProcess(pid_t process);
 
-// Sets the deadline, 0 means none, and the token. Errors are those of CheckProcess() and
-// options.token, and INVALID_ARGUMENT (TOKEN_INVALID) for one that is not printable ASCII.
+// Sets the deadline (0: none) and the token. Errors are those of CheckProcess() and options.token,
+// and INVALID_ARGUMENT (TOKEN_INVALID) for a token that is not printable ASCII.
 absl::Status Prepare(grpc::ClientContext& context, const Caller& caller, uint64_t timeout_ms);
 
-// The outcome of a call. Errors that the server did not make get a reason and a message that says
-// who answered (client.h). Asks a server that closes the connection whether it speaks TLS.
+// Converts the outcome of a call. Errors that did not come from a sparseagg server get a reason and
+// a message that says what answered (client.h). If the server closes the connection, this probes
+// whether it speaks TLS.
 absl::Status ToStatus(const grpc::Status& status, const Route& route);
 
-// "rounds/{id}" of a name with or without "rounds/".
+// Returns "rounds/{id}" for a name with or without "rounds/".
 std::string RoundName(const std::string& name);
 
 }  // namespace sparseagg::client

@@ -10,8 +10,8 @@
 namespace sparseagg::client {
 namespace {
 
-// The largest message that this library accepts: a chunk has at most 4 MiB, a round of 1024 tensors
-// with long names well below this.
+// The largest message that this library accepts. A chunk has at most 4 MiB, and a round of 1024
+// tensors with long names is well below this limit.
 constexpr int kReceiveBytesMax = 32 << 20;
 
 }  // namespace
@@ -20,22 +20,22 @@ std::shared_ptr<grpc::Channel> MakeChannel(
     const Route& route, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
-  arguments.SetMaxSendMessageSize(-1);  // the server's limit counts
-  // gRPC would wait up to two minutes before it tries a lost server again.
+  arguments.SetMaxSendMessageSize(-1);  // the server has its own limit
+  // gRPC's default is to wait up to two minutes before it reconnects.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  // The time that one attempt to connect may take: with TLS several round trips and some
-  // arithmetic. An address that is gone says nothing at all.
+  // The time limit of one attempt to connect, which takes several round trips and computation with
+  // TLS. An address without a machine does not answer at all.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
-  // A name is looked up again after a failure: it may have moved to another address. gRPC would
-  // wait 30 s in between.
+  // After a failure the name is resolved again, because it may have another address now. gRPC's
+  // default is to wait 30 s in between.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
-  // A server that says nothing any more is noticed after 40 s. It allows a ping every 10 s.
+  // A server that has stopped answering is noticed after 40 s. Servers allow a ping every 10 s.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  // Else gRPC stops after two pings of a call that only waits (WatchRound).
+  // Otherwise gRPC stops after two pings in a call without messages (WatchRound).
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Channels of one process to one target would share a connection.
+  // Otherwise all channels of a process to one target would share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (route.proxy.empty()) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetUserAgentPrefix("sparseagg-cpp");

@@ -1,5 +1,5 @@
-// Connections of a client. The calls of a channel share one connection, whose bytes go through one
-// thread at a time at either end: large uploads side by side are faster over several.
+// The connections of a client. All calls of a channel share one connection, whose bytes one thread
+// at a time handles at either end; so concurrent large uploads are faster over several.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_CONNECTIONS_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_CONNECTIONS_H_
 
@@ -19,13 +19,13 @@
 
 namespace sparseagg::client {
 
-// A channel with a connection of its own, through a proxy only where the route has one: to a proxy
-// "here" is somewhere else.
+// Makes a channel with a connection of its own. It uses a proxy only if the route has one, because
+// a proxy would resolve "localhost" to its own machine.
 std::shared_ptr<grpc::Channel> MakeChannel(
     const Route& route, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-// A channel gets on with connecting only while something waits on it: a thread that merely slept
-// would find it as it left it.
+// Sleeps for `ms` while `channel` connects. A channel makes progress only while a call waits on it,
+// not while a thread merely sleeps.
 void SleepWhileConnecting(grpc::Channel& channel, uint64_t ms);
 
 // Thread-safe.
@@ -34,15 +34,16 @@ class Connections {
   using Stub = v1::AggregationService::StubInterface;
   using Connect = std::function<std::shared_ptr<grpc::Channel>()>;
 
-  // `connect` makes a channel with a connection of its own: one now, and up to `max` in all.
+  // `connect` makes a channel with a connection of its own. It is called once here, and up to `max`
+  // times in all.
   Connections(Connect connect, size_t max);
 
-  // For short calls, which share it.
+  // The connection that all short calls share.
   Stub& first() { return *first_.stub; }
   grpc::Channel& first_channel() { return *first_.channel; }
 
-  // A connection for an upload, as long as the pointer lives, which must not outlive this: one that
-  // has no upload, a new one where there is none, or else one with as few as any.
+  // Returns a connection for an upload: one without uploads, else a new one, else one with the
+  // fewest uploads. The upload counts while the lease lives, which must not outlive this.
   using Lease = std::unique_ptr<Stub, std::function<void(Stub*)>>;
   Lease ForUpload();
 
@@ -59,7 +60,7 @@ class Connections {
   const Connect connect_;
   const size_t max_;
   std::mutex mutex_;
-  std::deque<Connection> connections_;  // they stay where they are
+  std::deque<Connection> connections_;  // a deque, so that elements keep their addresses
   Connection& first_;
 };
 

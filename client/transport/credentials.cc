@@ -50,7 +50,8 @@ absl::Status Invalid(const std::string& message) {
   return MakeError(absl::StatusCode::kFailedPrecondition, "TLS_FILE_INVALID", message);
 }
 
-// gRPC itself would say nothing, and fail every call. REQUIRES: `pem` holds the files' texts.
+// Checks the files, because with invalid ones gRPC would fail every call without a reason.
+// REQUIRES: `pem` has the contents of the files.
 absl::Status CheckFiles(const TlsOptions& files, const grpc::SslCredentialsOptions& pem) {
   const auto first_of = [](const std::string& text) {
     return Certificate(PEM_read_bio_X509(Open(text).get(), nullptr, nullptr, nullptr));
@@ -69,8 +70,8 @@ absl::Status CheckFiles(const TlsOptions& files, const grpc::SslCredentialsOptio
     return Invalid(absl::StrCat(files.key_file, " has no private key in PEM without a passphrase"));
   }
   if (X509_check_private_key(certificate.get(), key.get()) == 1) return absl::OkStatus();
-  return Invalid(absl::StrCat("the key in ", files.key_file, " is not that of the certificate in ",
-                              files.certificate_file));
+  return Invalid(absl::StrCat("the key in ", files.key_file,
+                              " does not belong to the certificate in ", files.certificate_file));
 }
 
 }  // namespace

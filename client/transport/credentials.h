@@ -1,4 +1,4 @@
-// How a client proves who it is, and checks whom it talks to.
+// The credentials of a client, and the authentication of the server.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_CREDENTIALS_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_CREDENTIALS_H_
 
@@ -13,13 +13,15 @@
 
 namespace sparseagg::client {
 
-// TLS where `options` or the address (https://) asks for it, or plaintext. FAILED_PRECONDITION
-// (FILE_UNREADABLE, TLS_FILE_INVALID); INVALID_ARGUMENT: TOKEN_NEEDS_TLS where a token would travel
-// in the clear to another machine, INVALID_TARGET for http:// beside options.tls.
+// Returns TLS credentials if `options` or the address (https://) requests TLS, otherwise plaintext
+// ones. FAILED_PRECONDITION: FILE_UNREADABLE, TLS_FILE_INVALID; INVALID_ARGUMENT: TOKEN_NEEDS_TLS
+// if a token would be sent to another machine in plaintext, INVALID_TARGET for http:// with
+// options.tls.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const Address& address, const ClientOptions& options);
 
-// The token in a file, without white space around it. FAILED_PRECONDITION (FILE_UNREADABLE).
+// Reads the token from a file, without surrounding white space. FAILED_PRECONDITION
+// (FILE_UNREADABLE).
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
 }  // namespace sparseagg::client

@@ -10,7 +10,7 @@
 namespace sparseagg::client {
 
 bool IsRetryable(const absl::Status& status) {
-  return (absl::IsUnavailable(status) && !IsLasting(status)) || RetryAfterMs(status) > 0;
+  return (absl::IsUnavailable(status) && !IsPermanent(status)) || RetryAfterMs(status) > 0;
 }
 
 uint64_t RetryDelayMs(const RetryPolicy& policy, uint32_t attempt, uint64_t hint_ms,
@@ -18,7 +18,7 @@ uint64_t RetryDelayMs(const RetryPolicy& policy, uint32_t attempt, uint64_t hint
   uint64_t delay_ms = policy.first_delay_ms;
   for (uint32_t i = 1; i < attempt && delay_ms < policy.delay_ms_max; ++i) delay_ms *= 2;
   delay_ms = std::min(delay_ms, policy.delay_ms_max);
-  // Clients that failed together do not come back together.
+  // The jitter keeps clients that failed together from retrying together.
   delay_ms -= static_cast<uint64_t>(static_cast<double>(delay_ms) / 2 * random);
   return std::max(delay_ms, hint_ms);
 }
@@ -56,8 +56,8 @@ std::optional<uint64_t> RetryLoop::LeftMs(const absl::Status& status) const {
 bool RetryLoop::Allows(const absl::Status& status, uint64_t delay_ms) {
   const RetryPolicy& policy = options_.retry;
   if (policy.attempts_max == 1) return false;
-  // Also with a hint, as of a server that stops: whether another one comes is not known. The hint
-  // is the server's, or a proxy's, and may be any number.
+  // This includes errors with a hint, as of a server that stops, because another server may not
+  // follow. The hint may come from a proxy and may be any number.
   if (absl::IsUnavailable(status)) {
     busy_since_.reset();
     ++unavailable_;
@@ -70,7 +70,7 @@ bool RetryLoop::Allows(const absl::Status& status, uint64_t delay_ms) {
   return delay_ms <= policy.busy_ms_max && MsSince(*busy_since_) <= policy.busy_ms_max - delay_ms;
 }
 
-bool RetryLoop::Again(const absl::Status& status) {
+bool RetryLoop::WaitToRetry(const absl::Status& status) {
   if (!IsRetryable(status)) return false;
   ++failures_;
   static thread_local std::minstd_rand generator{std::random_device{}()};
@@ -79,7 +79,7 @@ bool RetryLoop::Again(const absl::Status& status) {
   uint64_t delay_ms = RetryDelayMs(options_.retry, failures_, hint_ms, random);
   if (!Allows(status, delay_ms)) return false;
   if (const std::optional<uint64_t> left_ms = LeftMs(status)) {
-    // Towards the end attempts come closer: a server that is back in time is found.
+    // Attempts become more frequent near the limit, so that a server that returns in time is found.
     const uint64_t closer_ms = std::max(*left_ms / 2, options_.retry.first_delay_ms);
     delay_ms = std::max(std::min(delay_ms, closer_ms), hint_ms);
     if (delay_ms >= *left_ms) return false;

@@ -13,7 +13,7 @@
 namespace sparseagg::client {
 namespace {
 
-// That of the first variable that is set, perhaps to nothing.
+// The value of the first variable that is set, which may be empty.
 std::string ValueOf(std::initializer_list<const char*> variables) {
   for (const char* variable : variables) {
     if (const char* value = std::getenv(variable)) return value;
@@ -21,7 +21,8 @@ std::string ValueOf(std::initializer_list<const char*> variables) {
   return {};
 }
 
-// Of http://USER:PASSWORD@HOST:PORT/; empty for what gRPC does not take for a proxy.
+// HOST:PORT of http://USER:PASSWORD@HOST:PORT/; empty for text that gRPC does not accept as a
+// proxy.
 std::string ProxyOf(const std::string& url) {
   const std::string scheme = "http://";
   if (!absl::StartsWithIgnoreCase(url, scheme)) return {};
@@ -55,13 +56,13 @@ Route RouteTo(const Address& address, bool by_tls) {
   Route route{.target = address.target,
               .host = absl::StrJoin(address.hosts, ","),
               .proxy = ProxyTo(address),
-              .place = {}};
+              .probe_address = {}};
   const bool has_place = address.hosts.size() == 1 && !address.by_authority;
   if (!by_tls && has_place && route.proxy.empty()) {
     // Behind what the address may begin with, as dns:///.
     const size_t host = route.target.rfind(address.hosts[0]);
     const bool in_brackets = host > 0 && route.target[host - 1] == '[';
-    route.place = route.target.substr(in_brackets ? host - 1 : host);
+    route.probe_address = route.target.substr(in_brackets ? host - 1 : host);
   }
   return route;
 }

@@ -1,5 +1,4 @@
-// How calls get to their server: what stands in between, as far as it is known here, and what
-// messages say of it.
+// The way to a server: the proxy in between, if one is configured, and the names that messages use.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_ROUTE_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_ROUTE_H_
 
@@ -11,14 +10,15 @@ namespace sparseagg::client {
 
 struct Route {
   std::string target;  // Address::target
-  std::string host;    // as an entry of no_proxy
+  std::string host;    // in the form of an entry of no_proxy
   std::string proxy;   // HOST:PORT of the HTTP proxy in between; empty: none
-  std::string place;  // HOST:PORT that can be asked whether it wants TLS; empty: none can, or it is
-                      // called by TLS
+  std::string
+      probe_address;  // HOST:PORT that can be probed for TLS; empty: none, or TLS is used already
 };
 
-// By the variables that gRPC reads: grpc_proxy, https_proxy or http_proxy, the first that is set,
-// and no_grpc_proxy or no_proxy. This machine is reached directly, whatever they say.
+// Finds the proxy in the variables that gRPC reads: the first that is set of grpc_proxy,
+// https_proxy and http_proxy, and no_grpc_proxy or no_proxy. This machine is always reached
+// directly.
 Route RouteTo(const Address& address, bool by_tls = false);
 
 }  // namespace sparseagg::client

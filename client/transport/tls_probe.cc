@@ -20,28 +20,28 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-Addresses Resolve(const std::string& place) {
-  const size_t colon = place.rfind(':');
-  std::string host = place.substr(0, colon);
+Addresses Resolve(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  const std::string port = place.substr(colon + 1);
+  const std::string port = address.substr(colon + 1);
   if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return nullptr;
   return Addresses(list);
 }
 
-// What a client says first, with the protocol that gRPC asks for.
+// A ClientHello with gRPC's application protocol (ALPN h2).
 std::string ClientHello() {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
   const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), &SSL_free);
   BIO* out = BIO_new(BIO_s_mem());
-  SSL_set_bio(session.get(), BIO_new(BIO_s_mem()), out);  // which it owns from now on
+  SSL_set_bio(session.get(), BIO_new(BIO_s_mem()), out);  // the session owns it from here on
   constexpr std::array<unsigned char, 3> kHttp2 = {2, 'h', '2'};
   SSL_set_alpn_protos(session.get(), kHttp2.data(), kHttp2.size());
-  SSL_connect(session.get());  // wants an answer
+  SSL_connect(session.get());  // returns because it needs an answer
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(out, &bytes);
   return {bytes, static_cast<size_t>(size)};
@@ -51,15 +51,15 @@ class Connection {
  public:
   explicit Connection(const addrinfo& address)
       : socket_(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    // Under way; whether it succeeds is seen by what is written.
+    // In progress; the first write shows whether it succeeds.
     static_cast<void>(connect(socket_, address.ai_addr, address.ai_addrlen));
   }
   ~Connection() { close(socket_); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // What the peer says first when it hears `words`; less where it says less.
-  std::string Ask(const std::string& words, size_t bytes) const {
+  // Sends `words` and returns the first bytes of the answer, fewer if the answer is shorter.
+  std::string Exchange(const std::string& words, size_t bytes) const {
     if (!IsReady(POLLOUT) || send(socket_, words.data(), words.size(), MSG_NOSIGNAL) < 0) return {};
     std::string answer(bytes, '\0');
     const ssize_t got =
@@ -77,18 +77,19 @@ class Connection {
   const int socket_;
 };
 
-// A record of TLS begins with its type, here handshake or alert, and the major version, 3.
+// Whether the bytes begin a TLS record: its type, here handshake or alert, and the major version 3.
 bool IsRecordOfTls(const std::string& bytes) {
   return bytes.size() == 2 && (bytes[0] == 22 || bytes[0] == 21) && bytes[1] == 3;
 }
 
 }  // namespace
 
-bool SpeaksTls(const std::string& place) {
+bool SpeaksTls(const std::string& address) {
   const std::string hello = ClientHello();
-  const Addresses addresses = Resolve(place);
-  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    if (IsRecordOfTls(Connection(*address).Ask(hello, 2))) return true;
+  const Addresses addresses = Resolve(address);
+  for (const addrinfo* candidate = addresses.get(); candidate != nullptr;
+       candidate = candidate->ai_next) {
+    if (IsRecordOfTls(Connection(*candidate).Exchange(hello, 2))) return true;
   }
   return false;
 }

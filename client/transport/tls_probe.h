@@ -1,5 +1,5 @@
-// Whether a server that closes each connection in plaintext without a word expects TLS: gRPC cannot
-// tell, the first bytes of a handshake can.
+// Finds out whether a server that closes every plaintext connection expects TLS. gRPC does not
+// report that; the first bytes of a handshake show it.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_TLS_PROBE_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_TLS_PROBE_H_
 
@@ -7,9 +7,9 @@
 
 namespace sparseagg::client {
 
-// Whether `place`, a HOST:PORT, answers the beginning of a handshake as TLS does, be it that it
-// refuses. Nothing else is sent. Takes seconds at most, where nobody answers.
-bool SpeaksTls(const std::string& place);
+// Whether `address`, a HOST:PORT, answers a TLS ClientHello with TLS, even with an alert. Sends
+// nothing else. Takes a few seconds at most if there is no answer.
+bool SpeaksTls(const std::string& address);
 
 }  // namespace sparseagg::client
 

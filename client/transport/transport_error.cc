@@ -30,24 +30,24 @@ absl::Status Unavailable(const char* reason, const std::string& message) {
   return MakeError(absl::StatusCode::kUnavailable, reason, message);
 }
 
-std::string At(const Route& route) {
+std::string DescribeTarget(const Route& route) {
   return route.proxy.empty() ? route.target
                              : absl::StrCat(route.target, " by the HTTP proxy ", route.proxy);
 }
 
-std::string WayOut(const Route& route) {
+std::string BypassAdvice(const Route& route) {
   return absl::StrCat("put ", route.host, " into no_proxy to go without it");
 }
 
-std::string WithDetour(const std::string& words, const Route& route) {
-  return route.proxy.empty() ? words : absl::StrCat(words, "; ", WayOut(route));
+std::string WithBypassAdvice(const std::string& words, const Route& route) {
+  return route.proxy.empty() ? words : absl::StrCat(words, "; ", BypassAdvice(route));
 }
 
 std::string NoAnswer(const Route& route) {
-  return absl::StrCat("no answer from ", At(route), " in time");
+  return absl::StrCat("no answer from ", DescribeTarget(route), " in time");
 }
 
-// The last clause of gRPC's message, which says what the system call said: "failed to connect to
+// The last clause of gRPC's message, which is the error of the system call: "failed to connect to
 // all addresses; last error: UNKNOWN: ipv4:127.0.0.1:50061: Failed to connect to remote host:
 // Connection refused" -> "connection refused".
 std::string LastClause(const std::string& message) {
@@ -69,8 +69,8 @@ std::optional<int> NumberAfter(std::string_view message, std::string_view words)
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-// Whether an answer of this HTTP status may be another one a moment later.
-bool MayChange(int http_status) {
+// Whether a later request may get another answer than this HTTP status.
+bool IsTransient(int http_status) {
   return http_status >= 500 || http_status == 408 || http_status == 429;
 }
 
@@ -78,10 +78,10 @@ absl::Status ProxyAnswered(int http_status, const Route& route) {
   const std::string proxy = route.proxy.empty() ? std::string("an HTTP proxy")
                                                 : absl::StrCat("the HTTP proxy ", route.proxy);
   const std::string status = absl::StrCat(" (status ", http_status, "); ");
-  if (MayChange(http_status)) {
+  if (IsTransient(http_status)) {
     return Unavailable(kProxyUnavailable,
                        absl::StrCat(proxy, " cannot connect to ", route.target, " at the moment",
-                                    status, "start the server there, or ", WayOut(route)));
+                                    status, "start the server there, or ", BypassAdvice(route)));
   }
   if (http_status == 407) {
     return Unavailable(
@@ -89,13 +89,14 @@ absl::Status ProxyAnswered(int http_status, const Route& route) {
         absl::StrCat(proxy, " asks for a user before it connects to ", route.target, status,
                      "write http://USER:PASSWORD@HOST:PORT into the variable that "
                      "names it, or ",
-                     WayOut(route)));
+                     BypassAdvice(route)));
   }
-  return Unavailable(kProxyRefused, absl::StrCat(proxy, " refuses to connect to ", route.target,
-                                                 status, "let it allow that, or ", WayOut(route)));
+  return Unavailable(kProxyRefused,
+                     absl::StrCat(proxy, " refuses to connect to ", route.target, status,
+                                  "let it allow that, or ", BypassAdvice(route)));
 }
 
-// What something in between means by its status, and what to do.
+// The meaning of an intermediary's status, and what to do.
 std::string MeaningOf(int http_status) {
   switch (http_status) {
     case 401:
@@ -114,26 +115,27 @@ std::string MeaningOf(int http_status) {
     case 504:
       return "it does not reach the server; start the server, or correct where it forwards to";
     default:
-      return MayChange(http_status)
+      return IsTransient(http_status)
                  ? "it fails; see its log"
                  : "no sparseagg server sends that; let it forward gRPC to the server";
   }
 }
 
 absl::Status IntermediaryAnswered(int http_status, const Route& route) {
-  return Unavailable(MayChange(http_status) ? kIntermediaryUnavailable : kIntermediaryRefused,
-                     absl::StrCat("something in between (a reverse proxy?) answers at ", At(route),
-                                  " in place of the server, with status ", http_status, ": ",
-                                  MeaningOf(http_status), ", or give the server's own address"));
+  return Unavailable(
+      IsTransient(http_status) ? kIntermediaryUnavailable : kIntermediaryRefused,
+      absl::StrCat("something in between (a reverse proxy?) answers at ", DescribeTarget(route),
+                   " in place of the server, with status ", http_status, ": ",
+                   MeaningOf(http_status), ", or give the server's own address"));
 }
 
 struct Failure {
-  const char* clue;  // in gRPC's message, in small letters and with blanks
+  const char* clue;  // part of gRPC's message, in lower case and with blanks for "_"
   const char* reason;
   const char* words;
 };
 
-// Why no connection came about although somebody listens.
+// Errors of a TLS connection to a peer that listens.
 constexpr Failure kFailures[] = {
     {"certificate verify failed", kServerNotTrusted,
      "no authority that is trusted here has signed its certificate, or that is over"},
@@ -142,11 +144,11 @@ constexpr Failure kFailures[] = {
      "its certificate is for another name"},
     {"wrong version number", kServerWithoutTls, "it does not speak TLS"},
 };
-// Why a connection ended before anything was said; the first that is found counts.
+// Errors of a connection that was closed before any answer.
 constexpr const char* kClosed[] = {"socket closed", "connection reset by peer"};
 constexpr const char* kSilent[] = {"timed out", "timeout", "fd shutdown", "endpoint closing",
                                    "handshake read failed"};
-// Why it does not come about as long as somebody else listens.
+// Errors that show that the peer does not speak gRPC.
 constexpr const char* kSpeaksHttp1 =
     " speaks HTTP/1 and not gRPC; give the port of the server, not of its admin page, write "
     "https:// where it has TLS, or turn HTTP/2 on in a reverse proxy before it";
@@ -155,8 +157,8 @@ constexpr const char* kLacksHttp2 =
     "in a reverse proxy before it";
 constexpr Failure kOthers[] = {
     {"http1.x server", kNotGrpc, kSpeaksHttp1},
-    // "HTTP/1.1 200 OK" as a frame of HTTP/2 has the type 'P'; gRPC 1.51 takes the status for its
-    // own.
+    // "HTTP/1.1 200 OK" read as an HTTP/2 frame has the type 'P' (80). gRPC 1.51 reports its status
+    // as an error code.
     {"got frame type 80", kNotGrpc, kSpeaksHttp1},
     {"last error: ok", kNotGrpc, kSpeaksHttp1},
     {"no application protocol", kNotGrpc, kLacksHttp2},
@@ -165,27 +167,28 @@ constexpr Failure kOthers[] = {
 };
 
 absl::Status CannotConnect(const std::string& message, const Route& route) {
-  // Versions of gRPC differ in that.
+  // Versions of gRPC differ in case and in "_".
   const std::string text = absl::StrReplaceAll(absl::AsciiStrToLower(message), {{"_", " "}});
   for (const Failure& failure : kFailures) {
     if (absl::StrContains(text, failure.clue)) {
       return Unavailable(failure.reason,
-                         absl::StrCat("cannot reach ", At(route), ": ", failure.words));
+                         absl::StrCat("cannot reach ", DescribeTarget(route), ": ", failure.words));
     }
   }
   for (const Failure& other : kOthers) {
     if (absl::StrContains(text, other.clue)) {
-      return Unavailable(other.reason, absl::StrCat("what answers at ", At(route), other.words));
+      return Unavailable(other.reason,
+                         absl::StrCat("what answers at ", DescribeTarget(route), other.words));
     }
   }
   const auto has = [&text](const char* clue) { return absl::StrContains(text, clue); };
   if (std::ranges::any_of(kClosed, has)) {
     const std::string words =
-        absl::StrCat("cannot reach ", At(route), ": it closes the connection");
-    return Unavailable("CONNECTION_CLOSED", WithDetour(words, route));
+        absl::StrCat("cannot reach ", DescribeTarget(route), ": it closes the connection");
+    return Unavailable("CONNECTION_CLOSED", WithBypassAdvice(words, route));
   }
   if (std::ranges::any_of(kSilent, has)) {
-    return Unavailable(kNoAnswerInTime, WithDetour(NoAnswer(route), route));
+    return Unavailable(kNoAnswerInTime, WithBypassAdvice(NoAnswer(route), route));
   }
   if (route.proxy.empty()) {
     return Unavailable(kCannotConnect,
@@ -194,15 +197,15 @@ absl::Status CannotConnect(const std::string& message, const Route& route) {
   return Unavailable(
       kProxyUnavailable,
       absl::StrCat("cannot reach the HTTP proxy ", route.proxy, " between here and ", route.target,
-                   ": ", LastClause(message), "; start it, or ", WayOut(route)));
+                   ": ", LastClause(message), "; start it, or ", BypassAdvice(route)));
 }
 
-// Whether the call ended without any answer, in one of gRPC's ways to say so.
+// Whether the call ended without an answer, for which gRPC has several statuses.
 bool IsConnectionLost(const grpc::Status& status) {
   const std::string& message = status.error_message();
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::CANCELLED:  // of calls that come while the server stops
+    case grpc::StatusCode::CANCELLED:  // of calls that arrive while the server stops
       return true;
     case grpc::StatusCode::UNKNOWN:
       return absl::StartsWith(message, "Stream removed");
@@ -225,22 +228,22 @@ std::optional<absl::Status> TransportError(const grpc::Status& status, const Rou
   }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return MakeError(absl::StatusCode::kDeadlineExceeded, kNoAnswerInTime,
-                     WithDetour(NoAnswer(route), route));
+                     WithBypassAdvice(NoAnswer(route), route));
   }
   if (!IsConnectionLost(status)) return std::nullopt;
   for (const char* words : {"failed to connect", "DNS resolution failed", "errors resolving"}) {
     if (absl::StrContains(message, words)) return CannotConnect(message, route);
   }
-  return Unavailable("CONNECTION_LOST", absl::StrCat("the connection to ", At(route),
+  return Unavailable("CONNECTION_LOST", absl::StrCat("the connection to ", DescribeTarget(route),
                                                      " broke: ", LastClause(message)));
 }
 
-bool IsLasting(const absl::Status& error) {
-  constexpr std::string_view kLasting[] = {
+bool IsPermanent(const absl::Status& error) {
+  constexpr std::string_view kPermanent[] = {
       kProxyRefused,       kIntermediaryRefused, kNotGrpc,          kServerNotTrusted,
       kServerHasOtherName, kServerWithoutTls,    "SERVER_WITH_TLS",
   };
-  return std::ranges::find(kLasting, ErrorReason(error)) != std::end(kLasting);
+  return std::ranges::find(kPermanent, ErrorReason(error)) != std::end(kPermanent);
 }
 
 }  // namespace sparseagg::client

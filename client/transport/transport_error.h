@@ -1,6 +1,6 @@
-// What a call failed of that no sparseagg server answered: who did, whether that can change by
-// itself, and what to do. tests/vectors/transport_errors.json has gRPC's words and what becomes of
-// them, for the Python package, too.
+// Explains the error of a call that no sparseagg server answered: what answered instead, whether a
+// retry can help, and what to do. tests/vectors/transport_errors.json lists gRPC's messages and the
+// errors made from them, for this library and the Python package.
 #ifndef SPARSEAGG_CLIENT_TRANSPORT_TRANSPORT_ERROR_H_
 #define SPARSEAGG_CLIENT_TRANSPORT_TRANSPORT_ERROR_H_
 
@@ -13,11 +13,12 @@
 
 namespace sparseagg::client {
 
-// nullopt: these are the words of a server. REQUIRES: !status.ok(), and it has no reason.
+// Returns nullopt if a sparseagg server made the error. REQUIRES: !status.ok(), and it has no
+// reason.
 std::optional<absl::Status> TransportError(const grpc::Status& status, const Route& route);
 
-// Whether the next attempt would end as this one, as long as nobody changes anything.
-bool IsLasting(const absl::Status& error);
+// Whether another attempt would fail in the same way until someone fixes the cause.
+bool IsPermanent(const absl::Status& error);
 
 }  // namespace sparseagg::client
 

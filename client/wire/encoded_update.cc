@@ -17,7 +17,7 @@
 namespace sparseagg::client {
 namespace {
 
-// Half of a SHA-256: 32 characters, and no two updates of a round will ever share them.
+// Half of a SHA-256, in 32 characters, makes collisions within a round negligible.
 constexpr size_t kIdBytes = 16;
 
 IndexType IndexTypeFor(const TensorView& tensor) {
@@ -59,7 +59,7 @@ class Sha256 {
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
 };
 
-// For stochastic values: a retry has the same bytes, another contributor other roundings
+// The seed of stochastic rounding: the same for a retry, different for another contributor
 // (docs/wire_format.md).
 uint64_t RoundingSeed(const EncodedUpdate& update, const std::string& tensor) {
   Sha256 digest;
@@ -131,10 +131,10 @@ std::vector<TensorEncoding> EncodedUpdate::encodings() const {
 }
 
 absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update,
-                                     bool server_unpacks) {
+                                     bool server_knows_packed) {
   EncodedUpdate encoded{round, update.contributor, update.update_id, update.weight, {}, {}};
   EncodeOptions options{.encoding = update.encoding, .values = update.values};
-  if (options.encoding == "auto" && !server_unpacks) options = {.encoding = "coo.raw"};
+  if (options.encoding == "auto" && !server_knows_packed) options = {.encoding = "coo.raw"};
   for (const TensorView& tensor : update.tensors) {
     SPARSEAGG_RETURN_IF_ERROR(AppendTensor(tensor, options, encoded));
   }
@@ -144,7 +144,7 @@ absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& upd
   return encoded;
 }
 
-// Of what was to be sent, not of the bytes that it became: these depend on the server, too.
+// The digest of the caller's data, not of the encoded bytes, which also depend on the server.
 absl::StatusOr<std::string> ContentUpdateId(const Update& update) {
   Sha256 digest;
   digest.Add(&update.weight, sizeof(update.weight));

@@ -1,5 +1,5 @@
-// An update as the bytes that travel: for each tensor a header, its indices and its values, in the
-// encoding that the header names.
+// An update in its wire form: for each tensor a header, its indices and its values, in the encoding
+// that the header names.
 #ifndef SPARSEAGG_CLIENT_WIRE_ENCODED_UPDATE_H_
 #define SPARSEAGG_CLIENT_WIRE_ENCODED_UPDATE_H_
 
@@ -20,7 +20,7 @@ struct EncodedUpdate {
   std::string update_id;
   float weight = 1.0f;
   std::vector<EncodedHeader> headers;
-  std::vector<std::string> pieces;  // indices and values of each tensor, in turn
+  std::vector<std::string> pieces;  // indices, then values, of each tensor
 
   std::vector<TensorEncoding> encodings() const;
   uint64_t total_bytes() const;
@@ -28,14 +28,14 @@ struct EncodedUpdate {
   std::string Bytes(uint64_t offset, uint64_t n) const;
 };
 
-// As update.encoding and update.values say; "auto" without coo.packed where the server is too old
-// for it. Raw indices go as i32 where every indexed dimension allows it. INVALID_ARGUMENT for a
-// tensor whose shape, sparse_dim and layout do not agree, and as EncodeTensor() says. An empty
-// update_id becomes ContentUpdateId().
+// Encodes an update as update.encoding and update.values say; "auto" uses coo.packed only if
+// `server_knows_packed`. Raw indices are i32 if every indexed dimension allows it. An empty
+// update_id becomes ContentUpdateId(). INVALID_ARGUMENT for a tensor whose shape, sparse_dim and
+// layout do not agree, and the errors of EncodeTensor().
 absl::StatusOr<EncodedUpdate> Encode(const std::string& round, const Update& update,
-                                     bool server_unpacks = true);
+                                     bool server_knows_packed = true);
 
-// The whole in one message; takes the pieces.
+// The whole update in one message; moves the pieces out of `update`.
 v1::SubmitUpdateRequest ToRequest(EncodedUpdate update);
 v1::BeginUpdate ToBegin(const EncodedUpdate& update);
 

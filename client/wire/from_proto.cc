@@ -150,7 +150,7 @@ ServerInfo FromProto(const v1::ServerInfo& proto) {
   info.encodings.assign(proto.encodings().begin(), proto.encodings().end());
   info.values_encodings.assign(proto.values_encodings().begin(), proto.values_encodings().end());
   for (const int type : proto.value_types()) {
-    // A newer server may have types that this version cannot use.
+    // Skips unknown types: a newer server may have types that this version does not support.
     if (type != v1::VALUE_TYPE_UNSPECIFIED && v1::ValueType_IsValid(type)) {
       info.value_types.push_back(static_cast<ValueType>(type));
     }

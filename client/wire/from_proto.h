@@ -1,5 +1,5 @@
-// Messages of the API as the library's structs. Errors are INVALID_ARGUMENT for an enum value that
-// this version does not know, as proto/convert.h says.
+// Converts messages of the API to the library's structs. INVALID_ARGUMENT for an enum value that
+// this version does not know, as in proto/convert.h.
 #ifndef SPARSEAGG_CLIENT_WIRE_FROM_PROTO_H_
 #define SPARSEAGG_CLIENT_WIRE_FROM_PROTO_H_
 

@@ -1,4 +1,4 @@
-// The library's structs as messages of the API; tensors are converted by proto/convert.h.
+// Converts the library's structs to messages of the API; proto/convert.h converts tensors.
 #ifndef SPARSEAGG_CLIENT_WIRE_TO_PROTO_H_
 #define SPARSEAGG_CLIENT_WIRE_TO_PROTO_H_
 

@@ -13,10 +13,10 @@ namespace {
 
 struct HostAndPort {
   std::string_view host;
-  std::string_view port;  // empty when there is none
+  std::string_view port;  // empty if the text has none
 };
 
-// Nullopt when a bracket is not closed or followed by something else.
+// Returns nullopt if a bracket is not closed, or is followed by anything but a port.
 std::optional<HostAndPort> Split(std::string_view text) {
   if (text.starts_with('[')) {
     const size_t end = text.find(']');
@@ -59,7 +59,7 @@ absl::StatusOr<AdminAddress> ParseAdminAddress(std::string_view listen) {
 }
 
 bool IsLoopback(std::string_view host) {
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 through an IPv6 socket
+  constexpr std::string_view kMapped = "::ffff:";  // prefix of an IPv4 address on an IPv6 socket
   if (host.starts_with(kMapped)) host.remove_prefix(kMapped.size());
   return host == "localhost" || host == "::1" || IsIpv4Loopback(host);
 }

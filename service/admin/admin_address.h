@@ -1,4 +1,4 @@
-// Where the admin port listens, and who may talk to it.
+// The listening address of the admin port, and the checks of a request's Host header.
 #ifndef SPARSEAGG_SERVICE_ADMIN_ADMIN_ADDRESS_H_
 #define SPARSEAGG_SERVICE_ADMIN_ADMIN_ADDRESS_H_
 
@@ -24,8 +24,8 @@ bool IsLoopback(std::string_view host);
 // Whether the Host header of a request ("127.0.0.1:50062") names loopback.
 bool NamesLoopback(std::string_view host_header);
 
-// Whether it names loopback, an address in numbers or what the port listens on: no name that
-// somebody else's name server can point at this machine (DNS rebinding).
+// Whether it names loopback, a numeric address or the host that the port listens on. Any other name
+// could be pointed at this machine by a foreign name server (DNS rebinding).
 bool IsOwnHost(std::string_view host_header, const AdminAddress& address);
 
 }  // namespace sparseagg

@@ -27,8 +27,9 @@ namespace {
 
 using std::chrono::system_clock;
 
-// A scraper, a page or two, a command; the rest for connections that say nothing. None is kept: a
-// page that polls once a second would hold a thread for nothing.
+// The number of threads: enough for a scraper, a page or two and a command, with a reserve for
+// connections that send nothing. There is no keep-alive, because a page that polls once a second
+// would occupy a thread.
 constexpr size_t kThreads = 16;
 constexpr size_t kBodyBytesMax = 4096;
 constexpr size_t kRoundsShownMax = 1000;
@@ -45,7 +46,7 @@ constexpr int kNoRanges = 416;
 constexpr int kNotReady = 503;
 constexpr int kAccepted = 202;
 
-// What the page may do: run its own script and style, and ask this server.
+// The page may run its own script and style, and send requests to this server.
 constexpr char kContentPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -56,7 +57,8 @@ void Refuse(httplib::Response& response, int status, const std::string& message)
   response.set_content(Dump({{"error", message}}) + "\n", kJson);
 }
 
-// Puts the parameter into `number`, where there is one. False, and answered, when it is no number.
+// Stores the parameter in `number` if the request has it. If it is not a number, answers with an
+// error and returns false.
 bool TakeNumber(const httplib::Request& request, const char* name, uint64_t& number,
                 httplib::Response& response) {
   if (!request.has_param(name)) return true;
@@ -67,8 +69,8 @@ bool TakeNumber(const httplib::Request& request, const char* name, uint64_t& num
   return false;
 }
 
-// A handler of a request whose body, if any, means nothing. By itself httplib waits for one even
-// where the request announces none, until its patience ends.
+// Wraps a handler that ignores the body of the request. httplib itself waits for a body until its
+// timeout, even if the request announces none.
 httplib::Server::HandlerWithContentReader WithoutBody(httplib::Server::Handler handler) {
   return
       [handler = std::move(handler)](const httplib::Request& request, httplib::Response& response,
@@ -80,7 +82,7 @@ httplib::Server::HandlerWithContentReader WithoutBody(httplib::Server::Handler h
       };
 }
 
-// One address, one server: httplib's own choice would let a second process share the port.
+// Replaces httplib's default options, with which a second process could share the port.
 void SetSocketOptions(int socket) {
   const int yes = 1;
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
@@ -104,11 +106,11 @@ class AdminServerImpl : public AdminServer {
 
   void AddPages();
   void AddCommands();
-  // Answers instead of the page when the request may not be made.
+  // If the request is not allowed, answers with an error and returns true.
   bool IsRefused(const Request& request, Response& response) const;
   void Sample(const std::stop_token& stop);
 
-  // As in effect now: the log level may not be that of the start any more.
+  // The configuration now in effect, in which the log level may have changed since the start.
   std::vector<ConfigRow> Config() const;
   std::string MetricsText() const;
   Json Status(uint64_t history_after) const;
@@ -124,11 +126,11 @@ class AdminServerImpl : public AdminServer {
   History history_;
   std::atomic<Phase> phase_ = Phase::kStarting;
   std::string listen_;                     // set before engine_
-  std::atomic<Engine*> engine_ = nullptr;  // null until it serves
+  std::atomic<Engine*> engine_ = nullptr;  // null while starting
   std::atomic<bool> profiling_ = false;
   BoundedHttpServer http_;
   std::mutex mutex_;
-  std::condition_variable_any never_;  // for its timeout
+  std::condition_variable_any never_;  // never notified, used for its timeout
   std::jthread listener_;
   std::jthread sampler_;
 };
@@ -155,21 +157,22 @@ absl::Status AdminServerImpl::Listen() {
               ? http_.bind_to_any_port(address_.host)
               : (http_.bind_to_port(address_.host, address_.port) ? address_.port : -1);
   if (port_ <= 0) {
-    return MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
-                     absl::StrCat("cannot listen on ", options_.listen,
-                                  ": the address is in use or not one of this machine's; choose "
-                                  "another with --admin-listen, or none with --admin-listen=none"));
+    return MakeError(
+        absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
+        absl::StrCat("cannot listen on ", options_.listen,
+                     ": the address is in use or not on this machine; choose another with "
+                     "--admin-listen, or turn the admin port off with --admin-listen=none"));
   }
   listener_ = std::jthread([this] { http_.listen_after_bind(); });
   sampler_ = std::jthread([this](const std::stop_token& stop) { Sample(stop); });
-  // stop() has no effect before this; it is a matter of microseconds.
+  // stop() has no effect before the server runs; this takes microseconds.
   while (!http_.is_running()) std::this_thread::yield();
   return absl::OkStatus();
 }
 
 bool AdminServerImpl::IsRefused(const Request& request, Response& response) const {
   if (request.has_header("Range")) {
-    response.status = kNoRanges;  // without a body: httplib would send it for every range
+    response.status = kNoRanges;  // no body, because httplib would send it once per range
     return true;
   }
   const std::string host = request.get_header_value("Host");
@@ -190,7 +193,7 @@ bool AdminServerImpl::IsRefused(const Request& request, Response& response) cons
     return true;
   }
   if (request.method == "POST") return false;
-  Refuse(response, kNotAllowed, "commands are sent with POST");
+  Refuse(response, kNotAllowed, "commands need the method POST");
   return true;
 }
 
@@ -277,7 +280,8 @@ std::string AdminServerImpl::MetricsText() const {
   const auto append = [&families](std::vector<prometheus::MetricFamily> more) {
     std::move(more.begin(), more.end(), std::back_inserter(families));
   };
-  prometheus::MetricFamily build = Gauge("sparseagg_build_info", "1; what runs here", 1);
+  prometheus::MetricFamily build =
+      Gauge("sparseagg_build_info", "1, with the version in a label", 1);
   build.metric.front().label = {{"version", options_.version}};
   const Engine* engine = engine_;
   if (engine != nullptr) {

@@ -4,10 +4,10 @@
 //   POST /api/drain  /api/log-level  /api/profile       only from this machine, with the header
 //                                                       X-Sparseagg-Admin: 1
 //
-// It has neither TLS nor passwords. Everybody who reaches it may look; changing something takes a
-// connection from this machine, a header that a web page of somebody else cannot send, and a
-// Host that is no foreign name, which could be made to point at it (DNS rebinding). Bound to
-// loopback it answers only requests that name loopback as their host.
+// It has neither TLS nor authentication. Anyone who can connect may read. A POST needs a connection
+// from this machine, the header above, which a foreign web page cannot send, and a Host header that
+// IsOwnHost() accepts, against DNS rebinding. Bound to loopback, the server answers only requests
+// whose Host names loopback.
 #ifndef SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_
 #define SPARSEAGG_SERVICE_ADMIN_ADMIN_SERVER_H_
 
@@ -35,7 +35,7 @@ struct AdminOptions {
   std::shared_ptr<Metrics> metrics;
   std::shared_ptr<Refusals> refusals;
   Log log;
-  std::function<void()> stop;  // begins what SIGTERM begins
+  std::function<void()> stop;  // does what SIGTERM does
 };
 
 // Thread-safe.
@@ -47,8 +47,8 @@ class AdminServer {
 
   virtual int port() const = 0;
 
-  // From now on the server is ready and its engine can be looked at. `engine` must outlive this;
-  // `listen` is where callers find it.
+  // Marks the server as ready, and shows the state of `engine`, which must outlive this. `listen`
+  // is the address of the gRPC server.
   virtual void SetServing(Engine& engine, const std::string& listen) = 0;
   virtual void SetStopping() = 0;
 };

@@ -37,11 +37,11 @@ void GetAddress(int socket, decltype(getpeername)* name, std::string& ip, int& p
 
 class BoundedStream : public httplib::Stream {
  public:
-  // `listening` is -1 once the server stops.
+  // `listening` becomes -1 when the server stops.
   BoundedStream(int socket, const std::atomic<socket_t>& listening)
       : socket_(socket),
         listening_(listening),
-        read_end_(Clock::now() + BoundedHttpServer::kPatience) {}
+        read_end_(Clock::now() + BoundedHttpServer::kTimeout) {}
 
   bool is_readable() const override { return begin_ < end_ || Wait(POLLIN, read_end_); }
   bool is_writable() const override { return Wait(POLLOUT, write_end_.value_or(read_end_)); }
@@ -62,7 +62,7 @@ class BoundedStream : public httplib::Stream {
   }
 
   ssize_t write(const char* data, size_t size) override {
-    if (!write_end_) write_end_ = Clock::now() + BoundedHttpServer::kPatience;
+    if (!write_end_) write_end_ = Clock::now() + BoundedHttpServer::kTimeout;
     for (size_t done = 0; done < size;) {
       if (!Wait(POLLOUT, *write_end_)) return -1;
       const ssize_t bytes = send(socket_, data + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -81,7 +81,7 @@ class BoundedStream : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
-  // Until the socket is ready. False when it is not by `end`, or the server stops.
+  // Waits until the socket is ready. Returns false at `end`, or if the server stops.
   bool Wait(short event, Clock::time_point end) const {
     constexpr milliseconds kBetweenLooks{50};
     pollfd ready = {.fd = socket_, .events = event, .revents = 0};
@@ -96,9 +96,9 @@ class BoundedStream : public httplib::Stream {
   const int socket_;
   const std::atomic<socket_t>& listening_;
   const Clock::time_point read_end_;
-  std::optional<Clock::time_point> write_end_;  // from the first byte of the answer
+  std::optional<Clock::time_point> write_end_;  // set at the first byte of the answer
   size_t bytes_left_ = BoundedHttpServer::kRequestBytesMax;
-  std::array<char, 4096> buffer_;  // headers are read byte by byte
+  std::array<char, 4096> buffer_;  // because httplib reads headers byte by byte
   size_t begin_ = 0;
   size_t end_ = 0;
 };

@@ -27,7 +27,7 @@ std::string_view EventOf(RoundState state) {
   return "round";
 }
 
-// What an operator has to look at; everything else is between the server and its caller.
+// Whether an operator has to act; other errors concern the caller only.
 bool IsServersFault(absl::StatusCode code) {
   return code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown ||
          code == absl::StatusCode::kDataLoss;
@@ -68,7 +68,7 @@ void EventLog::OnVerification(const VerificationReport& report) {
   if (report.outcome.ok()) {
     log_.Info("round verified", {{"round", round}, {"ms", ms}});
   } else if (reason == kResultMismatch) {
-    log_.Error("the back end computes wrong results; do not trust those that were not verified",
+    log_.Error("the back end computes wrong results; do not trust unverified results",
                {{"round", round}, {"reason", reason}, {"ms", ms}});
   } else {
     log_.Warning("round not verified", {{"round", round},

@@ -1,6 +1,6 @@
-// Writes what happened to the log: changes of rounds at level info, calls at level debug, calls
-// that failed for a reason of the server's own at level warning. Names and ids only: no value, no
-// index and no message of an error, which may quote one.
+// Writes events to the log: state changes of rounds at level info, calls at level debug, calls that
+// failed because of the server at level warning. It logs names and ids only: no value, no index and
+// no error message, which may quote one.
 #ifndef SPARSEAGG_SERVICE_ADMIN_EVENT_LOG_H_
 #define SPARSEAGG_SERVICE_ADMIN_EVENT_LOG_H_
 

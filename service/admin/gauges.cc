@@ -44,7 +44,7 @@ uint64_t CountOpenFiles() {
     ++count;
     files.increment(error);
   }
-  return count > 0 ? count - 1 : 0;  // without the one that lists them
+  return count > 0 ? count - 1 : 0;  // without the descriptor of this listing
 }
 
 uint64_t ResidentBytes() {
@@ -95,14 +95,14 @@ std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, con
       Gauge("sparseagg_staged_bytes_max", "Limit staging-bytes-max",
             number(limits.staging_bytes_max)),
       Gauge("sparseagg_aggregation_bytes",
-            "Memory of the back end that rounds hold: accumulators, entries that wait, results",
+            "Memory of the back end that rounds hold: accumulators, waiting entries and results",
             number(stats.aggregation_bytes)),
       Gauge("sparseagg_aggregation_bytes_max", "Limit aggregation-bytes-max",
             number(stats.aggregation_bytes_max)),
-      Gauge("sparseagg_open_uploads", "Chunked updates under way", number(stats.open_uploads)),
+      Gauge("sparseagg_open_uploads", "Unfinished chunked updates", number(stats.open_uploads)),
       Gauge("sparseagg_open_uploads_max", "Limit open-uploads-max",
             number(limits.open_uploads_max)),
-      Gauge("sparseagg_upload_disk_bytes", "Bytes of chunked updates under way on disk",
+      Gauge("sparseagg_upload_disk_bytes", "Bytes of unfinished chunked updates on disk",
             number(stats.upload_disk_bytes)),
       Gauge("sparseagg_upload_disk_bytes_max", "Limit upload-disk-bytes-max",
             number(limits.upload_disk_bytes_max)),

@@ -1,5 +1,5 @@
-// Metrics that are read when somebody asks: how full the engine is, how the process and its disk
-// are. docs/metrics.md lists them.
+// Metrics that are computed at each scrape: the load of the engine, the process and its disk.
+// docs/metrics.md lists them.
 #ifndef SPARSEAGG_SERVICE_ADMIN_GAUGES_H_
 #define SPARSEAGG_SERVICE_ADMIN_GAUGES_H_
 
@@ -20,10 +20,10 @@ struct ProcessStats {
   uint64_t open_files = 0;
   uint64_t open_files_max = 0;
 };
-// Of this process, from /proc/self; what cannot be read is 0.
+// The values of this process, from /proc/self; a value that cannot be read is 0.
 ProcessStats ReadProcessStats();
 
-// Room that the disk of `directory` has for this process.
+// The free bytes that this process may use on the file system of `directory`; nullopt on an error.
 std::optional<uint64_t> FreeBytes(const std::string& directory);
 
 std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, const Limits& limits);

@@ -18,7 +18,7 @@ double Quantile(const std::vector<uint64_t>& buckets, const std::vector<double>&
     }
     before += here;
   }
-  return bounds.back();  // above all bounds: at least this
+  return bounds.back();  // above all bounds: a lower limit
 }
 
 void History::Add(std::chrono::system_clock::time_point time, const Totals& totals,

@@ -1,5 +1,6 @@
-// The last ten minutes, for the charts of the status page: what happened in each interval of two
-// seconds. The sampler is the caller's; this only subtracts and keeps.
+// The samples behind the charts of the status page: one for each interval of two seconds, ten
+// minutes in all. The caller takes the samples; this class computes the differences and stores
+// them.
 #ifndef SPARSEAGG_SERVICE_ADMIN_HISTORY_H_
 #define SPARSEAGG_SERVICE_ADMIN_HISTORY_H_
 
@@ -27,8 +28,8 @@ struct HistorySample {
   uint64_t aggregation_bytes = 0;
 };
 
-// The duration below which the share `quantile` of the observations lies, by linear interpolation
-// within a bucket. 0 when there are none.
+// The duration that the share `quantile` of the observations does not exceed, by linear
+// interpolation within a bucket. 0 if there are no observations.
 double Quantile(const std::vector<uint64_t>& buckets, const std::vector<double>& bounds,
                 double quantile);
 
@@ -40,7 +41,7 @@ class History {
 
   void Add(std::chrono::system_clock::time_point time, const Totals& totals,
            const EngineStats& stats);
-  // Those with a number above `after`, the oldest first.
+  // The samples with a number above `after`, the oldest first.
   std::vector<HistorySample> After(uint64_t after) const;
 
  private:

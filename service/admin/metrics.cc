@@ -26,7 +26,7 @@ Family<Histogram>& NewHistogram(prometheus::Registry& registry, const std::strin
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-// The words that other gRPC servers use for this label.
+// The values that other gRPC servers use for this label.
 const char* TypeOf(CallKind kind) {
   switch (kind) {
     case CallKind::kUnary:
@@ -41,11 +41,10 @@ const char* TypeOf(CallKind kind) {
   return "unknown";
 }
 
-// Groups are as large as the number of callers that wait, 64 at most today.
+// A group has at most as many updates as there are waiting callers, which is 64 today.
 const Histogram::BucketBoundaries kGroupBuckets = {1, 2, 4, 8, 16, 32, 64, 128};
 
-// Those that alerts ask for by name, and the usual ones; retry: the sender is told when to come
-// again.
+// The common reasons, and those that alerts refer to. `retry`: the error has a retry hint.
 struct KnownRefusal {
   const char* reason;
   bool retry;
@@ -77,7 +76,7 @@ const std::string& LabelOf(const prometheus::ClientMetric& metric, std::string_v
 
 }  // namespace
 
-// From an update in memory (50 us) to a call that waits as long as it may.
+// From an update kept in memory (50 us) to the longest wait of a call.
 const std::vector<double>& SecondsBuckets() {
   static const std::vector<double>& buckets =
       *new std::vector<double>{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
@@ -94,18 +93,19 @@ Metrics::Metrics()
                                  "Messages received by own calls, without framing")),
       bytes_sent_(NewCounter(registry_, "sparseagg_sent_bytes_total",
                              "Messages sent by own calls, without framing")),
-      updates_(NewCounter(registry_, "sparseagg_updates_total",
-                          "Attempts to have an update of a round counted, by what came of them")),
+      updates_(
+          NewCounter(registry_, "sparseagg_updates_total", "Submissions of updates, by outcome")),
       refusals_(NewCounter(registry_, "sparseagg_refusals_total",
-                           "Updates refused, by reason, and whether the sender may try again")),
+                           "Refused updates, by reason and by whether the error has a retry hint")),
       reduce_seconds_(NewCounter(registry_, "sparseagg_reduce_seconds_total",
                                  "Time that reductions took, by back end and plan")),
-      reduce_predicted_seconds_(NewCounter(registry_, "sparseagg_reduce_predicted_seconds_total",
-                                           "Time that the planner expected of them")),
+      reduce_predicted_seconds_(
+          NewCounter(registry_, "sparseagg_reduce_predicted_seconds_total",
+                     "Time that the planner predicted for reductions, by back end and plan")),
       round_changes_(NewCounter(registry_, "sparseagg_round_changes_total",
-                                "Changes of rounds, by the state they led to")),
+                                "State changes of rounds, by new state")),
       verifications_(NewCounter(registry_, "sparseagg_round_verifications_total",
-                                "Rounds that verify-share chose, by what came of it")),
+                                "Verifications of the rounds chosen by verify-share, by outcome")),
       accepted_(updates_.Add({{"outcome", "accepted"}})),
       duplicates_(updates_.Add({{"outcome", "duplicate"}})),
       refused_(updates_.Add({{"outcome", "refused"}})),
@@ -131,10 +131,11 @@ Metrics::Metrics()
               .Add({}, kGroupBuckets)),
       backend_lost_(prometheus::BuildGauge()
                         .Name("sparseagg_backend_lost")
-                        .Help("1 when the GPU has failed and rounds go on with the CPU")
+                        .Help("1 if the GPU has failed and rounds continue on the CPU")
                         .Register(registry_)
                         .Add({})) {
-  // From 0 on: of a counter that appears with its first events, rate() and increase() miss these.
+  // These counters exist from the start, at 0: rate() and increase() miss the first events of a
+  // counter that appears with them.
   using enum RoundState;
   for (const RoundState state : {kOpen, kSealed, kPublished, kRetired, kAborted}) {
     round_changes_.Add({{"state", std::string(RoundStateName(state))}});

@@ -1,6 +1,6 @@
-// What the server did so far, as Prometheus metrics: counters and histograms that the engine, the
-// edge and the store feed through their observers. Gauges, which are read when somebody asks, are
-// in gauges.h. docs/metrics.md lists all of them; a test compares.
+// Prometheus counters and histograms, which the engine, the RPC layer and the store update through
+// their observers. Gauges, which are computed at each scrape, are in gauges.h. docs/metrics.md
+// lists all of them; a test compares.
 #ifndef SPARSEAGG_SERVICE_ADMIN_METRICS_H_
 #define SPARSEAGG_SERVICE_ADMIN_METRICS_H_
 
@@ -22,7 +22,7 @@
 
 namespace sparseagg {
 
-// Sums since the start; what the status page draws its charts from.
+// Sums since the start of the process; the source of the status page's charts.
 struct Totals {
   uint64_t accepted = 0;
   uint64_t duplicates = 0;
@@ -30,7 +30,8 @@ struct Totals {
   uint64_t payload_bytes = 0;
   uint64_t nnz = 0;
   uint64_t calls = 0;
-  std::vector<uint64_t> submit_buckets;  // not cumulative; the last one is "more than all bounds"
+  std::vector<uint64_t>
+      submit_buckets;  // not cumulative; the last one counts values above all bounds
 };
 
 // Upper bounds of the histograms of durations, in seconds.
@@ -50,19 +51,21 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnMessage(const CallMethod& method, uint64_t bytes_in, uint64_t bytes_out) override;
   void OnCallEnded(const CallMethod& method, const CallReport& report) override;
   void OnCommit(size_t updates, double seconds);
-  // The GPU has failed, and rounds go on with the CPU: until the process ends.
+  // The GPU has failed, and the CPU is used until the process ends.
   void OnBackendLost();
 
   Totals totals() const;
-  // Rounds that were verified, and those of them whose result differed from the reference's.
+  // Numbers of verifications by outcome: equal to the reference's result, different, or not
+  // possible.
   struct Verifications {
     uint64_t verified = 0;
     uint64_t mismatched = 0;
     uint64_t not_verified = 0;
   };
   Verifications verifications() const;
-  // Refusals by reason, those that there were, and seconds of reductions by "back end/plan".
+  // Refusals by reason, without reasons that have not occurred.
   std::map<std::string, uint64_t> refusals() const;
+  // The measured and predicted seconds of the reductions of one plan.
   struct PlanSeconds {
     std::string backend;
     std::string plan;

@@ -1,4 +1,4 @@
-// One observer for the engine and one for the edge out of several.
+// Observers that forward each event to several others.
 #ifndef SPARSEAGG_SERVICE_ADMIN_OBSERVERS_H_
 #define SPARSEAGG_SERVICE_ADMIN_OBSERVERS_H_
 

@@ -1,4 +1,4 @@
-// The status page: page.html, which CMake puts into the program.
+// The status page: page.html, which CMake embeds in the program.
 #ifndef SPARSEAGG_SERVICE_ADMIN_PAGE_H_
 #define SPARSEAGG_SERVICE_ADMIN_PAGE_H_
 

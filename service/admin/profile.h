@@ -1,4 +1,4 @@
-// Where the process spends its CPU time, for `sparseagg admin profile`.
+// The CPU profiler behind `sparseagg admin profile`.
 #ifndef SPARSEAGG_SERVICE_ADMIN_PROFILE_H_
 #define SPARSEAGG_SERVICE_ADMIN_PROFILE_H_
 
@@ -10,8 +10,8 @@
 
 namespace sparseagg {
 
-// Samples all threads for `duration`, less when a stop is requested. The bytes are what pprof
-// reads. One at a time. UNAVAILABLE in builds without a profiler.
+// Samples all threads for `duration`, or until `stop` is requested. Returns a profile in pprof's
+// format. Only one profile at a time. UNAVAILABLE in builds without a profiler.
 absl::StatusOr<std::string> TakeCpuProfile(std::chrono::seconds duration, std::stop_token stop);
 
 }  // namespace sparseagg

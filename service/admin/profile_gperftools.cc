@@ -12,7 +12,7 @@
 namespace sparseagg {
 namespace {
 
-// A file in memory: the profiler wants a path, and a container may have no folder to write to.
+// A file in memory, because the profiler needs a path and a container may have no writable folder.
 class MemoryFile {
  public:
   MemoryFile() : fd_(memfd_create("profile", MFD_CLOEXEC)) {}

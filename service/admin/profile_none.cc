@@ -1,4 +1,4 @@
-// For builds with a sanitizer, which has signals and stacks of its own.
+// For builds with a sanitizer, which uses signals and stacks in its own way.
 #include "service/admin/profile.h"
 
 namespace sparseagg {

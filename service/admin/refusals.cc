@@ -5,10 +5,10 @@
 namespace sparseagg {
 namespace {
 
-// Names come from callers and have not been checked when they are the reason of the refusal.
+// Callers choose the names, which are unchecked if they caused the refusal.
 constexpr size_t kNameBytesMax = 80;
 
-// Between two characters.
+// Cuts between two characters.
 std::string Clipped(const std::string& name) {
   if (name.size() <= kNameBytesMax) return name;
   size_t end = kNameBytesMax;

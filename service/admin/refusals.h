@@ -1,5 +1,5 @@
-// The last updates that were refused, for the status page: who, when, why. No message, which may
-// quote an index or a value.
+// The last refused updates, for the status page, without error messages, which may quote an index
+// or a value.
 #ifndef SPARSEAGG_SERVICE_ADMIN_REFUSALS_H_
 #define SPARSEAGG_SERVICE_ADMIN_REFUSALS_H_
 
@@ -20,7 +20,7 @@ struct Refusal {
   std::string round;
   std::string contributor;
   std::string reason;
-  bool retry = false;  // the sender was asked to try again
+  bool retry = false;  // the error had a retry hint
 };
 
 // Thread-safe.

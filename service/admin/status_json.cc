@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::system_clock;
 
-// Milliseconds since 1970, as JavaScript counts.
+// Milliseconds since 1970, JavaScript's unit.
 int64_t Ms(system_clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
@@ -89,7 +89,7 @@ Json PlansJson(const Metrics& metrics) {
   return plans;
 }
 
-// Rows instead of objects: 300 of them are sent when a page is opened.
+// Arrays instead of objects, because a page gets 300 of them when it is opened.
 Json HistoryJson(const History& history, uint64_t after) {
   Json rows = Json::array();
   for (const HistorySample& s : history.After(after)) {
@@ -110,7 +110,7 @@ uint64_t NnzReceived(const RoundSnapshot& round) {
   return nnz;
 }
 
-// The common part of a round in the list and in full.
+// The fields of a round both in the list and in full.
 Json RoundHead(const RoundSnapshot& round) {
   return {{"name", QualifiedName(round.tenant, round.name)},
           {"state", std::string(RoundStateName(round.state))},
@@ -125,7 +125,7 @@ Json RoundHead(const RoundSnapshot& round) {
           {"nnz", NnzReceived(round)}};
 }
 
-// How the round ends, beyond its goal. 0 and null: no such limit.
+// The round's end conditions besides its goal. 0 or null: no such limit.
 Json PolicyJson(const RoundSnapshot& round) {
   const RoundPolicy& policy = round.spec.policy;
   return {{"min_contributors", policy.min_contributors},
@@ -238,7 +238,7 @@ Json RoundsJson(Engine& engine, size_t limit) {
 
 Json RoundJson(const RoundSnapshot& round) {
   Json json = RoundHead(round);
-  // Why a round failed may name an index: the log of the caller has it, not this page.
+  // The message of a failure may name an index; the caller's log has it, this page does not.
   json["failed"] = !round.failure.empty();
   Json tensors = Json::array();
   for (size_t i = 0; i < round.tensors.size() && i < round.spec.tensors.size(); ++i) {

@@ -1,6 +1,6 @@
-// What the status page, `sparseagg top` and scripts read: the server as JSON. docs/operations.md
-// names the addresses; fields are added, not changed. Like the log it has names and numbers of
-// entries, but no index, no value and no text of an error about them.
+// The state of the server as JSON, for the status page, `sparseagg top` and scripts.
+// docs/operations.md lists the URLs; fields may be added, never changed. Like the log it has names
+// and numbers of entries, but no index, no value and no error message, which may quote one.
 #ifndef SPARSEAGG_SERVICE_ADMIN_STATUS_JSON_H_
 #define SPARSEAGG_SERVICE_ADMIN_STATUS_JSON_H_
 
@@ -23,10 +23,11 @@ namespace sparseagg {
 // Keys stay in the order in which they are written.
 using Json = nlohmann::ordered_json;
 
-// As text. What no UTF-8 text can hold is replaced: requests, paths and settings may have any byte.
+// Serialises `json`. Invalid UTF-8 is replaced, because requests, paths and settings may have any
+// byte.
 std::string Dump(const Json& json);
 
-// One setting as it is in effect.
+// One setting of the effective configuration.
 struct ConfigRow {
   std::string name;
   std::string value;
@@ -35,7 +36,7 @@ struct ConfigRow {
   std::string help;
 };
 
-// Where the server is in its life.
+// The server's lifecycle state.
 enum class Phase : uint8_t { kStarting, kServing, kStopping };
 std::string_view PhaseName(Phase phase);
 
@@ -46,7 +47,7 @@ struct StatusInput {
   Phase phase = Phase::kStarting;
   std::chrono::system_clock::time_point start_time;
   std::chrono::system_clock::time_point now;
-  const Engine* engine = nullptr;  // null until it serves
+  const Engine* engine = nullptr;  // null while starting
   const Metrics& metrics;
   const Refusals& refusals;
   const History& history;

@@ -1,4 +1,4 @@
-// One line of the audit log, and what ties it to the one before.
+// One line of the audit log, and the hash that chains it to the line before.
 #ifndef SPARSEAGG_SERVICE_AUDIT_AUDIT_LINE_H_
 #define SPARSEAGG_SERVICE_AUDIT_AUDIT_LINE_H_
 
@@ -11,9 +11,9 @@
 
 namespace sparseagg {
 
-// What stands for a line before the first: 64 zeros.
+// The previous hash of the first line: 64 zeros.
 std::string NoHash();
-// SHA-256 of a line without its end, in hex.
+// The SHA-256 of a line without its line end, in hexadecimal.
 std::string HashOf(std::string_view line);
 
 struct AuditLine {
@@ -21,13 +21,13 @@ struct AuditLine {
   std::string time;
   std::string event;
   std::vector<std::pair<std::string, std::string>> fields;
-  std::string previous;  // hash
+  std::string previous;  // hash of the line before
 };
 
-// Without a line end. Text that is no UTF-8 has its bad bytes replaced.
+// The text of a line, without a line end. Invalid UTF-8 is replaced.
 std::string FormatAuditLine(const AuditLine& line);
 
-// Number and previous hash of a line; nothing for what is none.
+// The number and the previous hash of a line.
 struct AuditLink {
   uint64_t number = 0;
   std::string previous;

@@ -23,9 +23,10 @@ absl::Status Unwritable(const std::string& path, int error) {
 }
 
 absl::Status Broken(const std::string& path) {
-  return MakeError(absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
-                   absl::StrCat("the last line of ", path,
-                                " is none of an audit log; look at it and move it away"));
+  return MakeError(
+      absl::StatusCode::kDataLoss, "AUDIT_BROKEN",
+      absl::StrCat("the last line of ", path,
+                   " is not a line of an audit log; inspect the file and move it away"));
 }
 
 bool WriteAll(int file, std::string_view text) {
@@ -38,7 +39,7 @@ bool WriteAll(int file, std::string_view text) {
   return true;
 }
 
-// Makes the file end at `end` where it is longer.
+// Truncates the file to `end` bytes if it is longer.
 bool Cut(int file, uint64_t end) {
   struct stat status = {};
   if (fstat(file, &status) != 0) return false;
@@ -46,11 +47,11 @@ bool Cut(int file, uint64_t end) {
          ftruncate(file, static_cast<off_t>(end)) == 0;
 }
 
-// What a file ends with.
+// The last line of a file, and what follows it.
 struct End {
-  uint64_t whole_bytes = 0;  // up to the end of the last whole line
+  uint64_t whole_bytes = 0;  // the end of the last whole line
   std::string last_line;
-  std::string torn;  // what follows it
+  std::string torn;  // the bytes behind it
 };
 
 absl::StatusOr<End> ReadEnd(int file, uint64_t size, const std::string& path) {
@@ -72,7 +73,7 @@ absl::StatusOr<End> ReadEnd(int file, uint64_t size, const std::string& path) {
   return End{size - text.size() + end + 1, text.substr(first, end - first), text.substr(end + 1)};
 }
 
-// What is no line of the log may still tell something.
+// Keeps a partial line, which may still be informative.
 absl::Status KeepTorn(const std::string& path, const std::string& torn) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
   if (file < 0) return Unwritable(path, errno);
@@ -91,7 +92,7 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const AuditOptions& opt
   std::unique_ptr<AuditLog> log(new AuditLog(options, file));
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "AUDIT_IN_USE",
-                     absl::StrCat("another process writes the audit log ", options.path));
+                     absl::StrCat("another process is writing the audit log ", options.path));
   }
   struct stat status = {};
   if (fstat(file, &status) != 0) return Unwritable(options.path, errno);
@@ -145,7 +146,7 @@ void AuditLog::Append(std::string_view event, Fields fields) {
 
 void AuditLog::Flush() {
   std::unique_lock lock(mutex_);
-  // The attempt under way may have begun before the last line came.
+  // The current attempt may have begun before the last line was appended.
   const uint64_t enough = attempts_ + (writing_ ? 2 : 1);
   changed_.wait(lock, [&] { return (waiting_.empty() && !writing_) || attempts_ >= enough; });
 }
@@ -159,7 +160,7 @@ void AuditLog::Work() {
     writing_ = true;
     lock.unlock();
     const absl::Status written = Write(lines);
-    Tell(written);
+    ReportTrouble(written);
     lock.lock();
     writing_ = false;
     ++attempts_;
@@ -183,15 +184,16 @@ absl::Status AuditLog::Write(std::deque<Waiting> lines) {
     hash = HashOf(one);
     absl::StrAppend(&text, one, "\n");
   }
-  // A part of a line must not stand before the whole one.
-  if (part_at_ && !Cut(file_, *part_at_)) return Unwritable(options_.path, errno);
-  part_at_.reset();
-  struct stat before = {};  // somebody else may have cut the file
+  // The new lines must not follow a partial line.
+  if (partial_line_offset_ && !Cut(file_, *partial_line_offset_))
+    return Unwritable(options_.path, errno);
+  partial_line_offset_.reset();
+  struct stat before = {};  // another program may have truncated the file
   if (fstat(file_, &before) != 0) return Unwritable(options_.path, errno);
   if (!WriteAll(file_, text) || fdatasync(file_) != 0) {
     const int error = errno;
     const auto end = static_cast<uint64_t>(before.st_size);
-    if (!Cut(file_, end)) part_at_ = end;
+    if (!Cut(file_, end)) partial_line_offset_ = end;
     return Unwritable(options_.path, error);
   }
   lines_ = number;
@@ -199,9 +201,9 @@ absl::Status AuditLog::Write(std::deque<Waiting> lines) {
   return absl::OkStatus();
 }
 
-void AuditLog::Tell(const absl::Status& status) {
-  if (status.ok() == !in_trouble_) return;
-  in_trouble_ = !status.ok();
+void AuditLog::ReportTrouble(const absl::Status& status) {
+  if (status.ok() == !failing_) return;
+  failing_ = !status.ok();
   options_.on_trouble(status);
 }
 

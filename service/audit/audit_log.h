@@ -1,12 +1,13 @@
-// The audit log: who changed what, one JSON object a line, each with the SHA-256 of the line before
-// it, so that a line that was changed, taken out or put in shows. No values, indices or tokens.
+// The audit log: who changed what, one JSON object per line, each with the SHA-256 of the line
+// before it, so that a changed, removed or inserted line is detected. It has no values, indices or
+// tokens.
 //
 //   {"n":7,"time":"2026-11-21T09:30:00.125Z","event":"round_sealed","tenant":"acme",
 //    "round":"rounds/step-1","by":"fl-server","contributors":"12","prev":"5d41...9c2e"}
 //
-// Lines are written and synced by a thread of the log's own, in order, soon after they are
-// appended; nobody waits for the disk. While it is full or failing, lines wait in memory, up to
-// kWaitingMax; how many were lost beyond that is in the line that follows them.
+// A thread of the log writes and syncs the lines in order, soon after they are appended, so that
+// callers never wait for the disk. While the disk is full or failing, up to kWaitingMax lines wait
+// in memory; further ones are lost, and the next line that is written states how many.
 #ifndef SPARSEAGG_SERVICE_AUDIT_AUDIT_LOG_H_
 #define SPARSEAGG_SERVICE_AUDIT_AUDIT_LOG_H_
 
@@ -45,20 +46,20 @@ class AuditLog {
  public:
   using Fields = std::vector<std::pair<std::string, std::string>>;
 
-  // Goes on behind the last whole line of the file; what follows it, a line that a crash cut off,
-  // is moved to the end of the file with ".torn" behind its name and told in a line of its own.
-  // PERMISSION_DENIED (AUDIT_UNWRITABLE), FAILED_PRECONDITION (AUDIT_IN_USE) when another server
-  // writes it, DATA_LOSS (AUDIT_BROKEN) when its last line is none of a log, or it has none near
-  // its end.
+  // Continues after the last whole line of the file. A partial line behind it, which a crash cut
+  // off, is moved to the end of the file PATH.torn, and a line of the log records that.
+  // PERMISSION_DENIED (AUDIT_UNWRITABLE), FAILED_PRECONDITION (AUDIT_IN_USE) if another server
+  // writes the file, DATA_LOSS (AUDIT_BROKEN) if its last line is not a line of an audit log, or
+  // there is no line end near its end.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const AuditOptions& options);
-  // Writes what waits, if it can be written.
+  // Writes the waiting lines, if the disk allows it.
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;
   AuditLog& operator=(const AuditLog&) = delete;
 
   // Returns at once.
   void Append(std::string_view event, Fields fields);
-  // Returns when everything appended so far is on the disk, or cannot be written now.
+  // Returns when every line appended so far is on the disk, or an attempt to write it has failed.
   void Flush();
 
   static constexpr size_t kWaitingMax = 10'000;
@@ -72,17 +73,19 @@ class AuditLog {
 
   AuditLog(AuditOptions options, int file);
   void Work();
-  // Writes and syncs lines; on an error the file is as it was before, or will be before the next.
+  // Writes and syncs lines. On an error the file is restored to its former length, at the latest
+  // before the next write.
   absl::Status Write(std::deque<Waiting> lines);
-  void Tell(const absl::Status& status);
+  void ReportTrouble(const absl::Status& status);
 
   const AuditOptions options_;
   const int file_;
-  // Of the thread.
-  std::optional<uint64_t> part_at_;  // where a part of a line stands that could not be cut off
+  // Used by the log's thread only.
+  std::optional<uint64_t>
+      partial_line_offset_;  // offset of a partial line that could not be removed
   uint64_t lines_ = 0;
   std::string last_hash_;
-  bool in_trouble_ = false;
+  bool failing_ = false;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -96,11 +99,11 @@ class AuditLog {
 
 struct AuditSummary {
   uint64_t lines = 0;
-  std::string last_hash;    // keep it elsewhere: lines cut off at the end do not show otherwise
-  uint64_t torn_bytes = 0;  // of a last line that a crash cut off
+  std::string last_hash;  // keep it elsewhere: otherwise lines removed at the end are not detected
+  uint64_t torn_bytes = 0;  // of a partial last line
 };
-// NOT_FOUND (AUDIT_UNREADABLE); DATA_LOSS (AUDIT_BROKEN) names the first line that is not what was
-// written, or does not follow the one before it.
+// NOT_FOUND (AUDIT_UNREADABLE); DATA_LOSS (AUDIT_BROKEN), which names the first line that is not
+// well-formed or does not follow the line before it.
 absl::StatusOr<AuditSummary> VerifyAuditLog(const std::string& path);
 
 }  // namespace sparseagg

@@ -7,8 +7,8 @@
 namespace sparseagg {
 
 AuditTrail::~AuditTrail() {
-  TellNotLogged(strangers_);
-  TellNotLogged(known_callers_);
+  RecordSuppressed(unauthenticated_);
+  RecordSuppressed(authenticated_);
 }
 
 std::shared_ptr<void> AuditTrail::ActingFor(const std::string& principal) {
@@ -39,10 +39,10 @@ void AuditTrail::CallRefused(Refused who, std::string_view rpc, const std::strin
                              const std::string& reason, const std::string& message) {
   {
     const std::lock_guard lock(mutex_);
-    Allowance& allowance = who == Refused::kStranger ? strangers_ : known_callers_;
+    Allowance& allowance = who == Refused::kUnauthenticated ? unauthenticated_ : authenticated_;
     EndPeriod(allowance);
     if (allowance.lines >= kRefusalsMax) {
-      ++allowance.not_logged;
+      ++allowance.suppressed;
       return;
     }
     ++allowance.lines;
@@ -54,26 +54,26 @@ void AuditTrail::CallRefused(Refused who, std::string_view rpc, const std::strin
 
 void AuditTrail::EndPeriods() {
   const std::lock_guard lock(mutex_);
-  EndPeriod(strangers_);
-  EndPeriod(known_callers_);
+  EndPeriod(unauthenticated_);
+  EndPeriod(authenticated_);
 }
 
 void AuditTrail::EndPeriod(Allowance& allowance) {
   const Clock::time_point now = now_();
   if (now - allowance.period_begin < kRefusalsPeriod) return;
-  TellNotLogged(allowance);
+  RecordSuppressed(allowance);
   allowance.period_begin = now;
   allowance.lines = 0;
 }
 
-void AuditTrail::TellNotLogged(Allowance& allowance) {
-  const uint64_t calls = std::exchange(allowance.not_logged, 0);
+void AuditTrail::RecordSuppressed(Allowance& allowance) {
+  const uint64_t calls = std::exchange(allowance.suppressed, 0);
   if (calls == 0) return;
   log_.Append("more_calls_refused",
               {{"callers", allowance.callers}, {"calls", absl::StrCat(calls)}});
 }
 
-void AuditTrail::Server(std::string_view event, AuditLog::Fields fields) {
+void AuditTrail::RecordServerEvent(std::string_view event, AuditLog::Fields fields) {
   log_.Append(event, std::move(fields));
 }
 

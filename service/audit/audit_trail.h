@@ -1,5 +1,5 @@
-// What is worth a line of the audit log, and who did it. Changes of rounds are reported by the
-// engine, on the thread that makes them; the edge says for whom a thread is at work.
+// Decides which events get a line of the audit log, and attributes them. The engine reports changes
+// of rounds on the thread that makes them; the RPC layer states for which caller a thread works.
 #ifndef SPARSEAGG_SERVICE_AUDIT_AUDIT_TRAIL_H_
 #define SPARSEAGG_SERVICE_AUDIT_AUDIT_TRAIL_H_
 
@@ -25,28 +25,28 @@ class AuditTrail {
   // `log` must outlive the trail.
   explicit AuditTrail(AuditLog& log, std::function<Clock::time_point()> now = Clock::now)
       : log_(log), now_(std::move(now)) {}
-  // Tells how many refused calls have no line.
+  // Logs how many refused calls got no line.
   ~AuditTrail();
   AuditTrail(const AuditTrail&) = delete;
   AuditTrail& operator=(const AuditTrail&) = delete;
 
-  // Until the handle is gone, what this thread does is done by `principal`. To be let go on the
-  // same thread. REQUIRES: the trail outlives the handle.
+  // Attributes the changes that this thread makes to `principal`, until the handle is destroyed.
+  // REQUIRES: the handle is destroyed on the same thread, and before the trail.
   std::shared_ptr<void> ActingFor(const std::string& principal);
 
-  // "by" is whom this thread acts for, "server" for nobody.
+  // The field "by" is the principal for whom this thread acts, or "server".
   void RoundChanged(std::string_view event, const std::string& tenant, const std::string& round,
                     AuditLog::Fields more);
-  // A call without the credential or role for it. At most kRefusalsMax lines in kRefusalsPeriod
-  // for strangers and as many for callers with a good credential, so that the ones cannot hide the
-  // others; a line after the period says how many there were beside.
-  enum class Refused : uint8_t { kStranger, kKnownCaller };
+  // Records a call that was refused for its credential or role. Writes at most kRefusalsMax lines
+  // in kRefusalsPeriod for unauthenticated callers, and as many for authenticated ones, so that the
+  // former cannot crowd out the latter; a line after the period states how many more there were.
+  enum class Refused : uint8_t { kUnauthenticated, kAuthenticated };
   void CallRefused(Refused who, std::string_view rpc, const std::string& peer,
                    const std::string& reason, const std::string& message);
-  // To be called now and then: ends periods that are over.
+  // Ends the periods that are over. To be called regularly.
   void EndPeriods();
-  // Anything else of the server itself.
-  void Server(std::string_view event, AuditLog::Fields fields);
+  // Records any other event of the server itself.
+  void RecordServerEvent(std::string_view event, AuditLog::Fields fields);
 
   static constexpr int kRefusalsMax = 20;
   static constexpr std::chrono::seconds kRefusalsPeriod{10};
@@ -55,19 +55,19 @@ class AuditTrail {
   struct Allowance {
     std::string callers;
     Clock::time_point period_begin{};
-    int lines = 0;            // in this period
-    uint64_t not_logged = 0;  // beside them
+    int lines = 0;            // written in this period
+    uint64_t suppressed = 0;  // refusals without a line
   };
   // REQUIRES: mutex_ is held.
   void EndPeriod(Allowance& allowance);
-  void TellNotLogged(Allowance& allowance);
+  void RecordSuppressed(Allowance& allowance);
 
   AuditLog& log_;
   const std::function<Clock::time_point()> now_;
   std::mutex mutex_;  // guards what follows
   std::map<std::thread::id, std::string> acting_;
-  Allowance strangers_{.callers = "strangers"};
-  Allowance known_callers_{.callers = "known"};
+  Allowance unauthenticated_{.callers = "strangers"};
+  Allowance authenticated_{.callers = "known"};
 };
 
 }  // namespace sparseagg

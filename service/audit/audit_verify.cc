@@ -23,7 +23,7 @@ absl::Status Unreadable(const std::string& path, const std::string& why) {
 absl::StatusOr<AuditSummary> VerifyAuditLog(const std::string& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    return Unreadable(path, "it is no regular file");
+    return Unreadable(path, "it is not a regular file");
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return Unreadable(path, std::strerror(errno));
@@ -39,11 +39,11 @@ absl::StatusOr<AuditSummary> VerifyAuditLog(const std::string& path) {
                        absl::StrCat(path, ": line ", summary.lines + 1, " ", std::string(why)));
     };
     const auto link = ParseAuditLine(line);
-    if (!link) return broken("is none of an audit log");
+    if (!link) return broken("is not a line of an audit log");
     if (link->previous != summary.last_hash) {
       return broken(
-          "does not follow the one before it: one of the two was changed, or a line "
-          "between them taken out");
+          "does not follow the line before it: one of the two was changed, or a line between them "
+          "was removed");
     }
     if (link->number != summary.lines + 1) {
       return broken(absl::StrCat("has the number ", link->number));

@@ -14,7 +14,7 @@ absl::Status Unauthenticated(std::string_view reason, std::string_view message) 
   return MakeError(absl::StatusCode::kUnauthenticated, reason, message);
 }
 
-// An error of a file's content, with the file.
+// Adds the file's name to an error in its content.
 absl::Status In(const std::string& file, const absl::Status& status) {
   return MakeError(status.code(), ErrorReason(status),
                    absl::StrCat(file, ": ", std::string(status.message())));
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Authenticator>> Authenticator::Open(Authenticator
   std::unique_ptr<Authenticator> opened(new Authenticator(std::move(options)));
   SPARSEAGG_RETURN_IF_ERROR(opened->ReadTable().status());
   SPARSEAGG_RETURN_IF_ERROR(opened->ReadKeys().status());
-  opened->next_look_ = opened->options_.now() + kReloadInterval;
+  opened->next_reload_ = opened->options_.now() + kReloadInterval;
   return opened;
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<bool> Authenticator::ReadTable() {
   if (!parsed.ok()) return In(options_.credentials_file, parsed.status());
   auto table = std::make_shared<const CredentialTable>(*std::move(parsed));
   std::lock_guard lock(mutex_);
-  known_.table.swap(table);
+  credentials_.table.swap(table);
   return true;
 }
 
@@ -55,16 +55,16 @@ absl::StatusOr<bool> Authenticator::ReadKeys() {
   if (!parsed.ok()) return In(options_.jwt_keys_file, parsed.status());
   auto keys = std::make_shared<const std::vector<PublicKey>>(*std::move(parsed));
   std::lock_guard lock(mutex_);
-  known_.keys.swap(keys);
+  credentials_.keys.swap(keys);
   return true;
 }
 
-void Authenticator::Look() {
+void Authenticator::ReloadIfDue() {
   const auto now = options_.now();
-  // A clock that was set back must not stop the looking.
-  if (now < next_look_ && next_look_ - now <= kReloadInterval) return;
-  next_look_ = now + kReloadInterval;
-  // Tells of a change, and of an error once.
+  // The second condition keeps the checks going after the clock was set back.
+  if (now < next_reload_ && next_reload_ - now <= kReloadInterval) return;
+  next_reload_ = now + kReloadInterval;
+  // Reports each change, and each error once.
   const auto tell = [this](const std::string& file, const absl::StatusOr<bool>& read,
                            absl::Status& told) {
     const bool news = read.ok() ? *read : read.status() != told;
@@ -75,56 +75,59 @@ void Authenticator::Look() {
   tell(options_.jwt_keys_file, ReadKeys(), jwt_keys_status_);
 }
 
-Authenticator::Known Authenticator::Current() {
-  // One thread at a time looks; the others go on with what there is.
-  if (const std::unique_lock looking(looking_, std::try_to_lock); looking) Look();
+Authenticator::Credentials Authenticator::CurrentCredentials() {
+  // One thread at a time checks the files; the others use the content at hand.
+  if (const std::unique_lock reloading(reload_mutex_, std::try_to_lock); reloading) ReloadIfDue();
   std::lock_guard lock(mutex_);
-  return known_;
+  return credentials_;
 }
 
-absl::StatusOr<Caller> Authenticator::Authenticate(const Presented& presented) {
-  const Known known = Current();
+absl::StatusOr<Caller> Authenticator::Authenticate(const PresentedCredentials& presented) {
+  const Credentials credentials = CurrentCredentials();
   if (presented.authorization.size() > 1) {
     return Unauthenticated("TOKEN_INVALID", "there are several authorization headers; send one");
   }
   if (!presented.authorization.empty()) {
     const auto token = BearerToken(presented.authorization[0]);
-    if (token) return FromToken(*token, known);
+    if (token) return FromToken(*token, credentials);
     return Unauthenticated("TOKEN_INVALID", "the authorization header is not \"Bearer <token>\"");
   }
   if (!presented.certificate_names.empty()) {
-    return FromCertificate(presented.certificate_names, known);
+    return FromCertificate(presented.certificate_names, credentials);
   }
   return Unauthenticated("CREDENTIALS_MISSING",
-                         "the server asks for a bearer token or a client certificate");
+                         "the server requires a bearer token or a client certificate");
 }
 
-absl::StatusOr<Caller> Authenticator::FromToken(std::string_view token, const Known& known) const {
+absl::StatusOr<Caller> Authenticator::FromToken(std::string_view token,
+                                                const Credentials& credentials) const {
   const auto now = options_.now();
-  if (const Caller* caller = known.table->FindToken(token)) {
+  if (const Caller* caller = credentials.table->FindToken(token)) {
     if (now < caller->expires) return *caller;
     return Unauthenticated("TOKEN_EXPIRED", "the token has expired; get a new one");
   }
-  if (!known.keys->empty() && LooksLikeJwt(token)) {
-    return VerifyJwt(token, *known.keys, options_.jwt_rules, now);
+  if (!credentials.keys->empty() && LooksLikeJwt(token)) {
+    return VerifyJwt(token, *credentials.keys, options_.jwt_rules, now);
   }
   return Unauthenticated("TOKEN_INVALID", "the token is not known");
 }
 
 absl::StatusOr<Caller> Authenticator::FromCertificate(std::span<const std::string> names,
-                                                      const Known& known) const {
-  const auto caller = known.table->FindCertificate(names);
+                                                      const Credentials& credentials) const {
+  const auto caller = credentials.table->FindCertificate(names);
   const bool valid = caller && options_.now() < caller->expires && ValidateCaller(*caller).ok();
   if (valid) return *caller;
   return Unauthenticated(
       "CERTIFICATE_UNKNOWN",
-      absl::StrCat("no credential is for the client certificate of ", absl::StrJoin(names, ", ")));
+      absl::StrCat("the credentials file has no row for the client certificate of ",
+                   absl::StrJoin(names, ", ")));
 }
 
 CredentialTable::LimitsByName Authenticator::LimitsOf(std::string_view tenant) {
-  const Known known = Current();
-  const auto found = known.table->tenants().find(tenant);
-  return found == known.table->tenants().end() ? CredentialTable::LimitsByName() : found->second;
+  const Credentials credentials = CurrentCredentials();
+  const auto found = credentials.table->tenants().find(tenant);
+  return found == credentials.table->tenants().end() ? CredentialTable::LimitsByName()
+                                                     : found->second;
 }
 
 }  // namespace sparseagg

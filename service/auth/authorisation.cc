@@ -11,8 +11,8 @@ namespace {
 
 using enum Role;
 
-// Contributors see a round whose name they were given, but do not list; what may be private of
-// others, the result, is for owners and readers.
+// Contributors can read a round whose name they know, but cannot list rounds. The result, which may
+// reveal data of others, is for owners and readers.
 constexpr RpcRule kRules[] = {
     {"CreateRound", {kOwner}},
     {"GetRound", RoleSet::All()},
@@ -28,7 +28,7 @@ constexpr RpcRule kRules[] = {
     {"VerifyRound", {kOperator, kOwner}},
     {"Reduce", {kOwner}},
     {"GetServerInfo", RoleSet::All()},
-    // Balancers and probes have no credentials, and the answer is one word.
+    // Load balancers and probes have no credentials, and the answer reveals only a state.
     {"grpc.health.v1.Health/Check", {}, /*anyone=*/true},
     {"grpc.health.v1.Health/Watch", {}, /*anyone=*/true},
 };
@@ -54,8 +54,8 @@ absl::Status Authorise(const Caller& caller, std::string_view rpc) {
   if (caller.roles.HasAnyOf(allowed)) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kPermissionDenied, "ROLE_MISSING",
-      absl::StrCat(std::string(rpc), " is for the role ", RolesOf(allowed), "; \"",
-                   caller.principal, "\" of tenant \"", caller.tenant, "\" has not got it"));
+      absl::StrCat(std::string(rpc), " needs the role ", RolesOf(allowed), "; \"", caller.principal,
+                   "\" of tenant \"", caller.tenant, "\" does not have it"));
 }
 
 absl::Status AuthoriseContributor(const Caller& caller, std::string_view contributor) {
@@ -67,9 +67,9 @@ absl::Status AuthoriseContributor(const Caller& caller, std::string_view contrib
     return absl::OkStatus();
   }
   return MakeError(absl::StatusCode::kPermissionDenied, "CONTRIBUTOR_NOT_YOURS",
-                   absl::StrCat("\"", caller.principal, "\" sends updates as \"", caller.principal,
-                                "\" or below it (\"", caller.principal,
-                                "/...\"); only an owner sends them for others"));
+                   absl::StrCat("\"", caller.principal, "\" may send updates only as \"",
+                                caller.principal, "\" or below it (\"", caller.principal,
+                                "/...\"); an owner may send them for others"));
 }
 
 }  // namespace sparseagg

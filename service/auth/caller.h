@@ -1,5 +1,5 @@
-// Who calls: known to the edge for every call, before it does anything. Made of a credential
-// (a token, a client certificate) and of nothing else that the caller says.
+// The identity of a caller, which the RPC layer knows before it handles a call. It comes from the
+// credential (a token or a client certificate) and from nothing else in the request.
 #ifndef SPARSEAGG_SERVICE_AUTH_CALLER_H_
 #define SPARSEAGG_SERVICE_AUTH_CALLER_H_
 
@@ -14,9 +14,9 @@
 
 namespace sparseagg {
 
-// What a caller may do; authorisation.h has the table. A caller may have several roles.
+// The roles of callers; authorisation.h has their permissions. A caller may have several roles.
 enum class Role : uint8_t {
-  kOperator,     // looks after a tenant's rounds: sees and ends them, reads no result
+  kOperator,     // sees and ends a tenant's rounds, reads no result
   kOwner,        // a federated server: runs rounds, reads results, submits for contributors
   kContributor,  // sends updates in its own name
   kReader,       // reads results
@@ -54,13 +54,13 @@ struct Caller {
   std::string tenant;
   std::string principal;  // unique within the tenant
   RoleSet roles;
-  // When the credential ends. A stream or watch that was begun before goes on.
+  // When the credential expires. A stream or watch that began before continues.
   std::chrono::system_clock::time_point expires = std::chrono::system_clock::time_point::max();
 };
 
-// A tenant is 1 to 63 characters of [a-z0-9-] starting with a letter, a principal 1 to 128
-// characters of [A-Za-z0-9._:@|/-] that does not end in "/"; there is a role. INVALID_ARGUMENT
-// (CREDENTIALS_INVALID) otherwise.
+// INVALID_ARGUMENT (CREDENTIALS_INVALID) unless the tenant is 1 to 63 characters of [a-z0-9-]
+// starting with a letter, the principal is 1 to 128 characters of [A-Za-z0-9._:@|/-] that do not
+// end in "/", and there is a role.
 absl::Status ValidateCaller(const Caller& caller);
 
 }  // namespace sparseagg

@@ -40,8 +40,8 @@ bool HasKind(std::string_view name) {
   return false;
 }
 
-// What the `*` of `pattern` stands for in `name`; empty when there is none and they are equal;
-// nothing when they do not match.
+// Returns the part of `name` that the `*` of `pattern` matches: empty if there is no `*` and the
+// two are equal, nullopt if they do not match.
 std::optional<std::string_view> Match(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) {
@@ -63,7 +63,7 @@ std::optional<std::string_view> Match(std::string_view pattern, std::string_view
 
 }  // namespace
 
-// Reads one file; `where` names the row in errors.
+// Parses one file; `where` names the row in errors.
 class CredentialTable::Parser {
  public:
   absl::StatusOr<CredentialTable> Parse(std::string_view text) {
@@ -127,7 +127,7 @@ class CredentialTable::Parser {
     for (const Json& name : *roles) {
       const auto role = name.is_string() ? ParseRole(name.get<std::string>()) : std::nullopt;
       if (!role) {
-        return Invalid(where, " has a role ", name.dump(),
+        return Invalid(where, " has the unknown role ", name.dump(),
                        "; use operator, owner, contributor or reader");
       }
       caller.roles.Add(*role);
@@ -137,11 +137,13 @@ class CredentialTable::Parser {
       absl::Time time;
       std::string error;
       if (!absl::ParseTime(absl::RFC3339_full, expires, &time, &error)) {
-        return Invalid(where, " expires at \"", expires, "\"; write 2027-01-31T00:00:00Z");
+        return Invalid(where, " has the invalid time \"", expires,
+                       "\" as \"expires\"; write 2027-01-31T00:00:00Z");
       }
       caller.expires = absl::ToChronoTime(time);
     }
-    // A principal that is filled in by the certificate is checked with the name it came from.
+    // The principal "*" comes from the certificate later, and is valid because `*` matches few
+    // characters.
     Caller checked = caller;
     if (checked.principal == "*") checked.principal = "x";
     if (const absl::Status status = ValidateCaller(checked); !status.ok()) {
@@ -156,7 +158,7 @@ class CredentialTable::Parser {
     if (!digest) return Invalid(where, " has a \"token_sha256\" that is not 64 hex digits");
     if (caller.principal == "*") return Invalid(where, " has a principal \"*\" and no certificate");
     if (!table_.tokens_.emplace(*digest, std::move(caller)).second) {
-      return Invalid(where, " has a token that another one has, too");
+      return Invalid(where, " has the same token as another credential");
     }
     return absl::OkStatus();
   }
@@ -188,7 +190,8 @@ class CredentialTable::Parser {
           std::find(kTenantLimits.begin(), kTenantLimits.end(), name) != kTenantLimits.end();
       if (!known || !value.is_number_unsigned()) {
         return Invalid(where, ": \"", name,
-                       "\"; it can have whole numbers for tenant-rounds-max, tenant-bytes-max, "
+                       "\" is not a limit with a whole number; the limits are tenant-rounds-max, "
+                       "tenant-bytes-max, "
                        "tenant-streams-max, tenant-uploads-max and tenant-waits-max");
       }
       table_.tenants_[tenant][name] = value.get<uint64_t>();

@@ -1,5 +1,5 @@
-// The credentials file: who calls, by token or by client certificate, and what a tenant may use.
-// JSON, with // comments:
+// The credentials file: callers by token or client certificate, and the limits of tenants. JSON,
+// with // comments:
 //
 //   {
 //     "credentials": [
@@ -11,10 +11,10 @@
 //     "tenants": {"acme": {"tenant-rounds-max": 100}}
 //   }
 //
-// A certificate is known by one of its names: "dns:", "uri:", "email:" or "ip:" and a subject
-// alternative name, or "cn:" and the subject's common name. One `*` in it stands for 1 or more
-// characters of [A-Za-z0-9_-]; a principal "*" is what it stood for. The first row that matches
-// counts. Rows of the same principal are several ways to prove the same identity.
+// A certificate is matched by one of its names: "dns:", "uri:", "email:" or "ip:" and a subject
+// alternative name, or "cn:" and the subject's common name. One `*` in it matches 1 or more
+// characters of [A-Za-z0-9_-]; the principal "*" is replaced by what it matched. The first row that
+// matches is used. Several rows of one principal are several credentials of the same identity.
 #ifndef SPARSEAGG_SERVICE_AUTH_CREDENTIAL_TABLE_H_
 #define SPARSEAGG_SERVICE_AUTH_CREDENTIAL_TABLE_H_
 
@@ -36,15 +36,15 @@ namespace sparseagg {
 // Immutable.
 class CredentialTable {
  public:
-  // INVALID_ARGUMENT (CREDENTIALS_INVALID) names the row and what is wrong with it.
+  // INVALID_ARGUMENT (CREDENTIALS_INVALID), which names the row and what is wrong with it.
   static absl::StatusOr<CredentialTable> Parse(std::string_view text);
 
-  // Null when nobody has it.
+  // Returns the caller with this token, or null.
   const Caller* FindToken(std::string_view token) const;
-  // `names` as in the file.
+  // Returns the caller for a certificate with these names, which are written as in the file.
   std::optional<Caller> FindCertificate(std::span<const std::string> names) const;
 
-  // Of a tenant's own limits, by their names in the configuration.
+  // A tenant's own limits, by their names in the configuration.
   using LimitsByName = std::map<std::string, uint64_t, std::less<>>;
   const std::map<std::string, LimitsByName, std::less<>>& tenants() const { return tenants_; }
 
@@ -62,7 +62,8 @@ class CredentialTable {
   struct DigestEqual {
     bool operator()(const TokenDigest& a, const TokenDigest& b) const { return Equal(a, b); }
   };
-  // A lookup's time may tell where a digest is; nobody can choose a token by its digest.
+  // The time of a lookup may reveal something about stored digests; that does not help to find a
+  // token, because SHA-256 cannot be inverted.
   std::unordered_map<TokenDigest, Caller, DigestHash, DigestEqual> tokens_;
   std::vector<CertificateRow> certificates_;
   std::map<std::string, LimitsByName, std::less<>> tenants_;

@@ -28,7 +28,7 @@ struct Parts {
   std::string signature;
 };
 
-// Nothing of the claims is to be believed before the signature is verified.
+// The claims must not be used before the signature is verified.
 absl::StatusOr<Parts> Split(std::string_view token) {
   if (token.size() > kJwtBytesMax) return Refused("it is longer than 8 KiB");
   const size_t first = token.find('.');
@@ -40,7 +40,7 @@ absl::StatusOr<Parts> Split(std::string_view token) {
   const bool decoded = DecodeBase64Url(token.substr(0, first), header) &&
                        DecodeBase64Url(token.substr(first + 1, second - first - 1), claims) &&
                        DecodeBase64Url(token.substr(second + 1), parts.signature);
-  if (!decoded) return Refused("it is not base64url in three parts");
+  if (!decoded) return Refused("its three parts are not all base64url");
   parts.header = Json::parse(header, nullptr, /*allow_exceptions=*/false);
   parts.claims = Json::parse(claims, nullptr, /*allow_exceptions=*/false);
   if (!parts.header.is_object() || !parts.claims.is_object()) {
@@ -64,7 +64,7 @@ absl::StatusOr<const PublicKey*> KeyOf(const Json& header, std::span<const Publi
   for (const PublicKey& key : keys) {
     if (key.id() == *kid) return &key;
   }
-  // One key without a name, a PEM file, is whatever the issuer calls it.
+  // A single key without an id, from a PEM file, matches any key id.
   if (keys.size() == 1 && keys[0].id().empty()) return &keys[0];
   return Refused("its key (kid) is not one of the server's");
 }
@@ -73,7 +73,7 @@ absl::Status CheckSignature(const Parts& parts, std::span<const PublicKey> keys)
   if (parts.header.contains("crit")) return Refused("it has critical extensions (crit)");
   SPARSEAGG_ASSIGN_OR_RETURN(const PublicKey* key, KeyOf(parts.header, keys));
   if (Text(parts.header, "alg") != std::string(key->algorithm())) {
-    return Refused("its algorithm (alg) is not that of its key");
+    return Refused("its algorithm (alg) does not match its key");
   }
   if (!key->Verify(parts.signed_text, parts.signature)) return Refused("its signature is wrong");
   return absl::OkStatus();
@@ -86,7 +86,7 @@ bool HasAudience(const Json& claims, const std::string& audience) {
   return std::find(found->begin(), found->end(), Json(audience)) != found->end();
 }
 
-// A NumericDate; nothing when it is missing or no date.
+// A NumericDate; nullopt if it is missing or malformed.
 std::optional<Seconds> Date(const Json& claims, const char* name) {
   constexpr double kLatest = 9e9;  // beyond the year 2200, and in the range of every clock
   const auto found = claims.find(name);
@@ -98,7 +98,7 @@ std::optional<Seconds> Date(const Json& claims, const char* name) {
 
 absl::Status CheckTimes(const Json& claims, Seconds now) {
   const auto expires = Date(claims, "exp");
-  if (!expires) return Refused("it has no time of expiry (exp)");
+  if (!expires) return Refused("it has no expiry time (exp)");
   if (claims.contains("nbf")) {
     const auto begins = Date(claims, "nbf");
     if (!begins || now + kJwtLeeway < *begins) return Refused("it is not valid yet (nbf)");
@@ -118,7 +118,7 @@ absl::StatusOr<RoleSet> RolesOf(const Json& claims, const std::string& claim) {
       if (name.is_string()) names.push_back(name.get<std::string>());
     }
   }
-  // Issuers have roles for other services, too.
+  // Other role names are ignored, because issuers have roles for other services.
   RoleSet roles;
   for (const std::string& name : names) {
     if (const auto role = ParseRole(name)) roles.Add(*role);
@@ -156,12 +156,13 @@ bool LooksLikeJwt(std::string_view token) {
 
 absl::StatusOr<Caller> VerifyJwt(std::string_view token, std::span<const PublicKey> keys,
                                  const JwtRules& rules, std::chrono::system_clock::time_point now) {
-  if (!LooksLikeJwt(token)) return Refused("it is not in three parts");
+  if (!LooksLikeJwt(token)) return Refused("it does not have three parts");
   SPARSEAGG_ASSIGN_OR_RETURN(const Parts parts, Split(token));
   SPARSEAGG_RETURN_IF_ERROR(CheckSignature(parts, keys));
-  if (Text(parts.claims, "iss") != rules.issuer) return Refused("its issuer (iss) is another");
+  if (Text(parts.claims, "iss") != rules.issuer)
+    return Refused("its issuer (iss) is not jwt-issuer");
   if (!HasAudience(parts.claims, rules.audience)) {
-    return Refused("it is for another audience (aud)");
+    return Refused("its audience (aud) does not include jwt-audience");
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckTimes(parts.claims, now.time_since_epoch()));
   return CallerOf(parts.claims, rules);

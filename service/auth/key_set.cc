@@ -42,7 +42,7 @@ std::string Member(const Json& key, const char* name) {
   return found != key.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// A member in base64url; empty when it is not.
+// A member in base64url, decoded; empty if it is missing or malformed.
 std::string Decoded(const Json& key, const char* name) {
   std::string bytes;
   return DecodeBase64Url(Member(key, name), bytes) ? bytes : std::string();
@@ -95,7 +95,8 @@ EVP_PKEY* Ed25519Key(const Json& key) {
   return EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, Bytes(x), x.size());
 }
 
-// What makes a key of this type and algorithm; nothing for those that are skipped.
+// Returns the function that makes a key of this type and algorithm; nullopt for keys that are
+// skipped.
 using MakeKey = EVP_PKEY* (*)(const Json&);
 std::optional<MakeKey> MakerOf(const Json& key) {
   struct Kind {
@@ -127,7 +128,7 @@ absl::StatusOr<std::vector<PublicKey>> ReadKeySet(std::string_view text) {
     if (!make) continue;
     const std::string id = Member(member, "kid");
     EVP_PKEY* key = (*make)(member);
-    if (key == nullptr) return Invalid("key ", keys.size() + 1, " of the set is broken");
+    if (key == nullptr) return Invalid("key ", keys.size() + 1, " of the set is invalid");
     SPARSEAGG_ASSIGN_OR_RETURN(PublicKey made, PublicKey::Make(key, id));
     if (!ids.insert(id).second) return Invalid("two keys of the set have the same \"kid\"");
     keys.push_back(std::move(made));

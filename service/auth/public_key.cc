@@ -29,7 +29,8 @@ const unsigned char* Bytes(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-// A JWS has r and s as two numbers of 32 bytes, OpenSSL reads them as DER. Empty on any error.
+// Converts a signature from a JWS, two numbers r and s of 32 bytes, to the DER that OpenSSL reads.
+// Empty on any error.
 std::string EcdsaDer(std::string_view signature) {
   if (signature.size() != 2 * kP256Bytes) return "";
   const std::unique_ptr<ECDSA_SIG, FreeSignature> pair(ECDSA_SIG_new());
@@ -93,7 +94,8 @@ bool PublicKey::Verify(std::string_view message, std::string_view signature) con
       EVP_DigestVerifyInit(context.get(), nullptr, digest, nullptr, key_.get()) == 1 &&
       EVP_DigestVerify(context.get(), Bytes(signature), signature.size(), Bytes(message),
                        message.size()) == 1;
-  // gRPC's TLS uses the same library on the same threads, and reads what is left in its queue.
+  // Clears OpenSSL's error queue, because gRPC's TLS on the same thread would read what is left
+  // there.
   ERR_clear_error();
   return good;
 }

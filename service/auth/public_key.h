@@ -1,5 +1,5 @@
-// Keys that sign tokens: Ed25519, RSA of 2048 bits or more, and P-256. What a key is decides how it
-// signs; what a token says of its algorithm can only agree.
+// Public keys that verify tokens: Ed25519, RSA of 2048 bits or more, and P-256. The type of the key
+// decides the algorithm; a token that states another one is refused.
 #ifndef SPARSEAGG_SERVICE_AUTH_PUBLIC_KEY_H_
 #define SPARSEAGG_SERVICE_AUTH_PUBLIC_KEY_H_
 
@@ -19,7 +19,7 @@ namespace sparseagg {
 class PublicKey {
  public:
   // REQUIRES: an Ed25519, RSA or P-256 key; see ReadPublicKeys().
-  static absl::StatusOr<PublicKey> Make(EVP_PKEY* key, std::string id);  // takes `key`
+  static absl::StatusOr<PublicKey> Make(EVP_PKEY* key, std::string id);  // takes ownership of `key`
 
   const std::string& id() const { return id_; }  // "kid"; may be empty
   // "EdDSA", "RS256" or "ES256".
@@ -40,12 +40,13 @@ class PublicKey {
   std::string_view algorithm_;
 };
 
-// A JSON Web Key Set (RFC 7517), or one key as PEM ("BEGIN PUBLIC KEY"). Keys of a set that are not
-// for signatures, or of another kind, are skipped, as that RFC asks. INVALID_ARGUMENT
-// (CREDENTIALS_INVALID): not such a text, a broken key, a key id twice, or no key left.
+// Reads a JSON Web Key Set (RFC 7517), or one key as PEM ("BEGIN PUBLIC KEY"). Keys of a set that
+// are not for signatures, or of another type, are skipped, as that RFC requires. INVALID_ARGUMENT
+// (CREDENTIALS_INVALID): another format, an invalid key, a repeated key id, or no usable key.
 absl::StatusOr<std::vector<PublicKey>> ReadPublicKeys(std::string_view text);
 
-// Base64url without padding, as JSON Web Tokens are written in; false for anything else.
+// Decodes base64url without padding, the encoding of JSON Web Tokens; returns false for anything
+// else.
 bool DecodeBase64Url(std::string_view text, std::string& bytes);
 
 }  // namespace sparseagg

@@ -34,7 +34,7 @@ absl::Status Invalid(const Words&... words) {
   return MakeError(absl::StatusCode::kInvalidArgument, "TLS_FILES_INVALID", absl::StrCat(words...));
 }
 
-// The first of the file.
+// The first certificate of the file.
 absl::StatusOr<Certificate> ParseCertificate(const std::string& path, const std::string& text) {
   const File file(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   Certificate certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
@@ -45,7 +45,7 @@ absl::StatusOr<Certificate> ParseCertificate(const std::string& path, const std:
   return certificate;
 }
 
-// A key with a passphrase is not asked for it.
+// Without a passphrase prompt for an encrypted key.
 int NoPassphrase(char*, int, int, void*) { return 0; }
 
 absl::StatusOr<Key> ParseKey(const std::string& path, const std::string& text) {
@@ -59,7 +59,7 @@ absl::StatusOr<Key> ParseKey(const std::string& path, const std::string& text) {
 
 absl::Status CheckTlsFiles(const TlsFiles& files) {
   if (files.certificate.empty() != files.key.empty()) {
-    return Invalid("tls-cert and tls-key go together; only one is set");
+    return Invalid("tls-cert and tls-key must both be set; only one is");
   }
   if (files.enabled()) return WatchedTlsFiles(files).ReadIfChanged().status();
   if (files.client_authority.empty()) return absl::OkStatus();
@@ -89,7 +89,7 @@ absl::StatusOr<std::optional<TlsTexts>> WatchedTlsFiles::ReadIfChanged() {
                              ParseCertificate(certificate_.path(), texts_.certificate));
   SPARSEAGG_ASSIGN_OR_RETURN(const Key key, ParseKey(key_.path(), texts_.key));
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
-    return Invalid("the key in ", key_.path(), " is not that of the certificate in ",
+    return Invalid("the key in ", key_.path(), " does not belong to the certificate in ",
                    certificate_.path());
   }
   if (!client_authority_.path().empty()) {

@@ -1,5 +1,5 @@
-// The certificate files of the server, checked before they are used: TLS itself would only fail
-// every handshake, without a word to the operator.
+// The certificate files of the server, which are checked before they are used: with invalid ones
+// every TLS handshake would fail, and the operator would not learn why.
 #ifndef SPARSEAGG_SERVICE_AUTH_TLS_FILES_H_
 #define SPARSEAGG_SERVICE_AUTH_TLS_FILES_H_
 
@@ -14,19 +14,19 @@ namespace sparseagg {
 
 // PEM files; all empty: no TLS.
 struct TlsFiles {
-  std::string certificate;  // of the server, and those between it and its authority
+  std::string certificate;  // of the server, followed by the intermediate ones
   std::string key;
-  std::string client_authority;  // who signs client certificates; empty: none are asked for
+  std::string client_authority;  // the CA of client certificates; empty: none are requested
   bool client_certificate_required = true;
 
   bool enabled() const { return !certificate.empty(); }
 };
 
-// INVALID_ARGUMENT (TLS_FILES_INVALID) names the file and what is wrong: not readable, not PEM, the
-// key of another certificate, a certificate that is over, files given by halves.
+// INVALID_ARGUMENT (TLS_FILES_INVALID), which names the file and what is wrong: not readable, not
+// PEM, the key of another certificate, an expired certificate, or only some of the files.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
-// What was in the files; it fits together.
+// The contents of the files, which passed CheckTlsFiles().
 struct TlsTexts {
   std::string certificate;
   std::string key;
@@ -39,8 +39,8 @@ class WatchedTlsFiles {
   // REQUIRES: files.enabled().
   explicit WatchedTlsFiles(const TlsFiles& files);
 
-  // All of them, when one was not read before or is another one since; else nothing. Errors are
-  // those of CheckTlsFiles().
+  // Returns the contents of all files if one of them has changed since the last call, or at the
+  // first call; otherwise nullopt. Errors are those of CheckTlsFiles().
   absl::StatusOr<std::optional<TlsTexts>> ReadIfChanged();
 
  private:
@@ -49,8 +49,8 @@ class WatchedTlsFiles {
   WatchedFile certificate_;
   WatchedFile key_;
   WatchedFile client_authority_;
-  TlsTexts texts_;        // as read last
-  bool changed_ = false;  // and not checked since
+  TlsTexts texts_;        // the last contents read
+  bool changed_ = false;  // texts_ has changed and is not checked yet
 };
 
 }  // namespace sparseagg

@@ -15,7 +15,7 @@ namespace sparseagg {
 
 std::string NewToken() {
   std::array<unsigned char, 32> bits;
-  // Without randomness there is no token to give.
+  // Without randomness there can be no token.
   if (RAND_bytes(bits.data(), bits.size()) != 1) std::abort();
   const std::string text = absl::WebSafeBase64Escape(
       absl::string_view(reinterpret_cast<const char*>(bits.data()), bits.size()));

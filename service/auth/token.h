@@ -1,5 +1,5 @@
-// Tokens that the server makes: 256 random bits, known to it by their SHA-256 alone, so that the
-// file that lists them gives nobody a token.
+// Bearer tokens: 256 random bits. The server stores only their SHA-256, so that the credentials
+// file does not reveal a token.
 #ifndef SPARSEAGG_SERVICE_AUTH_TOKEN_H_
 #define SPARSEAGG_SERVICE_AUTH_TOKEN_H_
 
@@ -16,14 +16,15 @@ std::string NewToken();
 
 using TokenDigest = std::array<uint8_t, 32>;
 TokenDigest DigestOf(std::string_view token);
-// In a time that depends on nothing in them.
+// Compares in constant time.
 bool Equal(const TokenDigest& a, const TokenDigest& b);
 
 // 64 hexadecimal digits.
 std::string ToHex(const TokenDigest& digest);
 std::optional<TokenDigest> FromHex(std::string_view hex);
 
-// The token of an `authorization` header, "Bearer <token>"; nothing when it is something else.
+// The token in the value of an `authorization` header, "Bearer <token>"; nullopt for any other
+// value.
 std::optional<std::string_view> BearerToken(std::string_view authorization);
 
 }  // namespace sparseagg

@@ -1,4 +1,4 @@
-// A small text file that is read again when it changes: credentials and keys are replaced while the
+// A small text file that is read again when it changes. Credentials and keys are replaced while the
 // server runs.
 #ifndef SPARSEAGG_SERVICE_AUTH_WATCHED_FILE_H_
 #define SPARSEAGG_SERVICE_AUTH_WATCHED_FILE_H_
@@ -19,14 +19,15 @@ class WatchedFile {
 
   const std::string& path() const { return path_; }
 
-  // The text, when it was not read before or the file is another one since; else nothing.
-  // NOT_FOUND (CREDENTIALS_UNREADABLE) names the file, each time anew until it can be read.
+  // Returns the text if the file has changed since the last call, or at the first call; otherwise
+  // nullopt. NOT_FOUND (CREDENTIALS_UNREADABLE), which names the file, at every call while it
+  // cannot be read.
   absl::StatusOr<std::optional<std::string>> ReadIfChanged();
 
   static constexpr size_t kBytesMax = size_t{64} << 20;
 
  private:
-  // What tells one version of a file from the next, if it is replaced or written in place.
+  // Distinguishes the versions of a file, whether it is replaced or written in place.
   struct Stamp {
     uint64_t device = 0;
     uint64_t inode = 0;

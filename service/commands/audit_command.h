@@ -6,7 +6,7 @@
 
 namespace sparseagg {
 
-// Adds the command. When it runs, it leaves its exit code in `exit_code`, which must outlive `app`.
+// Adds the command. When it runs, it stores its exit code in `exit_code`, which must outlive `app`.
 void AddAuditCommand(CLI::App& app, int& exit_code);
 
 }  // namespace sparseagg

@@ -30,7 +30,7 @@ absl::Status CheckBackend(const std::string& name, std::span<const BackendFactor
                    absl::StrCat("backend is \"", name, "\"; this program has ", names));
 }
 
-// Whether a file that is there can be written, or one that is not can be made.
+// Whether an existing file can be written, or a new one created.
 absl::Status CheckWritable(std::string_view setting, std::string_view reason,
                            const std::string& path) {
   if (path.empty()) return absl::OkStatus();

@@ -1,5 +1,6 @@
-// What would keep the server from starting, found without starting it: nothing is made, written,
-// listened on or computed. `sparseagg serve --check-config` asks before a restart.
+// Finds what would keep the server from starting, without starting it: it creates, writes and
+// computes nothing, and listens on no address. For `sparseagg serve --check-config` before a
+// restart.
 #ifndef SPARSEAGG_SERVICE_COMMANDS_CHECK_CONFIG_H_
 #define SPARSEAGG_SERVICE_COMMANDS_CHECK_CONFIG_H_
 
@@ -12,9 +13,9 @@
 
 namespace sparseagg {
 
-// Every error that a start could end with, in the order in which starts would: back end, transport
-// and its files, credentials, audit log, port files, data directory. Empty: none. Not whether the
-// addresses are free: until the restart they are those of the server that runs.
+// Returns every error with which a start could end, in the order of a start: back end, transport
+// and its files, credentials, audit log, port files, data directory. It does not check whether the
+// addresses are free, because the running server uses them until the restart.
 std::vector<absl::Status> CheckConfig(const ServerConfig& config,
                                       std::span<const BackendFactory> backends);
 

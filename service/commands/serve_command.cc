@@ -34,16 +34,17 @@ std::string HelpOf(const Setting& setting) {
   return help;
 }
 
-// The variables that options of `app` and of its commands read.
+// The environment variables that options of `app` and of its commands read.
 void AddVariablesOf(const CLI::App& app, std::set<std::string>& names) {
   for (const CLI::Option* option : app.get_options()) names.insert(option->get_envname());
   const auto all = [](const CLI::App*) { return true; };
   for (const CLI::App* command : app.get_subcommands(all)) AddVariablesOf(*command, names);
 }
 
-// What the environment has that none of our commands but `serve` may know.
+// The environment variables that no command but `serve` reads.
 std::vector<std::string> OtherVariables(const CLI::App& app, const Environment& environment) {
-  std::set<std::string> known = {kConfigVariable, "SPARSEAGG_BINARY"};  // the Python package's
+  std::set<std::string> known = {kConfigVariable,
+                                 "SPARSEAGG_BINARY"};  // used by the Python package
   AddVariablesOf(app, known);
   std::vector<std::string> others = environment.names;
   std::erase_if(others, [&](const std::string& name) { return known.contains(name); });
@@ -67,7 +68,8 @@ int RunServe(const ServeArgs& args, std::span<const BackendFactory> backends, co
   if (args.check_config) {
     std::cout << PrintConfig(*loaded);
     for (const std::string& name : loaded->unknown_variables) {
-      PrintProblem(absl::StrCat("warning: environment ", name, " is no setting; it has no effect"));
+      PrintProblem(absl::StrCat("warning: the environment variable ", name,
+                                " is not a setting and has no effect"));
     }
     const std::vector<absl::Status> errors = CheckConfig(loaded->config, backends);
     for (const absl::Status& error : errors) PrintProblem(std::string(error.message()));
@@ -84,11 +86,10 @@ void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,
   const auto args = std::make_shared<ServeArgs>();
   CLI::App* command = app.add_subcommand("serve", "Run the server");
   command->add_option("--config", args->config_file,
-                      "Configuration file: lines of `key = value` (SPARSEAGG_CONFIG)");
-  command->add_flag(
-      "--check-config", args->check_config,
-      "Print the effective configuration and the source of each value, say what would keep the "
-      "server from starting, and end");
+                      "Configuration file with lines `key = value` (SPARSEAGG_CONFIG)");
+  command->add_flag("--check-config", args->check_config,
+                    "Print the effective configuration with the source of each value, and "
+                    "everything that would keep the server from starting, without starting it");
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     CLI::Option* option = command->add_option_function<std::string>(

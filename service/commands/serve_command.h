@@ -18,7 +18,7 @@ struct Environment {
   std::vector<std::string> names;
 };
 
-// Adds the command. When it runs, it leaves its exit code in `exit_code`, which must outlive `app`.
+// Adds the command. When it runs, it stores its exit code in `exit_code`, which must outlive `app`.
 void AddServeCommand(CLI::App& app, std::span<const BackendFactory> backends,
                      Environment environment, int& exit_code);
 

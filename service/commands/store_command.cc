@@ -42,12 +42,12 @@ void Print(const RoundCheck& check) {
 }
 
 absl::StatusOr<std::unique_ptr<UpdateStore>> Open(const DurableStoreOptions& options) {
-  // Opening would make what is not there.
+  // Opening would create a missing directory.
   std::error_code error;
   if (!std::filesystem::exists(options.directory + "/store.db", error)) {
     return absl::NotFoundError(
-        error ? absl::StrCat("cannot look into ", options.directory, ": ", error.message())
-              : absl::StrCat(options.directory, " is no data directory: it has no store.db"));
+        error ? absl::StrCat("cannot read ", options.directory, ": ", error.message())
+              : absl::StrCat(options.directory, " is not a data directory: it has no store.db"));
   }
   return OpenDurableStore(options);
 }
@@ -87,7 +87,7 @@ void AddCommand(CLI::App& store, const std::string& name, const std::string& des
                 const std::function<void(const std::string& directory)>& run) {
   CLI::App* command = store.add_subcommand(name, description);
   const auto directory = std::make_shared<std::string>();
-  command->add_option("DIR", *directory, "What the server was given as --data-dir")->required();
+  command->add_option("DIR", *directory, "Data directory (--data-dir of the server)")->required();
   command->callback([directory, run] { run(*directory); });
 }
 
@@ -95,17 +95,17 @@ void AddCommand(CLI::App& store, const std::string& name, const std::string& des
 
 void AddStoreCommand(CLI::App& app, std::span<const BackendFactory> backends, int& exit_code) {
   CLI::App* store =
-      app.add_subcommand("store", "Work on a data directory while no server runs on it");
+      app.add_subcommand("store", "Check or renew a data directory while no server uses it");
   store->require_subcommand(1);
   AddCommand(*store, "check",
-             "Verify every checksum and digest, and fold every round whose updates are there on "
-             "all back ends",
+             "Verify every checksum and digest, and compute every round that has its updates again "
+             "with all back ends",
              [backends, &exit_code](const std::string& directory) {
                exit_code = Check(directory, backends);
              });
   AddCommand(*store, "renew",
-             "Give the store another id, after a copy was restored: clients hear that rounds are "
-             "lost which it does not have",
+             "Give the store a new id after a backup was restored, so that clients learn which "
+             "rounds are lost",
              [&exit_code](const std::string& directory) { exit_code = Renew(directory); });
 }
 

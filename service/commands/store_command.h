@@ -9,7 +9,7 @@
 
 namespace sparseagg {
 
-// Adds the commands. The one that runs leaves its exit code in `exit_code`, which must outlive
+// Adds the commands. The one that runs stores its exit code in `exit_code`, which must outlive
 // `app`.
 void AddStoreCommand(CLI::App& app, std::span<const BackendFactory> backends, int& exit_code);
 

@@ -54,9 +54,9 @@ absl::Status Cannot(const char* what, const std::string& path, int error) {
       absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error)));
 }
 
-// The file itself where `path` is a link: the new one is not to take the link's place.
+// Resolves symbolic links, so that the new file does not replace a link.
 std::filesystem::path Target(std::filesystem::path path) {
-  constexpr int kLinksMax = 40;  // as the system's
+  constexpr int kLinksMax = 40;  // the system's limit
   std::error_code ignored;
   for (int i = 0; i < kLinksMax && std::filesystem::is_symlink(path, ignored); ++i) {
     path = path.parent_path() / std::filesystem::read_symlink(path, ignored);
@@ -76,17 +76,17 @@ absl::StatusOr<Json> ReadFile(const std::string& path) {
   }
   if (!Json::accept(text.str())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " has comments, which would be lost; give another FILE, and move the ",
-                     "row that is written there into \"credentials\" of ", path, " by hand"));
+        absl::StrCat(path, " has comments, which would be lost; give another FILE, and copy its ",
+                     "row into \"credentials\" of ", path, " by hand"));
   }
   return Json::parse(text.str());
 }
 
-// Under another name and renamed: a server that reads the file never sees half of it. Whoever could
-// read the old one, as the server's user, can read the new one.
+// Writes the file under another name and renames it, so that a server never reads half of it. The
+// new file has the owner and mode of the old one, so that the server's user can still read it.
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
-  unlink(unfinished.c_str());  // of a command that was killed
+  unlink(unfinished.c_str());  // left by a command that was killed
   struct stat old = {};
   const bool is_new = stat(path.c_str(), &old) != 0;
   const Descriptor file(
@@ -105,7 +105,8 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
 
 absl::Status AddToken(const TokenArgs& args) {
   const std::filesystem::path path = Target(args.file);
-  // Two commands at once: neither loses the other's row. It is the folder that stays the same.
+  // The lock keeps concurrent commands from losing each other's row. It is on the folder, because
+  // the file is replaced.
   const Descriptor folder(open(path.has_parent_path() ? path.parent_path().c_str() : ".",
                                O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() < 0 || flock(folder.number(), LOCK_EX) != 0) {
@@ -135,17 +136,19 @@ void AddTokenCommand(CLI::App& app, int& exit_code) {
   CLI::App* token = app.add_subcommand("token", "Bearer tokens for the credentials file");
   token->require_subcommand(1);
   CLI::App* made = token->add_subcommand(
-      "new",
-      "Print a new token, and add who has it to the credentials file, which keeps its digest");
+      "new", "Print a new token, and add a row with its digest to the credentials file");
   const auto args = std::make_shared<TokenArgs>();
-  made->add_option("FILE", args->file, "The server's --credentials; made when it is not there")
+  made->add_option("FILE", args->file,
+                   "Credentials file (--credentials of the server); created if it does not exist")
       ->required();
-  made->add_option("--principal", args->principal, "Who has the token")->required();
-  made->add_option("--role", args->roles, "operator, owner, contributor or reader; may be repeated")
+  made->add_option("--principal", args->principal, "Name of the caller with this token")
+      ->required();
+  made->add_option("--role", args->roles,
+                   "operator, owner, contributor or reader (may be repeated)")
       ->required()
       ->allow_extra_args(false);
-  made->add_option("--tenant", args->tenant, "Whose rounds these are")->default_val("default");
-  made->add_option("--expires", args->expires, "When it ends: 2027-01-31T00:00:00Z");
+  made->add_option("--tenant", args->tenant, "Tenant of the caller")->default_val("default");
+  made->add_option("--expires", args->expires, "When the token expires: 2027-01-31T00:00:00Z");
   made->callback([args, &exit_code] {
     const absl::Status status = AddToken(*args);
     if (status.ok()) return;

@@ -21,13 +21,13 @@ Setting LimitSetting(std::string_view name, std::string_view unit, std::string_v
   return NumberSetting<uint64_t>(name, unit, help, range, field, true);
 }
 
-std::string WhyNoAdminAddress(std::string_view value) {
-  return value == "none" ? "" : WhyNoHostAndPort(value);
+std::string AdminAddressError(std::string_view value) {
+  return value == "none" ? "" : HostAndPortError(value);
 }
 
 Setting LogLevelSetting() {
   Setting setting{
-      "log-level", "",      "Least important events to log: debug, info, warning, error",
+      "log-level", "",      "Lowest level of events to log: debug, info, warning or error",
       false,       nullptr, nullptr};
   setting.parse = [](std::string_view value, ServerConfig& config) {
     const std::optional<LogLevel> level = ParseLogLevel(value);
@@ -44,41 +44,43 @@ Setting LogLevelSetting() {
 std::vector<Setting> SecuritySettings() {
   return {
       TextSetting("tls-cert",
-                  "File with the server's certificate (PEM), and those up to its authority; read "
-                  "again when it changes",
+                  "File with the server's certificate and its intermediate certificates (PEM); "
+                  "read again when it changes",
                   SPARSEAGG_FIELD(std::string, tls.certificate), true),
       TextSetting("tls-key", "File with the certificate's private key (PEM)",
                   SPARSEAGG_FIELD(std::string, tls.key), true),
-      TextSetting("tls-client-ca",
-                  "File with the authority that signs client certificates (PEM); empty: clients "
-                  "are asked for none",
-                  SPARSEAGG_FIELD(std::string, tls.client_authority), true),
+      TextSetting(
+          "tls-client-ca",
+          "File with the CA that signs client certificates (PEM); empty: the server requests none",
+          SPARSEAGG_FIELD(std::string, tls.client_authority), true),
       SwitchSetting("tls-client-cert-required",
-                    "With tls-client-ca: whether every client must have a certificate",
+                    "Whether every client must present a certificate; only with tls-client-ca",
                     SPARSEAGG_FIELD(bool, tls.client_certificate_required)),
-      SwitchSetting("allow-plaintext", "Serve without TLS on an address that other machines reach",
+      SwitchSetting("allow-plaintext",
+                    "Allow serving without TLS on an address that other machines can reach",
                     SPARSEAGG_FIELD(bool, allow_plaintext)),
       TextSetting("credentials",
-                  "File that says who may call, by token or client certificate; read again when "
-                  "it changes. Empty, as jwt-keys: everybody may do everything",
+                  "File of the callers' tokens and client certificates; read again when it "
+                  "changes. If it and jwt-keys are empty, everyone may do everything",
                   SPARSEAGG_FIELD(std::string, credentials), true),
       TextSetting("jwt-keys",
-                  "File with the keys that sign JSON Web Tokens (JWKS, or one PEM public key); "
-                  "read again when it changes",
+                  "File with the public keys that verify JSON Web Tokens (JWKS, or one PEM public "
+                  "key); read again when it changes",
                   SPARSEAGG_FIELD(std::string, jwt_keys), true),
-      TextSetting("jwt-issuer", "What the claim iss of a JSON Web Token must be",
+      TextSetting("jwt-issuer", "Required value of the claim iss of a JSON Web Token",
                   SPARSEAGG_FIELD(std::string, jwt_rules.issuer), true),
-      TextSetting("jwt-audience", "What the claim aud of a JSON Web Token must be, or have",
+      TextSetting("jwt-audience",
+                  "Value that the claim aud of a JSON Web Token must equal or contain",
                   SPARSEAGG_FIELD(std::string, jwt_rules.audience), true),
-      TextSetting("jwt-tenant-claim", "The claim with the caller's tenant",
+      TextSetting("jwt-tenant-claim", "Claim of a JSON Web Token with the caller's tenant",
                   SPARSEAGG_FIELD(std::string, jwt_rules.tenant_claim), false),
-      TextSetting("jwt-principal-claim", "The claim with the caller's name",
+      TextSetting("jwt-principal-claim", "Claim of a JSON Web Token with the caller's name",
                   SPARSEAGG_FIELD(std::string, jwt_rules.principal_claim), false),
-      TextSetting("jwt-roles-claim", "The claim with the caller's roles",
+      TextSetting("jwt-roles-claim", "Claim of a JSON Web Token with the caller's roles",
                   SPARSEAGG_FIELD(std::string, jwt_rules.roles_claim), false),
       TextSetting("audit-log",
-                  "File for one line a change of a round, a refused call or a changed credential; "
-                  "see `sparseagg audit verify`. Empty: none",
+                  "File of the audit log: a line for each change of a round, refused call and "
+                  "reload of credentials; see `sparseagg audit verify`. Empty: no audit log",
                   SPARSEAGG_FIELD(std::string, audit_log), true),
   };
 }
@@ -89,140 +91,137 @@ std::vector<Setting> ServingSettings() {
           TextSetting("listen",
                       "Address to serve on: HOST:PORT (port 0: any free one) or unix:PATH",
                       SPARSEAGG_FIELD(std::string, listen), false),
-          "HOST:PORT or unix:PATH", &WhyNoListenAddress),
-      TextSetting(
-          "backend",
-          "Back end for all rounds: auto (the first that is available), or one of GetServerInfo",
-          SPARSEAGG_FIELD(std::string, backend), false),
+          "HOST:PORT or unix:PATH", &ListenAddressError),
+      TextSetting("backend",
+                  "Back end for all rounds: auto (the first that is available), or a name that "
+                  "`sparseagg info` lists",
+                  SPARSEAGG_FIELD(std::string, backend), false),
       NumberSetting<uint32_t>(
           "threads", "count",
-          "Threads of the back end; 0: as many as the machine or the container has CPUs", {0, 4096},
+          "Threads of the back end; 0: the number of CPUs of the machine or container", {0, 4096},
           SPARSEAGG_FIELD(uint32_t, threads)),
       NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
-                              "Memory the back end may use; 0: it decides", {},
+                              "Memory that the back end may use; 0: the back end decides", {},
                               SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
       NumberSetting<uint64_t>("free-memory-keep-ms", "ms",
-                              "How long memory that rounds no longer need waits for the next one "
-                              "before the system gets it back, up to twice as long; 0: for good",
+                              "How long freed memory is kept for the next round before it is "
+                              "returned to the system (at most twice this time); 0: for ever",
                               {0, 86'400'000}, SPARSEAGG_FIELD(uint64_t, free_memory_keep_ms)),
       SwitchSetting("exit-on-gpu-loss",
-                    "End the process when the GPU fails, for an orchestrator to start it again; "
-                    "otherwise its rounds go on with the CPU",
+                    "End the process when the GPU fails, so that an orchestrator restarts it; "
+                    "otherwise rounds continue on the CPU",
                     SPARSEAGG_FIELD(bool, exit_on_gpu_loss)),
       LogLevelSetting(),
       NumberSetting<uint64_t>("drain-delay-ms", "ms",
-                              "Time that a stopping server goes on answering, with refusals and "
-                              "NOT_SERVING, so that clients and balancers notice",
+                              "How long a stopping server keeps answering, with refusals and "
+                              "NOT_SERVING, so that clients and load balancers notice",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_delay_ms)),
       NumberSetting<uint64_t>("drain-timeout-ms", "ms",
-                              "Time that calls and publications under way get to finish when the "
-                              "server is stopped; the process ends then, whatever it waits for",
+                              "How long a stopping server waits for calls and publications in "
+                              "progress; then the process ends in every case",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
-      NumberSetting<uint64_t>("self-probe-interval-ms", "ms",
-                              "How often the server dials itself; unheard three times it ends with "
-                              "code 71, for its supervisor to start it again; 0: never",
-                              {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, self_probe_interval_ms)),
+      NumberSetting<uint64_t>(
+          "self-probe-interval-ms", "ms",
+          "How often the server connects to itself; after three failures in a row it ends with "
+          "code 71, so that its supervisor restarts it; 0: never",
+          {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, self_probe_interval_ms)),
       ShareSetting("verify-share",
-                   "Share of the durable rounds, 0 to 1, that are computed again with the "
-                   "reference back end before they are published; one that differs fails",
+                   "Share of the durable rounds, 0 to 1, that the reference back end computes "
+                   "again before they are published; a round whose results differ fails",
                    SPARSEAGG_FIELD(double, verify_share)),
-      TextSetting("port-file", "File to write the bound port to, for callers that ask for port 0",
+      TextSetting("port-file", "File to which the server writes its port, for use with port 0",
                   SPARSEAGG_FIELD(std::string, port_file), true),
-      AddressSetting(
-          TextSetting("admin-listen",
-                      "Address of the admin port (HTTP: status page, metrics, health): HOST:PORT, "
-                      "or none. It has no passwords",
-                      SPARSEAGG_FIELD(std::string, admin_listen), false),
-          "HOST:PORT or none", &WhyNoAdminAddress),
-      TextSetting("admin-port-file", "File to write the admin port to",
+      AddressSetting(TextSetting("admin-listen",
+                                 "Address of the admin port (HTTP: status page, metrics, health): "
+                                 "HOST:PORT, or none. It has no authentication",
+                                 SPARSEAGG_FIELD(std::string, admin_listen), false),
+                     "HOST:PORT or none", &AdminAddressError),
+      TextSetting("admin-port-file", "File to which the server writes its admin port",
                   SPARSEAGG_FIELD(std::string, admin_port_file), true),
       TextSetting("data-dir",
-                  "Directory for rounds of durability \"durable\", which is then the default; "
-                  "empty: rounds live in memory only",
+                  "Directory for durable rounds, which are then the default; empty: rounds are "
+                  "kept in memory only",
                   SPARSEAGG_FIELD(std::string, data_dir), true),
   };
 }
 
 std::vector<Setting> LimitSettings() {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
-  constexpr uint64_t kDays = uint64_t{1} << 40;  // in ms: more than anybody waits
+  constexpr uint64_t kLongestMs = uint64_t{1} << 40;  // in ms: 34 years
   return {
-      LimitSetting("result-retention-ms", "ms",
-                   "How long a result can be fetched before its round is deleted; 0: until "
-                   "somebody deletes it",
-                   {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.result_retention_ms)),
+      LimitSetting(
+          "result-retention-ms", "ms",
+          "How long a result can be fetched before its round is deleted; 0: until DeleteRound",
+          {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.result_retention_ms)),
       LimitSetting("round-open-ms-max", "ms",
-                   "How long a round may be open: the deadline of rounds that have none, and the "
-                   "longest that others may have; 0: no limit",
+                   "How long a round may be open: the longest deadline, and that of rounds without "
+                   "one; 0: no limit",
                    {0, uint64_t{1} << 38}, SPARSEAGG_FIELD(uint64_t, limits.round_open_ms_max)),
       LimitSetting("retry-horizon-ms", "ms",
-                   "How long the name of a deleted round is remembered: late retries are told so, "
-                   "and no new round gets it; 0: not at all",
+                   "How long the name of a deleted round is remembered, so that late retries get a "
+                   "clear error and the name is not reused; 0: not at all",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.retry_horizon_ms)),
       LimitSetting("store-free-bytes-min", "bytes",
-                   "Room that the disk of the data directory keeps for sealing and publishing; "
-                   "with less, durable rounds and updates are refused",
+                   "Free disk space of the data directory that is reserved for sealing and "
+                   "publishing; with less, durable rounds and updates are refused",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.store_free_bytes_min)),
-      // The upper bound is that of gRPC, which counts in int.
-      LimitSetting("message-bytes-max", "bytes", "One gRPC message", {64 << 10, 2047 * kMiB},
-                   SPARSEAGG_FIELD(uint64_t, limits.message_bytes_max)),
+      // The upper bound is that of gRPC, which uses an int.
+      LimitSetting("message-bytes-max", "bytes", "Size of one gRPC message",
+                   {64 << 10, 2047 * kMiB}, SPARSEAGG_FIELD(uint64_t, limits.message_bytes_max)),
       LimitSetting("update-bytes-max", "bytes", "Payload of one update", {1, uint64_t{1} << 50},
                    SPARSEAGG_FIELD(uint64_t, limits.update_bytes_max)),
       LimitSetting("update-nnz-max", "count", "Entries of one tensor of one update",
                    {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.update_nnz_max)),
       LimitSetting("staging-bytes-max", "bytes",
-                   "Updates received and not yet folded in, all rounds together",
+                   "Updates of all rounds that are received and not yet folded in",
                    {kMiB, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.staging_bytes_max)),
       LimitSetting("aggregation-bytes-max", "bytes",
-                   "What rounds hold: accumulators, entries that wait, results; 0: the memory of "
-                   "the back end, with a GPU half of the host's at most",
+                   "Memory of all rounds: accumulators, waiting entries and results; 0: the memory "
+                   "of the back end, with a GPU at most half of the host's",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.aggregation_bytes_max)),
       LimitSetting("round-tensors-max", "count", "Tensors of one round", {1, kRoundTensorsMax},
                    SPARSEAGG_FIELD(uint64_t, limits.round_tensors_max)),
-      LimitSetting("rounds-max", "count", "Rounds that exist at a time, in any state",
+      LimitSetting("rounds-max", "count", "Rounds that exist at the same time, in any state",
                    {1, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.rounds_max)),
       LimitSetting("tenant-rounds-max", "count",
-                   "Rounds of one tenant that exist at a time; 0: no other limit than rounds-max",
+                   "Rounds of one tenant that exist at the same time; 0: no limit but rounds-max",
                    {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_rounds_max)),
       LimitSetting("tenant-bytes-max", "bytes",
-                   "Memory of one tenant: updates under way and what its rounds hold; 0: no other "
-                   "limit than those of the server",
+                   "Memory of one tenant: its updates in progress and its rounds; 0: no limit but "
+                   "those of the server",
                    {0, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.tenant_bytes_max)),
       LimitSetting("tenant-streams-max", "count",
-                   "StreamUpdates calls of one tenant under way; 0: any number", {0, 10'000'000},
+                   "StreamUpdates calls of one tenant in progress; 0: no limit", {0, 10'000'000},
                    SPARSEAGG_FIELD(uint64_t, limits.tenant_streams_max)),
       LimitSetting("tenant-uploads-max", "count",
-                   "Chunked updates of one tenant under way; 0: no other limit than "
-                   "open-uploads-max",
+                   "Unfinished chunked updates of one tenant; 0: no limit but open-uploads-max",
                    {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_uploads_max)),
       LimitSetting("tenant-waits-max", "count",
-                   "WaitRound and WatchRound calls of one tenant under way; 0: any number",
+                   "WaitRound and WatchRound calls of one tenant in progress; 0: no limit",
                    {0, 10'000'000}, SPARSEAGG_FIELD(uint64_t, limits.tenant_waits_max)),
       LimitSetting("result-nnz-max", "count",
-                   "Entries of one tensor of one result; a round that gets more is aborted",
+                   "Entries of one tensor of one result; a round that exceeds it is aborted",
                    {1, uint64_t{1} << 48}, SPARSEAGG_FIELD(uint64_t, limits.result_nnz_max)),
-      LimitSetting("open-uploads-max", "count", "Chunked updates under way", {1, 10'000'000},
+      LimitSetting("open-uploads-max", "count", "Unfinished chunked updates", {1, 10'000'000},
                    SPARSEAGG_FIELD(uint64_t, limits.open_uploads_max)),
       LimitSetting("upload-disk-bytes-max", "bytes",
-                   "Disk for chunked updates of durable rounds that are under way",
+                   "Disk space for unfinished chunked updates of durable rounds",
                    {1, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, limits.upload_disk_bytes_max)),
-      LimitSetting(
-          "upload-idle-ms", "ms",
-          "How long a chunked update is kept without another chunk, on a stream or after it",
-          {1, kDays}, SPARSEAGG_FIELD(uint64_t, limits.upload_idle_ms)),
+      LimitSetting("upload-idle-ms", "ms",
+                   "How long an unfinished chunked update is kept without a new chunk, also after "
+                   "its stream has ended",
+                   {1, kLongestMs}, SPARSEAGG_FIELD(uint64_t, limits.upload_idle_ms)),
       LimitSetting("upload-rate-min", "bytes/s",
-                   "Slowest chunked update, averaged over upload-rate-window-ms of waiting for it; "
-                   "0: any",
+                   "Lowest rate of a chunked update, averaged over upload-rate-window-ms of "
+                   "waiting for it; 0: no limit",
                    {0, uint64_t{1} << 40}, SPARSEAGG_FIELD(uint64_t, limits.upload_rate_min)),
-      LimitSetting("upload-rate-window-ms", "ms", "See upload-rate-min", {1, kDays},
+      LimitSetting("upload-rate-window-ms", "ms", "Window of upload-rate-min", {1, kLongestMs},
                    SPARSEAGG_FIELD(uint64_t, limits.upload_rate_window_ms)),
-      LimitSetting(
-          "stream-idle-ms", "ms",
-          "How long a stream of updates is kept without a message; 0: as long as the caller "
-          "likes",
-          {0, kDays}, SPARSEAGG_FIELD(uint64_t, limits.stream_idle_ms)),
-      LimitSetting("dense-result-bytes-max", "bytes", "One dense answer of GetAggregate or Reduce",
-                   {0, uint64_t{1} << 60},
+      LimitSetting("stream-idle-ms", "ms",
+                   "How long a stream may be without a message, or an answer unread; 0: no limit",
+                   {0, kLongestMs}, SPARSEAGG_FIELD(uint64_t, limits.stream_idle_ms)),
+      LimitSetting("dense-result-bytes-max", "bytes",
+                   "Size of one dense answer of GetAggregate or Reduce", {0, uint64_t{1} << 60},
                    SPARSEAGG_FIELD(uint64_t, limits.dense_result_bytes_max)),
   };
 }
@@ -237,7 +236,7 @@ std::vector<Setting> MakeSettings() {
   return settings;
 }
 
-// Applies `value` to the setting called `key`; `where` says where it was found.
+// Applies `value` to the setting called `key`; `where` names its source.
 absl::Status Apply(std::string_view key, std::string_view value, const std::string& where,
                    LoadedConfig& loaded) {
   const std::span<const Setting> settings = Settings();
@@ -254,7 +253,7 @@ absl::Status Apply(std::string_view key, std::string_view value, const std::stri
                                      "\"; `sparseagg serve --help` lists them"));
 }
 
-// Kubernetes and Docker make such for a service that is called sparseagg.
+// Kubernetes and Docker define such variables for a service called sparseagg.
 bool IsOfOrchestrator(std::string_view variable) {
   constexpr size_t kNone = std::string_view::npos;
   const size_t port = variable.find("_PORT_");
@@ -269,14 +268,14 @@ absl::Status ApplyFile(const std::string& path, LoadedConfig& loaded) {
     const std::string where = absl::StrCat(path, ":", line.line);
     if (!seen.insert(line.key).second) {
       return InvalidSetting(
-          absl::StrCat(where, ": ", line.key, " is set a second time; keep one of the lines"));
+          absl::StrCat(where, ": ", line.key, " is set twice; remove one of the lines"));
     }
     SPARSEAGG_RETURN_IF_ERROR(Apply(line.key, line.value, where, loaded));
   }
   return absl::OkStatus();
 }
 
-// Those of `variables` that begin as a setting's name does, but are none.
+// The variables with the prefix of settings that are not settings.
 std::vector<std::string> UnknownVariables(std::span<const std::string> variables) {
   std::vector<std::string> unknown;
   for (const std::string& name : variables) {

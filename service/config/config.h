@@ -1,7 +1,8 @@
-// The configuration of the server. One table (Settings(), in config.cc) makes the flag
+// The configuration of the server. One row of a table (Settings(), in config.cc) defines the flag
 // --message-bytes-max, the environment variable SPARSEAGG_MESSAGE_BYTES_MAX, the key
 // message-bytes-max of the configuration file, the help text, and, for limits, the line of
-// GetServerInfo. Flag beats environment beats file beats default.
+// GetServerInfo. A flag overrides the environment, which overrides the file, which overrides the
+// default.
 #ifndef SPARSEAGG_SERVICE_CONFIG_CONFIG_H_
 #define SPARSEAGG_SERVICE_CONFIG_CONFIG_H_
 
@@ -23,8 +24,8 @@
 
 namespace sparseagg {
 
-// Those of Limits, with no more for staging than a quarter of the memory of this machine, or of the
-// container that this is.
+// The defaults of Limits, except that staging gets at most a quarter of the memory of the machine
+// or container.
 Limits DefaultLimits();
 
 struct ServerConfig {
@@ -32,7 +33,7 @@ struct ServerConfig {
   std::string backend = "auto";
   uint32_t threads = 0;
   uint64_t backend_memory_bytes = 0;
-  uint64_t free_memory_keep_ms = 10'000;  // 0: for good
+  uint64_t free_memory_keep_ms = 10'000;  // 0: for ever
   bool exit_on_gpu_loss = false;
   LogLevel log_level = LogLevel::kInfo;
   uint64_t drain_delay_ms = 200;
@@ -45,7 +46,7 @@ struct ServerConfig {
   std::string data_dir;  // empty: rounds live in memory only
   TlsFiles tls;
   bool allow_plaintext = false;
-  std::string credentials;  // file; empty, as jwt_keys: nobody is asked who they are
+  std::string credentials;  // file; if it and jwt_keys are empty, there is no authentication
   std::string jwt_keys;     // file
   JwtRules jwt_rules;
   std::string audit_log;  // file; empty: none
@@ -54,10 +55,10 @@ struct ServerConfig {
 
 struct Setting {
   std::string_view name;  // "message-bytes-max"
-  std::string_view unit;  // "bytes", "ms", "count"; empty for words
+  std::string_view unit;  // "bytes", "ms", "count"; empty for text
   std::string_view help;
   bool is_limit;  // shown by GetServerInfo
-  // INVALID_ARGUMENT says what is allowed instead; the caller adds where the value came from.
+  // INVALID_ARGUMENT says what is allowed; the caller adds where the value came from.
   std::function<absl::Status(std::string_view value, ServerConfig& config)> parse;
   std::function<std::string(const ServerConfig& config)> print;
 };
@@ -68,10 +69,11 @@ std::span<const Setting> Settings();
 std::string EnvironmentName(std::string_view setting);
 
 struct ConfigSources {
-  std::map<std::string, std::string, std::less<>> flags;  // by setting name; those that were given
+  std::map<std::string, std::string, std::less<>>
+      flags;  // the flags that were given, by setting name
   std::function<std::optional<std::string>(const std::string& name)> environment;
   std::string file;  // path; empty: none
-  // All that the environment has, but for what others of our commands read.
+  // The names of all environment variables, except those that only other commands read.
   std::vector<std::string> variables;
 };
 
@@ -79,7 +81,7 @@ struct LoadedConfig {
   ServerConfig config;
   std::vector<std::string>
       sources;  // of each setting, in the order of Settings(): "default", "flag --listen", ...
-  std::vector<std::string> unknown_variables;  // perhaps settings with a wrong name
+  std::vector<std::string> unknown_variables;  // they may be misspelt settings
 };
 
 // INVALID_ARGUMENT (INVALID_CONFIG), NOT_FOUND (CONFIG_FILE_UNREADABLE): one line that names the

@@ -15,7 +15,7 @@ std::string_view Trim(std::string_view text) {
   return {trimmed.data(), trimmed.size()};
 }
 
-// `text` without a comment that begins outside quotes.
+// Removes a comment that begins outside quotes.
 std::string_view WithoutComment(std::string_view text) {
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<ConfigLine>> ParseConfigFile(std::string_view text,
     std::string_view value = Trim(line.substr(equals + 1));
     if (value.starts_with('"')) {
       if (value.size() < 2 || value.find('"', 1) != value.size() - 1) {
-        return BadLine(path, number, "the value's quotes are not closed at the end of the line");
+        return BadLine(path, number, "the value begins with a quote and does not end with one");
       }
       value = value.substr(1, value.size() - 2);
     }

@@ -1,5 +1,5 @@
-// Addresses to listen on as the configuration has them. gRPC takes nearly any text and says of none
-// what is wrong with it.
+// Checks of the listening addresses in the configuration. gRPC accepts nearly any text and gives no
+// reason when it fails.
 #ifndef SPARSEAGG_SERVICE_CONFIG_LISTEN_ADDRESS_H_
 #define SPARSEAGG_SERVICE_CONFIG_LISTEN_ADDRESS_H_
 
@@ -8,12 +8,12 @@
 
 namespace sparseagg {
 
-// What is wrong with HOST:PORT, an IPv6 address in brackets; empty when nothing is. Whether there
-// is such a host is not looked at.
-std::string WhyNoHostAndPort(std::string_view address);
+// Returns what is wrong with a HOST:PORT, in which an IPv6 address needs brackets; empty if it is
+// valid. Does not check that the host exists.
+std::string HostAndPortError(std::string_view address);
 
-// The same where unix:PATH and unix-abstract:NAME will do, too.
-std::string WhyNoListenAddress(std::string_view address);
+// The same; also accepts unix:PATH and unix-abstract:NAME.
+std::string ListenAddressError(std::string_view address);
 
 }  // namespace sparseagg
 

@@ -50,7 +50,7 @@ Setting TextSetting(std::string_view name, std::string_view help,
   setting.parse = [=](std::string_view value, ServerConfig& config) {
     const bool clean =
         std::none_of(value.begin(), value.end(), [](char c) { return c == '"' || c == '\n'; });
-    if (!clean) return InvalidSetting("must not hold quotes or line ends");
+    if (!clean) return InvalidSetting("must not contain quotes or line ends");
     if (value.empty() && !may_be_empty) return InvalidSetting("must not be empty");
     field(config) = std::string(value);
     return absl::OkStatus();
@@ -63,9 +63,9 @@ Setting TextSetting(std::string_view name, std::string_view help,
 }
 
 Setting AddressSetting(Setting setting, std::string_view form,
-                       std::string (*why_not)(std::string_view value)) {
+                       std::string (*error_of)(std::string_view value)) {
   setting.parse = [=, parse = setting.parse](std::string_view value, ServerConfig& config) {
-    const std::string wrong = value.empty() ? "" : why_not(value);
+    const std::string wrong = value.empty() ? "" : error_of(value);
     if (wrong.empty()) return parse(value, config);
     return InvalidSetting(absl::StrCat("must be ", std::string(form), ": ", wrong));
   };

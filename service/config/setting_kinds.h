@@ -1,6 +1,6 @@
-// The kinds of settings that config.cc lists: numbers, texts, addresses, switches, shares. Each
-// reads a value for a field of the configuration, or says what is allowed instead, and prints it so
-// that it is read again.
+// The kinds of settings in the table of config.cc: numbers, texts, addresses, switches, shares.
+// Each parses a value into a field of the configuration, or says what is allowed, and prints it in
+// a form that it parses again.
 #ifndef SPARSEAGG_SERVICE_CONFIG_SETTING_KINDS_H_
 #define SPARSEAGG_SERVICE_CONFIG_SETTING_KINDS_H_
 
@@ -19,7 +19,7 @@ namespace sparseagg {
 // INVALID_ARGUMENT (INVALID_CONFIG).
 absl::Status InvalidSetting(const std::string& message);
 
-// A whole number, with a suffix of the unit if it has one ("16MiB", "30s").
+// A whole number, with an optional suffix where the unit allows one ("16MiB", "30s").
 std::optional<uint64_t> ParseNumber(std::string_view text, std::string_view unit);
 
 struct Range {
@@ -27,7 +27,7 @@ struct Range {
   uint64_t max = std::numeric_limits<uint64_t>::max();
 };
 
-// A setting that is a whole number; `field` finds it in the configuration.
+// A setting that is a whole number; `field` returns its place in the configuration.
 template <typename Number>
 Setting NumberSetting(std::string_view name, std::string_view unit, std::string_view help,
                       Range range, Number& (*field)(ServerConfig&), bool is_limit = false) {
@@ -55,11 +55,12 @@ Setting NumberSetting(std::string_view name, std::string_view unit, std::string_
 Setting TextSetting(std::string_view name, std::string_view help,
                     std::string& (*field)(ServerConfig&), bool may_be_empty);
 
-// A text setting with a form: `why_not` says what of it a value does not have, "" for nothing.
+// A text setting that must have a given form: `error_of` returns what is wrong with a value, "" if
+// it is valid.
 Setting AddressSetting(Setting setting, std::string_view form,
-                       std::string (*why_not)(std::string_view value));
+                       std::string (*error_of)(std::string_view value));
 
-// `--name` alone, without a value, means yes.
+// A boolean setting. `--name` without a value means yes.
 Setting SwitchSetting(std::string_view name, std::string_view help, bool& (*field)(ServerConfig&));
 
 // A number from 0 to 1.

@@ -21,28 +21,30 @@ namespace {
 
 constexpr int kPageSizeDefault = 50;
 constexpr int kPageSizeMax = 1000;
-// Clients of gRPC take messages of 4 MiB unless told otherwise.
+// The default message limit of gRPC clients is 4 MiB.
 constexpr size_t kPageBytesMax = size_t{3} << 20;
 
-// Reports and large uploads use the back end's own threads; two let a short one pass a long one.
+// Reports and large uploads compute on the back end's threads; two threads here let a short job
+// overtake a long one.
 constexpr int kBackgroundThreads = 2;
 
-// They wait for the disk most of the time: as many updates can be in one commit.
+// These threads mostly wait for the disk; their number is that of the updates that one commit can
+// hold.
 constexpr int kCommitThreads = 64;
 
-// A verification may take hours. They go one after the other, this many of a tenant at a time with
-// those that wait.
+// A verification may take hours, so they run one at a time. The limit of each tenant, waiting ones
+// included.
 constexpr size_t kVerificationsMax = 5;
 constexpr uint64_t kVerificationsRetryMs = 10'000;
 
-// Often enough for a stream to be ended about when it should be.
+// Short beside the idle limits, so that a stream ends close to its limit.
 std::chrono::milliseconds TimeCheckInterval(const Limits& limits) {
   const uint64_t stream_idle_ms = limits.stream_idle_ms == 0 ? 4000 : limits.stream_idle_ms;
   const uint64_t shortest_ms = std::min(limits.upload_idle_ms, stream_idle_ms);
   return std::chrono::milliseconds(std::clamp<uint64_t>(shortest_ms / 4, 10, 1000));
 }
 
-// A call whose answer, or refusal, is there when its handler returns.
+// A unary call whose response or error is ready when its handler returns.
 template <typename Reactor>
 class ShortCall : public Reactor {
  public:
@@ -78,7 +80,8 @@ grpc::ServerUnaryReactor* RunIn(Background& background, CallCounter& calls, Hand
   return call;
 }
 
-// A handler for Run() out of one that returns a StatusOr of what ToProto() turns into the response.
+// Makes a handler for Run() from one that returns a StatusOr of a value that ToProto() turns into
+// the response.
 template <typename Handler>
 auto Answer(grpc::ByteBuffer* response, Handler handler) {
   return [response, handler = std::move(handler)]() -> absl::Status {
@@ -88,7 +91,7 @@ auto Answer(grpc::ByteBuffer* response, Handler handler) {
   };
 }
 
-// A request of names, numbers and times.
+// Parses a request that consists of names, numbers and times.
 template <typename Request>
 absl::StatusOr<Request> ReadSmall(const grpc::ByteBuffer& message) {
   Request request;
@@ -97,10 +100,11 @@ absl::StatusOr<Request> ReadSmall(const grpc::ByteBuffer& message) {
   return request;
 }
 
-// gRPC's threads do not wait for a disk. `handler` must not refer to the caller's variables.
+// Runs `handler` on another thread, because gRPC's threads must not wait for the disk. `handler`
+// must not refer to the caller's variables.
 template <typename Handler>
-grpc::ServerUnaryReactor* RunAbout(const std::string& round, Engine& engine, Background& commits,
-                                   CallCounter& calls, Handler handler) {
+grpc::ServerUnaryReactor* RunForRound(const std::string& round, Engine& engine, Background& commits,
+                                      CallCounter& calls, Handler handler) {
   if (engine.WaitsForDisk(round)) return RunIn(commits, calls, std::move(handler));
   return Run(calls, std::move(handler));
 }
@@ -124,7 +128,8 @@ absl::Status List(Engine& engine, const v1::ListRoundsRequest& request,
   }
   const int page_size =
       request.page_size() == 0 ? kPageSizeDefault : std::min(request.page_size(), kPageSizeMax);
-  // One by one: a round of a thousand tensors has 150 KB. The token is the last name of the page.
+  // Adds the rounds one by one, because a round of a thousand tensors has 150 KB. The page token is
+  // the last name of the page.
   std::string last = request.page_token();
   size_t bytes = 0;
   while (true) {
@@ -154,12 +159,11 @@ absl::Status Verify(Engine& engine, const std::string& name, grpc::CallbackServe
 }
 
 absl::Status VerificationsFull() {
-  return WithRetryAfter(
-      MakeError(absl::StatusCode::kResourceExhausted, "VERIFICATIONS_FULL",
-                absl::StrCat(kVerificationsMax,
-                             " verifications of the tenant are under way or wait, each for the one "
-                             "before; try again when one of them is done")),
-      kVerificationsRetryMs);
+  return WithRetryAfter(MakeError(absl::StatusCode::kResourceExhausted, "VERIFICATIONS_FULL",
+                                  absl::StrCat(kVerificationsMax,
+                                               " verifications of this tenant are running or "
+                                               "waiting; try again when one has finished")),
+                        kVerificationsRetryMs);
 }
 
 }  // namespace
@@ -179,7 +183,7 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
   const auto call = gate_.Admit(*context, "CreateRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto default_durability = static_cast<Durability>(info_.default_durability());
-  // Opening the books of a durable round waits for a disk, and what it asks for is not known yet.
+  // Creating a durable round waits for the disk, and the request is not parsed yet.
   return RunIn(commits_, calls_,
                [this, call = *call, request, response, default_durability]() -> absl::Status {
                  const auto acting = gate_.ActingFor(call.caller);
@@ -222,11 +226,11 @@ grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerCont
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto seal = ReadSmall<v1::SealRoundRequest>(*request);
   if (!seal.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, seal.status());
-  return RunAbout(seal->name(), *call->engine, commits_, calls_,
-                  Answer(response, [this, call = *call, name = seal->name()] {
-                    const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->SealRound(name);
-                  }));
+  return RunForRound(seal->name(), *call->engine, commits_, calls_,
+                     Answer(response, [this, call = *call, name = seal->name()] {
+                       const auto acting = gate_.ActingFor(call.caller);
+                       return call.engine->SealRound(name);
+                     }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
@@ -236,11 +240,11 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
   if (!abort.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, abort.status());
-  return RunAbout(abort->name(), *call->engine, commits_, calls_,
-                  Answer(response, [this, call = *call, name = abort->name()] {
-                    const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->AbortRound(name);
-                  }));
+  return RunForRound(abort->name(), *call->engine, commits_, calls_,
+                     Answer(response, [this, call = *call, name = abort->name()] {
+                       const auto acting = gate_.ActingFor(call.caller);
+                       return call.engine->AbortRound(name);
+                     }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
@@ -251,11 +255,11 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
   const auto erase = ReadSmall<v1::DeleteRoundRequest>(*request);
   if (!erase.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, erase.status());
   *response = ToBytes(google::protobuf::Empty());
-  return RunAbout(erase->name(), *call->engine, commits_, calls_,
-                  [this, call = *call, name = erase->name()] {
-                    const auto acting = gate_.ActingFor(call.caller);
-                    return call.engine->DeleteRound(name);
-                  });
+  return RunForRound(erase->name(), *call->engine, commits_, calls_,
+                     [this, call = *call, name = erase->name()] {
+                       const auto acting = gate_.ActingFor(call.caller);
+                       return call.engine->DeleteRound(name);
+                     });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
@@ -283,21 +287,22 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
                                                            grpc::ByteBuffer* response) noexcept {
   const auto call = gate_.Admit(*context, "SubmitUpdate");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  // The request's bytes stay until the call is done.
+  // gRPC keeps the request's bytes until the call is done.
   const auto bytes = std::make_shared<MessageBytes>(*request);
   auto read = ReadSubmitUpdate(bytes->chain());
   if (!read.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, read.status());
   const auto update = std::make_shared<ReceivedUpdate>(*std::move(read));
   const absl::Status theirs = call->CheckContributor(update->header.contributor());
   if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
-  return RunAbout(update->header.round(), *call->engine, commits_, calls_,
-                  [engine = call->engine, bytes, update, response]() -> absl::Status {
-                    SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
-                    SPARSEAGG_ASSIGN_OR_RETURN(const Receipt receipt,
-                                               engine->Submit(FromProto(update->header), tensors));
-                    *response = ToBytes(ToProto(receipt));
-                    return absl::OkStatus();
-                  });
+  return RunForRound(update->header.round(), *call->engine, commits_, calls_,
+                     [engine = call->engine, bytes, update, response]() -> absl::Status {
+                       SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
+                       SPARSEAGG_ASSIGN_OR_RETURN(
+                           const Receipt receipt,
+                           engine->Submit(FromProto(update->header), tensors));
+                       *response = ToBytes(ToProto(receipt));
+                       return absl::OkStatus();
+                     });
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(

@@ -1,9 +1,9 @@
 // The AggregationService of sparseagg.v1 on gRPC's callback API. A handler translates the request,
-// asks the engine and translates the answer; what a call may do, and when, is the engine's
-// business. The streams are in files of their own.
+// calls the engine and translates its result; the engine decides what a call may do and when.
+// Streaming calls are implemented in files of their own.
 //
-// Handlers, and the reactions of the streams, are noexcept: gRPC would swallow what they throw, and
-// the call would stand for good. So a lack of memory ends the process, and the next start goes on.
+// Handlers and the reactions of the streams are noexcept: gRPC would swallow an exception, and the
+// call would never end. So running out of memory ends the process, and the next start recovers.
 #ifndef SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_
 #define SPARSEAGG_SERVICE_RPC_AGGREGATION_SERVICE_H_
 
@@ -13,7 +13,7 @@
 #include "service/rpc/drain_list.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/service_base.h"
-#include "service/rpc/tenant_turns.h"
+#include "service/rpc/tenant_fair_queue.h"
 #include "service/rpc/ticker.h"
 
 namespace sparseagg {
@@ -27,10 +27,10 @@ class AggregationService : public ServiceBase {
   // answers; its default_durability is that of rounds that state none.
   AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security);
 
-  // Ends the calls that would last as long as their client wishes. To be called once, when the
-  // server stops.
+  // Ends the calls whose length the client decides (DrainList). To be called once, when the server
+  // stops.
   void Drain() { drain_list_.DrainAll(); }
-  // Returns when no call is under way, at the latest at `deadline`.
+  // Returns when no call is in progress, at the latest at `deadline`.
   void WaitUntilIdle(std::chrono::system_clock::time_point deadline) {
     calls_.WaitUntilIdle(deadline);
   }
@@ -81,7 +81,7 @@ class AggregationService : public ServiceBase {
   DrainList drain_list_;
   Background background_;
   Background commits_;
-  TenantTurns verifications_;
+  TenantFairQueue verifications_;
   Ticker time_checks_;  // last: uses the others
 };
 

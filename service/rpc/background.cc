@@ -42,7 +42,7 @@ void Background::Work() {
     jobs_.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // what it holds is released outside the lock
+    job = nullptr;  // destroyed outside the lock
     lock.lock();
   }
 }

@@ -1,6 +1,6 @@
-// Counts the calls under way, from the start of their handler until gRPC has sent their last byte.
-// A stopping server waits for them, and for nothing else: gRPC's own Shutdown() also waits for idle
-// connections to say goodbye, which a client that is not polling does after seconds, or never.
+// Counts the calls in progress, from the start of their handler until gRPC has sent their last
+// byte. A stopping server waits for them and for nothing else. gRPC's own Shutdown() also waits for
+// idle connections to close, which a client that is not polling does after seconds, or never.
 #ifndef SPARSEAGG_SERVICE_RPC_CALL_COUNTER_H_
 #define SPARSEAGG_SERVICE_RPC_CALL_COUNTER_H_
 
@@ -31,7 +31,7 @@ class CallCounter {
     return static_cast<uint64_t>(calls_);
   }
 
-  // Returns when no call is under way, at the latest at `deadline`.
+  // Returns when no call is in progress, at the latest at `deadline`.
   void WaitUntilIdle(std::chrono::system_clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     became_idle_.wait_until(lock, deadline, [this] { return calls_ == 0; });

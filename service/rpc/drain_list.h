@@ -1,7 +1,7 @@
-// Calls that would otherwise last as long as their client wishes (watchers, waiters, idle streams).
-// They end when the server stops, so that a stop takes as long as the work under way, not as long
-// as the longest watcher; and those that keep the server waiting are asked now and again whether
-// they have done so for too long.
+// The list of calls whose length the client decides (WatchRound, WaitRound, idle streams). The
+// server ends them when it stops, so that a stop takes as long as the work in progress and not as
+// long as the longest watch. While it serves, it checks each of them regularly for clients that
+// keep it waiting too long.
 #ifndef SPARSEAGG_SERVICE_RPC_DRAIN_LIST_H_
 #define SPARSEAGG_SERVICE_RPC_DRAIN_LIST_H_
 
@@ -15,18 +15,17 @@ namespace sparseagg {
 class DrainableCall {
  public:
   virtual ~DrainableCall() = default;
-  // Ends the call soon, with DrainingError() unless it has its answer already. Any thread; never
-  // blocks.
+  // Ends the call soon, with DrainingError() unless its answer is ready. Thread-safe; never blocks.
   virtual void Drain() = 0;
-  // Ends the call if it has kept the server waiting too long. As Drain().
+  // Ends the call if its client has kept the server waiting too long. Thread-safe; never blocks.
   virtual void CheckTime(std::chrono::steady_clock::time_point /*now*/) {}
 };
 
 // Thread-safe.
 class DrainList {
  public:
-  // Drains `call` at once when the server is stopping already. Ended calls are forgotten by
-  // themselves.
+  // Drains `call` at once if DrainAll() was called before. Calls that have ended need not be
+  // removed.
   void Add(const std::shared_ptr<DrainableCall>& call);
   void DrainAll();
   void CheckTimes(std::chrono::steady_clock::time_point now);
@@ -36,7 +35,7 @@ class DrainList {
   bool draining_ = false;
   std::vector<std::weak_ptr<DrainableCall>> calls_;
   size_t sweep_at_ =
-      64;  // calls_.size() at which ended calls are dropped; doubles with the live ones
+      64;  // calls_.size() at which ended calls are removed; then twice the live ones
 };
 
 }  // namespace sparseagg

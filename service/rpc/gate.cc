@@ -13,12 +13,13 @@
 namespace sparseagg {
 namespace {
 
-// Everybody, where nobody is asked for credentials.
+// The caller of every call in a server without authentication.
 Caller AnonymousCaller() {
   return {.tenant = std::string(kDefaultTenant), .principal = "anonymous", .roles = RoleSet::All()};
 }
 
-// The names of the client's certificate. TLS has verified it: other certificates end the handshake.
+// The names in the client's certificate, which TLS has verified: the handshake fails with any
+// other.
 std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
   struct Kind {
     const char* property;
@@ -51,7 +52,7 @@ Gate::Gate(Engine& engine, ServerSecurity security)
 
 absl::StatusOr<Caller> Gate::CallerOf(const grpc::CallbackServerContext& context) const {
   if (security_.authenticator == nullptr) return AnonymousCaller();
-  Presented presented;
+  PresentedCredentials presented;
   const auto [begin, end] = context.client_metadata().equal_range("authorization");
   for (auto header = begin; header != end; ++header) {
     presented.authorization.emplace_back(header->second.data(), header->second.size());
@@ -93,7 +94,7 @@ absl::StatusOr<AdmittedCall> Gate::AdmitWait(const grpc::CallbackServerContext& 
 }
 
 absl::Status Gate::TakePlace(Places& places, AdmittedCall& call) {
-  constexpr uint64_t kRetryAfterMs = 1000;  // another call of the tenant has to end
+  constexpr uint64_t kRetryAfterMs = 1000;  // until another call of the tenant may have ended
   const std::string& tenant = call.caller.tenant;
   const uint64_t most = security_.limits_of(tenant).*places.most;
   const std::lock_guard lock(mutex_);
@@ -103,7 +104,7 @@ absl::Status Gate::TakePlace(Places& places, AdmittedCall& call) {
         MakeError(
             absl::StatusCode::kResourceExhausted, std::string(places.reason),
             absl::StrCat(std::string(places.setting), " = ", most, " ", std::string(places.what),
-                         " of tenant \"", tenant, "\" are under way; try again")),
+                         " of tenant \"", tenant, "\" are in progress; try again")),
         kRetryAfterMs);
   }
   ++taken;

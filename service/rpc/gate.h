@@ -1,5 +1,5 @@
-// The first thing that every handler of the service does: find out who calls, and whether the call
-// is theirs to make. What a handler does then, it does to the engine of the caller's tenant.
+// Authentication, authorisation and per-tenant call limits: the first step of every handler. After
+// it, a handler uses the engine of the caller's tenant only.
 #ifndef SPARSEAGG_SERVICE_RPC_GATE_H_
 #define SPARSEAGG_SERVICE_RPC_GATE_H_
 
@@ -21,15 +21,15 @@
 
 namespace sparseagg {
 
-// A call that may be made.
+// A call that has passed the gate.
 struct AdmittedCall {
   Caller caller;
   Engine* engine = nullptr;     // of the caller's tenant
-  std::shared_ptr<void> place;  // of a call that lasts among those of its tenant, until it is gone
+  std::shared_ptr<void> place;  // counts a long call against its tenant's limit while it lives
   std::function<void(const absl::Status& why)> on_refused;
 
-  // Whether the caller may send an update as `contributor`: PERMISSION_DENIED
-  // (CONTRIBUTOR_NOT_YOURS).
+  // PERMISSION_DENIED (CONTRIBUTOR_NOT_YOURS) unless the caller may send an update as
+  // `contributor`.
   absl::Status CheckContributor(std::string_view contributor) const;
 };
 
@@ -39,36 +39,39 @@ class Gate {
   // `engine` must outlive the gate, and the gate its calls.
   Gate(Engine& engine, ServerSecurity security);
 
-  // `rpc` is a row of RpcRules(); it and `context` outlive the admitted call. UNAUTHENTICATED,
-  // PERMISSION_DENIED.
+  // Authenticates and authorises the caller. REQUIRES: `rpc` is a row of RpcRules(); it and
+  // `context` outlive the admitted call. Errors: UNAUTHENTICATED, PERMISSION_DENIED.
   absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
                                      std::string_view rpc);
 
-  // The same for calls that last: RESOURCE_EXHAUSTED (TENANT_STREAMS_FULL), with a time to wait.
+  // The same for update streams, which tenant-streams-max limits: RESOURCE_EXHAUSTED
+  // (TENANT_STREAMS_FULL) with a retry hint.
   absl::StatusOr<AdmittedCall> AdmitStream(const grpc::CallbackServerContext& context,
                                            std::string_view rpc);
-  // And TENANT_WAITS_FULL.
+  // The same for WaitRound and WatchRound, which tenant-waits-max limits: RESOURCE_EXHAUSTED
+  // (TENANT_WAITS_FULL) with a retry hint.
   absl::StatusOr<AdmittedCall> AdmitWait(const grpc::CallbackServerContext& context,
                                          std::string_view rpc);
 
-  // ServerSecurity::acting_for: to be held, on the thread that does the work, while a round is
-  // created, sealed, aborted or deleted for the caller.
+  // Attributes the changes of rounds that this thread makes to `caller`, for the audit log
+  // (ServerSecurity::acting_for). Hold the handle on the thread that creates, seals, aborts or
+  // deletes a round for the caller.
   std::shared_ptr<void> ActingFor(const Caller& caller) const {
     return security_.acting_for(caller);
   }
 
  private:
-  // Calls of one kind that are under way.
+  // The calls of one kind that are in progress.
   struct Places {
-    std::string_view reason;   // of a refusal
-    std::string_view setting;  // of the limit
-    std::string_view what;     // are under way
+    std::string_view reason;   // of the error
+    std::string_view setting;  // with the limit
+    std::string_view what;     // the calls, for the message
     uint64_t TenantLimits::*most;
     std::map<std::string, uint64_t> taken = {};  // by tenant; guarded by mutex_
   };
 
   absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context) const;
-  // Takes a place, for as long as the call's lives.
+  // Takes a place and stores it in call.place, whose destruction frees it.
   absl::Status TakePlace(Places& places, AdmittedCall& call);
 
   const ServerSecurity security_;

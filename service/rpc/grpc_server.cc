@@ -21,8 +21,8 @@
 namespace sparseagg {
 namespace {
 
-// A client that vanished without a word is noticed after a minute; clients may ping as often as
-// every ten seconds.
+// A client that has vanished without closing its connection is noticed after a minute. Clients may
+// ping as often as every ten seconds.
 void SetKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -33,16 +33,17 @@ void SetKeepalive(grpc::ServerBuilder& builder) {
 
 void SetLimits(const Limits& limits, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(limits.message_bytes_max));
-  builder.SetMaxSendMessageSize(-1);  // answers are bounded by their chunks
+  builder.SetMaxSendMessageSize(-1);  // chunks bound the answers
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
-  // Identity only: decompressing would multiply what a message of legal size may cost.
+  // No compression: a message within the size limit could decompress to many times that size.
   builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
-  // A second server on the same port would silently take half of the connections; and gRPC's change
-  // to new TLS files needs all connections of a port accepted by one thread.
+  // Without SO_REUSEPORT, since a second server on the same port would silently get half of the
+  // connections. Also, gRPC reloads TLS files only where one thread accepts all connections of a
+  // port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-// Reflection answers without asking who calls. Linking it is enough to have it in every server.
+// Reflection answers without authentication, and linking it adds it to every server.
 class WithoutReflection : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -52,10 +53,10 @@ class WithoutReflection : public grpc::ServerBuilderOption {
   }
 };
 
-// Time for connections without calls to close in good order.
+// The time for connections without calls to close in good order.
 constexpr std::chrono::milliseconds kGoodbye{200};
 
-// Whether a server answers on a unix socket already: gRPC would remove its file and take its place.
+// Whether a server already answers on a Unix socket; gRPC would remove its file and replace it.
 bool IsServed(const std::string& listen) {
   std::string_view path = listen;
   for (std::string_view prefix : {"unix://", "unix:"}) {
@@ -73,7 +74,7 @@ bool IsServed(const std::string& listen) {
   return served;
 }
 
-// gRPC would listen on the rest of a division by 2^16.
+// gRPC would take a larger port modulo 2^16.
 bool HasNoSuchPort(const std::string& listen) {
   uint32_t port = 0;
   return !listen.starts_with("unix:") &&
@@ -100,10 +101,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (HasNoSuchPort(listen)) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
-                     absl::StrCat("cannot listen on ", listen, ": ports end at 65535"));
+                     absl::StrCat("cannot listen on ", listen, ": the port is above 65535"));
   }
   if (IsServed(listen)) return CannotListen(listen);
-  // Text that is not UTF-8 is refused; protobuf's line about it would be the caller's in our log.
+  // The service refuses text that is not UTF-8. Protobuf would write a line about it to stderr,
+  // with which a caller could fill our log.
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

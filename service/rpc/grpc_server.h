@@ -1,5 +1,5 @@
-// A listening gRPC server with the services that every deployment expects: aggregation, health,
-// and, where nobody is asked for a credential, reflection.
+// A listening gRPC server with the services that every deployment expects: aggregation, health and,
+// in a server without authentication, reflection.
 #ifndef SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
 #define SPARSEAGG_SERVICE_RPC_GRPC_SERVER_H_
 
@@ -19,7 +19,7 @@
 
 namespace sparseagg {
 
-// A name for the health service: whether the back end's own processor is used.
+// The health service answers for this name whether the back end still uses its own processor.
 inline constexpr char kBackendHealthName[] = "sparseagg.backend";
 
 class GrpcServer {
@@ -36,14 +36,15 @@ class GrpcServer {
   // The bound port; 0 for a unix socket.
   int port() const { return port_; }
 
-  // From now on the health service says NOT_SERVING of kBackendHealthName: the server answers, but
-  // not with the processor that it was made for. Any thread; does nothing after Stop().
+  // Makes the health service answer NOT_SERVING for kBackendHealthName: the server works, but on
+  // another processor than the configured one. Thread-safe; does nothing after Stop().
   void SetBackendLost();
 
-  // Says NOT_SERVING and sends watchers home. Calls under way go on. To be followed by Stop().
+  // Makes the health service answer NOT_SERVING and ends the calls of DrainList. Other calls in
+  // progress continue. To be followed by Stop().
   void Drain();
-  // Accepts no new call, waits for those under way, cancels what is left at the deadline, waits for
-  // its end.
+  // Accepts no new calls, waits for those in progress, cancels the rest at `deadline`, and waits
+  // until they have ended.
   void Stop(std::chrono::system_clock::time_point deadline);
 
  private:
@@ -51,7 +52,7 @@ class GrpcServer {
 
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   AggregationService service_;
-  std::mutex mutex_;  // over SetBackendLost(), and the end of:
+  std::mutex mutex_;  // guards the health service in SetBackendLost() against the destruction of:
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

@@ -54,7 +54,7 @@ static_assert(static_cast<int>(CallKind::kUnary) ==
 static_assert(static_cast<int>(CallKind::kBidiStream) ==
               static_cast<int>(grpc::experimental::ServerRpcInfo::Type::BIDI_STREAMING));
 
-// One call, from its headers until gRPC forgets it. Hooks of the reading and of the writing side
+// Observes one call, from its headers until gRPC destroys it. The hooks for reading and for writing
 // may run at the same time.
 class ObservedCall : public grpc::experimental::Interceptor {
  public:
@@ -67,7 +67,7 @@ class ObservedCall : public grpc::experimental::Interceptor {
     observer_->OnCallStarted(method_);
   }
 
-  // A call whose connection broke has no status of ours.
+  // The status of a call whose connection broke, for which no handler's status is sent.
   ~ObservedCall() override { End(absl::StatusCode::kCancelled, ""); }
 
   void Intercept(InterceptorBatchMethods* methods) override {
@@ -96,7 +96,7 @@ class ObservedCall : public grpc::experimental::Interceptor {
   }
 
   void Received(InterceptorBatchMethods& methods) {
-    // Only of the own service it is known what a message is.
+    // The type of a message is known for the AggregationService only.
     const void* message = own_ ? methods.GetRecvMessage() : nullptr;
     if (message == nullptr) return;
     const size_t bytes = static_cast<const grpc::ByteBuffer*>(message)->Length();
@@ -116,7 +116,7 @@ class ObservedCall : public grpc::experimental::Interceptor {
     if (auto* trailers = methods.GetSendTrailingMetadata(); trailers != nullptr) {
       trailers->emplace(kRequestIdHeader, ids_.request_id);
     }
-    // The handler of a stream may not have noticed, and nobody will see its status.
+    // The handler of a stream may not have noticed, and its status will not be sent.
     if (context_.IsCancelled()) return End(absl::StatusCode::kCancelled, "");
     const grpc::Status status = methods.GetSendStatus();
     std::string reason;

@@ -1,5 +1,5 @@
-// Reports every call to a CallObserver, and answers each with its request id (trailer
-// "x-request-id"). Sits between gRPC and the services as an interceptor; the handlers do not know.
+// A gRPC interceptor that reports every call to a CallObserver and adds the request id to each
+// answer (trailer "x-request-id"). Handlers need not do anything for it.
 #ifndef SPARSEAGG_SERVICE_RPC_OBSERVED_CALLS_H_
 #define SPARSEAGG_SERVICE_RPC_OBSERVED_CALLS_H_
 

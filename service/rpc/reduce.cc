@@ -26,9 +26,9 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// One thing at a time: a read, a job in the background or a write, each started by the end of the
-// one before; so no lock, but for who ends a wait. A cancellation makes the operation under way, or
-// the next one, end with ok == false.
+// One operation at a time: a read, a background job or a write, each started when the one before
+// ends. So only the end of a wait needs a lock. A cancellation makes the current operation, or the
+// next one, end with ok == false.
 class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                    public DrainableCall,
                    public std::enable_shared_from_this<ReduceCall> {
@@ -48,10 +48,10 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     ReadNext();
   }
 
-  // A stopping server waits for the reductions under way.
+  // Nothing to do: a stopping server waits for the reductions in progress.
   void Drain() override {}
 
-  // Ends a call that keeps the server waiting: for a message, or for somebody to read the answer.
+  // Ends a call whose client keeps the server waiting, for a message or for reading the answer.
   void CheckTime(std::chrono::steady_clock::time_point now) override {
     unread_.Check(now);
     const std::lock_guard lock(wait_mutex_);
@@ -72,8 +72,8 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     }
     if (!ok) return ReportInBackground();
     if (!pace.ok()) return Finish(ToGrpcStatus(pace));
-    // However short the message is: the update that it completes may be the one with which all that
-    // came before is folded.
+    // In the background even for a short message: the update that it completes may trigger the fold
+    // of all earlier ones.
     background_.Run([this] { Handle(); });
   }
 
@@ -82,13 +82,13 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (ok) {
       WriteNext();
     } else {
-      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the client no longer reads"));
     }
   }
 
   void OnDone() noexcept override {
     {
-      const std::lock_guard lock(wait_mutex_);  // whoever called Finish() has left
+      const std::lock_guard lock(wait_mutex_);  // so that the thread that called Finish() has left
     }
     const auto last = std::move(self_);
   }
@@ -104,10 +104,10 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       complete->reset();
       if (!counted.ok()) return Refuse(counted);
     }
-    ReadNext();  // last: the call may go on, and end, before this returns
+    ReadNext();  // last, because the call may continue, and end, before this returns
   }
 
-  // Many updates share the call: which of them is wrong? An id that is no id is not repeated.
+  // Names the update in the error, since many share the call. An invalid id is not repeated.
   void Refuse(const absl::Status& error) {
     if (!ValidateUpdateId(update_id_).ok()) update_id_.clear();
     Finish(ToGrpcStatus(OfUpdate(error, update_id_)));
@@ -120,7 +120,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     StartRead(&request_);
   }
 
-  // Returns the upload that the message completed, if any.
+  // Returns the upload that the message completed, or null.
   absl::StatusOr<std::shared_ptr<Upload>> HandleMessage() {
     const MessageBytes bytes(request_);
     SPARSEAGG_ASSIGN_OR_RETURN(const ReceivedReduceMessage message, ReadReduce(bytes.chain()));
@@ -147,7 +147,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   absl::Status HandleStart(const v1::ReduceStart& start) {
     if (reduction_ != nullptr)
-      return Invalid("REDUCE_STARTED_TWICE", "Reduce takes one start, the first message");
+      return Invalid("REDUCE_STARTED_TWICE", "Reduce accepts one start, as the first message");
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSpec spec, FromProto(start.spec(), Durability::kMemory));
     SPARSEAGG_RETURN_IF_ERROR(FindEncoding(start.encoding()).status());
     SPARSEAGG_ASSIGN_OR_RETURN(reduction_, engine_.NewReduction(spec));
@@ -161,9 +161,9 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const UpdateHeader header = FromProto(begin.header());
     update_id_ = header.update_id;
     if (uploads_.Contains(header.update_id)) {
-      return MakeError(
-          absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
-          "update_id \"" + header.update_id + "\" is under way; finish its chunks first");
+      return MakeError(absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
+                       "update_id \"" + header.update_id +
+                           "\" is unfinished; send the rest of its chunks first");
     }
     SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(begin));
     SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
@@ -175,8 +175,8 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   void ReportInBackground() {
     background_.Run([this] {
-      // Asked as late as can be: the last read of a cancelled call may end before OnCancel() is
-      // called, as if the client had said all.
+      // Checked as late as possible: the last read of a cancelled call may end before OnCancel() is
+      // called, as if the client had finished.
       if (context_.IsCancelled()) {
         return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"));
       }
@@ -213,8 +213,8 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   CallCounter::Entry call_entry_;
   std::shared_ptr<ReduceCall> self_;  // until OnDone
   grpc::ByteBuffer request_;
-  std::string update_id_;           // of the update that the last message is about; empty: none
-  v1::GetAggregateRequest answer_;  // what the caller wants to get
+  std::string update_id_;           // the update of the last message; empty: none
+  v1::GetAggregateRequest answer_;  // the form of the answer
   std::unique_ptr<Reduction> reduction_;
   StreamUploads
       uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
@@ -222,9 +222,9 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   grpc::ByteBuffer response_;
   UnreadLimit unread_;
 
-  std::mutex wait_mutex_;  // between the end of a read and CheckTime()
+  std::mutex wait_mutex_;  // orders the end of a read and CheckTime()
   StreamPace pace_;
-  bool waiting_ = false;  // for a message; else the call is about something of its own
+  bool waiting_ = false;  // the call waits for a message, not for its own work
 };
 
 }  // namespace

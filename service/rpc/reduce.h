@@ -1,6 +1,6 @@
 // Reduce: the stateless operator. Reads the specification and the updates, then answers with the
-// aggregate in the form of GetAggregate. Any error ends the call, and nothing of it remains; so
-// does keeping the server waiting too long (stream_pace.h, unread_limit.h).
+// aggregate in the form of GetAggregate. Any error ends the call and frees all of its state; a
+// client that keeps the server waiting too long ends it, too (stream_pace.h, unread_limit.h).
 #ifndef SPARSEAGG_SERVICE_RPC_REDUCE_H_
 #define SPARSEAGG_SERVICE_RPC_REDUCE_H_
 

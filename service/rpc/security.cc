@@ -19,9 +19,9 @@ grpc_ssl_client_certificate_request_type RequestTypeOf(const TlsFiles& files) {
              : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY;
 }
 
-// gRPC asks at each new connection whether the files are others, and goes on with those that it has
-// when they are broken. Its own FileWatcherCertificateProvider believes every file, and ends the
-// process over an empty one.
+// gRPC calls this at each new connection to learn whether the files have changed, and keeps the
+// certificates it has if they are invalid. Its own FileWatcherCertificateProvider accepts every
+// file, and aborts the process at an empty one.
 class WatchedTlsCredentials : public grpc::ServerCredentials {
  public:
   WatchedTlsCredentials(const TlsFiles& files,
@@ -35,7 +35,7 @@ class WatchedTlsCredentials : public grpc::ServerCredentials {
   WatchedTlsCredentials(const WatchedTlsCredentials&) = delete;
   WatchedTlsCredentials& operator=(const WatchedTlsCredentials&) = delete;
 
-  // Who calls is asked by the edge.
+  // The gate authorises callers.
   void SetAuthMetadataProcessor(
       const std::shared_ptr<grpc::AuthMetadataProcessor>& /*processor*/) override {}
 
@@ -60,7 +60,7 @@ class WatchedTlsCredentials : public grpc::ServerCredentials {
     if (!read->has_value()) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const TlsTexts& texts = **read;
     const grpc_ssl_pem_key_cert_pair pair = {texts.key.c_str(), texts.certificate.c_str()};
-    // gRPC asserts that there is an authority, also where it asks for no client's certificate.
+    // gRPC asserts that there is an authority even when it requests no client certificate.
     const std::string& authority =
         texts.client_authority.empty() ? texts.certificate : texts.client_authority;
     *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
@@ -72,7 +72,7 @@ class WatchedTlsCredentials : public grpc::ServerCredentials {
   const std::function<void(const absl::Status& status)> on_reload_;
   std::mutex mutex_;  // guards what follows
   WatchedTlsFiles files_;
-  std::optional<absl::Status> told_;  // nothing: not read yet
+  std::optional<absl::Status> told_;  // nullopt: not read yet
   grpc_server_credentials* const credentials_;
 };
 

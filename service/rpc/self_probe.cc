@@ -18,7 +18,7 @@
 namespace sparseagg {
 namespace {
 
-// Both ends of the probe's connection, and some for what others open meanwhile.
+// Both ends of the probe's connection, and a reserve for what other threads open at the same time.
 constexpr int kDescriptorsNeeded = 8;
 
 bool HasDescriptors() {
@@ -54,7 +54,7 @@ class Connection {
         error != 0 || send(fd_, kHello.data(), kHello.size(), MSG_NOSIGNAL) < 0) {
       return false;
     }
-    // Bytes or an end: somebody has accepted the connection.
+    // Bytes or the end of the stream: the connection was accepted.
     return Wait(POLLIN, end);
   }
 
@@ -115,8 +115,8 @@ bool IsAnswered(const std::string& address, std::chrono::milliseconds timeout) {
 ProbeResult Probe(const std::string& address, std::chrono::milliseconds timeout) {
   if (!HasDescriptors()) return ProbeResult::kNoDescriptors;
   if (IsAnswered(address, timeout)) return ProbeResult::kAnswers;
-  // Others may have taken the descriptors meanwhile.
-  return HasDescriptors() ? ProbeResult::kDeaf : ProbeResult::kNoDescriptors;
+  // Other threads may have used up the descriptors in the meantime.
+  return HasDescriptors() ? ProbeResult::kUnreachable : ProbeResult::kNoDescriptors;
 }
 
 std::string AddressToDial(const std::string& listen, int port) {
@@ -130,21 +130,21 @@ std::string AddressToDial(const std::string& listen, int port) {
 SelfProbe::SelfProbe(std::chrono::milliseconds interval, std::function<ProbeResult()> probe,
                      SelfProbeEvents events)
     : events_(std::move(events)),
-      ticker_(interval, [this, probe = std::move(probe)] { Note(probe()); }) {}
+      ticker_(interval, [this, probe = std::move(probe)] { Record(probe()); }) {}
 
-void SelfProbe::Note(ProbeResult result) {
+void SelfProbe::Record(ProbeResult result) {
   const bool had_none = std::exchange(no_descriptors_, result == ProbeResult::kNoDescriptors);
   switch (result) {
     case ProbeResult::kAnswers:
-      deaf_ = 0;
+      failures_ = 0;
       if (!std::exchange(answered_, true)) events_.first_answer();
       return;
     case ProbeResult::kNoDescriptors:
-      // A restart would only cut the connections that there are.
+      // A restart would only cut the existing connections.
       if (!had_none) events_.no_descriptors();
       return;
-    case ProbeResult::kDeaf:
-      if (++deaf_ == kTries) events_.deaf(deaf_);
+    case ProbeResult::kUnreachable:
+      if (++failures_ == kTries) events_.unreachable(failures_);
       return;
   }
 }

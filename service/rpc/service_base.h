@@ -1,6 +1,7 @@
-// How gRPC hands the service its messages: raw, the bytes as gRPC read them. So no payload is
-// copied into a message first, and nothing is parsed before it is known who calls
-// (service/rpc/gate.h). A method of the .proto that is missing here is answered with UNIMPLEMENTED.
+// The generated service class with every method raw: handlers get the bytes as gRPC read them. So
+// no payload is copied into a protobuf message, and nothing is parsed before the caller is
+// authenticated (service/rpc/gate.h). gRPC answers a method of the .proto that is missing here with
+// UNIMPLEMENTED.
 #ifndef SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
 #define SPARSEAGG_SERVICE_RPC_SERVICE_BASE_H_
 

@@ -1,7 +1,7 @@
-// What WatchRound and WaitRound have in common: a call that subscribes to a round, holds no thread
-// while nothing happens, and lasts until the round, the caller, an alarm or a stopping server ends
-// it. The subclass decides what a state of the round means for its answer. States are large, so
-// that a call that waits keeps none.
+// The common base of WatchRound and WaitRound: a call that subscribes to a round, holds no thread
+// while it waits, and lasts until the round, the caller, an alarm or a stopping server ends it. The
+// subclass decides what a state of the round means for its answer. A waiting call keeps no state of
+// the round, because states are large.
 #ifndef SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
 #define SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
 
@@ -24,8 +24,8 @@
 
 namespace sparseagg {
 
-// `Reactor` is one of gRPC's server reactors. Made with std::make_shared; keeps itself alive from
-// Begin() to OnDone(), and for the alarm.
+// `Reactor` is one of gRPC's server reactors. REQUIRES: made with std::make_shared. It keeps itself
+// alive from Begin() to OnDone(), and while an alarm is set.
 template <class Reactor>
 class SubscribedCall : public Reactor,
                        public DrainableCall,
@@ -39,9 +39,9 @@ class SubscribedCall : public Reactor,
         what_(what),
         call_entry_(calls) {}
 
-  // Hands the state of the round to OnRound(), then the newer ones that `what` names. The call ends
-  // at once when `request`, the verdict on the caller's arguments, is an error, or there is no such
-  // round.
+  // Passes the state of the round to OnRound(), then each newer one that `what` selects. The call
+  // ends at once if `request`, the outcome of checking the arguments, is an error, or if there is
+  // no such round.
   void Begin(const absl::Status& request, DrainList& drain_list) {
     self_ = this->shared_from_this();
     const absl::Status status = request.ok() ? Subscribe() : request;
@@ -67,7 +67,7 @@ class SubscribedCall : public Reactor,
       subscription = std::move(subscription_);
       alarm_.reset();  // cancels it
     }
-    subscription.reset();  // outside the lock: may wait for OnChange() to return
+    subscription.reset();  // outside the lock, because it may wait for OnChange() to return
     place_.reset();
     call_entry_.reset();
     const auto last = std::move(self_);
@@ -76,20 +76,21 @@ class SubscribedCall : public Reactor,
  protected:
   // The hooks are called with mutex() held.
   //
-  // A state that is newer than the one before; never after the end.
+  // Called for each state that is newer than the last; never after the end.
   virtual void OnRound(const RoundSnapshot& round) = 0;
-  // The alarm went off; never after the end.
+  // Called when the alarm has fired; never after the end.
   virtual void OnAlarm() = 0;
-  // The end, once.
+  // Called once, at the end.
   virtual void OnEnd(const absl::Status& status) = 0;
 
-  // REQUIRES, as ArmAlarm(): mutex() held. Several things can end the call; the first counts.
+  // Ends the call. Several events can do so; the first one decides the status. REQUIRES, like
+  // ArmAlarm(): mutex() is held.
   void End(const absl::Status& status) {
     if (std::exchange(ended_, true)) return;
     OnEnd(status);
   }
 
-  // Does nothing while one is armed, or after the end.
+  // Sets the alarm, unless one is set or the call has ended.
   void ArmAlarm(std::chrono::milliseconds delay) {
     if (alarm_ != nullptr || ended_) return;
     alarm_ = std::make_unique<grpc::Alarm>();
@@ -103,7 +104,7 @@ class SubscribedCall : public Reactor,
     });
   }
 
-  // As it is now.
+  // The round's current state.
   absl::StatusOr<RoundSnapshot> GetRound() { return engine_.GetRound(round_); }
 
   // Guards the fields of the subclass, too.
@@ -115,7 +116,7 @@ class SubscribedCall : public Reactor,
         WatchHandle handle,
         engine_.Watch(round_, what_,
                       [this](const std::optional<RoundSnapshot>& round) { OnChange(round); }));
-    // Read after subscribing, so that no change falls between the two.
+    // Read after subscribing, so that no change is missed between the two.
     absl::StatusOr<RoundSnapshot> now = GetRound();
     {
       const std::lock_guard lock(mutex_);
@@ -132,7 +133,7 @@ class SubscribedCall : public Reactor,
       return End(MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
                            "round \"" + round_ + "\" was deleted"));
     }
-    // Notifications of two threads may overtake each other; the revision tells which is newer.
+    // Notifications from two threads may arrive out of order; the revision shows which is newer.
     if (ended_ || (revision_.has_value() && round->revision <= *revision_)) return;
     revision_ = round->revision;
     OnRound(*round);

@@ -1,4 +1,4 @@
-// Calls a function now and again, on a thread of its own.
+// Calls a function at regular intervals, on a thread of its own.
 #ifndef SPARSEAGG_SERVICE_RPC_TICKER_H_
 #define SPARSEAGG_SERVICE_RPC_TICKER_H_
 
@@ -23,7 +23,7 @@ class Ticker {
             lock.lock();
           }
         }) {}
-  // Waits for the call under way.
+  // Waits for a call in progress.
   ~Ticker() {
     {
       const std::lock_guard lock(mutex_);

@@ -21,7 +21,8 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
  public:
   WaitRoundCall(AdmittedCall call, const v1::WaitRoundRequest& request, grpc::ByteBuffer* response,
                 CallCounter& calls)
-      // Who waits for the end is told of nothing else: thousands may, while others submit.
+      // A call that waits for the final state subscribes to nothing else: thousands may wait while
+      // updates arrive.
       : SubscribedCall(std::move(call), request.name(),
                        request.after_revision() > 0 ? WatchFor::kEveryChange : WatchFor::kEnd,
                        calls),

@@ -1,6 +1,6 @@
-// WaitRound: the long poll for clients without streams. Answers as soon as the round is in a final
-// state or newer than the caller's revision, at the latest after the timeout; holds no thread while
-// it waits.
+// WaitRound: the long poll for clients without streams. It answers as soon as the round is in a
+// final state or newer than the caller's revision, at the latest after the timeout, and holds no
+// thread while it waits.
 #ifndef SPARSEAGG_SERVICE_RPC_WAIT_ROUND_H_
 #define SPARSEAGG_SERVICE_RPC_WAIT_ROUND_H_
 
@@ -13,8 +13,8 @@
 
 namespace sparseagg {
 
-// The reactor frees itself. The engine must outlive the call; `response` is the call's. Timeouts
-// above 300 s are 300 s.
+// The reactor frees itself. The engine must outlive the call; `response` belongs to the call.
+// Timeouts are cut to 300 s.
 grpc::ServerUnaryReactor* StartWaitRound(AdmittedCall call, DrainList& drain_list,
                                          CallCounter& calls, const v1::WaitRoundRequest& request,
                                          grpc::ByteBuffer* response);

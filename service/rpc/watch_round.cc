@@ -21,9 +21,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kMinIntervalDefault{100};
 constexpr milliseconds kMinIntervalMax{3'600'000};
 
-// At most one operation (a write or Finish) is under way; whoever ends it decides on the next, in
-// Step(). Operations are started under the mutex: gRPC runs reactions on its own threads, never
-// inside a Start call.
+// At most one operation (a write or Finish) is in progress; its end calls Step(), which starts the
+// next. Operations are started under the mutex, which is safe because gRPC runs reactions on its
+// own threads, never inside a Start call.
 class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
   WatchRoundCall(grpc::CallbackServerContext& context, const AdmittedCall& call, std::string round,
@@ -59,7 +59,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 
   void OnAlarm() override { Step(); }
 
-  // After the write under way.
+  // After the current write.
   void OnEnd(const absl::Status& status) override {
     end_ = ToGrpcStatus(status);
     pending_ = false;
@@ -96,7 +96,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
   UnreadLimit unread_;
 
   // Guarded by mutex().
-  bool pending_ = false;  // there is a newer state than was sent
+  bool pending_ = false;  // there is a newer state than the one sent last
   bool pending_is_final_ = false;
   uint64_t sent_ = 0;  // revision
   Clock::time_point next_write_{};

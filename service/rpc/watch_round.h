@@ -1,7 +1,7 @@
-// WatchRound: a stream of the round's states. Changes that come while a message is being written,
-// or sooner than the caller wants to hear of them, are coalesced: what is sent is always the newest
-// state, and a slow reader costs the message that it does not read, for as long as unread_limit.h
-// says. The final state is never held back.
+// WatchRound: a stream of the round's states. Changes are coalesced while a message is being
+// written, and within the interval that the caller asked for: a message always has the newest
+// state. A slow reader costs the memory of one message, for the time that unread_limit.h allows.
+// The final state is sent without delay.
 #ifndef SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
 #define SPARSEAGG_SERVICE_RPC_WATCH_ROUND_H_
 

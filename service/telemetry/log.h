@@ -1,5 +1,5 @@
-// The server's log: one line an event on standard error, in logfmt (`time=... level=info
-// event="..." key=value`), for people and for machines. Never a payload.
+// The server's log: one line per event on standard error, in logfmt (`time=... level=info
+// event="..." key=value`). It never has a payload.
 #ifndef SPARSEAGG_SERVICE_TELEMETRY_LOG_H_
 #define SPARSEAGG_SERVICE_TELEMETRY_LOG_H_
 
@@ -23,7 +23,7 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
 struct LogField {
   std::string_view key;  // a word
-  std::string value;     // any text; quoted where it needs it
+  std::string value;     // any text; quoted where necessary
 };
 
 // Thread-safe.
@@ -31,7 +31,7 @@ class Log {
  public:
   explicit Log(LogLevel level);
 
-  // For all copies of this log. Says so in a line (`event`) that appears whatever the levels are.
+  // Changes the level of all copies of this log, and logs `event`, whatever the levels are.
   void ChangeLevel(std::string_view event, LogLevel level) const;
   LogLevel level() const;
 

@@ -1,4 +1,4 @@
-// The client while its server is not there: for how long it goes on, and where it looks.
+// The client without a server: how long it retries, and which addresses it tries.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -29,7 +29,7 @@ const TensorSpec kEmb{"emb", ValueType::kF32, {10, 2}, 1};
 
 class AbsentServerTest : public ::testing::Test {
  protected:
-  // Of a client that comes to a server as soon as it is there.
+  // The options of a client that waits until there is a server.
   ClientOptions Eager(std::function<void(int failures)> on_failure) {
     ClientOptions options;
     options.call_timeout_ms = 60'000;
@@ -40,7 +40,7 @@ class AbsentServerTest : public ::testing::Test {
     };
     return options;
   }
-  // Of a server that is back, with nothing in it, after more failures than were once too many.
+  // Serves again without any round, after more failures than an earlier version tolerated.
   std::unique_ptr<Client> ComingBack() {
     const std::string address = server_->address();
     server_.reset();
@@ -106,11 +106,11 @@ TEST_F(AbsentServerTest, ANameThatMovesIsLookedUpAgain) {
   const auto start = std::chrono::steady_clock::now();
   const absl::Status status = client->Info().status();
   EXPECT_TRUE(status.ok()) << status;
-  // gRPC by itself looks again after 30 s.
+  // gRPC's default is to resolve a name again after 30 s.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
 }
 
-// The code with which a forked child ends; -1: by a signal, as that of the alarm where it hangs.
+// The exit code of a forked child; -1: it ended by a signal, such as the alarm if it hangs.
 template <class Body>
 int CodeOfChild(Body body) {
   const pid_t child = fork();

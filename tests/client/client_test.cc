@@ -69,7 +69,7 @@ TEST_F(ClientTest, RunsARoundFromCreationToDeletion) {
   EXPECT_EQ(status.plan_reason, "the only plan of this back end");
   EXPECT_EQ(status.nnz_received, 3u);
   EXPECT_EQ(status.nnz_result, 2u);
-  EXPECT_EQ(status.predicted_seconds, 1.5);  // of tests/service/timed_backend.h
+  EXPECT_EQ(status.predicted_seconds, 1.5);  // from tests/service/timed_backend.h
   EXPECT_EQ(status.measured_seconds, 4.0);
   const Result result = client_->Pull(round.name).value();
   ASSERT_EQ(result.tensors.size(), 1u);
@@ -167,7 +167,7 @@ TEST_F(ClientTest, ResumesAnUploadAfterBrokenConnections) {
   tensor.values = sparseagg::testing::BytesOf(std::vector<float>(tensor.indices.size(), 1.5f));
   const std::string name = client_->CreateRound(RoundOf({big}))->name;
 
-  // No connection carries the 800 kB of the update, so only an upload that goes on can succeed.
+  // No connection carries the 800 kB of the update, so only an upload that resumes can succeed.
   CuttingProxy proxy(server_.grpc().port(), 300'000);
   ClientOptions options = Impatient();
   options.unary_bytes_max = 0;
@@ -275,7 +275,7 @@ TEST(ClientWithoutServerTest, SaysThatItCannotConnect) {
       HasError(status, "CANNOT_CONNECT", "cannot reach " + target + ": connection refused"));
 }
 
-TEST(ClientWithoutServerTest, WaitsNoLongerThanItIsToldForAServerThatIsSilent) {
+TEST(ClientWithoutServerTest, WaitsNoLongerThanItsTimeoutForAServerThatDoesNotAnswer) {
   const SilentListener server;
   ClientOptions options = Impatient();
   options.call_timeout_ms = 60'000;

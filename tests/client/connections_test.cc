@@ -26,7 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Ne;
 
-// Channels that nothing is called on, and so do not connect.
+// Channels without a call, which therefore do not connect.
 class ConnectionsTest : public ::testing::Test {
  protected:
   Connections::Connect Counted() {
@@ -78,7 +78,7 @@ TEST_F(ConnectionsTest, ThereIsAlwaysOne) {
   EXPECT_EQ(made_, 1);
 }
 
-// A TCP socket of this machine, at which nobody listens until Listen().
+// A TCP socket of this machine that does not listen until Listen().
 class Port {
  public:
   Port() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -94,7 +94,7 @@ class Port {
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)); }
   void Listen() const { EXPECT_EQ(listen(socket_, 8), 0); }
-  // What the first to connect sends first; empty after 20 seconds without one.
+  // Returns the first bytes from the first peer that connects; empty after 20 seconds.
   std::string FirstBytes() const {
     if (!Readable(socket_)) return {};
     const int connection = accept(socket_, nullptr, nullptr);
@@ -153,7 +153,7 @@ TEST_F(ProxyTest, IsAskedForServersOfOtherMachines) {
   proxy_.Listen();
   const auto channel =
       MakeChannel(RouteTo(*ParseAddress("sparseagg.invalid")), grpc::InsecureChannelCredentials());
-  // A channel gets on with connecting only while something waits on it.
+  // A channel makes progress in connecting only while a call waits on it.
   std::jthread connecting([&channel](const std::stop_token& over) {
     while (!over.stop_requested()) SleepWhileConnecting(*channel, 20);
   });

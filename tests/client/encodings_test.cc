@@ -1,4 +1,4 @@
-// What updates and results travel as, between the client library and the real server.
+// The encodings of updates and results between the client library and the real server.
 #include <gmock/gmock.h>
 
 #include "client/client.h"
@@ -17,7 +17,7 @@ using sparseagg::testing::ValuesOf;
 
 const TensorSpec kEmb{"emb", ValueType::kF32, {1000, 2}, 1};
 
-// Rows 0, 3, 6, ... in descending order, values that every exact coding holds.
+// Rows 0, 3, 6, ... in descending order, with values that every lossless encoding can hold.
 Tensor Descending(uint64_t nnz) {
   std::vector<uint64_t> rows;
   std::vector<float> values;

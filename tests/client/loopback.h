@@ -1,4 +1,4 @@
-// A free port of this machine, for servers that tests make themselves.
+// Finds a free port of this machine, for the tests' own servers.
 #ifndef SPARSEAGG_TESTS_CLIENT_LOOPBACK_H_
 #define SPARSEAGG_TESTS_CLIENT_LOOPBACK_H_
 

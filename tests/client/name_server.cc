@@ -10,8 +10,8 @@
 namespace sparseagg::testing {
 namespace {
 
-// Messages of RFC 1035: a head, the question (a name, its labels with their lengths before them and
-// one of length 0 at the end, type and class), answers.
+// Messages of RFC 1035: a header, the question (a name as labels, each preceded by its length, with
+// an empty label at the end; type and class), answers.
 constexpr size_t kHead = 12;
 constexpr size_t kTypeAndClass = 4;
 constexpr size_t kSizeMax = 512;
@@ -47,9 +47,9 @@ void NameServer::Answer() {
     if (question_end > static_cast<size_t>(got)) continue;
     const bool of_ipv4 = message[name_end + 2] == kTypeA;
     message.resize(question_end);
-    message[2] = static_cast<char>(0x84);                   // an answer, by the authority itself
+    message[2] = static_cast<char>(0x84);                   // an authoritative answer
     message[3] = 0;                                         // no error
-    message.replace(4, 8, {0, 1, 0, of_ipv4, 0, 0, 0, 0});  // how many questions, and answers
+    message.replace(4, 8, {0, 1, 0, of_ipv4, 0, 0, 0, 0});  // numbers of questions and answers
     if (of_ipv4) {
       // The name of the question, type A, class IN, kept for 0 s, 4 bytes.
       message += std::string({static_cast<char>(0xC0), kHead, 0, kTypeA, 0, 1, 0, 0, 0, 0, 0, 4});

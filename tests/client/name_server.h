@@ -1,5 +1,4 @@
-// A DNS server on this machine that knows one address for every name, and may know another one a
-// moment later.
+// A DNS server on this machine that returns one address for every name; the address can be changed.
 #ifndef SPARSEAGG_TESTS_CLIENT_NAME_SERVER_H_
 #define SPARSEAGG_TESTS_CLIENT_NAME_SERVER_H_
 

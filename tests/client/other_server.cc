@@ -74,7 +74,7 @@ void OtherServer::Accept() {
   }
 }
 
-// One answer, to the end of a head: that of CONNECT, or of what HTTP/2 begins with.
+// Answers one request, either CONNECT or the start of HTTP/2, after reading its header.
 void OtherServer::AnswerHttp1(int connection) {
   std::string head;
   while (!head.ends_with("\r\n\r\n")) {

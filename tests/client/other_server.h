@@ -1,5 +1,5 @@
-// What may answer at an address in place of a sparseagg server: a reverse proxy that speaks HTTP/2
-// and refuses, an HTTP/1 server, an HTTP proxy that does not connect.
+// Servers that may answer at an address in place of a sparseagg server: a reverse proxy that speaks
+// HTTP/2 and refuses, an HTTP/1 server, an HTTP proxy that does not connect.
 #ifndef SPARSEAGG_TESTS_CLIENT_OTHER_SERVER_H_
 #define SPARSEAGG_TESTS_CLIENT_OTHER_SERVER_H_
 
@@ -14,7 +14,7 @@ namespace sparseagg::testing {
 class OtherServer {
  public:
   enum class Speaks { kHttp1, kHttp2 };
-  // At a free port of 127.0.0.1; answers everything with `status`.
+  // Listens on a free port of 127.0.0.1 and answers every request with `status`.
   OtherServer(Speaks language, int status);
   ~OtherServer();
   OtherServer(const OtherServer&) = delete;

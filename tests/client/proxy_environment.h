@@ -1,4 +1,4 @@
-// The environment of a machine that reaches others through an HTTP proxy, or through none.
+// Sets the environment variables of a machine with or without an HTTP proxy.
 #ifndef SPARSEAGG_TESTS_CLIENT_PROXY_ENVIRONMENT_H_
 #define SPARSEAGG_TESTS_CLIENT_PROXY_ENVIRONMENT_H_
 
@@ -9,7 +9,7 @@
 
 namespace sparseagg::testing {
 
-// As it was before when the object ends.
+// The destructor restores the variables.
 class ProxyEnvironment {
  public:
   ProxyEnvironment() {

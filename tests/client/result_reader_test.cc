@@ -66,7 +66,7 @@ TEST(ResultReaderTest, FinishesTensorsWithoutBytes) {
   EXPECT_EQ(std::move(reader).Finish()->tensors.at(0).nnz(), 0u);
 }
 
-// What a server answers to a selection of no index, dense.
+// The dense answer of a server to an empty selection.
 v1::AggregateHeader NoRows() {
   v1::AggregateHeader header = TwoTensors();
   header.mutable_tensors()->DeleteSubrange(0, 1);

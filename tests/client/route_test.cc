@@ -21,16 +21,16 @@ TEST(RouteTest, NamesTheServerAndItsHost) {
 
 TEST(RouteTest, KnowsWhereToAskForTls) {
   const ProxyEnvironment none;
-  const auto place = [](const std::string& address) {
-    return RouteTo(*ParseAddress(address)).place;
+  const auto probe_address = [](const std::string& address) {
+    return RouteTo(*ParseAddress(address)).probe_address;
   };
-  EXPECT_EQ(place("agg.example"), "agg.example:50061");
-  EXPECT_EQ(place("dns:///agg.example:9"), "agg.example:9");
-  EXPECT_EQ(place("ipv6:[::1]:9"), "[::1]:9");
-  EXPECT_EQ(place("unix:/run/socket"), "");
-  EXPECT_EQ(place("dns://10.0.0.1/agg.example"), "");
-  EXPECT_EQ(place("ipv4:10.0.0.1:1,10.0.0.2:1"), "");
-  EXPECT_EQ(RouteTo(*ParseAddress("agg.example"), true).place, "") << "by TLS already";
+  EXPECT_EQ(probe_address("agg.example"), "agg.example:50061");
+  EXPECT_EQ(probe_address("dns:///agg.example:9"), "agg.example:9");
+  EXPECT_EQ(probe_address("ipv6:[::1]:9"), "[::1]:9");
+  EXPECT_EQ(probe_address("unix:/run/socket"), "");
+  EXPECT_EQ(probe_address("dns://10.0.0.1/agg.example"), "");
+  EXPECT_EQ(probe_address("ipv4:10.0.0.1:1,10.0.0.2:1"), "");
+  EXPECT_EQ(RouteTo(*ParseAddress("agg.example"), true).probe_address, "") << "by TLS already";
 }
 
 TEST(RouteTest, GoesThroughTheProxyOfTheFirstVariableThatIsSet) {

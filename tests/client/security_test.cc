@@ -1,4 +1,4 @@
-// The C++ client and a server that asks for credentials, over TLS.
+// The C++ client and a server with authentication, over TLS.
 #include <gtest/gtest.h>
 
 #include <memory>

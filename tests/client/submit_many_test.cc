@@ -98,7 +98,7 @@ TEST_F(SubmitManyTest, ARefusedOneDoesNotStopTheOthers) {
   EXPECT_EQ(client_->GetRound("r")->contributors, 2u);
 }
 
-// Their ids, of the content, are the same; answers name nothing else.
+// Their update_ids, which are digests of the content, are equal, and answers name nothing else.
 TEST_F(SubmitManyTest, EqualUpdatesOfSeveralContributorsCountEach) {
   Start();
   for (const char* contributor : {"a", "b", "c"}) Add(7, contributor);

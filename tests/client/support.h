@@ -1,4 +1,4 @@
-// Small things for the tests of the client: folders of their own, files, tensors.
+// Helpers for the tests of the client: temporary folders, files, tensors.
 #ifndef SPARSEAGG_TESTS_CLIENT_SUPPORT_H_
 #define SPARSEAGG_TESTS_CLIENT_SUPPORT_H_
 
@@ -85,7 +85,7 @@ inline ::testing::AssertionResult HasError(const absl::Status& status, std::stri
                                        << reason << " with \"" << part << "\"";
 }
 
-// Options of a client that gives up soon.
+// Options of a client with short limits.
 inline client::ClientOptions Impatient() {
   client::ClientOptions options;
   options.retry = {3, 1, 1};

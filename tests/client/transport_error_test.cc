@@ -16,7 +16,7 @@ using sparseagg::testing::HasError;
 using sparseagg::testing::OtherServer;
 using sparseagg::testing::ProxyEnvironment;
 
-constexpr char kHost[] = "sparseagg.invalid";  // RFC 6761: a name that nobody has
+constexpr char kHost[] = "sparseagg.invalid";  // RFC 6761: a reserved name that does not resolve
 
 grpc::StatusCode RpcCode(const std::string& name) {
   for (int code = 0; code <= 16; ++code) {
@@ -43,7 +43,7 @@ TEST(TransportErrorTest, SaysOfEachOfGrpcsWordsWhoAnsweredAndWhatToDo) {
   }
 }
 
-// Calls that are answered by something else, and how often they were made.
+// Calls that another server answers, with their number.
 class OtherAnswersTest : public ::testing::Test {
  protected:
   absl::Status Call(const std::string& target) {

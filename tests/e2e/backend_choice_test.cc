@@ -50,7 +50,7 @@ TEST(BackendChoiceTest, TheCpuIsServedWithoutALineAboutOthers) {
 
 // A container's limit kills: what the server's own limits add up to is compared with it.
 TEST(MemoryWarningTest, ComesWhereLimitsAllowMoreThanThereIs) {
-  constexpr std::string_view kWarning = "the limits allow more memory than there is";
+  constexpr std::string_view kWarning = "the limits allow more memory than is available";
   testing::ServerProcess by_default({"--backend", "cpu"});
   EXPECT_THAT(by_default.log(), ::testing::Not(HasSubstr(kWarning)));
   testing::ServerProcess greedy({"--aggregation-bytes-max", "512TiB"});

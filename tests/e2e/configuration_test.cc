@@ -30,13 +30,13 @@ struct BadAddress {
 
 TEST(ListenTest, SaysWhatAnAddressLacks) {
   for (const BadAddress& bad : {
-           BadAddress{"localhost", "the port is missing, as in localhost:50061"},
-           {"[::1]", "the port is missing, as in [::1]:50061"},
-           {"127.0.0.1:", "the port is missing; 0 stands for any free one"},
+           BadAddress{"localhost", "the port is missing, write for example localhost:50061"},
+           {"[::1]", "the port is missing, write for example [::1]:50061"},
+           {"127.0.0.1:", "the port is missing; 0 means any free port"},
            {":50051",
-            "the host is missing: 127.0.0.1:50051 for this machine alone, [::]:50051 or "
+            "the host is missing: 127.0.0.1:50051 for this machine only, [::]:50051 or "
             "0.0.0.0:50051 for all addresses"},
-           {"::1:5000", "an IPv6 address stands in brackets, as in [::1]:5000"},
+           {"::1:5000", "an IPv6 address needs brackets, as in [::1]:5000"},
            {"127.0.0.1:-1", "the port \"-1\" is not a number"},
            {"127.0.0.1:65536", "the port 65536 is above 65535"},
            {"127.0.0.1:99999999999", "the port 99999999999 is above 65535"},
@@ -120,7 +120,7 @@ TEST_F(CheckConfigTest, RefusesFilesOfTlsThatAreNotThereOrNotRight) {
   ExpectRefused("--tls-cert " + certificate + " --tls-key " + Path("none.key"),
                 "cannot read " + Path("none.key") + ": No such file or directory");
   ExpectRefused("--tls-cert " + key + " --tls-key " + key, key + " has no certificate in PEM");
-  ExpectRefused("--tls-cert " + certificate, "tls-cert and tls-key go together");
+  ExpectRefused("--tls-cert " + certificate, "tls-cert and tls-key must both be set");
   ExpectRefused("--listen 0.0.0.0:5000", "other machines can reach 0.0.0.0:5000");
 }
 
@@ -155,9 +155,8 @@ TEST(EnvironmentTest, VariablesThatNobodyReadsAreWarnedOf) {
     unsetenv(name);
   }
   EXPECT_EQ(check.exit_code, 0);
-  EXPECT_THAT(
-      check.output,
-      HasSubstr("warning: environment SPARSEAGG_ROUND_MAX is no setting; it has no effect"));
+  EXPECT_THAT(check.output, HasSubstr("warning: the environment variable SPARSEAGG_ROUND_MAX is "
+                                      "not a setting and has no effect"));
   EXPECT_THAT(check.output, Not(HasSubstr("SPARSEAGG_TOKEN_FILE")));
   EXPECT_THAT(check.output, Not(HasSubstr("SPARSEAGG_SERVICE_HOST")));
   EXPECT_THAT(server.log(), HasSubstr("SPARSEAGG_ROUND_MAX"));

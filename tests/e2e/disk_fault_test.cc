@@ -198,7 +198,7 @@ TEST_F(DiskFaultTest, AStopEndsInTimeWhateverIsBeingPublished) {
     server->Signal(SIGTERM);
     EXPECT_EQ(server->Wait(), 0) << server->log();
     EXPECT_LE(std::chrono::steady_clock::now() - start, kTimeout);
-    EXPECT_THAT(server->log(), HasSubstr("what was under way is cut off"));
+    EXPECT_THAT(server->log(), HasSubstr("unfinished work was cut off"));
   }
   std::filesystem::remove(stuck_flag());
   const ServerProcess server(Arguments());

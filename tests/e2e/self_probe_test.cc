@@ -59,8 +59,8 @@ TEST(SelfProbeTest, AServerThatHasGoneDeafEndsItself) {
     EXPECT_TRUE(server.WaitForLog("no file descriptors")) << server.log();
   }
   // All are closed now; the distribution's gRPC accepts nobody any more.
-  EXPECT_EQ(server.Wait(), kServeDeaf) << server.log();
-  EXPECT_THAT(server.log(), HasSubstr("nobody can connect"));
+  EXPECT_EQ(server.Wait(), kServeUnreachable) << server.log();
+  EXPECT_THAT(server.log(), HasSubstr("no longer accepts connections"));
 }
 
 TEST(SelfProbeTest, ItCanBeTurnedOff) {

@@ -63,7 +63,7 @@ class TlsMessagesTest : public ::testing::Test {
 TEST_F(TlsMessagesTest, PlaintextToAServerWithTls) {
   const ServerProcess server(WithCertificate("IP:127.0.0.1"));
   EXPECT_THAT(Error(server, ""), Says(server, "it speaks TLS; write https://",
-                                      "--tls-ca names the file of its authority"));
+                                      "give the file of its CA with --tls-ca"));
   EXPECT_EQ(testing::RunProgram("info " + trust_ + " --server " + server.address()).exit_code, 0);
 }
 
@@ -81,7 +81,7 @@ TEST_F(TlsMessagesTest, AnAuthorityThatTheClientDoesNotTrust) {
         Error(server, flags),
         Says(server,
              "no authority that is trusted here has signed its certificate, or that is over",
-             "--tls-ca names the file of its authority"));
+             "give the file of its CA with --tls-ca"));
   }
 }
 
@@ -111,8 +111,9 @@ TEST_F(TlsMessagesTest, FilesThatAreNoneOrDoNotBelongTogether) {
   const std::string certificate = File("a.pem", a.certificate);
   const std::string key = File("b.key", b.key);
   EXPECT_THAT(Error(server, "--tls-ca " + key, 1), HasSubstr(key + " has no certificate in PEM"));
-  EXPECT_THAT(Error(server, trust_ + " --tls-cert " + certificate + " --tls-key " + key, 1),
-              HasSubstr("the key in " + key + " is not that of the certificate in " + certificate));
+  EXPECT_THAT(
+      Error(server, trust_ + " --tls-cert " + certificate + " --tls-key " + key, 1),
+      HasSubstr("the key in " + key + " does not belong to the certificate in " + certificate));
   EXPECT_THAT(Error(server, trust_ + " --tls-cert " + certificate, 2),
               HasSubstr("--tls-cert requires --tls-key"));
 }

@@ -177,5 +177,5 @@ def test_only_a_store_that_no_server_has_is_renewed(server, tmp_path):
         assert client.info().epoch.store_id == before.store_id
     missing = renew(tmp_path / "nothing")
     assert missing.returncode == 1
-    assert "is no data directory" in missing.stderr
+    assert "is not a data directory" in missing.stderr
     assert not (tmp_path / "nothing").exists()

@@ -114,7 +114,7 @@ def test_a_round_is_its_tenants(connect):
 def test_who_may_not_read_results_is_told_so_and_does_not_wait(connect, secured, pki):
     with connect("owner-token") as owner, connect("phone-token") as phone:
         round = owner.create_round(SPECS, "unread")
-        with pytest.raises(PermissionDeniedError, match="GetAggregate is for the role"):
+        with pytest.raises(PermissionDeniedError, match="GetAggregate needs the role"):
             phone.round("unread").result(timeout=60)
 
         async def read():
@@ -122,7 +122,7 @@ def test_who_may_not_read_results_is_told_so_and_does_not_wait(connect, secured,
             async with aio.Client(secured.target, tls=tls, token="phone-token") as client:
                 await client.round("unread").result(timeout=60)
 
-        with pytest.raises(PermissionDeniedError, match="GetAggregate is for the role"):
+        with pytest.raises(PermissionDeniedError, match="GetAggregate needs the role"):
             asyncio.run(read())
         with pytest.raises(DeadlineExceededError, match="someone has to seal it"):
             round.result(timeout=0)

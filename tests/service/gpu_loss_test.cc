@@ -42,14 +42,14 @@ TEST(GpuLossTest, TheBackEndIsNotServingAndTheServerIs) {
   GpuLoss loss(Log(LogLevel::kError), 0);
   loss.Attach(&server.grpc());
   EXPECT_EQ(HealthOf(server, kBackendHealthName), 1);
-  loss.Tell(absl::UnavailableError("an uncorrectable error of the memory"));
+  loss.Report(absl::UnavailableError("an uncorrectable error of the memory"));
   EXPECT_EQ(HealthOf(server, kBackendHealthName), 2);
   EXPECT_EQ(HealthOf(server, ""), 1);
 }
 
 TEST(GpuLossTest, AServerThatComesAfterTheLossTellsItToo) {
   GpuLoss loss(Log(LogLevel::kError), 0);
-  loss.Tell(absl::UnavailableError("lost while a data directory was taken up"));
+  loss.Report(absl::UnavailableError("lost while a data directory was taken up"));
   testing::TestServer server;
   loss.Attach(&server.grpc());
   EXPECT_EQ(HealthOf(server, kBackendHealthName), 2);
@@ -58,7 +58,7 @@ TEST(GpuLossTest, AServerThatComesAfterTheLossTellsItToo) {
 TEST(GpuLossDeathTest, TheProcessEndsWithItsCodeWhereThatIsWanted) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   GpuLoss loss(Log(LogLevel::kError), kServeGpuLost);
-  EXPECT_EXIT(loss.Tell(absl::UnavailableError("the bus is gone")), ::testing::ExitedWithCode(4),
+  EXPECT_EXIT(loss.Report(absl::UnavailableError("the bus is gone")), ::testing::ExitedWithCode(4),
               "the GPU is lost; the server ends.*the bus is gone");
 }
 

@@ -7,25 +7,26 @@ namespace {
 
 TEST(IdleMemoryTest, IsTheLeastThatWasFreeInAPeriod) {
   IdleMemory idle(3);
-  EXPECT_EQ(idle.Look(50), 0u);
-  EXPECT_EQ(idle.Look(20), 0u);
-  EXPECT_EQ(idle.Look(90), 20u);
+  EXPECT_EQ(idle.Sample(50), 0u);
+  EXPECT_EQ(idle.Sample(20), 0u);
+  EXPECT_EQ(idle.Sample(90), 20u);
   // What was free before does not count.
-  EXPECT_EQ(idle.Look(70), 0u);
-  EXPECT_EQ(idle.Look(70), 0u);
-  EXPECT_EQ(idle.Look(70), 70u);
+  EXPECT_EQ(idle.Sample(70), 0u);
+  EXPECT_EQ(idle.Sample(70), 0u);
+  EXPECT_EQ(idle.Sample(70), 70u);
 }
 
 TEST(IdleMemoryTest, IsNoneWhileARoundTakesAllNowAndAgain) {
   IdleMemory idle(4);
-  for (int look = 0; look < 40; ++look) EXPECT_EQ(idle.Look(look % 4 == 2 ? 0 : 1000), 0u);
+  for (int sample = 0; sample < 40; ++sample)
+    EXPECT_EQ(idle.Sample(sample % 4 == 2 ? 0 : 1000), 0u);
 }
 
-TEST(IdleMemoryTest, IsAllThatIsFreeWhereAPeriodIsOneLook) {
+TEST(IdleMemoryTest, IsAllFreeBytesIfAPeriodIsOneSample) {
   IdleMemory idle(1);
-  EXPECT_EQ(idle.Look(7), 7u);
-  EXPECT_EQ(idle.Look(0), 0u);
-  EXPECT_EQ(idle.Look(9), 9u);
+  EXPECT_EQ(idle.Sample(7), 7u);
+  EXPECT_EQ(idle.Sample(0), 0u);
+  EXPECT_EQ(idle.Sample(9), 9u);
 }
 
 }  // namespace

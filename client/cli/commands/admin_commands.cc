@@ -39,11 +39,11 @@ absl::Status Drain(const AdminFlags& flags) {
   const AdminClient client(flags.admin);
   SPARSEAGG_RETURN_IF_ERROR(client.Post("/api/drain").status());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(flags.wait_s);
-  // Whatever it answers, or does not, it is there as long as it has its port.
+  // Any answer, or none, means that the process exists; it is gone when the connection is refused.
   while (ErrorReason(client.Get("/healthz", kLookSeconds).status()) != "CANNOT_REACH_ADMIN") {
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat(flags.admin, " still finishes calls after ", flags.wait_s, " s"));
+          absl::StrCat(flags.admin, " has not stopped after ", flags.wait_s, " s"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -92,7 +92,8 @@ absl::Status Profile(const AdminFlags& flags) {
 }  // namespace
 
 void AddAdminCommands(CLI::App& app, const CliContext& context) {
-  CLI::App& admin = *app.add_subcommand("admin", "Look at a running server and stop it");
+  CLI::App& admin =
+      *app.add_subcommand("admin", "Inspect a running server, change its log level or stop it");
   admin.require_subcommand(1);
   const auto add = [&](const char* name, const char* description,
                        absl::Status (*body)(const AdminFlags&)) {
@@ -103,12 +104,12 @@ void AddAdminCommands(CLI::App& app, const CliContext& context) {
   };
 
   const auto [drain, drain_flags] =
-      add("drain", "Stop the server as SIGTERM does, and wait for its end", &Drain);
+      add("drain", "Stop the server as SIGTERM does, and wait until it has ended", &Drain);
   drain->add_option("--wait", drain_flags->wait_s, "Seconds to wait")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
 
-  add("config", "Every setting as it is in effect, and where it comes from", &Config);
+  add("config", "Print every setting in effect, and its source", &Config);
 
   const auto [level, level_flags] =
       add("log-level", "Change the log level until the next restart", &SetLogLevel);
@@ -117,8 +118,8 @@ void AddAdminCommands(CLI::App& app, const CliContext& context) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
 
   const auto [profile, profile_flags] =
-      add("profile", "Sample where the server spends its CPU time, for pprof", &Profile);
-  profile->add_option("--seconds", profile_flags->seconds, "How long")
+      add("profile", "Record a CPU profile of the server, for pprof", &Profile);
+  profile->add_option("--seconds", profile_flags->seconds, "Seconds to record")
       ->check(CLI::Range(1, 300))
       ->capture_default_str();
   profile->add_option("-o,--out", profile_flags->out, "File to write")->capture_default_str();

@@ -1,4 +1,4 @@
-// bench: a load on a server, one concurrency after the other, and a check that the sum is right.
+// bench: a load test of a server, for one concurrency after the other, which also checks the sum.
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@
 namespace sparseagg::cli {
 namespace {
 
-// Distinct updates in memory: enough that no cache holds their sum's rows for that reason alone.
+// The number of distinct updates in memory. It is large enough that repeating them does not keep
+// the rows of the sum in a cache.
 constexpr size_t kPoolSize = 64;
 
 using Backends = std::span<const BackendFactory>;
@@ -36,11 +37,11 @@ using Backends = std::span<const BackendFactory>;
 struct BenchFlags {
   CommonFlags common;
   SyntheticShape shape;
-  std::optional<uint64_t> nnz_min;  // unset: as nnz_max
+  std::optional<uint64_t> nnz_min;  // unset: nnz_max
   std::string concurrency = "1,4,16";
   LoadOptions load;
   std::string durability;
-  std::vector<std::string> replay;  // files, instead of a shape
+  std::vector<std::string> replay;  // files that replace the generated updates
 };
 
 struct Level {
@@ -65,7 +66,7 @@ nlohmann::json ToJson(const Level& level) {
             {"max", result.Percentile(1)}}},
           {"retries", result.retries},
           {"seal_seconds", result.seal_seconds},
-          {"sum_is_exact", result.right},
+          {"sum_is_exact", result.is_exact},
           {"left", result.left}};
 }
 
@@ -81,7 +82,7 @@ std::string Table(const std::vector<Level>& levels) {
                           static_cast<double>(result.payload_bytes) / result.seconds / 1e6,
                           result.Percentile(0.5), result.Percentile(0.95), result.Percentile(0.99),
                           result.Percentile(1), 1000 * result.seal_seconds,
-                          result.right ? "exact" : "WRONG");
+                          result.is_exact ? "exact" : "WRONG");
   }
   for (const Level& level : levels) {
     if (level.result.retries.empty()) continue;
@@ -107,7 +108,7 @@ absl::StatusOr<std::unique_ptr<LoadUpdates>> MakeUpdates(const BenchFlags& flags
   }
   if (flags.load.values != "auto" && flags.load.values != "raw") {
     return BadArgument(
-        "--values rounds what was recorded, so that its sum could not be checked; leave it out");
+        "--values may round recorded values, and their sum could not be checked; leave it out");
   }
   SPARSEAGG_ASSIGN_OR_RETURN(auto read, ReplayedUpdates::Read(flags.replay, backends));
   return std::make_unique<ReplayedUpdates>(std::move(read));
@@ -126,7 +127,7 @@ absl::StatusOr<std::vector<uint32_t>> ParseConcurrency(const std::string& text) 
   return numbers;
 }
 
-// What was sent, for JSON.
+// The parameters of the load, for JSON.
 nlohmann::json Describe(const BenchFlags& flags) {
   if (!flags.replay.empty()) return {{"replay", flags.replay}};
   return {{"rows", flags.shape.num_rows},
@@ -136,14 +137,14 @@ nlohmann::json Describe(const BenchFlags& flags) {
           {"indices", flags.shape.indices}};
 }
 
-// The round of the load under way, which Ctrl-C erases, too. Begins a thread.
+// The round of the current load, which Ctrl-C deletes, too. Starts a thread.
 std::shared_ptr<TemporaryRound> RoundOfBench(const CommonFlags& flags) {
   constexpr double kEraseSeconds = 5;
   CommonFlags once = flags;
   once.attempts = 1;
   once.timeout_s = kEraseSeconds;
   auto round = std::make_shared<TemporaryRound>([once] { return Connect(once); });
-  EraseWhenInterrupted(round, [once](const absl::Status& erased) {
+  EraseOnInterrupt(round, [once](const absl::Status& erased) {
     if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // after a progress bar
     return Report(
         MakeError(absl::StatusCode::kCancelled, "INTERRUPTED",
@@ -172,21 +173,21 @@ absl::Status Bench(BenchFlags& flags, Backends backends) {
     levels.push_back({concurrency, std::move(result)});
   }
   nlohmann::json rows = nlohmann::json::array();
-  bool right = true;
+  bool all_exact = true;
   for (const Level& level : levels) {
     rows.push_back(ToJson(level));
-    right &= level.result.right;
+    all_exact &= level.result.is_exact;
   }
   nlohmann::json report = Describe(flags);
   report["server"] = flags.common.server;
   report["levels"] = std::move(rows);
   flags.common.json ? PrintJson(report) : Print(Table(levels));
-  if (right) return absl::OkStatus();
+  if (all_exact) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInternal, "WRONG_SUM",
-                   "the server published another sum than that of the updates it has receipts for");
+                   "the server published a sum that is not that of the updates with receipts");
 }
 
-// A rate of which the last of the updates is due before the clock ends.
+// Checks that the last update is due within the range of the clock.
 std::string IsRate(const std::string& text) {
   constexpr double kRateMin = 1e-3;
   const double rate = std::atof(text.c_str());
@@ -195,7 +196,7 @@ std::string IsRate(const std::string& text) {
              : absl::StrCat(text, " is neither 0 nor at least ", kRateMin);
 }
 
-// The shape of updates that are made; recorded ones have theirs.
+// The flags for the shape of generated updates; replayed ones have their own.
 void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
   SyntheticShape& shape = flags.shape;
   command.add_option("--rows", shape.num_rows, "Rows of the tensor")
@@ -204,18 +205,21 @@ void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
   command.add_option("--width", shape.row_width, "Values of a row")
       ->capture_default_str()
       ->excludes(replay);
-  command.add_option("--nnz", shape.nnz_max, "Rows of an update")
+  command.add_option("--nnz", shape.nnz_max, "Rows of an update; with --nnz-min: the most")
       ->capture_default_str()
       ->check(NotNegative)
       ->excludes(replay);
-  command.add_option("--nnz-min", flags.nnz_min, "Any number of rows from here to --nnz")
+  command
+      .add_option(
+          "--nnz-min", flags.nnz_min,
+          "Fewest rows of an update (default: --nnz); their number is uniform between the two")
       ->check(NotNegative)
       ->excludes(replay);
   command.add_option("--indices", shape.indices, "uniform, zipf or topk")
       ->check(CLI::IsMember({"uniform", "zipf", "topk"}))
       ->capture_default_str()
       ->excludes(replay);
-  command.add_option("--seed", shape.seed, "Of the updates")
+  command.add_option("--seed", shape.seed, "Seed of the random updates")
       ->capture_default_str()
       ->excludes(replay);
 }
@@ -225,27 +229,29 @@ void AddShapeFlags(CLI::App& command, BenchFlags& flags, CLI::Option* replay) {
 void AddBenchCommand(CLI::App& app, const CliContext& context) {
   auto flags = std::make_shared<BenchFlags>();
   flags->shape.nnz_max = 1000;
-  CLI::App& command = *app.add_subcommand("bench",
-                                          "Put a load on a server: rounds of synthetic or recorded "
-                                          "updates, whose exact sum is checked");
+  CLI::App& command = *app.add_subcommand(
+      "bench",
+      "Load test of a server with generated or recorded updates; checks that the sum is exact");
   command
       .add_option("--concurrency", flags->concurrency,
-                  "Threads that send at a time, one measurement for each number")
+                  "Numbers of threads that send at the same time; one measurement for each number")
       ->capture_default_str();
-  command.add_option("--updates", flags->load.updates, "Updates that are measured, each")
+  command
+      .add_option("--updates", flags->load.updates, "Measured updates, for each number of threads")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000}))
       ->capture_default_str();
-  command.add_option("--warm-up", flags->load.warm_up, "Updates before, which are not")
+  command
+      .add_option("--warm-up", flags->load.warm_up, "Updates before these, which are not measured")
       ->check(CLI::Range(uint64_t{0}, uint64_t{30'000}))
       ->capture_default_str();
   command
       .add_option("--rate", flags->load.updates_per_s,
-                  "Updates a second of all threads (0: as fast as receipts come)")
+                  "Updates per second of all threads (0: as fast as receipts arrive)")
       ->check(NumberIn(0, 1e7))
       ->check(IsRate);
-  CLI::Option* replay = AddRepeated(
-      command, "--replay", flags->replay,
-      "A recorded update, [NAME=]FILE as in push, to be sent instead; repeat it for more");
+  CLI::Option* replay = AddRepeated(command, "--replay", flags->replay,
+                                    "Send this recorded update, [NAME=]FILE as in push, instead of "
+                                    "generated ones (may be repeated)");
   AddShapeFlags(command, *flags, replay);
   command
       .add_option("--durability", flags->durability, "memory or durable (default: the server's)")
@@ -255,8 +261,8 @@ void AddBenchCommand(CLI::App& app, const CliContext& context) {
       ->capture_default_str();
   command
       .add_option("--values", flags->load.values,
-                  "What values travel as: auto, raw, f32, bf16 or f16, which change none of those "
-                  "that are made here; int8 and int4 do, and the sum could not be checked")
+                  "Encoding of values: auto, raw, f32, bf16 or f16, which are exact for generated "
+                  "values (int8 and int4 are not, and the sum could not be checked)")
       ->check(CLI::IsMember({"auto", "raw", "f32", "bf16", "f16"}))
       ->capture_default_str();
   AddCommonFlags(command, flags->common);

@@ -1,4 +1,4 @@
-// The commands, each in a file of its name; commands.cc adds them all.
+// One function for each file of commands; commands.cc calls all of them.
 #ifndef SPARSEAGG_CLIENT_CLI_COMMANDS_COMMAND_LIST_H_
 #define SPARSEAGG_CLIENT_CLI_COMMANDS_COMMAND_LIST_H_
 

@@ -20,7 +20,7 @@ void AddCommands(CLI::App& app, const CliContext& context) {
   cli::AddTopCommand(app, context);
   cli::AddAdminCommands(app, context);
   app.footer(
-      "Exit codes: 0 done, 1 refused by the server or wrong data, 2 wrong command line,\n"
+      "Exit codes: 0 done, 1 refused by the server or invalid data, 2 wrong command line,\n"
       "3 no connection or no answer in time, 4 no such round, 5 the round was aborted,\n"
       "130 interrupted.");
 }
@@ -29,7 +29,7 @@ int RunCommandLine(CLI::App& app, int argc, const char* const* argv, const int& 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // Help and version come this way, too, with code 0 and their text for stdout.
+    // CLI11 also throws for --help and --version, with code 0 and the text for stdout.
     if (error.get_exit_code() == 0) return app.exit(error);
     const CLI::App* command = &app;
     std::string name = app.get_name();
@@ -38,7 +38,7 @@ int RunCommandLine(CLI::App& app, int argc, const char* const* argv, const int& 
       name += " " + command->get_name();
     }
     std::string line = error.what();
-    // A wrong word is why a command or a flag is missing.
+    // An unknown word is the likely cause of any other error.
     const std::vector<std::string> unknown = command->remaining();
     if (!unknown.empty()) line = unknown.front() + " is unknown here";
     std::replace(line.begin(), line.end(), '\n', ' ');

@@ -1,9 +1,9 @@
 // The commands of the `sparseagg` program, apart from `serve`: round, push, pull, reduce, bench,
 // info and healthcheck. docs/cli.md describes them for users.
 //
-// How a command reports its outcome: CLI11 runs commands while it parses, so a command writes what
-// it has to say to stdout and stderr, and its exit code to *context.exit_code, which it never
-// lowers. RunCommandLine() returns that code; errors of usage become kExitUsage.
+// CLI11 runs commands while it parses. So a command writes its output to stdout and stderr, and its
+// exit code to *context.exit_code, which it never lowers. RunCommandLine() returns that code;
+// errors of usage become kExitUsage.
 #ifndef SPARSEAGG_CLIENT_CLI_COMMANDS_COMMANDS_H_
 #define SPARSEAGG_CLIENT_CLI_COMMANDS_COMMANDS_H_
 
@@ -19,12 +19,12 @@ namespace sparseagg {
 
 // Exit codes of the program.
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitRefused = 1;        // refused by the server, or wrong data or files
+inline constexpr int kExitRefused = 1;        // refused by the server, or invalid data or files
 inline constexpr int kExitUsage = 2;          // wrong command line
 inline constexpr int kExitCannotConnect = 3;  // no connection, or no answer in time
 inline constexpr int kExitNotFound = 4;       // no such round
 inline constexpr int kExitAborted = 5;        // the round ended without a result
-inline constexpr int kExitInterrupted = 130;  // ended by a signal, as shells say it of SIGINT
+inline constexpr int kExitInterrupted = 130;  // ended by a signal; the shells' code for SIGINT
 
 struct CliContext {
   std::span<const BackendFactory> backends;  // for reduce --local; must outlive the commands

@@ -22,7 +22,7 @@ absl::Status Info(const CommonFlags& flags) {
 
 constexpr int kHealthSeconds = 5;
 
-// Readiness, which needs neither certificate nor token.
+// Readiness through the admin port, which needs neither certificate nor token.
 absl::Status CheckReady(const std::string& admin, const CommonFlags& flags) {
   const int timeout_s =
       flags.timeout_s > 0 ? static_cast<int>(std::ceil(flags.timeout_s)) : kHealthSeconds;
@@ -49,20 +49,20 @@ absl::Status HealthCheck(const CommonFlags& flags) {
 void AddInfoCommands(CLI::App& app, const CliContext& context) {
   auto info_flags = std::make_shared<CommonFlags>();
   CLI::App& info =
-      *app.add_subcommand("info", "Version, back ends, operators and limits of the server");
+      *app.add_subcommand("info", "Print version, back ends, operators and limits of the server");
   AddCommonFlags(info, *info_flags);
   SetBody(info, context, *info_flags, [info_flags] { return Info(*info_flags); });
 
   auto health_flags = std::make_shared<CommonFlags>();
   health_flags->attempts = 1;
   health_flags->timeout_s = kHealthSeconds;
-  CLI::App& health =
-      *app.add_subcommand("healthcheck", "Whether the server answers (exit code 0) or not (3)");
+  CLI::App& health = *app.add_subcommand(
+      "healthcheck", "Check that the server answers (exit code 0; 3 if it does not)");
   AddCommonFlags(health, *health_flags);
   auto admin = std::make_shared<std::string>();
   health
       .add_option("--admin", *admin,
-                  "Ask the admin port at host:port instead: whether the server is ready")
+                  "Check at the admin port HOST:PORT that the server is ready, instead")
       ->check(IsAdminAddress);
   SetBody(health, context, *health_flags, [health_flags, admin] {
     return admin->empty() ? HealthCheck(*health_flags) : CheckReady(*admin, *health_flags);

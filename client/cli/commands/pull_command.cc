@@ -28,7 +28,7 @@ struct PullFlags {
   std::vector<std::string> indices;
 };
 
-// The specs that the pull asks for, in its order.
+// The specs of the requested tensors, in the order of the request.
 absl::StatusOr<std::vector<TensorSpec>> PulledSpecs(const PullFlags& flags,
                                                     const client::RoundInfo& round) {
   if (flags.tensors.empty()) return round.tensors;
@@ -55,8 +55,8 @@ absl::StatusOr<std::vector<client::Selection>> ReadSelections(
       return argument.tensor.empty() ? specs.size() == 1 : tensor.name == argument.tensor;
     });
     if (spec == specs.end()) {
-      return BadArgument(absl::StrCat(
-          "--indices ", text, ": say with NAME=FILE which of the pulled tensors it is for"));
+      return BadArgument(
+          absl::StrCat("--indices ", text, ": give the name of the tensor, as NAME=FILE"));
     }
     SPARSEAGG_ASSIGN_OR_RETURN(client::Selection selection, ReadSelection(argument.path, *spec));
     selections.push_back(std::move(selection));
@@ -112,14 +112,15 @@ void AddPullCommand(CLI::App& app, const CliContext& context) {
   command.add_option("-o,--output", flags->output, "File to write: .npz, or .mtx for one matrix")
       ->required();
   command.add_flag("--dense", flags->dense,
-                   "All values, absent ones 0, instead of touched entries");
-  AddRepeated(command, "--tensor", flags->tensors, "Only this tensor (may be repeated)");
-  AddRepeated(command, "--indices", flags->indices,
-              "Only these indices: [NAME=]FILE, a .npy array or text with one index a line");
+                   "Write all values, with 0 for absent ones, instead of the entries");
+  AddRepeated(command, "--tensor", flags->tensors, "Fetch only this tensor (may be repeated)");
+  AddRepeated(
+      command, "--indices", flags->indices,
+      "Fetch only these indices: [NAME=]FILE, a .npy array or text with one index per line");
   AddWaitFlags(command, flags->wait);
   command
       .add_option("--encoding", flags->encoding,
-                  "What indices travel as: coo.raw, coo.packed, or auto, the smaller one")
+                  "Encoding of indices: coo.raw, coo.packed, or auto (the smaller one)")
       ->check(IsEncoding())
       ->capture_default_str();
   AddCommonFlags(command, flags->common);

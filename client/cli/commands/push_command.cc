@@ -31,7 +31,7 @@ struct PushFlags {
   std::string weight = "1";
 };
 
-// Text has no value types: a matrix of a .mtx file takes the one of its tensor in the round.
+// A .mtx file has no value type, so its matrix gets the type of its tensor in the round.
 std::optional<ValueType> TypeFor(const std::string& file, const std::vector<TensorSpec>& specs) {
   const FileArgument argument = ParseFileArgument(file);
   if (!client::IsMatrixMarketPath(argument.path)) return std::nullopt;
@@ -90,33 +90,34 @@ absl::Status Push(const PushFlags& flags) {
 void AddPushCommand(CLI::App& app, const CliContext& context) {
   auto flags = std::make_shared<PushFlags>();
   CLI::App& command = *app.add_subcommand(
-      "push", "Send one contributor's update; tensors that no file has are sent empty");
+      "push", "Send one contributor's update; tensors of the round without a file are sent empty");
   command.add_option("round", flags->round, "Name of the round")->required();
   command
       .add_option("files", flags->files,
-                  "[NAME=]FILE, .npz or .mtx; NAME is the tensor where the file names none")
+                  "[NAME=]FILE, .npz or .mtx; NAME is the tensor if the file has no name")
       ->required();
   command
-      .add_option("--contributor", flags->contributor, "Who sends: one update of each is counted")
+      .add_option("--contributor", flags->contributor,
+                  "Id of the contributor; one update of each is counted")
       ->required();
   command.add_option("--update-id", flags->update_id,
-                     "Name of the update over retries (default: a digest of its content)");
+                     "Id of the update, the same in retries (default: a digest of its content)");
   command.add_option("--weight", flags->weight, "Weight of the update, a number")
       ->check(IsWeight)
       ->capture_default_str();
   command
       .add_option("--dtype", flags->dtype,
-                  "Convert the values to this type (.mtx: the type of the round anyway)")
+                  "Convert the values to this type (default for .mtx: the type of the round)")
       ->check(IsValueType());
   command
       .add_option("--encoding", flags->encoding,
-                  "What tensors travel as: coo.raw, coo.packed, or auto, the smaller one")
+                  "Encoding of tensors: coo.raw, coo.packed, or auto (the smaller one)")
       ->check(IsEncoding())
       ->capture_default_str();
   command
       .add_option("--values", flags->values,
-                  "What values travel as: raw, f32, bf16, f16, int8, int8.stochastic, int4, "
-                  "int4.stochastic, or auto, the smallest that changes none")
+                  "Encoding of values: raw, f32, bf16, f16, int8, int8.stochastic, int4, "
+                  "int4.stochastic, or auto (the smallest that is lossless)")
       ->check(IsValuesEncoding())
       ->capture_default_str();
   AddCommonFlags(command, flags->common);

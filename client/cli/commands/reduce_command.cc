@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<float>> ParseWeights(const ReduceFlags& flags,
   return weights;
 }
 
-// Reads the updates, one file at a time: each file is one.
+// Reads the updates, one per file, one file at a time.
 class Updates {
  public:
   static absl::StatusOr<std::unique_ptr<Updates>> Open(const ReduceFlags& flags) {
@@ -66,7 +66,7 @@ class Updates {
     return updates;
   }
 
-  // Of the first file's tensors.
+  // The specs of the first file's tensors.
   const std::vector<TensorSpec>& specs() const { return specs_; }
 
   absl::StatusOr<client::Update> Read(uint64_t i) {
@@ -80,7 +80,7 @@ class Updates {
     return update;
   }
 
-  // Whoever refuses an update knows its id; whoever typed the command, its file.
+  // Replaces the update id in an error by the name of its file.
   absl::Status NameFile(const absl::Status& error) const {
     if (error.ok()) return error;
     const std::string id = ErrorMetadata(error)[std::string(kUpdateIdFact)];
@@ -103,7 +103,7 @@ class Updates {
                                ReadFileArgument(files_[0], dtype_));
     SPARSEAGG_ASSIGN_OR_RETURN(const IntegerOverflow overflow,
                                ParseOverflowArgument(flags.overflow));
-    if (first.empty()) {  // as a server says
+    if (first.empty()) {  // the server's error
       return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
                        absl::StrCat(flags.files[0], ": has no tensor"));
     }
@@ -122,7 +122,7 @@ class Updates {
   std::vector<float> weights_;
   std::optional<ValueType> dtype_;
   std::vector<TensorSpec> specs_;
-  std::vector<client::Tensor> tensors_;  // of the update read last
+  std::vector<client::Tensor> tensors_;  // of the last update read
 };
 
 absl::StatusOr<client::Result> ReduceOnServer(const ReduceFlags& flags,
@@ -133,7 +133,7 @@ absl::StatusOr<client::Result> ReduceOnServer(const ReduceFlags& flags,
   return client->Reduce(request);
 }
 
-// The most bytes that the tensors of all files can take.
+// An upper bound for the bytes of the tensors of all files.
 absl::StatusOr<uint64_t> InputBytesMax(const std::vector<std::string>& files) {
   uint64_t sum = 0;
   for (const std::string& file : files) {
@@ -171,7 +171,7 @@ absl::Status Reduce(const ReduceFlags& flags, std::span<const BackendFactory> ba
 
   LocalReduction local;
   client::Result answer;
-  std::vector<client::TensorView> tensors;  // of one of the two
+  std::vector<client::TensorView> tensors;  // of whichever was used
   std::string where = flags.common.server;
   if (flags.local) {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
@@ -226,13 +226,14 @@ void AddReduceCommand(CLI::App& app, const CliContext& context) {
       ->check(IsValueType());
   command
       .add_option("--overflow", flags->overflow,
-                  "Integer sums out of range: checked (an error) or modular (wrap)")
+                  "Integer sums beyond the range: checked (an error) or modular (wrap around)")
       ->check(IsOverflow())
       ->capture_default_str();
-  command.add_option("--plan", flags->plan, "Force an algorithm; it changes no bit of the result");
+  command.add_option("--plan", flags->plan,
+                     "Use this plan (algorithm); it changes no bit of the result");
   CLI::Option* local =
       command.add_flag("--local", flags->local, "Compute in this process, without a server");
-  command.add_option("--backend", flags->backend, "With --local: the back end")->needs(local);
+  command.add_option("--backend", flags->backend, "Back end for --local")->needs(local);
   const auto of_server = AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common,
           [flags, of_server, &command, backends = context.backends]() -> absl::Status {

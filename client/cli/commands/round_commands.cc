@@ -20,7 +20,7 @@ namespace {
 struct RoundFlags {
   CommonFlags common;
   std::string round;
-  WaitFlags wait;  // of seal
+  WaitFlags wait;  // for `round seal`
 };
 
 struct CreateFlags {
@@ -84,7 +84,7 @@ absl::Status Create(const CreateFlags& flags) {
   if (flags.durability == "durable") round.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
   SPARSEAGG_ASSIGN_OR_RETURN(const client::RoundInfo created, client->CreateRound(round));
-  // The name alone, so that ROUND=$(sparseagg round create ...) works.
+  // Prints the name alone, so that ROUND=$(sparseagg round create ...) works.
   flags.common.json ? PrintJson(ToJson(created)) : Print(created.name + "\n");
   return absl::OkStatus();
 }
@@ -140,17 +140,17 @@ absl::Status Verify(const RoundFlags& flags) {
     PrintJson(ToJson(verified));
   } else {
     Print(absl::StrCat("verified: ", verified.contributors, " updates (",
-                       FormatBytes(verified.bytes_read), ") computed again by ", verified.backend,
+                       FormatBytes(verified.bytes_read), ") computed again with ", verified.backend,
                        " give the same bits, digest ",
                        absl::BytesToHexString(verified.result_digest), "\n"));
   }
   return absl::OkStatus();
 }
 
-// One line for every change; ends with the round.
+// Prints one line for every change, until the round has ended.
 absl::Status Watch(const RoundFlags& flags) {
   {
-    // A server that was never there is told soon; one that was is waited for.
+    // Fails soon if there is no server. Only a server that has answered is waited for.
     SPARSEAGG_ASSIGN_OR_RETURN(const auto once, Connect(flags.common));
     SPARSEAGG_RETURN_IF_ERROR(once->GetRound(flags.round).status());
   }
@@ -177,14 +177,16 @@ absl::Status Watch(const RoundFlags& flags) {
 
 void AddCreate(CLI::App& round, const CliContext& context) {
   auto flags = std::make_shared<CreateFlags>();
-  CLI::App& command = *round.add_subcommand("create", "Open a round; prints its name");
-  command.add_option("--id", flags->id, "Last part of the name (empty: the server makes one)");
-  AddRepeated(command, "--tensor", flags->tensors,
-              "A tensor: NAME:TYPE:SHAPE[:sparse_dim=N][:op=OP][:overflow=modular]"
-              "[:plan=PLAN], as emb:f32:1000x64:sparse_dim=1:op=weighted_mean");
-  CLI::Option* like =
-      AddRepeated(command, "--like", flags->like, "Take tensors from a file: [NAME=]FILE");
-  // Beside --tensor alone they would do nothing: :op=OP is what was meant.
+  CLI::App& command = *round.add_subcommand("create", "Open a round, and print its name");
+  command.add_option("--id", flags->id,
+                     "Id, the last part of the name (empty: chosen by the server)");
+  AddRepeated(
+      command, "--tensor", flags->tensors,
+      "A tensor: NAME:TYPE:SHAPE[:sparse_dim=N][:op=OP][:overflow=modular]"
+      "[:plan=PLAN], for example emb:f32:1000x64:sparse_dim=1:op=weighted_mean (may be repeated)");
+  CLI::Option* like = AddRepeated(command, "--like", flags->like,
+                                  "Use the tensors of a file: [NAME=]FILE (may be repeated)");
+  // They need --like: with --tensor alone they would have no effect, and the user means :op=OP.
   command.add_option("--op", flags->op, "Operator for the tensors of --like")
       ->capture_default_str()
       ->needs(like);
@@ -192,17 +194,21 @@ void AddCreate(CLI::App& round, const CliContext& context) {
       ->check(IsValueType())
       ->needs(like);
   command
-      .add_option("--overflow", flags->overflow,
-                  "Integer sums out of range, for --like: checked (an error) or modular (wrap)")
+      .add_option(
+          "--overflow", flags->overflow,
+          "Integer sums beyond the range, for --like: checked (an error) or modular (wrap around)")
       ->check(IsOverflow())
       ->needs(like);
-  command.add_option("--durability", flags->durability, "What a receipt survives")
+  command
+      .add_option("--durability", flags->durability,
+                  "memory (lost when the server ends) or durable (default: the server's)")
       ->check(CLI::IsMember({"memory", "durable"}));
   AddPolicyFlags(command, flags->policy);
   command.add_flag("--keep-updates", flags->keep_updates,
-                   "Keep raw updates until the round is deleted, for `round verify`");
-  command.add_option("--request-id", flags->request_id,
-                     "The same id and content give the same round, however often it is sent");
+                   "Keep the updates until the round is deleted, for `round verify`");
+  command.add_option(
+      "--request-id", flags->request_id,
+      "Id of this request: repeating it with the same content returns the same round");
   AddCommonFlags(command, flags->common);
   SetBody(command, context, flags->common, [flags] { return Create(*flags); });
 }
@@ -227,10 +233,11 @@ void AddRoundCommands(CLI::App& app, const CliContext& context) {
   constexpr Row kRows[] = {
       {"show", "Show a round", &Show},
       {"seal", "Fix the accepted updates and compute the result", &Seal},
-      {"abort", "Give a round up and erase its data", &Abort},
+      {"abort", "End a round without a result, and erase its data", &Abort},
       {"delete", "Erase a published or aborted round", &Delete},
       {"watch", "Print every change of a round until it ends", &Watch},
-      {"verify", "Compute a published round again from its updates and compare every bit", &Verify},
+      {"verify", "Compute a published round again from its updates, and compare every bit",
+       &Verify},
   };
   for (const Row& row : kRows) {
     auto flags = std::make_shared<RoundFlags>();

@@ -28,14 +28,14 @@ struct TopFlags {
   bool once = false;
 };
 
-// The screen of its own that full-screen programs use, with keys read one at a time; as it was
-// afterwards.
+// Switches the terminal to its alternate screen and to reading single keys; the destructor restores
+// it.
 class FullScreen {
  public:
   FullScreen() {
     tcgetattr(STDIN_FILENO, &before_);
     termios raw = before_;
-    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);  // Ctrl-C comes as a key
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);  // so that Ctrl-C is read as a key
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     std::fputs("\033[?1049h\033[?25l", stdout);
   }
@@ -47,7 +47,7 @@ class FullScreen {
   FullScreen(const FullScreen&) = delete;
   FullScreen& operator=(const FullScreen&) = delete;
 
-  // In place of the frame before, without flicker.
+  // Overwrites the previous frame, without flicker.
   static void Show(const std::string& frame) {
     std::string text = "\033[H";
     for (const char c : frame) c == '\n' ? text.append("\033[K\r\n") : text.append(1, c);
@@ -56,7 +56,7 @@ class FullScreen {
     std::fflush(stdout);
   }
 
-  // Waits; true when a key ends the program.
+  // Waits. Returns true if a key ends the program.
   static bool WaitForQuit(double seconds) {
     constexpr char kCtrlC = 3;
     pollfd input = {STDIN_FILENO, POLLIN, 0};
@@ -115,13 +115,13 @@ absl::Status Top(const TopFlags& flags) {
 void AddTopCommand(CLI::App& app, const CliContext& context) {
   auto flags = std::make_shared<TopFlags>();
   CLI::App& top =
-      *app.add_subcommand("top", "Rates, memory and rounds of a server, live; q ends it");
+      *app.add_subcommand("top", "Show rates, memory and rounds of a server, live; q quits");
   AddAdminFlag(top, flags->admin);
   AddJsonFlag(top, flags->common);
-  top.add_option("--interval", flags->interval_s, "Seconds between two looks")
+  top.add_option("--interval", flags->interval_s, "Seconds between two frames")
       ->check(NumberIn(0.1, 3600))
       ->capture_default_str();
-  top.add_flag("--once", flags->once, "Print one look and end; also when not on a terminal");
+  top.add_flag("--once", flags->once, "Print one frame and end; the default without a terminal");
   SetBody(top, context, flags->common, [flags] { return Top(*flags); });
 }
 

@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// What is wrong with an update is found in the file that it comes from; lost connections, a server
-// that is full and the like have nothing to do with it.
+// Names the update's file in an error about the update's content; lost connections, a full server
+// and similar errors do not depend on it.
 absl::Status NameFile(const absl::Status& error, const std::string& file) {
   const bool about_update = absl::IsInvalidArgument(error) || absl::IsOutOfRange(error) ||
                             (absl::IsResourceExhausted(error) && RetryAfterMs(error) == 0);
@@ -28,7 +28,7 @@ absl::Status NameFile(const absl::Status& error, const std::string& file) {
   return WithMessage(error, absl::StrCat(file, ": ", std::string(error.message())));
 }
 
-// The threads of one load: each takes the next update that nobody has.
+// The threads of one load; each takes the next update that no thread has taken.
 class Load {
  public:
   Load(const LoadUpdates& updates, const LoadOptions& options, std::string round)
@@ -116,7 +116,7 @@ class Retries {
       ++by_reason_[reason.empty() ? absl::StatusCodeToString(why.code()) : reason];
     };
   }
-  // REQUIRES: no client uses a counter any more.
+  // REQUIRES: no client that uses a counter exists.
   std::map<std::string, uint64_t> Take() { return std::move(by_reason_); }
 
  private:
@@ -129,8 +129,8 @@ absl::Status Measure(const LoadUpdates& updates, const LoadOptions& options,
   std::vector<std::unique_ptr<client::Client>> clients;
   for (uint32_t t = 0; t < options.concurrency; ++t) {
     SPARSEAGG_ASSIGN_OR_RETURN(auto client, options.connect(retries.Counter()));
-    // Connects, and learns what the server knows: both belong to no update. The warm-up may be
-    // shorter than there are threads.
+    // Connects and reads the server's encodings, so that no update pays for it. The warm-up may
+    // have fewer updates than there are threads.
     SPARSEAGG_RETURN_IF_ERROR(client->Info().status());
     clients.push_back(std::move(client));
   }
@@ -148,9 +148,9 @@ absl::Status Measure(const LoadUpdates& updates, const LoadOptions& options,
   const auto same = [](const client::Tensor& a, const client::Tensor& b) {
     return a.indices == b.indices && a.values == b.values;
   };
-  result.right = std::equal(published.tensors.begin(), published.tensors.end(), expected.begin(),
-                            expected.end(), same) &&
-                 published.manifest.contributors == all;
+  result.is_exact = std::equal(published.tensors.begin(), published.tensors.end(), expected.begin(),
+                               expected.end(), same) &&
+                    published.manifest.contributors == all;
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
-// What a load sends: a pool of distinct updates; contributor i sends update i modulo its size. So
-// an update costs no time to make while the load is measured, and no memory that grows with it.
+// The updates of a load: a pool of distinct ones; contributor i sends update i modulo the pool's
+// size. So making updates costs no time while the load is measured, and memory does not grow with
+// the number of updates.
 #ifndef SPARSEAGG_CLIENT_CLI_LOAD_LOAD_UPDATES_H_
 #define SPARSEAGG_CLIENT_CLI_LOAD_LOAD_UPDATES_H_
 
@@ -15,13 +16,14 @@ namespace sparseagg::cli {
 class LoadUpdates {
  public:
   virtual ~LoadUpdates() = default;
-  // Of the round that they are for.
+  // The tensors of the round.
   virtual std::vector<TensorSpec> specs() const = 0;
-  // The tensors of contributor `i`; valid while this lives.
+  // The tensors that contributor `i` sends; valid while this lives.
   virtual std::vector<client::TensorView> update(uint64_t i) const = 0;
-  // The file that update `i` was read from; empty when it was made.
+  // The file from which update `i` was read; empty if it was generated.
   virtual std::string file(uint64_t i) const = 0;
-  // The exact sum of the updates 0 to count - 1, rounded once, as the server has to publish it.
+  // The exact sum of the updates 0 to count - 1, rounded once: the result that the server must
+  // publish.
   virtual absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const = 0;
 };
 

@@ -23,14 +23,15 @@ client::Tensor CopyOf(const client::TensorView& view) {
   return tensor;
 }
 
-// A part of the sum: an update of the pool, times a power of two.
+// A term of the sum: an update of the pool, times a power of two.
 struct Share {
   uint64_t update;
   float weight;
 };
 
-// What `count` updates of the pool, in turn, add up to. One that was sent n times is there once for
-// each bit of n: a product with a power of two is exact, one with n is rounded in f64.
+// The terms of the sum of the first `count` updates. An update that was sent n times has one term
+// for each bit of n, because a product with a power of two is exact, while one with n is rounded in
+// f64.
 std::vector<Share> SharesOf(uint64_t count, uint64_t pool_size) {
   std::vector<Share> shares;
   for (uint64_t i = 0; i < std::min(count, pool_size); ++i) {

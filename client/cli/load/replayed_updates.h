@@ -13,9 +13,9 @@ namespace sparseagg::cli {
 
 class ReplayedUpdates : public LoadUpdates {
  public:
-  // An update for each file; the first says which tensors the round has. Their sum is computed by
-  // the reference back end, one of `backends`. Errors are those of ReadFileArgument() and
-  // MatchTensors().
+  // Reads one update from each file; the first file decides the tensors of the round. The reference
+  // back end, which must be in `backends`, computes their sum. Errors are those of
+  // ReadFileArgument() and MatchTensors().
   static absl::StatusOr<ReplayedUpdates> Read(const std::vector<std::string>& files,
                                               std::span<const BackendFactory> backends);
 

@@ -17,17 +17,17 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// Sums of up to 2^17 updates of values up to 8 are exact in f32: no rounding, so that the expected
-// result needs none.
+// Sums of up to 2^17 updates with values up to 8 are exact in f32, so that computing the expected
+// result involves no rounding.
 constexpr int kValueMax = 8;
 constexpr double kZipfExponent = 1.1;
-constexpr uint64_t kUpdateBytesMax = uint64_t{4} << 30;  // staging-bytes-max is no more by default
+constexpr uint64_t kUpdateBytesMax = uint64_t{4} << 30;  // the highest default of staging-bytes-max
 
 uint64_t Below(Random& random, uint64_t limit) {
   return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random);
 }
 
-// By inversion of the continuous distribution: exact enough for a load.
+// Samples by inversion of the continuous distribution, which is accurate enough for a load.
 uint64_t ZipfRow(Random& random, uint64_t num_rows) {
   const double u = std::uniform_real_distribution<double>(0, 1)(random);
   const double power = 1 - kZipfExponent;
@@ -36,7 +36,7 @@ uint64_t ZipfRow(Random& random, uint64_t num_rows) {
   return std::min(static_cast<uint64_t>(row), num_rows - 1);
 }
 
-// The rows that are not in `absent`, which ascends.
+// The rows that are not in `absent`, whose rows ascend.
 std::vector<uint64_t> AllBut(const std::vector<uint64_t>& absent, uint64_t num_rows) {
   std::vector<uint64_t> rows;
   rows.reserve(num_rows - absent.size());
@@ -49,18 +49,19 @@ std::vector<uint64_t> AllBut(const std::vector<uint64_t>& absent, uint64_t num_r
   return rows;
 }
 
-// Check() keeps `nnz` so low that a draw is new with a fair probability to the last: for "topk"
-// every fifth comes from anywhere, and of "zipf" the tail that no more than a tenth of the rows
-// leave has a good share.
+// Check() bounds `nnz` so that even the last draw is likely to give a new row: for "topk" every
+// fifth draw is uniform, and for "zipf" at most a tenth of the rows are drawn, so that the others
+// keep a large share of the probability.
 std::vector<uint64_t> DrawRows(const SyntheticShape& shape, uint64_t nnz,
                                const std::vector<uint64_t>& shared, Random& random) {
   const auto num_rows = static_cast<uint64_t>(shape.num_rows);
   if (shape.indices == "uniform" && nnz > num_rows / 2) {
-    // The last rows would be drawn for hours. What is left out of a uniform choice is one, too.
+    // Drawing the last rows would take hours. The complement of a uniform choice is a uniform
+    // choice.
     return AllBut(DrawRows(shape, num_rows - nnz, shared, random), num_rows);
   }
   std::vector<uint64_t> rows;
-  while (rows.size() < nnz) {  // distinct rows: what falls on one that is there is drawn again
+  while (rows.size() < nnz) {  // distinct rows: duplicates are drawn again
     for (uint64_t i = rows.size(); i < nnz; ++i) {
       if (shape.indices == "zipf") {
         rows.push_back(ZipfRow(random, num_rows));
@@ -85,18 +86,17 @@ absl::Status Check(const SyntheticShape& shape) {
     return BadArgument(absl::StrCat("--nnz-min (", shape.nnz_min, ") must be at most --nnz (",
                                     shape.nnz_max, ")"));
   }
-  // Distinct rows of a Zipf distribution are found quickly only while they are few.
+  // Drawing distinct rows from a Zipf distribution is fast only while they are few.
   const auto limit = static_cast<uint64_t>(shape.num_rows) / (shape.indices == "uniform" ? 1 : 10);
   if (shape.nnz_max > std::max<uint64_t>(1, limit)) {
     return BadArgument(
-        absl::StrCat("--nnz: an update of ", shape.nnz_max, " rows needs a tensor of ",
+        absl::StrCat("--nnz: an update of ", shape.nnz_max, " rows needs a tensor with ",
                      shape.indices == "uniform" ? "as" : "ten times as", " many; raise --rows"));
   }
   return absl::OkStatus();
 }
 
-// How many updates the pool has room for, at least one. REQUIRES: a row is no longer than a tensor
-// may have it.
+// The number of updates in the pool, at least one. REQUIRES: the row width is valid for a tensor.
 absl::StatusOr<size_t> PoolSize(const SyntheticShape& shape, size_t wanted, uint64_t bytes_max) {
   const uint64_t row_bytes =
       sizeof(uint64_t) + static_cast<uint64_t>(shape.row_width) * sizeof(float);

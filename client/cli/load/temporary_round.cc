@@ -21,7 +21,7 @@ absl::Status TemporaryRound::Erase() {
   return EraseLocked();
 }
 
-absl::Status TemporaryRound::EraseAtTheEnd() {
+absl::Status TemporaryRound::EraseForExit() {
   mutex_.lock();
   return EraseLocked();
 }
@@ -32,19 +32,19 @@ absl::Status TemporaryRound::EraseLocked() {
   const auto erase = [&]() -> absl::Status {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto client, connect_());
     const absl::Status aborted = client->Abort(name).status();
-    // Whoever does not answer the first call would not answer the second one, either. Any other
-    // error is that of a round which is over.
+    // A server that does not answer this call would not answer the next one, either. Any other
+    // error means that the round has ended.
     if (absl::IsUnavailable(aborted) || absl::IsDeadlineExceeded(aborted)) return aborted;
     return client->Delete(name);
   };
   const absl::Status erased = erase();
   if (erased.ok() || absl::IsNotFound(erased)) return absl::OkStatus();
   return WithMessage(erased,
-                     absl::StrCat(name, " is left on the server: ", std::string(erased.message())));
+                     absl::StrCat(name, " remains on the server: ", std::string(erased.message())));
 }
 
-void EraseWhenInterrupted(std::shared_ptr<TemporaryRound> round,
-                          std::function<int(const absl::Status& erased)> exit_code) {
+void EraseOnInterrupt(std::shared_ptr<TemporaryRound> round,
+                      std::function<int(const absl::Status& erased)> exit_code) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -54,8 +54,8 @@ void EraseWhenInterrupted(std::shared_ptr<TemporaryRound> round,
     int number = 0;
     while (sigwait(&signals, &number) != 0) {
     }
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one takes its default action
-    _exit(exit_code(round->EraseAtTheEnd()));
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next signal has its default action
+    _exit(exit_code(round->EraseForExit()));
   }).detach();
 }
 

@@ -12,11 +12,10 @@
 namespace sparseagg {
 namespace {
 
-// From here on a selection may have so many rows that finding them takes longer than a reaction of
-// gRPC should.
+// From this size on, finding the rows of a selection may take longer than a gRPC reaction should.
 constexpr size_t kLongRequestBytes = size_t{64} << 10;
 
-// The same of a result whose indices are packed: every block of them is planned first.
+// The same for a result whose indices are packed, because every block of them is planned first.
 constexpr uint64_t kLongPackedRows = uint64_t{64} << 10;
 
 bool TakesLong(Engine& engine, const v1::GetAggregateRequest& request) {
@@ -36,7 +35,7 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
   return ResultWriter::Make(std::move(result), request, engine.limits().dense_result_bytes_max);
 }
 
-// One operation at a time, each started by the end of the one before; so no lock.
+// One operation at a time, each started when the one before ends; so no lock.
 class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public DrainableCall,
                          public std::enable_shared_from_this<GetAggregateCall> {
@@ -51,7 +50,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     background.Run([this, request = std::move(request)] { Open(request); });
   }
 
-  // A stopping server waits for those who read.
+  // Nothing to do: a stopping server waits for these calls.
   void Drain() override {}
   void CheckTime(std::chrono::steady_clock::time_point now) override { unread_.Check(now); }
 
@@ -60,7 +59,7 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (ok) {
       WriteNext();
     } else {
-      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader is gone"));
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the client no longer reads"));
     }
   }
 

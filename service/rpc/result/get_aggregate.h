@@ -1,5 +1,5 @@
-// GetAggregate: the result of a published round as a stream, each chunk made when the one before it
-// has been taken; when nobody takes it for too long, the call ends (unread_limit.h).
+// GetAggregate: the result of a published round as a stream. Each chunk is made when the one before
+// it has been sent; a client that does not read for too long ends the call (unread_limit.h).
 #ifndef SPARSEAGG_SERVICE_RPC_RESULT_GET_AGGREGATE_H_
 #define SPARSEAGG_SERVICE_RPC_RESULT_GET_AGGREGATE_H_
 
@@ -14,8 +14,7 @@
 
 namespace sparseagg {
 
-// The reactor frees itself. The result stays readable to the end of the call, even if the round is
-// deleted.
+// The reactor frees itself. The call keeps the result alive, even if the round is deleted.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
     grpc::CallbackServerContext& context, Engine& engine, Background& background,
     DrainList& drain_list, CallCounter& calls, v1::GetAggregateRequest request);

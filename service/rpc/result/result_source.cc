@@ -78,7 +78,7 @@ class Indices : public ByteSource {
   std::unique_ptr<std::vector<uint64_t>> positions_;
 };
 
-// The numbers from 0 on: indices where every row there is has an entry.
+// The numbers from 0 on: the indices of a tensor in which every row has an entry.
 class Counting : public ByteSource {
  public:
   explicit Counting(uint64_t size) : size_(size) {}
@@ -159,7 +159,7 @@ class DenseValues : public ByteSource {
     const auto& rows = tensor_.indices;
     const uint64_t last = rows.LowerBound((end - 1) / row_bytes + 1);
     for (uint64_t at = rows.LowerBound(offset / row_bytes); at < last;) {
-      // Neighbours lie side by side, here as there; but most rows have none.
+      // Consecutive positions are copied together; most rows have no neighbour in the tensor.
       constexpr uint64_t kRun = 64;
       const bool is_run = last - at >= kRun && rows[at + kRun - 1] - rows[at] == kRun - 1;
       const uint64_t count = is_run ? kRun : 1;
@@ -173,7 +173,7 @@ class DenseValues : public ByteSource {
   }
 
  private:
-  // Many rows are one number.
+  // The common case: a row of one value.
   static void Copy(char* out, const std::byte* from, size_t bytes) {
     if (bytes == sizeof(float)) {
       std::memcpy(out, from, sizeof(float));
@@ -200,7 +200,7 @@ std::vector<uint64_t> FindRows(const SparseTensor& tensor, const std::vector<uin
 
 std::unique_ptr<ByteSource> MakeIndices(const SparseTensor& tensor,
                                         std::vector<int64_t> indexed_dims) {
-  if (indexed_dims.size() == 1) {  // the flattened row is the index, of equal bits as i64
+  if (indexed_dims.size() == 1) {  // the flattened row is the index and has the same bits as i64
     const HostVector<uint64_t>& kept = tensor.indices.kept();
     if (kept.empty()) return std::make_unique<Counting>(tensor.nnz());
     return std::make_unique<Memory>(kept.data(), kept.size() * sizeof(uint64_t));

@@ -24,7 +24,8 @@ absl::Status Invalid(std::string_view reason, const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
-// Positions in the specification of the tensors that the request names, in the order of the answer.
+// The positions in the round's specification of the tensors that the request names, in the order of
+// the answer.
 absl::StatusOr<std::vector<size_t>> ChooseTensors(const PublishedResult& result,
                                                   const v1::GetAggregateRequest& request) {
   std::vector<size_t> chosen;
@@ -44,7 +45,7 @@ absl::StatusOr<std::vector<size_t>> ChooseTensors(const PublishedResult& result,
                                   result.tensors.size(), " tensors; GetRound lists them"));
     }
     if (!seen.insert(it->second).second) {
-      return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor \"", name, "\" is asked for twice"));
+      return Invalid("DUPLICATE_TENSOR", absl::StrCat("tensor \"", name, "\" is requested twice"));
     }
     chosen.push_back(it->second);
   }
@@ -123,7 +124,8 @@ absl::Status ResultWriter::AddTensor(size_t position, const v1::IndexSelection* 
   return absl::OkStatus();
 }
 
-// Of the entries at `positions`, null for all, in the encoding asked for where it can hold them.
+// The indices of the entries at `positions` (null: of all), in the requested encoding if it can
+// hold them.
 std::unique_ptr<ByteSource> ResultWriter::Indices(size_t position,
                                                   const std::vector<uint64_t>* positions,
                                                   v1::TensorHeader& header) const {
@@ -189,7 +191,7 @@ absl::Status ResultWriter::AddDense(size_t position, const std::vector<uint64_t>
   for (size_t d = first_dim; d < spec.dense_shape.size(); ++d)
     header.add_dense_shape(spec.dense_shape[d]);
   header.set_nnz(num_rows == 0 ? 0 : 1);
-  sources_.push_back(MakeIndices(tensor, {}, {}));  // none
+  sources_.push_back(MakeIndices(tensor, {}, {}));  // no indices
   sources_.push_back(rows == nullptr ? MakeDenseValues(tensor)
                                      : MakeValues(tensor, FindRows(tensor, *rows)));
   return absl::OkStatus();
@@ -246,7 +248,7 @@ bool ResultWriter::NextChunk(int chunk_field, grpc::ByteBuffer& message) {
   return true;
 }
 
-// Smaller ones are put together: each would be a buffer of its own to the kernel.
+// Smaller parts are copied together, because each slice is a separate buffer for the kernel.
 bool ResultWriter::IsSentFromMemory(const Part& part) {
   constexpr size_t kWorthABuffer = 16 << 10;
   return part.bytes >= kWorthABuffer && part.source->InMemory() != nullptr;

@@ -1,9 +1,9 @@
 // Turns a published result into the messages of an answer: one header, then chunks of the answer's
-// byte string (for each tensor: indices, then values). Used by GetAggregate and Reduce. What the
-// result has in the form that was asked for goes out from where it lies, without a copy.
+// byte string (for each tensor: indices, then values). Used by GetAggregate and Reduce. Arrays that
+// the result has in the requested form are sent without a copy.
 //
-// A dense tensor of the answer is described as what it is: sparse_dim 0, nnz 1, no indices. With a
-// selection of n rows its shape is [n, the dimensions of a row].
+// A dense tensor in the answer has sparse_dim 0, nnz 1 and no indices. With a selection of n rows
+// its shape is [n, the dimensions of a row].
 #ifndef SPARSEAGG_SERVICE_RPC_RESULT_RESULT_WRITER_H_
 #define SPARSEAGG_SERVICE_RPC_RESULT_RESULT_WRITER_H_
 
@@ -25,17 +25,17 @@ inline constexpr uint32_t kChunkBytesDefault = uint32_t{1}
                                                << 20;  // best of 64 KiB to 4 MiB by measurement
 inline constexpr uint32_t kChunkBytesMax = uint32_t{4} << 20;
 
-// For one thread at a time. It, and each of its messages, keeps the result alive.
+// For one thread at a time. The writer and each of its messages keep the result alive.
 class ResultWriter {
  public:
   // INVALID_ARGUMENT: UNKNOWN_TENSOR, DUPLICATE_TENSOR, UNKNOWN_ENCODING, UNKNOWN_RESULT_LAYOUT,
   // RESULT_TOO_LARGE (a dense answer above `dense_bytes_max`), and the errors of SelectedRows(). A
-  // chunk size above kChunkBytesMax is read as kChunkBytesMax.
+  // larger chunk size than kChunkBytesMax becomes kChunkBytesMax.
   static absl::StatusOr<std::unique_ptr<ResultWriter>> Make(
       std::shared_ptr<const PublishedResult> result, const v1::GetAggregateRequest& request,
       uint64_t dense_bytes_max);
 
-  // The next message, a Response; false when all are out.
+  // Makes the next message, a Response. Returns false when there are no more.
   template <typename Response>
   bool Next(grpc::ByteBuffer& message);
 
@@ -60,15 +60,15 @@ class ResultWriter {
   grpc::Slice View(const Part& part) const;
 
   std::shared_ptr<const PublishedResult> result_;
-  std::string_view encoding_;  // asked for
+  std::string_view encoding_;  // requested
   v1::AggregateHeader header_;
   std::vector<std::unique_ptr<ByteSource>> sources_;  // the answer's byte string in order
   uint64_t chunk_bytes_ = kChunkBytesDefault;
   uint64_t dense_bytes_left_ = 0;
   bool header_sent_ = false;
-  size_t source_ = 0;           // being read
-  uint64_t source_offset_ = 0;  // in it
-  uint64_t offset_ = 0;         // in the whole
+  size_t source_ = 0;           // next to read, in sources_
+  uint64_t source_offset_ = 0;  // in that source
+  uint64_t offset_ = 0;         // in the answer's byte string
 };
 
 }  // namespace sparseagg

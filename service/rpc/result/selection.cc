@@ -41,7 +41,8 @@ absl::StatusOr<std::vector<uint64_t>> SelectedRows(const v1::IndexSelection& sel
   if (spec.sparse_dim == 0) {
     return MakeError(
         absl::StatusCode::kInvalidArgument, "INVALID_SELECTION",
-        absl::StrCat("tensor \"", spec.name, "\" has no indices (sparse_dim 0); ask for it whole"));
+        absl::StrCat("tensor \"", spec.name,
+                     "\" has no indices (sparse_dim 0); request it without a selection"));
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const IndexType type, FromProto(selection.index_type(), spec.name));
   const size_t entry_bytes = spec.sparse_dim * SizeOf(type);

@@ -1,4 +1,4 @@
-// The rows that a reader of a result asked for: IndexSelection of the wire, checked and flattened.
+// Checks and flattens the row selection of a request (IndexSelection).
 #ifndef SPARSEAGG_SERVICE_RPC_RESULT_SELECTION_H_
 #define SPARSEAGG_SERVICE_RPC_RESULT_SELECTION_H_
 
@@ -11,9 +11,9 @@
 
 namespace sparseagg {
 
-// Flattened rows in the order of the selection, repetitions kept. INVALID_ARGUMENT: a tensor
-// without indices or bytes that are no whole number of indices (INVALID_SELECTION), an index
-// outside the shape (INDEX_OUT_OF_RANGE).
+// Returns the flattened rows in the order of the selection, repetitions kept. INVALID_ARGUMENT:
+// INVALID_SELECTION for a tensor without indices, or bytes that are not a whole number of indices;
+// INDEX_OUT_OF_RANGE for an index outside the shape.
 absl::StatusOr<std::vector<uint64_t>> SelectedRows(const v1::IndexSelection& selection,
                                                    const TensorSpec& spec);
 

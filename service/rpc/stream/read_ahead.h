@@ -1,7 +1,7 @@
-// Small messages of a stream that are read while one before them is handled: a thread that takes
-// one message at a time sleeps and is woken for each, which took a quarter of a server's time for
-// updates of 1 KB. Several are taken at a time, so that those who read and those who handle seldom
-// meet. Large ones are read when the one before has been handled, as their memory is theirs alone.
+// The queue of messages of a stream that were read while earlier ones are being handled. Waking a
+// thread for every message took a quarter of a server's time with updates of 1 KB. So the handling
+// thread takes several at a time, and the two threads seldom contend. A large message is read only
+// after the one before it has been handled, because the queue is bounded in bytes.
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_READ_AHEAD_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_READ_AHEAD_H_
 
@@ -23,14 +23,15 @@ class ReadAhead {
 
   bool empty() const { return messages_.empty(); }
 
-  // A message came; takes it from `message`.
+  // Queues a message; takes its content out of `message`.
   void Push(grpc::ByteBuffer& message) {
     bytes_ += message.Length();
     messages_.emplace_back().Swap(&message);
     full_ |= messages_.size() >= kMessagesMax || bytes_ >= kBytesMax;
   }
 
-  // The first ones, in order, which are then handled; those before them have been.
+  // Removes and returns the first messages, in order, which the caller then handles. The ones that
+  // were taken before count as handled.
   std::deque<grpc::ByteBuffer> Take() {
     Handled();
     std::deque<grpc::ByteBuffer> taken;
@@ -44,10 +45,11 @@ class ReadAhead {
 
   uint64_t handled_bytes() const { return handled_bytes_; }
 
-  // Those that were taken have been handled.
+  // The messages that were taken have been handled.
   void Handled() {
     bytes_ -= std::exchange(handled_bytes_, 0);
-    // Not before half of the room is free, so that the reading thread has something to do.
+    // Reading starts again only when half of the room is free, so that it reads several messages at
+    // once.
     if (messages_.size() <= kMessagesMax / 2 && bytes_ <= kBytesMax / 2) full_ = false;
   }
 
@@ -56,7 +58,7 @@ class ReadAhead {
     bytes_ = handled_bytes_;
   }
 
-  // Whether to read another one, with those that wait and those that are being handled.
+  // Whether another message should be read; counts those that are being handled.
   bool has_room() const { return !full_; }
 
  private:

@@ -11,7 +11,7 @@
 namespace sparseagg {
 namespace {
 
-// What keeping the update takes: its part of the message, and what was made of it.
+// The memory that keeping the update takes: its part of the message, and the parsed form.
 uint64_t BytesKept(const ReceivedUpdate& update) {
   uint64_t bytes = BytesHeld(update) + update.header.ByteSizeLong();
   for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
@@ -56,7 +56,7 @@ bool StreamMessages::Handle(MessageBytes bytes, ReceivedStreamMessage message) {
 void StreamMessages::HandleWhole(MessageBytes bytes, ReceivedBatch updates) {
   const auto kept = std::make_shared<std::pair<MessageBytes, ReceivedBatch>>(std::move(bytes),
                                                                              std::move(updates));
-  const std::string* round = nullptr;  // of the update before
+  const std::string* round = nullptr;  // of the previous update
   bool waits_for_disk = false;
   for (const ReceivedUpdate& update : kept->second) {
     if (round == nullptr || *round != update.header.round()) {
@@ -64,12 +64,12 @@ void StreamMessages::HandleWhole(MessageBytes bytes, ReceivedBatch updates) {
       waits_for_disk = engine_.WaitsForDisk(*round);
     }
     if (!waits_for_disk) {
-      Answer(update.header.update_id(), Submit(update), AnswerQueue::kMayWait);
+      Answer(update.header.update_id(), Submit(update), ResponseQueue::kMayWait);
       continue;
     }
     stream_.RunJob(commits_, BytesKept(update), [this, kept, &update] {
       stream_.AnswerFromJob(ToAnswer(update.header.update_id(), Submit(update)),
-                            AnswerQueue::kMayWait);
+                            ResponseQueue::kMayWait);
     });
   }
 }
@@ -87,8 +87,8 @@ void StreamMessages::HandleBegin(const v1::BeginUpdate& message) {
   v1::StreamUpdatesResponse response;
   response.set_update_id(update_id);
   response.mutable_progress()->set_committed_offset((*upload)->committed_offset());
-  stream_.Answer(std::move(response), AnswerQueue::kAtOnce);
-  // All there already: an update without entries, or one that was counted before.
+  stream_.Answer(std::move(response), ResponseQueue::kAtOnce);
+  // Nothing is missing: an update without entries, or one that was counted before.
   if ((*upload)->committed_offset() == (*upload)->total_bytes()) {
     uploads_.Erase(update_id);
     Finish(message.header().round(), update_id, *std::move(upload));
@@ -125,7 +125,7 @@ void StreamMessages::Finish(const std::string& round, const std::string& update_
   stream_.RunJob(background, bytes, [this, update_id, upload = std::move(upload)]() mutable {
     absl::StatusOr<Receipt> receipt = upload->Finish();
     upload.reset();
-    stream_.AnswerFromJob(ToAnswer(update_id, std::move(receipt)), AnswerQueue::kAtOnce);
+    stream_.AnswerFromJob(ToAnswer(update_id, std::move(receipt)), ResponseQueue::kAtOnce);
   });
 }
 
@@ -137,14 +137,14 @@ void StreamMessages::End() {
   for (const auto& [update_id, error] : uploads_.TakeIncomplete()) Answer(update_id, error);
 }
 
-// An error that ends an update whose further chunks may be on their way.
+// Answers with an error that ends an update, whose later chunks may still arrive.
 void StreamMessages::Refuse(const std::string& update_id, const absl::Status& error) {
   if (!uploads_.Contains(update_id)) refused_.Add(update_id);
   Answer(update_id, error);
 }
 
 void StreamMessages::Answer(const std::string& update_id, absl::StatusOr<Receipt> outcome,
-                            AnswerQueue::When when) {
+                            ResponseQueue::When when) {
   stream_.Answer(ToAnswer(update_id, std::move(outcome)), when);
 }
 

@@ -1,6 +1,6 @@
-// What the messages of StreamUpdates do: whole updates are counted, those in chunks are begun,
-// go on and are finished; each is answered. The stream (stream_updates.cc) says when, and sends the
-// answers.
+// Handles the messages of StreamUpdates: submits whole updates, begins, continues and finishes
+// chunked ones, and answers each. The stream (stream_updates.cc) decides when a message is handled,
+// and sends the answers.
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_STREAM_MESSAGES_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_STREAM_MESSAGES_H_
 
@@ -14,7 +14,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
 #include "service/rpc/gate.h"
-#include "service/rpc/stream/answer_queue.h"
+#include "service/rpc/stream/response_queue.h"
 #include "service/rpc/stream/stream_uploads.h"
 #include "service/rpc/wire/message_bytes.h"
 #include "service/rpc/wire/received_update.h"
@@ -23,40 +23,42 @@
 
 namespace sparseagg {
 
-// A stream, for what its messages do.
+// What StreamMessages needs of its stream.
 class MessageStream {
  public:
-  // From whoever handles messages, and from a job.
-  virtual void Answer(v1::StreamUpdatesResponse answer, AnswerQueue::When when) = 0;
-  virtual void AnswerFromJob(v1::StreamUpdatesResponse answer, AnswerQueue::When when) = 0;
+  // Queues an answer. Answer() is for the thread that handles messages, AnswerFromJob() for jobs.
+  virtual void Answer(v1::StreamUpdatesResponse answer, ResponseQueue::When when) = 0;
+  virtual void AnswerFromJob(v1::StreamUpdatesResponse answer, ResponseQueue::When when) = 0;
 
-  // Runs `job` on another thread. The stream lives until it is done, and reads on if it may.
-  // `bytes`: what the job keeps.
+  // Runs `job` on a thread of `background`. The stream stays alive until it has ended, and keeps
+  // reading within its limits. `bytes` is the memory that the job holds.
   virtual void RunJob(Background& background, uint64_t bytes, std::function<void()> job) = 0;
 
-  // Runs `handle` before the next message is handled. When it waits for the disk, on another
-  // thread, which goes on with the messages then: false.
+  // Runs `handle` before the next message is handled. If `waits_for_disk`, it runs on another
+  // thread, which then handles the messages that follow, and RunInTurn() returns false.
   virtual bool RunInTurn(bool waits_for_disk, std::function<void()> handle) = 0;
 
  protected:
   ~MessageStream() = default;
 };
 
-// For one thread at a time; its jobs run on others. Chunked updates are finished in `background`,
-// updates of durable rounds counted in `commits`. All arguments must outlive it and its jobs.
+// For one thread at a time; its jobs run on others: `background` finishes chunked updates,
+// `commits` submits updates of durable rounds. All arguments must outlive it and its jobs.
 class StreamMessages {
  public:
   StreamMessages(const AdmittedCall& admitted, Background& background, Background& commits,
                  MessageStream& stream);
 
-  // `message` was read from `bytes`. False: see RunInTurn().
+  // Handles `message`, which was parsed from `bytes`. Returns false if another thread continues
+  // (RunInTurn()).
   bool Handle(MessageBytes bytes, ReceivedStreamMessage message);
 
-  // Whether updates in chunks are under way.
+  // Whether chunked updates are in progress.
   bool uploading() const { return !uploads_.empty(); }
-  // Ends all of them; further chunks that come of them are not answered.
+  // Ends all chunked updates with the error `why`; their later chunks are ignored.
   void RefuseUploads(const absl::Status& why);
-  // No more messages come: says what the updates that are under way lack.
+  // The client sends no more messages: answers each unfinished update with an error that says what
+  // is missing.
   void End();
 
  private:
@@ -69,7 +71,7 @@ class StreamMessages {
               std::shared_ptr<Upload> upload);
   void Refuse(const std::string& update_id, const absl::Status& error);
   void Answer(const std::string& update_id, absl::StatusOr<Receipt> outcome,
-              AnswerQueue::When when = AnswerQueue::kAtOnce);
+              ResponseQueue::When when = ResponseQueue::kAtOnce);
 
   const AdmittedCall& admitted_;
   Engine& engine_;  // of the caller's tenant

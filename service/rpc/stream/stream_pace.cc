@@ -34,9 +34,9 @@ absl::Status StreamPace::EndWait(Time now, uint64_t bytes, bool uploading) {
       absl::StatusCode::kDeadlineExceeded, "UPLOAD_TOO_SLOW",
       absl::StrCat(
           "the stream sent ", received_bytes_, " bytes in ", waited_seconds_,
-          " s that the server waited for them, below upload-rate-min = ", limits_.upload_rate_min,
+          " s of the server's waiting, which is below upload-rate-min = ", limits_.upload_rate_min,
           " bytes/s over upload-rate-window-ms = ", limits_.upload_rate_window_ms,
-          "; what is under way on it is dropped; begin it again over a faster connection"));
+          "; its unfinished updates are dropped; begin them again over a faster connection"));
 }
 
 absl::Status StreamPace::CheckIdle(Time now, bool uploading) const {
@@ -45,7 +45,7 @@ absl::Status StreamPace::CheckIdle(Time now, bool uploading) const {
   if (uploading) {
     return MakeError(absl::StatusCode::kAborted, "UPLOAD_EXPIRED",
                      absl::StrCat("the stream received nothing for upload-idle-ms = ", idle_ms,
-                                  "; what is under way on it is dropped; begin it again"));
+                                  "; its unfinished updates are dropped; begin them again"));
   }
   return MakeError(absl::StatusCode::kAborted, "STREAM_IDLE",
                    absl::StrCat("the stream received nothing for stream-idle-ms = ", idle_ms,

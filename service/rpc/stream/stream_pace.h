@@ -1,10 +1,10 @@
-// Whether a stream keeps its server waiting too long. What counts is the time that the server waits
-// for the next message and for nothing else: a client that is waiting for the server, since answers
-// or flow control hold it back, loses nothing by that.
+// Checks whether the client of a stream is too slow. Only the time counts during which the server
+// waits for nothing but the next message: the time in which flow control or unsent answers hold the
+// client back does not.
 //
-//   rate   while an update in chunks is under way, a stream has a credit of upload-rate-window-ms
+//   rate   while a chunked update is in progress, a stream has a credit of upload-rate-window-ms
 //          of waiting. Waiting uses it up, bytes fill it again at upload-rate-min.
-//   idle   no message for upload-idle-ms while an update is under way, for stream-idle-ms else
+//   idle   no message for upload-idle-ms while an update is in progress, otherwise stream-idle-ms
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_STREAM_PACE_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_STREAM_PACE_H_
 
@@ -25,9 +25,10 @@ class StreamPace {
 
   // The server begins to wait for a message.
   void BeginWait(Time now) { begin_ = now; }
-  // It came. `uploading`: an update in chunks was under way. DEADLINE_EXCEEDED (UPLOAD_TOO_SLOW).
+  // The message has arrived. `uploading`: a chunked update was in progress. DEADLINE_EXCEEDED
+  // (UPLOAD_TOO_SLOW) if the credit is used up.
   absl::Status EndWait(Time now, uint64_t bytes, bool uploading);
-  // Still waiting. ABORTED: UPLOAD_EXPIRED, STREAM_IDLE.
+  // Checks a wait that has not ended. ABORTED: UPLOAD_EXPIRED, STREAM_IDLE.
   absl::Status CheckIdle(Time now, bool uploading) const;
 
  private:

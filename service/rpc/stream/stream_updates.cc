@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "service/rpc/stream/answer_queue.h"
 #include "service/rpc/stream/read_ahead.h"
+#include "service/rpc/stream/response_queue.h"
 #include "service/rpc/stream/stream_messages.h"
 #include "service/rpc/stream/stream_pace.h"
 #include "service/rpc/stream/unread_limit.h"
@@ -25,16 +25,17 @@
 namespace sparseagg {
 namespace {
 
-// Updates of a stream that are counted on other threads while it goes on; those of the message that
-// was handled last come on top.
+// The most updates of a stream that other threads handle while it keeps reading. The updates of the
+// last message may exceed it.
 constexpr size_t kJobsMax = 64;
 constexpr uint64_t kJobBytesMax = uint64_t{16} << 20;
 
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-// The flags under the mutex say what is under way; Step() starts what can start. Operations are
-// started under the mutex: gRPC runs reactions on its own threads, never inside a Start call.
+// The flags under the mutex show which operations are in progress; Step() starts those that can
+// start. Operations are started under the mutex, which is safe because gRPC runs reactions on its
+// own threads, never inside a Start call.
 class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public DrainableCall,
                           private MessageStream,
@@ -62,8 +63,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     Step();
   }
 
-  // Ends a stream that keeps the server waiting: for a message, or for somebody to read the
-  // answers.
+  // Ends a stream whose client keeps the server waiting, for a message or for reading the answers.
   void CheckTime(Time now) override {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
@@ -79,7 +79,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void OnReadDone(bool ok) noexcept override {
     {
       const std::lock_guard lock(mutex_);
-      // The call ended while the message was on its way; it is not counted.
+      // The call has ended; the message is dropped.
       if (finished_ || !end_error_.ok()) return;
       reading_ = false;
       if (ok) {
@@ -87,8 +87,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       } else {
         reads_ended_ = true;
       }
-      answers_.hold().OnMessage(handling_ ? Clock::duration::zero() : Clock::now() - wait_begin_);
-      if (!GoOnHandling()) return Step();  // whoever handles the one before comes to it
+      answers_.coalescer().OnMessage(handling_ ? Clock::duration::zero()
+                                               : Clock::now() - wait_begin_);
+      if (!TryBeginHandling()) return Step();  // the handling thread takes it
     }
     HandleArrived(/*waited=*/true);
   }
@@ -98,9 +99,9 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       const std::lock_guard lock(mutex_);
       writing_ = false;
       unread_.EndWrite();
-      pace_.BeginWait(Clock::now());  // the client may have waited for this
+      pace_.BeginWait(Clock::now());  // the client may have waited for this write
       if (!ok) broken_ = true;
-      if (!GoOnHandling()) return Step();
+      if (!TryBeginHandling()) return Step();
     }
     HandleArrived(/*waited=*/false);
   }
@@ -113,7 +114,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   void OnDone() noexcept override {
     {
-      const std::lock_guard lock(mutex_);  // whoever called Finish() has left Step()
+      const std::lock_guard lock(
+          mutex_);  // so that the thread that called Finish() has left Step()
     }
     admitted_.place.reset();
     call_entry_.reset();
@@ -121,18 +123,19 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
  private:
-  // Handles what has come, until nothing is left or it has to wait. `waited`: nothing was there
-  // before.
+  // Handles the messages that have arrived, until none is left or there is no room for more work.
+  // `waited`: the server had none before.
   void HandleArrived(bool waited) {
     do {
-      // A batch may have brought many answers, or jobs: look before the next one.
+      // A batch may have made many answers or jobs, so the limits are checked before the next one.
       for (bool after_batch = false; !taken_.empty() && !after_batch;) {
         if (!HandleMessage(after_batch)) return;
       }
     } while (TakeArrived(std::exchange(waited, false)));
   }
 
-  // False: nothing is left, or it has to wait; nobody handles messages any more.
+  // Returns false, and gives up the handling role, if no message is left or there is no room for
+  // more work.
   bool TakeArrived(bool waited) {
     std::unique_lock lock(mutex_);
     QueueOutcomes();
@@ -141,7 +144,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       arrived_.Clear();
     }
     if (!MayHandle() && !(taken_.empty() && arrived_.empty())) {
-      handling_ = false;  // GoOnHandling()
+      handling_ = false;  // TryBeginHandling()
       Step();
       return false;
     }
@@ -173,31 +176,33 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return true;
   }
 
-  // Whether there is room for what another message brings. REQUIRES: mutex_ held.
+  // Whether there is room for the answers and jobs of another message. REQUIRES: mutex_ is held.
   bool MayHandle() const {
     return !answers_.full() && jobs_ < kJobsMax && job_bytes_ < kJobBytesMax;
   }
 
-  // True: something is to be handled, which the caller does now. REQUIRES: mutex_ held.
-  bool GoOnHandling() {
+  // Takes the handling role if there is something to handle and no other thread has it. If true,
+  // the caller must call HandleArrived(). REQUIRES: mutex_ is held.
+  bool TryBeginHandling() {
     if (handling_ || finished_ || broken_ || !MayHandle()) return false;
     handling_ = !taken_.empty() || !arrived_.empty() || (reads_ended_ && !reads_done_);
     return handling_;
   }
 
-  // The first one taken. False: on another thread, which goes on with HandleArrived() then.
+  // Handles the first of taken_. Returns false if another thread does so, which then continues with
+  // HandleArrived().
   bool HandleMessage(bool& was_batch) {
     MessageBytes bytes(taken_.front());
     taken_.pop_front();
     absl::StatusOr<ReceivedStreamMessage> message = ReadStreamUpdates(bytes.chain());
     if (!message.ok()) {
-      Answer(ToAnswer("", message.status()), AnswerQueue::kAtOnce);
+      Answer(ToAnswer("", message.status()), ResponseQueue::kAtOnce);
       return true;
     }
     ShortenUpdateIds(*message);
     if (message->takes_more && !std::exchange(takes_more_, true)) {
       const std::lock_guard lock(mutex_);
-      answers_.SendTogether();
+      answers_.EnableBatches();
     }
     was_batch = std::holds_alternative<ReceivedBatch>(message->body);
     return messages_.Handle(std::move(bytes), *std::move(message));
@@ -211,7 +216,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     {
       const std::lock_guard lock(mutex_);
       QueueOutcomes();
-      answers_.hold().SendNow();
+      answers_.coalescer().SendNow();
       Step();
     }
     commits_.Run([call = shared_from_this(), handle = std::move(handle)]() mutable {
@@ -225,7 +230,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void RunJob(Background& background, uint64_t bytes, std::function<void()> job) override {
     {
       const std::lock_guard lock(mutex_);
-      QueueOutcomes();  // before that of the job
+      QueueOutcomes();  // before the job's answer
       ++jobs_;
       job_bytes_ += bytes;
     }
@@ -242,17 +247,17 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       --jobs_;
       job_bytes_ -= bytes;
       pace_.BeginWait(Clock::now());
-      if (!GoOnHandling()) return Step();
+      if (!TryBeginHandling()) return Step();
     }
     HandleArrived(/*waited=*/false);
   }
 
-  // Queued with the others when all that were taken are handled.
-  void Answer(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
+  // Kept until the taken messages are handled, and queued then.
+  void Answer(v1::StreamUpdatesResponse answer, ResponseQueue::When when) override {
     outcomes_.push_back({std::move(answer), when});
   }
 
-  void AnswerFromJob(v1::StreamUpdatesResponse answer, AnswerQueue::When when) override {
+  void AnswerFromJob(v1::StreamUpdatesResponse answer, ResponseQueue::When when) override {
     const std::lock_guard lock(mutex_);
     Queue(std::move(answer), when);
   }
@@ -263,8 +268,8 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     outcomes_.clear();
   }
 
-  // Whoever does it calls Step() then. REQUIRES: mutex_ held.
-  void Queue(v1::StreamUpdatesResponse answer, AnswerQueue::When when) {
+  // The caller calls Step() afterwards. REQUIRES: mutex_ is held.
+  void Queue(v1::StreamUpdatesResponse answer, ResponseQueue::When when) {
     if (!broken_) answers_.Push(std::move(answer), when);
   }
 
@@ -278,12 +283,12 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       Finish(EndStatus());
       return;
     }
-    if (!writing_ && !answers_.empty() && !HoldAnswers()) {
+    if (!writing_ && !answers_.empty() && !AnswersShouldWait()) {
       writing_ = true;
       unread_.BeginWrite();
       written_ = ToBytes(answers_.Take());
       auto options = grpc::WriteOptions();
-      if (answers_.MayKeepTaken()) options.set_buffer_hint();
+      if (answers_.MayBufferTaken()) options.set_buffer_hint();
       StartWrite(&written_, options);
     }
     const bool may_read = !reads_ended_ && !broken_ && !draining_ && end_error_.ok() &&
@@ -295,35 +300,35 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     }
   }
 
-  // The server has nothing to do until a message comes. REQUIRES: mutex_ held.
+  // The server begins to wait for a message. REQUIRES: mutex_ is held.
   void BeginWait(Time now) {
     wait_begin_ = now;
     pace_.BeginWait(now);
   }
 
-  // Whether what could be sent waits for more. While messages are handled, whoever does that looks
-  // at the time; an alarm each millisecond took 8 % of the CPU for updates of 1 KB.
-  // REQUIRES: mutex_ held.
-  bool HoldAnswers() {
-    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.Holds(Clock::now())) {
+  // Whether the queued answers wait for more. While messages are handled, the handling thread
+  // checks the time, since an alarm each millisecond took 8 % of the CPU with updates of 1 KB.
+  // REQUIRES: mutex_ is held.
+  bool AnswersShouldWait() {
+    if (reads_ended_ || draining_ || !end_error_.ok() || !answers_.ShouldWait(Clock::now())) {
       return false;
     }
     if (!handling_ && !std::exchange(alarm_is_set_, true)) {
       alarm_.emplace();
-      alarm_->Set(std::chrono::system_clock::now() + AnswerHold::kTime,
-                  [weak = weak_from_this()](bool) {  // a call has its alarm
-                    if (const auto call = weak.lock()) call->SendHeldAnswers();
+      alarm_->Set(std::chrono::system_clock::now() + ResponseCoalescer::kMaxDelay,
+                  [weak = weak_from_this()](bool) {  // weak, because the call owns the alarm
+                    if (const auto call = weak.lock()) call->SendWaitingAnswers();
                   });
     }
     return true;
   }
 
-  void SendHeldAnswers() {
+  void SendWaitingAnswers() {
     const std::lock_guard lock(mutex_);
     alarm_is_set_ = false;
     if (answers_.empty() || handling_) return;
-    answers_.hold().TimeIsUp(answers_.size(),
-                             reading_ ? Clock::now() - wait_begin_ : Clock::duration::zero());
+    answers_.coalescer().OnMaxDelay(
+        answers_.size(), reading_ ? Clock::now() - wait_begin_ : Clock::duration::zero());
     Step();
   }
 
@@ -338,33 +343,33 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
 
-  grpc::ByteBuffer request_;  // the reading side's
+  grpc::ByteBuffer request_;  // owned by the read operation
 
-  // Only the handling side; and, while nobody handles messages, whoever holds mutex_.
+  // Owned by the handling thread; while there is none (!handling_), guarded by mutex_.
   std::deque<grpc::ByteBuffer> taken_;
-  std::vector<std::pair<v1::StreamUpdatesResponse, AnswerQueue::When>> outcomes_;
+  std::vector<std::pair<v1::StreamUpdatesResponse, ResponseQueue::When>> outcomes_;
   bool takes_more_ = false;
   StreamMessages messages_;
 
   std::mutex mutex_;
-  AnswerQueue answers_;
+  ResponseQueue answers_;
   grpc::ByteBuffer written_;
   bool reading_ = false;
   ReadAhead arrived_;
-  bool handling_ = false;  // somebody handles messages, until none has arrived
+  bool handling_ = false;  // a thread handles messages
   bool writing_ = false;
   UnreadLimit unread_;
   Time wait_begin_;
   bool alarm_is_set_ = false;
-  std::optional<grpc::Alarm> alarm_;  // when none is held any longer
+  std::optional<grpc::Alarm> alarm_;  // sends the answers that wait
   StreamPace pace_;
   absl::Status end_error_;  // why the server ends the call
   size_t jobs_ = 0;
-  uint64_t job_bytes_ = 0;    // of their updates
+  uint64_t job_bytes_ = 0;    // memory that the jobs hold
   bool reads_ended_ = false;  // the caller closed its side
-  bool reads_done_ = false;   // and all that came before is handled
+  bool reads_done_ = false;   // and all messages before that are handled
   bool draining_ = false;
-  bool broken_ = false;  // nobody reads the answers any more
+  bool broken_ = false;  // the client no longer reads answers
   bool finished_ = false;
 };
 

@@ -1,11 +1,11 @@
-// StreamUpdates: many updates over one stream, whole or in chunks; one Receipt or Error for each.
+// StreamUpdates: many updates over one stream, whole or in chunks; each gets one Receipt or Error.
 //
-// Messages are read in order. What waits for a disk and what takes long runs on other threads while
-// the stream reads on, up to a number of updates and of their bytes; so receipts come in any order.
-// Answers wait in a queue of bounded length while the reader of the other side is slow; when it is
-// full, reading pauses, and gRPC's flow control slows the sender down. A chunk that is written to
-// disk is there before the next message is read. A client that keeps the stream waiting too long
-// (stream_pace.h) loses the updates that are under way in chunks, or the stream.
+// Messages are read in order. Work that waits for the disk or takes long runs on other threads
+// while the stream keeps reading, up to a number of updates and of their bytes; so receipts may
+// come in any order. While the client reads slowly, answers wait in a bounded queue; when it is
+// full, reading pauses, and gRPC's flow control slows the client down. A chunk that goes to the
+// disk is written before the next message is handled. A client that is too slow (stream_pace.h)
+// loses its unfinished chunked updates, or the stream.
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_STREAM_UPDATES_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_STREAM_UPDATES_H_
 
@@ -19,8 +19,8 @@
 
 namespace sparseagg {
 
-// The reactor frees itself. The other arguments must outlive the call. Chunked updates are finished
-// in `background`, updates of durable rounds counted in `commits`.
+// The reactor frees itself. The other arguments must outlive the call. `background` finishes
+// chunked updates, `commits` submits updates of durable rounds.
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamUpdates(
     grpc::CallbackServerContext& context, AdmittedCall admitted, Background& background,
     Background& commits, DrainList& drain_list, CallCounter& calls);

@@ -15,7 +15,7 @@ absl::Status StreamUploads::CheckId(const UpdateHeader& header) const {
   return MakeError(
       absl::StatusCode::kAlreadyExists, "UPDATE_ID_IN_USE",
       absl::StrCat("update_id \"", header.update_id,
-                   "\" is under way on this stream for contributor \"", it->second.contributor,
+                   "\" is in use on this stream for contributor \"", it->second.contributor,
                    "\"; choose an update_id that is unique within the stream"));
 }
 

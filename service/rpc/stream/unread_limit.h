@@ -1,5 +1,5 @@
-// Ends a call when nobody reads its answers: while one waits to be read, the call holds what its
-// answers are made of, be it a whole result.
+// Ends a call whose client does not read its answers: until an answer is read, the call holds the
+// data that its answers are made from, which may be a whole result.
 #ifndef SPARSEAGG_SERVICE_RPC_STREAM_UNREAD_LIMIT_H_
 #define SPARSEAGG_SERVICE_RPC_STREAM_UNREAD_LIMIT_H_
 
@@ -18,7 +18,7 @@ class UnreadLimit {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `context` must live while a write is under way.
+  // `context` must outlive every write.
   UnreadLimit(grpc::CallbackServerContext& context, const Limits& limits)
       : context_(context), longest_(limits.stream_idle_ms) {}
 
@@ -31,8 +31,8 @@ class UnreadLimit {
     since_.reset();
   }
 
-  // Cancels the call when the write under way has taken more than stream-idle-ms; it ends with
-  // ok == false then.
+  // Cancels the call if the current write has taken more than stream-idle-ms; the write then ends
+  // with ok == false.
   void Check(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (longest_.count() == 0 || !since_.has_value() || now - *since_ <= longest_) return;

@@ -33,7 +33,7 @@ bool IsKnown(const FieldDescriptor* field, uint32_t wire_type) {
   return wire_type == WireTypeOf(*field) || (wire_type == kWireDelimited && field->is_packable());
 }
 
-// Those of a list that a field of this wire type brings.
+// The number of list elements in a field of this wire type.
 uint64_t NumbersIn(const FieldDescriptor& field, uint32_t wire_type, const WireReader& content) {
   if (wire_type != kWireDelimited) return 1;
   switch (WireTypeOf(field)) {

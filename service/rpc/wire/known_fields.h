@@ -1,5 +1,6 @@
-// What of a message protobuf is given to read. It keeps what it does not know, and makes lists, in
-// up to a hundred times the bytes that they had: so the first is left out, and the second counted.
+// Filters a message before protobuf parses it. Protobuf's memory for unknown fields and for lists
+// is up to a hundred times their bytes on the wire: so unknown fields are removed, and list
+// elements are counted.
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_KNOWN_FIELDS_H_
 #define SPARSEAGG_SERVICE_RPC_WIRE_KNOWN_FIELDS_H_
 
@@ -14,14 +15,14 @@
 
 namespace sparseagg {
 
-// Numbers in the lists of one message: twice the dimensions of a tensor, so that one with a few too
-// many is refused with the reason why.
+// The most numbers in the lists of one message: twice the largest rank of a tensor, so that a shape
+// with a few dimensions too many still gets the precise error.
 inline constexpr uint64_t kListedNumbersMax = 2 * kRankMax;
 
-// Appends the fields of a message of `type` that its .proto has, in their order, to `out`. False
-// when the bytes are no message; when `elements`, to which the messages and strings in its lists
-// are added, becomes more than kRoundTensorsMax; or when it, or a message in it, lists more than
-// kListedNumbersMax numbers.
+// Appends to `out` the fields of `bytes`, a message of `type`, that its .proto defines, in their
+// order. Adds the number of messages and strings in its lists to `elements`. Returns false if the
+// bytes are not a valid message, if `elements` exceeds kRoundTensorsMax, or if a message lists more
+// than kListedNumbersMax numbers.
 bool AppendKnownFields(WireReader bytes, const google::protobuf::Descriptor& type,
                        uint64_t& elements, std::string& out);
 

@@ -1,4 +1,4 @@
-// The bytes of one message of a raw method: as they came in, and as they go out.
+// The bytes of one message of a raw method, received or to be sent.
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_MESSAGE_BYTES_H_
 #define SPARSEAGG_SERVICE_RPC_WIRE_MESSAGE_BYTES_H_
 
@@ -13,9 +13,9 @@
 
 namespace sparseagg {
 
-// A received message, in the pieces that gRPC read. It keeps gRPC's read buffers, which may be
-// much larger than the message: not for longer than it takes to count an update. Moving it leaves
-// views of the bytes valid.
+// A received message, in the pieces in which gRPC read it. It keeps gRPC's read buffers alive,
+// which may be much larger than the message, so it must not live longer than it takes to count an
+// update. Moving it keeps views of the bytes valid.
 class MessageBytes {
  public:
   MessageBytes() = default;
@@ -34,7 +34,7 @@ class MessageBytes {
   ByteChain chain() const { return pieces_; }
 
  private:
-  std::vector<grpc::Slice> slices_;  // a small one holds its bytes itself
+  std::vector<grpc::Slice> slices_;  // a small slice holds its bytes inline
   std::vector<std::string_view> pieces_;
 };
 

@@ -18,7 +18,8 @@ namespace {
 constexpr uint32_t Varint(uint32_t number) { return number << 3 | kWireVarint; }
 constexpr uint32_t Delimited(uint32_t number) { return number << 3 | kWireDelimited; }
 
-// As protobuf does with a field that comes again. `elements`: those of its lists so far.
+// Merges the field into `message`, as protobuf does with a repeated occurrence. `elements`: the
+// list elements so far.
 bool Merge(const WireReader& bytes, google::protobuf::Message* message, uint64_t elements = 0) {
   std::string known;
   known.reserve(bytes.size());
@@ -26,8 +27,8 @@ bool Merge(const WireReader& bytes, google::protobuf::Message* message, uint64_t
          message->MergeFromString(known);
 }
 
-// The same for a header, which has no messages inside, as each of many small updates brings: what
-// it has of unknown fields lives until they are counted.
+// The same for a header, which has no messages inside. Each of many small updates has one, and its
+// unknown fields would be kept until the update is counted.
 bool MergeHeader(const WireReader& bytes, google::protobuf::Message* header) {
   constexpr uint64_t kSmall = 256;
   const std::string_view piece = bytes.FirstPiece();
@@ -50,7 +51,7 @@ bool ReadTensor(const WireReader& bytes, ReceivedUpdate::Tensor* tensor) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     switch (tag) {
       case Delimited(v1::Tensor::kHeaderFieldNumber):
-        // The shapes of headers that come again are one.
+        // Repeated occurrences of a header are merged, so their shapes add up.
         return MergeHeader(content, &tensor->header) &&
                static_cast<uint64_t>(tensor->header.dense_shape_size()) <= kListedNumbersMax;
       case Delimited(v1::Tensor::kIndicesFieldNumber):
@@ -73,7 +74,7 @@ bool MergeStart(const WireReader& bytes, v1::ReduceStart* start) {
   return Merge(bytes, start, static_cast<uint64_t>(start->spec().tensors_size()));
 }
 
-// `tensors`: those of the message so far.
+// `tensors`: the number in the message so far.
 bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update, uint64_t& tensors) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader&) {
     switch (tag) {
@@ -88,7 +89,7 @@ bool ReadUpdate(const WireReader& bytes, ReceivedUpdate* update, uint64_t& tenso
   });
 }
 
-// A batch as its parts are found: in any number of fields, each of which adds to it.
+// A batch while it is parsed: any number of fields may add to it.
 struct BatchParts {
   ReceivedBatch updates;
   uint64_t tensors = 0;  // of all updates
@@ -102,7 +103,7 @@ bool ReadBatch(const WireReader& bytes, BatchParts* batch) {
   });
 }
 
-// Everything but the data is protobuf's to read.
+// Protobuf parses everything but the data.
 bool ReadChunk(const WireReader& bytes, v1::UpdateChunk* rest,
                std::vector<std::string_view>* data) {
   return EachField(bytes, [&](uint32_t tag, const WireReader& content, const WireReader& field) {
@@ -112,14 +113,14 @@ bool ReadChunk(const WireReader& bytes, v1::UpdateChunk* rest,
   });
 }
 
-// The alternative of `body` that is under way, or a new one in its place.
+// The alternative of `body` that is being parsed, or a new one in its place.
 template <typename T, typename Body>
 T* Get(Body* body) {
   T* present = std::get_if<T>(body);
   return present != nullptr ? present : &body->template emplace<T>();
 }
 
-// A chunk as its parts are found.
+// A chunk while it is parsed.
 struct ChunkParts {
   v1::UpdateChunk rest;
   std::vector<std::string_view> data;
@@ -134,7 +135,7 @@ ReceivedChunk ToChunk(ChunkParts parts) {
   return chunk;
 }
 
-// The bodies that StreamUpdatesRequest and ReduceRequest have both, and their field numbers in
+// The bodies that both StreamUpdatesRequest and ReduceRequest have, and their field numbers in
 // `Message`.
 template <typename Message, typename Body>
 bool ReadBody(uint32_t tag, const WireReader& content, Body* body) {
@@ -174,7 +175,7 @@ Received ToReceived(Body body) {
 absl::Status Malformed(const std::string& name) {
   return MakeError(
       absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
-      absl::StrCat("the bytes are not a ", name, " of sparseagg.v1, or have more than ",
+      absl::StrCat("the message is not a valid ", name, " of sparseagg.v1, or have more than ",
                    kRoundTensorsMax, " tensors, or ", kBatchUpdatesMax, " updates, or ",
                    kListedNumbersMax, " dimensions in one tensor; was it made from its .proto?"));
 }
@@ -251,9 +252,9 @@ absl::Status ReadRequest(ByteChain bytes, uint64_t bytes_max, google::protobuf::
   const WireReader reader(bytes);
   const std::string& name = request->GetDescriptor()->name();
   if (reader.size() > bytes_max) {
-    return MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
-                     absl::StrCat("a ", name, " of ", reader.size(),
-                                  " bytes; none needs more than ", bytes_max));
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
+        absl::StrCat("a ", name, " of ", reader.size(), " bytes exceeds the limit of ", bytes_max));
   }
   return Merge(reader, request) ? absl::OkStatus() : Malformed(name);
 }

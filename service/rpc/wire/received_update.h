@@ -1,7 +1,7 @@
-// Messages of clients, read from the bytes that the network brought. Of those that bring updates
-// (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest) payloads stay where they are; protobuf
-// parses the rest, and all others, less what it does not know. The bytes mean what protobuf's
-// parser says they mean; a test compares the two.
+// Parses the messages of clients from the received bytes. In messages with updates
+// (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest) payloads are not copied; protobuf
+// parses the rest of them, and all other messages, without unknown fields (known_fields.h). The
+// result is the same as that of protobuf's parser; a test compares the two.
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_RECEIVED_UPDATE_H_
 #define SPARSEAGG_SERVICE_RPC_WIRE_RECEIVED_UPDATE_H_
 
@@ -19,7 +19,7 @@
 
 namespace sparseagg {
 
-// A whole update. Its payload is views into the bytes that it was read from.
+// A whole update. Its payload consists of views into the message's bytes.
 struct ReceivedUpdate {
   v1::UpdateHeader header;
   struct Tensor {
@@ -30,10 +30,11 @@ struct ReceivedUpdate {
   std::vector<Tensor> tensors;
 };
 
-// What it takes beside the bytes that it was read from: tensors of two bytes make 90 times as much.
+// The memory of `update` beyond the message's bytes: up to 90 times as much, for tensors of two
+// bytes.
 uint64_t BytesHeld(const ReceivedUpdate& update);
 
-// A chunk of an update; `data` is views into the bytes that it was read from.
+// A chunk of an update; `data` consists of views into the message's bytes.
 struct ReceivedChunk {
   std::string update_id;
   uint64_t offset = 0;
@@ -52,20 +53,20 @@ struct ReceivedStreamMessage {
 using ReceivedReduceMessage =
     std::variant<std::monostate, v1::ReduceStart, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk>;
 
-// INVALID_ARGUMENT (MALFORMED_MESSAGE) for bytes that are not the message, or have more tensors, or
-// updates.
+// INVALID_ARGUMENT (MALFORMED_MESSAGE) if the bytes are not such a message, or have too many
+// tensors or updates.
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
 
-// Requests that are names, numbers and times.
+// The limit for requests that consist of names, numbers and times.
 inline constexpr uint64_t kSmallRequestBytesMax = 65'536;
 
-// The same for any other request, which is empty before. Of at most `bytes_max` bytes.
+// Parses any other request, of at most `bytes_max` bytes. Same error. REQUIRES: `request` is empty.
 absl::Status ReadRequest(ByteChain bytes, uint64_t bytes_max, google::protobuf::Message* request);
 
-// Cuts update ids that are longer than any valid one, by far, so that answers which wait, and what
-// is remembered of refused updates, stay small: a message's ids may have megabytes.
+// Truncates update ids that are far longer than any valid one, which may have megabytes, so that
+// queued answers and the set of refused updates stay small.
 void ShortenUpdateIds(ReceivedStreamMessage& message);
 
 }  // namespace sparseagg

@@ -1,5 +1,6 @@
-// How a call is found again in the logs of those that took part in it: the caller's x-request-id,
-// or one made here, and the W3C trace context (https://www.w3.org/TR/trace-context/).
+// The ids by which a call can be found in the logs of every program that took part in it: the
+// caller's x-request-id, or one made here, and the W3C trace context
+// (https://www.w3.org/TR/trace-context/).
 //
 //   traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
 //                version trace-id (32 hex)           parent-id (16)   flags
@@ -20,14 +21,14 @@ struct RequestIds {
   std::string parent_id;  // the caller's span
 };
 
-// Whether a caller's request id is taken over: 1 to 64 characters of [A-Za-z0-9._-].
+// Whether a caller's request id is accepted: 1 to 64 characters of [A-Za-z0-9._-].
 bool IsRequestId(std::string_view text);
 
 // 16 random hexadecimal digits.
 std::string NewRequestId();
 
-// Sets trace_id and parent_id; leaves them empty when `traceparent` is malformed, as the standard
-// asks.
+// Sets trace_id and parent_id; leaves them empty if `traceparent` is malformed, as the standard
+// requires.
 void ParseTraceparent(std::string_view traceparent, RequestIds& ids);
 
 }  // namespace sparseagg

@@ -47,7 +47,7 @@ v1::RoundPolicy ToProto(const RoundPolicy& policy) {
   return proto;
 }
 
-// What is too far away for the clock's type is as good as this.
+// Times beyond the range of the clock's type become this one.
 constexpr int64_t kSecondsMax = 9'000'000'000;  // the year 2255
 
 std::chrono::system_clock::time_point ToTime(const google::protobuf::Timestamp& stamp) {
@@ -58,7 +58,7 @@ std::chrono::system_clock::time_point ToTime(const google::protobuf::Timestamp& 
 }
 
 absl::StatusOr<RoundPolicy> FromProto(const v1::RoundPolicy& proto) {
-  // One more than what the engine takes, so that it refuses what is longer.
+  // One more than the engine accepts, so that it refuses longer ones.
   constexpr auto kLongest = kPolicyTimeMax + std::chrono::milliseconds(1);
   RoundPolicy policy;
   policy.goal_contributors = proto.goal_contributors();

@@ -1,4 +1,4 @@
-// Rounds, receipts and manifests between the engine's types and the wire.
+// Converts rounds, receipts and manifests between the engine's types and protobuf messages.
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_ROUND_PROTO_H_
 #define SPARSEAGG_SERVICE_RPC_WIRE_ROUND_PROTO_H_
 
@@ -22,12 +22,12 @@ v1::Round ToProto(const RoundSnapshot& round);
 v1::Receipt ToProto(Receipt receipt);
 v1::ServerLoad ToProto(const EngineStats& stats);
 
-// INVALID_ARGUMENT for a value that this version does not know. An unset durability is
+// INVALID_ARGUMENT for a value that this version does not know. An unset durability becomes
 // `default_durability`.
 absl::StatusOr<RoundSpec> FromProto(const v1::RoundSpec& proto, Durability default_durability);
 
-// INVALID_ARGUMENT (INVALID_DURATION) for a negative or malformed duration; above `longest` it is
-// `longest`, unset it is `unset`. `field` names it in the message.
+// Returns `duration` in milliseconds, at most `longest`, or `unset` if it is null. INVALID_ARGUMENT
+// (INVALID_DURATION), which names `field`, for a negative or malformed duration.
 absl::StatusOr<std::chrono::milliseconds> ToMilliseconds(const google::protobuf::Duration* duration,
                                                          const char* field,
                                                          std::chrono::milliseconds unset,

@@ -13,7 +13,7 @@ constexpr uint64_t kDrainingRetryMs = 1000;
 
 }  // namespace
 
-// absl and gRPC number their codes alike, by design; these three would be the first to drift.
+// absl and gRPC give their codes the same numbers by design; the assertions check three of them.
 static_assert(static_cast<int>(absl::StatusCode::kInvalidArgument) == grpc::INVALID_ARGUMENT);
 static_assert(static_cast<int>(absl::StatusCode::kResourceExhausted) == grpc::RESOURCE_EXHAUSTED);
 static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) == grpc::UNAUTHENTICATED);

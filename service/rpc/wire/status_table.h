@@ -1,6 +1,6 @@
-// The one place where an error of the engine becomes an error of a call: same code, same message,
-// and the reason and retry hint as google.rpc.Status details ("grpc-status-details-bin").
-// docs/api.md lists the reasons.
+// The one place where an engine error becomes a gRPC status: the same code and message, and the
+// reason and retry hint as google.rpc.Status details ("grpc-status-details-bin"). docs/api.md lists
+// the reasons.
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_STATUS_TABLE_H_
 #define SPARSEAGG_SERVICE_RPC_WIRE_STATUS_TABLE_H_
 
@@ -12,7 +12,7 @@ namespace sparseagg {
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// What a call that ends because the server stops answers: UNAVAILABLE (SERVER_DRAINING) with a
+// The error of a call that ends because the server stops: UNAVAILABLE (SERVER_DRAINING) with a
 // retry hint.
 absl::Status DrainingError();
 

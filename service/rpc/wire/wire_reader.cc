@@ -10,7 +10,8 @@ namespace {
 constexpr uint32_t kStartGroup = 3;
 constexpr uint32_t kEndGroup = 4;
 
-// Protobuf reads ahead by this much and takes no length that this could carry beyond 31 bits.
+// Protobuf reads ahead by this many bytes, and refuses a length that would exceed 31 bits with
+// them.
 constexpr uint64_t kLengthMax = std::numeric_limits<int32_t>::max() - 16;
 
 }  // namespace
@@ -35,7 +36,7 @@ bool WireReader::ReadByte(uint8_t* byte) {
 }
 
 bool WireReader::ReadVarint(int bytes_max, uint64_t* value) {
-  if (size_ > 0 && offset_ < piece_->size()) {  // most have one byte
+  if (size_ > 0 && offset_ < piece_->size()) {  // most varints have one byte
     const auto byte = static_cast<uint8_t>((*piece_)[offset_]);
     if (byte < 0x80) {
       *value = byte;

@@ -1,7 +1,6 @@
-// Reads protobuf's wire format from bytes that lie in pieces, as the network brought them, and
-// copies none of them. It accepts exactly what protobuf's own parser accepts: groups of unknown
-// fields, lengths of at most five bytes, tags cut to 32 bits
-// (https://protobuf.dev/programming-guides/encoding/).
+// Reads protobuf's wire format from a chain of pieces without copying. It accepts exactly what
+// protobuf's own parser accepts: groups of unknown fields, lengths of at most five bytes, tags
+// truncated to 32 bits (https://protobuf.dev/programming-guides/encoding/).
 //
 //   message := field*      field := tag content      tag := varint(number << 3 | wire type)
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_WIRE_READER_H_
@@ -17,8 +16,9 @@
 
 namespace sparseagg {
 
-// A range of the bytes, read from its front. Cheap to copy. A function that returns false has met
-// bytes that are no message; nothing more can be read then. The pieces must outlive the reader.
+// A range of the bytes, read from its front. Cheap to copy. A function returns false at bytes that
+// are not a valid message; the reader must not be used after that. The pieces must outlive the
+// reader.
 class WireReader {
  public:
   WireReader() = default;
@@ -26,30 +26,30 @@ class WireReader {
 
   uint64_t size() const { return size_; }
   bool AtEnd() const { return size_ == 0; }
-  // Of messages and groups that may be in one another here.
+  // How many more levels of messages and groups may be nested here.
   int depth_left() const { return depth_left_; }
 
   bool ReadTag(uint32_t* tag);
-  // The content of a field of wire type 2, which is then behind this reader. It is one level
-  // deeper.
+  // Reads the content of a field of wire type 2 and moves past it. `content` is one level deeper.
   bool ReadLengthDelimited(WireReader* content);
   // Moves past the content of a field, whatever its type.
   bool SkipField(uint32_t tag) { return SkipField(tag, depth_left_); }
 
-  // What lies between this position and `later`, a later one of the same range.
+  // The bytes from this position to that of `later`. REQUIRES: `later` is a later position in the
+  // same range.
   WireReader Until(const WireReader& later) const;
 
-  // How many varints the rest is.
+  // The number of varints in the rest.
   uint64_t CountVarints() const;
 
-  // The rest up to the end of its first piece.
+  // The part of the rest that is in its first piece.
   std::string_view FirstPiece() const;
   void AppendTo(std::string& out) const;
   // Appends the rest as views.
   void AppendPieces(std::vector<std::string_view>* pieces) const;
 
  private:
-  static constexpr int kDepthMax = 100;  // of messages and groups in one: protobuf's default
+  static constexpr int kDepthMax = 100;  // levels of nesting: protobuf's default
 
   bool ReadByte(uint8_t* byte);
   bool ReadVarint(int bytes_max, uint64_t* value);
@@ -60,14 +60,15 @@ class WireReader {
   template <typename OnPiece>
   void EachPiece(OnPiece on_piece) const;
 
-  const std::string_view* piece_ = nullptr;  // the one that is being read
+  const std::string_view* piece_ = nullptr;  // at the read position
   uint64_t offset_ = 0;                      // in it
   uint64_t size_ = 0;                        // bytes left
   int depth_left_ = kDepthMax;
 };
 
-// Calls on_field(tag, content, field) for each field of `message`: `content` is that of a
-// length-delimited one, `field` is all of it. False when the bytes or on_field say so.
+// Calls on_field(tag, content, field) for each field of `message`: `content` is the content of a
+// length-delimited field, otherwise empty; `field` is all of its bytes. Returns false if the bytes
+// are malformed or on_field returns false.
 template <typename OnField>
 bool EachField(WireReader message, OnField on_field) {
   while (!message.AtEnd()) {

@@ -338,7 +338,7 @@ class CliTest(ProgramTest):
             "INSUFFICIENT_CONTRIBUTORS", self.run_cli("round", "watch", few, code=5).stderr
         )
         self.assertIn("above policy.goal", self.error(*create, "--goal", 1, "--min", 2))
-        self.assertIn("no time", self.error(*create, "--deadline", "soon", code=2))
+        self.assertIn("is not a duration", self.error(*create, "--deadline", "soon", code=2))
         self.assertIn(
             "not in the future", self.error(*create, "--deadline", "2020-01-01T00:00:00Z")
         )
@@ -496,7 +496,7 @@ class CliTest(ProgramTest):
         finally:
             self.server.send_signal(signal.SIGCONT)
         self.assertEqual(patient.returncode, 130)
-        self.assertIn(f"interrupted; {first} is left on the server: no answer", error)
+        self.assertIn(f"interrupted; {first} remains on the server: no answer", error)
         self.assertEqual(error.count("\n"), 1)
         self.assertEqual(impatient.returncode, -signal.SIGINT)
         for name in (first, second):

@@ -242,7 +242,7 @@ class ErrorsTest(ProgramTest):
         for flag in ("--grace", "--deadline"):
             for time in ("nan", "inf", "-5s", "-1"):
                 line = self.error(*create, "--goal", 1, f"{flag}={time}", code=2)
-                self.assertIn(f'{flag}: "{time}" is not a time of 0 or more', line)
+                self.assertIn(f'{flag}: "{time}" is not a duration of 0 or more', line)
 
     def test_the_shortest_deadline_is_one(self) -> None:
         create = ("round", "create", "--tensor", "emb:f32:10", "--deadline", "1us", "--json")
@@ -326,7 +326,7 @@ class OtherServerTest(ProgramTest):
 
     def test_answers_of_other_servers_are_one_line(self) -> None:
         for command in (("admin", "config"), ("top", "--once")):
-            self.assertIn("not what this version expects", self.error(*command, self.admin))
+            self.assertIn("has an unexpected form", self.error(*command, self.admin))
         self.assertIn("status 503", self.error("healthcheck", self.admin, code=3))
 
     def test_a_server_that_still_has_its_port_is_not_stopped(self) -> None:
@@ -375,7 +375,7 @@ class StrangerTest(ProgramTest):
 
     def test_a_call_without_a_token_hears_how_to_give_one(self) -> None:
         line = self.error("round", "list")
-        self.assertIn("asks for a bearer token", line)
+        self.assertIn("requires a bearer token", line)
         self.assertIn("; --token-file names ", line)
 
 

@@ -66,7 +66,7 @@ TEST(SyntheticUpdatesTest, ZipfPrefersTheFirstRowsAndTopkASharedSet) {
 
 TEST(SyntheticUpdatesTest, SumsWhatTheFirstContributorsSend) {
   const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 2).value();
-  const client::Tensor sum = updates.SumOf(3);  // the first one twice
+  const client::Tensor sum = updates.SumOf(3);  // with update 0 twice
   double expected = 0;
   for (const uint64_t i : {0, 1, 2}) {
     for (const float value : ValuesOf<float>(updates.tensor(i))) expected += value;
@@ -78,7 +78,7 @@ TEST(SyntheticUpdatesTest, SumsWhatTheFirstContributorsSend) {
 }
 
 TEST(SyntheticUpdatesTest, DrawsNearlyAllRowsInNoTime) {
-  constexpr uint64_t kRows = 100'000;  // drawn one by one, the last of them would take hours
+  constexpr uint64_t kRows = 100'000;  // drawing the last of them one by one would take hours
   SyntheticShape shape{.num_rows = kRows};
   for (const uint64_t left_out : {0, 1, 100, 49'999}) {
     shape.nnz_min = shape.nnz_max = kRows - left_out;
@@ -172,7 +172,7 @@ TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
       options.updates_per_s = rate;
       const auto result = RunLoad(updates, options);
       ASSERT_TRUE(result.ok()) << result.status();
-      EXPECT_TRUE(result->right);
+      EXPECT_TRUE(result->is_exact);
       EXPECT_EQ(result->updates, 60u);
       EXPECT_TRUE(result->retries.empty());
       EXPECT_EQ(result->latencies_ms.size(), 60u);
@@ -183,7 +183,7 @@ TEST(LoadTest, FindsTheExactSumAtEveryConcurrencyAndRate) {
   EXPECT_TRUE(server.engine().ListRounds("", 10).empty()) << "its rounds are deleted";
 }
 
-// The methods that were called, in turn.
+// The methods that were called, in order.
 class MethodLog : public CallObserver {
  public:
   void OnCallStarted(const CallMethod& method) override {
@@ -215,7 +215,7 @@ TEST(LoadTest, ConnectsEveryThreadBeforeTheFirstUpdate) {
   EXPECT_EQ(std::count(first, methods.end(), "GetServerInfo"), 0);
 }
 
-// Expects another sum than that of what it sends.
+// Updates whose expected sum is wrong.
 class MiscountedUpdates : public LoadUpdates {
  public:
   explicit MiscountedUpdates(const LoadUpdates& updates) : updates_(updates) {}
@@ -235,7 +235,7 @@ TEST(LoadTest, SeesASumThatIsNotExact) {
   const SyntheticUpdates updates = SyntheticUpdates::Make(Small("uniform"), 5).value();
   const auto result = RunLoad(MiscountedUpdates(updates), OptionsFor(server));
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_FALSE(result->right);
+  EXPECT_FALSE(result->is_exact);
 }
 
 TEST(LoadTest, EndsWithTheFirstRefusalAndLeavesNoRound) {
@@ -256,15 +256,15 @@ TEST(LoadTest, SaysWhichRoundItCouldNotErase) {
   });
   const absl::Status refused = RunLoad(updates, options).status();
   const std::string round = server.engine().ListRounds("", 10).at(0).name;
-  EXPECT_TRUE(HasError(refused, "UPDATE_TOO_LARGE", round + " is left on the server: it is gone"));
+  EXPECT_TRUE(HasError(refused, "UPDATE_TOO_LARGE", round + " remains on the server: it is gone"));
 
   TestServer other;
   options.connect = OptionsFor(other).connect;
   const auto result = RunLoad(updates, options);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_TRUE(result->right) << "the measurement is none the worse for it";
+  EXPECT_TRUE(result->is_exact) << "the measurement is none the worse for it";
   EXPECT_EQ(result->left,
-            other.engine().ListRounds("", 10).at(0).name + " is left on the server: it is gone");
+            other.engine().ListRounds("", 10).at(0).name + " remains on the server: it is gone");
 }
 
 TEST(LoadResultTest, PercentilesAreLatenciesThatWereSeen) {

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 const TensorSpec kEmb{"emb", ValueType::kF32, {10, 2}, 1};
 const TensorSpec kBias{"bias", ValueType::kF32, {3}, 0};
 
-// The reference back end, and the plans that it was asked for.
+// The reference back end, which records the requested plans.
 class RecordingBackend : public Backend {
  public:
   RecordingBackend() : inner_(MakeReferenceBackend({}).value()), info_(inner_->info()) {

@@ -50,7 +50,7 @@ TEST(OutputTest, TimesThatAreNotKnownAreLeftOut) {
   EXPECT_THAT(ToText(tensor), EndsWith("17 in the result"));
 }
 
-TEST(OutputTest, TheLoadIsShownToWhoIsToldIt) {
+TEST(OutputTest, TheLoadIsShownIfTheServerSendsIt) {
   client::ServerInfo info;
   EXPECT_FALSE(ToJson(info).contains("load"));
   EXPECT_THAT(ToText(info), ::testing::Not(HasSubstr("load")));

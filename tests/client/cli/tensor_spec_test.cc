@@ -21,7 +21,7 @@ TEST(ParseTensorSpecTest, ReadsEveryPart) {
   EXPECT_EQ(spec.plan, "sweep");
 }
 
-TEST(ParseTensorSpecTest, IndexesAllDimensionsUnlessToldOtherwise) {
+TEST(ParseTensorSpecTest, IndexesAllDimensionsByDefault) {
   EXPECT_EQ(ParseTensorSpec("a:f32:10x20x30")->sparse_dim, 3u);
   EXPECT_EQ(ParseTensorSpec("a:f32:10")->op, "sum");
 }

@@ -1,4 +1,4 @@
-// Archives of made arrays, for the tests of their readers.
+// Makes archives of arrays, for the tests of the readers.
 #ifndef SPARSEAGG_TESTS_CLIENT_IO_ARCHIVE_H_
 #define SPARSEAGG_TESTS_CLIENT_IO_ARCHIVE_H_
 

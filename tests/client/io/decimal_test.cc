@@ -66,8 +66,8 @@ class ExactDecimal {
   int places_ = 0;
 };
 
-// Parses the middle between `low` and `high`, neighbours of a format, and what is just beside it,
-// with both signs. `even` is the one of them whose last bit is 0.
+// Parses the midpoint of `low` and `high`, neighbours in a format, and numbers just beside it, with
+// both signs. `even` is the one of the two whose last bit is 0.
 void ExpectOneRounding(const ExactDecimal& middle, double low, double high, double even,
                        FloatFormat format) {
   const std::string texts[] = {middle.below(), middle.text(), middle.above()};
@@ -80,7 +80,7 @@ void ExpectOneRounding(const ExactDecimal& middle, double low, double high, doub
   }
 }
 
-// Every middle of a format of 16 bits, the one beyond its largest number included.
+// Every midpoint of a 16-bit format, including the one beyond its largest number.
 template <class V>
 void ExpectOneRoundingEverywhere(FloatFormat format) {
   const double beyond = ScaleExact(1, format.max_exponent + 1);
@@ -103,7 +103,7 @@ TEST(ParseDecimalTest, RoundsOnceBesideEveryMiddleOfBF16) {
   ExpectOneRoundingEverywhere<BF16>(kFormatBF16);
 }
 
-// Middles of all magnitudes, drawn by their bits.
+// Midpoints of all magnitudes, drawn by their bits.
 TEST(ParseDecimalTest, RoundsOnceBesideMiddlesOfF32) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) {

@@ -1,4 +1,4 @@
-// Packs text as gzip does, for tests.
+// Compresses text as gzip does, for tests.
 #ifndef SPARSEAGG_TESTS_CLIENT_IO_GZIP_H_
 #define SPARSEAGG_TESTS_CLIENT_IO_GZIP_H_
 

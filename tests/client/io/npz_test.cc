@@ -186,12 +186,12 @@ TEST_F(NpzTest, RefusesTwoTensorsOfOneNameInEitherOrder) {
   const ZipMember plain = Array<float>("a", "<f4", {3}, {1, 2, 3});
   const ZipMember values = Array<float>("a/values", "<f4", {3}, {4, 5, 6});
   EXPECT_TRUE(HasError(ReadError({values, plain}), "MALFORMED_FILE",
-                       "member a.npy: and a/values.npy are one name"));
+                       "member a.npy: and a/values.npy have the same name"));
   EXPECT_TRUE(HasError(ReadError({plain, values}), "MALFORMED_FILE",
-                       "member a/values.npy: and a.npy are one name"));
+                       "member a/values.npy: and a.npy have the same name"));
   EXPECT_TRUE(HasError(ReadError({plain, Array<int64_t>("a/indices", "<i8", {3}, {0, 1, 2}),
                                   Array<int64_t>("a/dense_shape", "<i8", {1}, {9})}),
-                       "MALFORMED_FILE", "member a/indices.npy: and a.npy are one name"));
+                       "MALFORMED_FILE", "member a/indices.npy: and a.npy have the same name"));
 }
 
 TEST_F(NpzTest, RefusesMoreThanTheLimitBeforeReading) {
@@ -221,7 +221,7 @@ TEST_F(NpzTest, SaysWhatIsWrongWithTheFileItself) {
   WriteFile("junk.npz", "this is not an archive");
   EXPECT_TRUE(HasError(ReadTensors(Path("junk.npz")).status(), "MALFORMED_FILE", "zip"));
   EXPECT_TRUE(
-      HasError(ReadTensors(Path("a.txt")).status(), "UNKNOWN_FORMAT", ".npz nor with .mtx"));
+      HasError(ReadTensors(Path("a.txt")).status(), "UNKNOWN_FORMAT", "must end with .npz, .mtx"));
 }
 
 TEST_F(NpzTest, NeverCrashesOnATruncatedOrFlippedArchive) {

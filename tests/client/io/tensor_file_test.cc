@@ -13,7 +13,7 @@ using testing::MakeTensor;
 
 class TensorFileTest : public testing::FolderTest {
  protected:
-  // Of the tensors of a file that are read as values of 8 bytes.
+  // The bytes of the tensors of a file, read with values of 8 bytes.
   uint64_t BytesRead(const std::string& path) const {
     ReadOptions options;
     options.value_type = ValueType::kF64;
@@ -90,7 +90,7 @@ TEST_F(TensorFileTest, TheNameMayBeInCapitals) {
 TEST_F(TensorFileTest, AGzipFileIsNotWritten) {
   const Tensor tensor = MakeTensor<float>({"a", ValueType::kF32, {3, 4}, 2}, {1}, {2});
   EXPECT_TRUE(
-      HasError(CheckOutputPath("o.mtx.gz"), "UNKNOWN_FORMAT", ".gz is read and not written"));
+      HasError(CheckOutputPath("o.mtx.gz"), "UNKNOWN_FORMAT", ".gz can be read but not written"));
   EXPECT_TRUE(HasError(WriteTensors(Path("o.mtx.gz"), ViewsOf({tensor})), "UNKNOWN_FORMAT", ".gz"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }

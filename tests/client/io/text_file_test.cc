@@ -57,7 +57,7 @@ TEST_F(TextFileTest, ReadsInPiecesOfAnySize) {
 }
 
 TEST_F(TextFileTest, RefusesWhatUnpacksBeyondTheLimit) {
-  // About a thousandth of its size.
+  // Compresses to about a thousandth of its size.
   const std::string bomb = Gzip(std::string(kLimit + 1, '\n'));
   EXPECT_LT(bomb.size(), 2'000u);
   EXPECT_TRUE(

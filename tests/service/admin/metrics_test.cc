@@ -66,7 +66,7 @@ TEST_F(MetricsTest, CountsReductionsByBackendAndPlan) {
   EXPECT_EQ(plans[1].predicted_seconds, 2);
 }
 
-// What a scrape sees of a metric with one label at most, which has this value.
+// The value in a scrape of a metric with at most one label, which has this value.
 std::vector<double> Scraped(const Metrics& metrics, const std::string& name,
                             const std::string& label_value = "") {
   std::vector<double> values;
@@ -137,7 +137,7 @@ TEST_F(MetricsTest, ALostGpuIsSeen) {
   EXPECT_THAT(Scraped(metrics, "sparseagg_backend_lost"), ElementsAre(1));
 }
 
-// Every state that a round passes, once, whoever asks how often.
+// Every state of a round counts once, however often it is requested.
 TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
   class States : public EngineObserver {
    public:
@@ -170,7 +170,7 @@ TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
   ASSERT_TRUE(engine->AbortRound("rounds/r2").ok());
   ASSERT_TRUE(engine->AbortRound("rounds/r2").ok());
   using enum RoundState;
-  // Sealing and publishing are told by different threads.
+  // Different threads report sealing and publishing.
   EXPECT_THAT(states->WaitFor(6), ::testing::UnorderedElementsAre(kOpen, kSealed, kPublished,
                                                                   kRetired, kOpen, kAborted));
 }

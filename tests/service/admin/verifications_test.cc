@@ -1,4 +1,4 @@
-// Wrong results of a back end, as an operator sees them: metrics, readiness, status.
+// How a back end with wrong results shows to an operator: metrics, readiness, status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>

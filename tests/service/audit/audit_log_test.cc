@@ -289,7 +289,7 @@ class RefusedCallsTest : public AuditLogTest {
 };
 
 TEST_F(RefusedCallsTest, AFloodTakesFewLinesAndIsCountedWhenItsPeriodEnds) {
-  Refuse(Refused::kStranger, 1000);
+  Refuse(Refused::kUnauthenticated, 1000);
   trail_->EndPeriods();
   EXPECT_THAT(Events(), ElementsAre(Pair("call_refused", AuditTrail::kRefusalsMax)));
   now_ += AuditTrail::kRefusalsPeriod;
@@ -297,18 +297,18 @@ TEST_F(RefusedCallsTest, AFloodTakesFewLinesAndIsCountedWhenItsPeriodEnds) {
   EXPECT_EQ(Events()["more_calls_refused"], 1);
   EXPECT_EQ(Lines().back()["callers"], "strangers");
   EXPECT_EQ(Lines().back()["calls"], absl::StrCat(1000 - AuditTrail::kRefusalsMax));
-  Refuse(Refused::kStranger, 1);
+  Refuse(Refused::kUnauthenticated, 1);
   EXPECT_EQ(Events()["call_refused"], AuditTrail::kRefusalsMax + 1);
 }
 
 TEST_F(RefusedCallsTest, StrangersHideNoKnownCaller) {
-  Refuse(Refused::kStranger, 1000);
-  Refuse(Refused::kKnownCaller, 1);
+  Refuse(Refused::kUnauthenticated, 1000);
+  Refuse(Refused::kAuthenticated, 1);
   EXPECT_EQ(Events()["call_refused"], AuditTrail::kRefusalsMax + 1);
 }
 
 TEST_F(RefusedCallsTest, TheRestIsCountedAtTheEnd) {
-  Refuse(Refused::kKnownCaller, AuditTrail::kRefusalsMax + 3);
+  Refuse(Refused::kAuthenticated, AuditTrail::kRefusalsMax + 3);
   trail_.reset();
   EXPECT_EQ(Events()["more_calls_refused"], 1);
   EXPECT_EQ(Lines().back()["callers"], "known");

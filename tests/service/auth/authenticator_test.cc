@@ -99,9 +99,9 @@ TEST_F(AuthenticatorTest, AWrongTokenIsNotMadeGoodByACertificate) {
       R"({"certificate": "cn:a", "tenant": "acme", "principal": "p", "roles": ["reader"]})");
   ASSERT_TRUE(Open().ok());
   EXPECT_EQ(authenticator_->Authenticate({.certificate_names = {"cn:a"}})->principal, "p");
-  const Presented both{.authorization = {"Bearer x"}, .certificate_names = {"cn:a"}};
+  const PresentedCredentials both{.authorization = {"Bearer x"}, .certificate_names = {"cn:a"}};
   EXPECT_EQ(ErrorReason(authenticator_->Authenticate(both).status()), "TOKEN_INVALID");
-  const Presented other{.certificate_names = {"cn:b", "dns:b"}};
+  const PresentedCredentials other{.certificate_names = {"cn:b", "dns:b"}};
   EXPECT_EQ(ErrorReason(authenticator_->Authenticate(other).status()), "CERTIFICATE_UNKNOWN");
 }
 
@@ -128,7 +128,7 @@ TEST_F(AuthenticatorTest, TakesANewFileWithinASecond) {
   EXPECT_THAT(reloads_, ElementsAre("credentials OK"));
 }
 
-TEST_F(AuthenticatorTest, NobodyElseWaitsForAReload) {
+TEST_F(AuthenticatorTest, OtherThreadsDoNotWaitForAReload) {
   WriteCredentials(Row("one", "p1"));
   ASSERT_TRUE(Open().ok());
   std::string other;
@@ -139,7 +139,7 @@ TEST_F(AuthenticatorTest, NobodyElseWaitsForAReload) {
   EXPECT_EQ(other, "p1");
 }
 
-TEST_F(AuthenticatorTest, ABrokenFileLeavesTheOldCredentialsInForceAndIsToldOnce) {
+TEST_F(AuthenticatorTest, AnInvalidFileKeepsTheOldCredentialsAndIsReportedOnce) {
   WriteCredentials(Row("one", "p1"));
   ASSERT_TRUE(Open().ok());
   Write("credentials", "{");

@@ -25,7 +25,7 @@ TEST(AuthorisationTest, EveryRpcOfTheServiceHasOneRow) {
   EXPECT_EQ(rows, rpcs);
 }
 
-TEST(AuthorisationTest, WhatHasNoRowIsForNobody) {
+TEST(AuthorisationTest, AnRpcWithoutARowIsRefused) {
   const absl::Status status = Authorise(Phone(RoleSet::All()), "StealRound");
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(ErrorReason(status), "ROLE_MISSING");

@@ -155,7 +155,8 @@ TEST(CredentialTableTest, RefusesATokenForTwo) {
                    R"(", "tenant": "acme", "principal": "a", "roles": ["owner"]})");
   const absl::Status status =
       CredentialTable::Parse(absl::StrCat("{\"credentials\": [", row, ",", row, "]}")).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("credential 2 has a token that another"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("credential 2 has the same token as another"));
 }
 
 }  // namespace

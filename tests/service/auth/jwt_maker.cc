@@ -36,7 +36,7 @@ std::string Number(const EVP_PKEY* key, const char* name, int bytes = 0) {
   return Base64Url(text);
 }
 
-// DER to r and s of 32 bytes each.
+// Converts DER to r and s of 32 bytes each.
 std::string RawEcdsa(const std::string& der) {
   const unsigned char* next = Bytes(der);
   ECDSA_SIG* pair = d2i_ECDSA_SIG(nullptr, &next, static_cast<long>(der.size()));

@@ -1,4 +1,4 @@
-// An identity provider in miniature: keys, key sets and tokens, good ones and forged ones.
+// A small identity provider: makes keys, key sets, and valid and forged tokens.
 #ifndef SPARSEAGG_TESTS_SERVICE_AUTH_JWT_MAKER_H_
 #define SPARSEAGG_TESTS_SERVICE_AUTH_JWT_MAKER_H_
 
@@ -14,7 +14,7 @@ namespace sparseagg::testing {
 
 std::string Base64Url(std::string_view bytes);
 
-// A private key and what is said of it.
+// A private key and its description in a key set.
 class SigningKey {
  public:
   // "EdDSA", "RS256", "ES256"; "RS256-1024" and "ES384" for keys that are no good.

@@ -60,7 +60,7 @@ TEST_F(TlsFilesTest, SaysWhichFileIsWrong) {
   ExpectInvalid({.certificate = certificate_, .key = key_, .client_authority = File("y", "")},
                 "/y has no certificate");
   const PemPair other = authority_.Issue("other", "DNS:localhost");
-  ExpectInvalid({.certificate = certificate_, .key = File("other", other.key)}, "not that of");
+  ExpectInvalid({.certificate = certificate_, .key = File("other", other.key)}, "does not belong");
   const PemPair old = authority_.Issue("old", "DNS:localhost", /*valid_seconds=*/-60);
   ExpectInvalid({.certificate = File("old", old.certificate), .key = File("old_key", old.key)},
                 "expired");

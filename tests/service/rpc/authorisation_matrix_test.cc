@@ -1,6 +1,6 @@
-// Every RPC with every role and without, on one's own and on another tenant's round, over real
-// connections. What is allowed is read from the table of docs/security.md, so that it cannot say
-// something else than the server does.
+// Every RPC with every role and without one, on a round of the caller's and of another tenant, over
+// real connections. The expected permissions are read from the table of docs/security.md, so that
+// the page and the server agree.
 #include <gmock/gmock.h>
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ absl::Status Unary(Stub& stub, const std::string& token,
   return FromGrpc((stub.*method)(ContextWith(token).get(), request, &response));
 }
 
-// A call about a round that is named, in the name of `contributor` where it has one.
+// A call for a named round; `contributor` is the contributor of calls that send an update.
 struct Target {
   std::string round;
   std::string contributor;
@@ -117,7 +117,7 @@ absl::Status CallStreamUpdatesInChunks(Stub& stub, const std::string& token, con
   v1::StreamUpdatesRequest message;
   *message.mutable_begin() = Chunked(UpdateFor(target)).begin;
   const absl::Status status = Stream(stub, token, message);
-  // It was begun, which is what the question was.
+  // It was begun, which is what the test checks.
   return ErrorReason(status) == "UPLOAD_INCOMPLETE" ? absl::OkStatus() : status;
 }
 absl::Status CallGetAggregate(Stub& stub, const std::string& token, const Target& target) {
@@ -324,7 +324,7 @@ TEST_F(AuthorisationMatrixTest, EachRoleMayDoWhatTheTableSaysAndNothingElse) {
   }
 }
 
-TEST_F(AuthorisationMatrixTest, AnotherTenantsRoundIsAnsweredAsOneThatNobodyHas) {
+TEST_F(AuthorisationMatrixTest, AnotherTenantsRoundIsAnsweredAsOneThatDoesNotExist) {
   for (const Rpc& rpc : Rpcs()) {
     if (!rpc.about_a_round) continue;
     for (const Role role : kAllRoles) {
@@ -384,7 +384,7 @@ TEST_F(AuthorisationMatrixTest, ATenantsStreamsAreLimitedAndCountedApart) {
   EXPECT_TRUE(CallStreamUpdates(*stub_, "acmeowner", {Round("acme"), "c"}).ok());
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
-  // The place is free a moment after the answer.
+  // The place becomes free shortly after the answer.
   absl::Status again = full;
   for (int i = 0; i < 10'000 && !again.ok(); ++i) {
     again = CallStreamUpdates(*stub_, "umbrellaowner", theirs);
@@ -418,7 +418,7 @@ TEST_F(AuthorisationMatrixTest, ATenantsWaitsAreLimitedAndCountedApart) {
   while (watches.front()->Read(&round)) {
   }
   watches.front()->Finish();
-  // The place is free a moment after the end.
+  // The place becomes free shortly after the end.
   absl::Status again = absl::UnknownError("");
   for (int i = 0; i < 10'000 && !again.ok(); ++i) {
     again = CallWaitRound(*stub_, "umbrellareader", theirs);
@@ -449,8 +449,8 @@ TEST_F(AuthorisationMatrixTest, ContributorsSendInTheirOwnNameAndOwnersForEveryb
   }
 }
 
-// A method of another service, without its generated code. Both services' messages that matter here
-// have one number as their first field, as UploadProgress has.
+// A method of another service, called without its generated code. The messages that matter here
+// have one number as their first field, like UploadProgress.
 grpc::Status CallByName(grpc::Channel& channel, const char* name, v1::UploadProgress* answer) {
   const grpc::internal::RpcMethod method(name, grpc::internal::RpcMethod::NORMAL_RPC);
   return grpc::internal::BlockingUnaryCall<google::protobuf::MessageLite,

@@ -155,7 +155,7 @@ TEST_F(GetAggregateTest, DenseGivesTheWholeShapeWithoutIndices) {
   EXPECT_THAT(ArrayOf<float>(answer->values(1)), ElementsAre(1, 2, 3));
 }
 
-TEST_F(GetAggregateTest, ASparseSelectionLeavesOutWhatNobodyTouched) {
+TEST_F(GetAggregateTest, ASparseSelectionLeavesOutAbsentRows) {
   request_.add_tensors("emb");
   Select("emb", {1, 2, 0, 0, 0, 1, 1, 2});
   const auto answer = client_.Aggregate(request_);
@@ -195,7 +195,7 @@ TEST_F(GetAggregateTest, ChunksHaveTheSizeAskedForAcrossTensors) {
     EXPECT_EQ(chunked->chunk_sizes[i], 7);
 }
 
-// Tensors that are large, and so sent from where they lie, beside some that are not.
+// Large tensors, which are sent without a copy, next to small ones.
 class LargeResultTest : public testing::RpcTest {
  protected:
   static constexpr int64_t kEntries = 60'000;
@@ -253,7 +253,7 @@ TEST_F(LargeResultTest, IsTheSameDense) {
   }
 }
 
-// Of more than 64 KiB: found on another thread.
+// More than 64 KiB, so that the rows are found on another thread.
 TEST_F(LargeResultTest, ALongSelectionIsAnsweredOrRefusedAsAShortOne) {
   std::vector<int64_t> rows(2 * kEntries);
   std::iota(rows.begin(), rows.end(), int64_t{'l'});
@@ -400,7 +400,7 @@ TEST(GetAggregateStateTest, AReaderKeepsTheResultOfARoundDeletedMeanwhile) {
   EXPECT_EQ(ArrayOf<float>(last).back(), 9);
 }
 
-// Notes the thread that asked for a result last, which is the one that plans the answer.
+// Records the thread that requested a result last, which is the one that plans the answer.
 class NotingEngine : public testing::ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;

@@ -1,5 +1,5 @@
-// Where nobody could answer any more, the process ends: gRPC would swallow an exception, and the
-// call would stand for good.
+// Where a call could no longer be answered, the process ends: gRPC would swallow an exception, and
+// the call would never end.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -11,7 +11,7 @@
 
 namespace sparseagg::testing {
 
-// The bytes of an array as they travel.
+// The bytes of an array on the wire.
 template <typename T>
 std::string Bytes(const std::vector<T>& array) {
   return std::string(reinterpret_cast<const char*>(array.data()), array.size() * sizeof(T));

@@ -1,4 +1,4 @@
-// What an observer of the edge hears of real calls over a real connection.
+// What a CallObserver receives for real calls over a real connection.
 #include "service/rpc/observed_calls.h"
 
 #include <gmock/gmock.h>

@@ -70,7 +70,7 @@ Message ToProto(const ReceivedReduceMessage& message) {
   return BodyToProto<Message>(message);
 }
 
-// An absent header reads like an empty one, and what protobuf does not know says nothing here.
+// An absent header equals an empty one, and unknown fields are ignored.
 void Normalise(v1::SubmitUpdateRequest& update) {
   update.mutable_header();
   for (v1::Tensor& tensor : *update.mutable_tensors()) tensor.mutable_header();

@@ -1,4 +1,4 @@
-// The reader of the data messages against protobuf's own parser, over the same bytes.
+// Compares the parser of messages with updates with protobuf's own parser, on the same bytes.
 #ifndef SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
 #define SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
 
@@ -11,8 +11,8 @@ namespace sparseagg::testing {
 std::string Joined(std::span<const std::string_view> pieces);
 
 // Cuts `bytes` into pieces that end at `cuts` (ascending, at most bytes.size(); equal ones make
-// empty pieces), reads them as each of the messages that bring updates, and says in what the two
-// parsers differ; "" when they agree.
+// empty pieces), and parses them as each of the messages with updates. Returns how the two parsers
+// differ, "" if they agree.
 std::string DifferenceFromProtobuf(const std::string& bytes, std::span<const size_t> cuts);
 
 }  // namespace sparseagg::testing

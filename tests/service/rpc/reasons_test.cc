@@ -1,4 +1,4 @@
-// docs/api.md promises a stable list of reasons. This holds the list and the sources together.
+// docs/api.md promises a stable list of reasons. This test compares the list with the sources.
 #include <gtest/gtest.h>
 
 #include <filesystem>

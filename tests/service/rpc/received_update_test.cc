@@ -176,7 +176,7 @@ TEST(ReceivedUpdateTest, CountsTheTensorsOfABatchTogether) {
   EXPECT_EQ(reason(), "MALFORMED_MESSAGE");
 }
 
-// A header in one piece takes another way than one that is cut, or long.
+// A short header in one piece is parsed on another path than one that is cut or long.
 TEST(ReceivedUpdateTest, LeavesOutWhatItDoesNotKnowOfAHeader) {
   for (const size_t unknown_bytes : {10, 1000}) {
     v1::SubmitUpdateRequest message;
@@ -191,7 +191,7 @@ TEST(ReceivedUpdateTest, LeavesOutWhatItDoesNotKnowOfAHeader) {
   }
 }
 
-// Fields that come again are merged: they count together.
+// Repeated occurrences of a field are merged, so they are counted together.
 TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
   v1::StreamUpdatesRequest half;
   v1::RoundSpec half_spec;
@@ -216,7 +216,8 @@ TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
             "MALFORMED_MESSAGE");
 }
 
-// A byte each, and eight in what protobuf makes of them. Those of headers that come again, too.
+// Each has one byte on the wire and eight in protobuf's memory. Also in repeated occurrences of
+// headers.
 TEST(ReceivedUpdateTest, RefusesMoreDimensionsThanAnyTensorHas) {
   using Header = v1::TensorHeader;
   const auto packed = [](int field, uint64_t dimensions) {
@@ -255,7 +256,7 @@ TEST(ReceivedUpdateTest, RefusesMoreDimensionsThanAnyTensorHas) {
   EXPECT_EQ(reason(ReadSubmitUpdate, in_update(half + half + half)), "MALFORMED_MESSAGE");
 }
 
-// A stream counts what waits by this: a message of 131 KB may be 11 MB.
+// A stream counts waiting messages by this size: a message of 131 KB may take 11 MB.
 TEST(ReceivedUpdateTest, KnowsWhatTensorsTakeBesideTheirBytes) {
   v1::SubmitUpdateRequest message;
   for (int i = 0; i < 1000; ++i) message.add_tensors();
@@ -265,7 +266,7 @@ TEST(ReceivedUpdateTest, KnowsWhatTensorsTakeBesideTheirBytes) {
   EXPECT_GE(BytesHeld(*update), 1000 * sizeof(ReceivedUpdate::Tensor));
 }
 
-// Protobuf would keep them, in up to a hundred times their bytes.
+// Protobuf would keep them, in memory of up to a hundred times their bytes.
 TEST(ReceivedUpdateTest, LeavesOutWhatTheProtoDoesNotHave) {
   v1::CreateRoundRequest known;
   known.set_round_id("r");
@@ -306,7 +307,7 @@ TEST(ReceivedUpdateTest, RefusesRequestsLargerThanTheyCanBe) {
   const absl::Status refused = ReadRequest(pieces, bytes.size() - 1, &read);
   EXPECT_EQ(ErrorReason(refused), "MALFORMED_MESSAGE");
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("a WaitRoundRequest of 102 bytes; none needs more than 101"));
+              HasSubstr("a WaitRoundRequest of 102 bytes exceeds the limit of 101"));
 }
 
 TEST(ReceivedUpdateTest, CutsIdsAtACharactersBorder) {
@@ -353,7 +354,7 @@ TEST(ReceivedUpdateTest, CutsIdsThatNoUpdateHas) {
             cut);
 }
 
-// What is easy to get wrong, one at a time.
+// Edge cases, one at a time.
 TEST(ReceivedUpdateTest, ReadsCornersOfTheWireFormatAsProtobufDoes) {
   const std::string update = SomeUpdate().SerializeAsString();
   const std::string chunk = SomeChunk().SerializeAsString();

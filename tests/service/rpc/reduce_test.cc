@@ -92,7 +92,7 @@ TEST_F(ReduceTest, TakesUpdatesInChunksBesideWholeOnes) {
   EXPECT_THAT(ArrayOf<float>(answer->values()), ElementsAre(20, 11));
 }
 
-// Of more than 2 MiB: decoded on another thread.
+// More than 2 MiB, so that it is decoded on another thread.
 TEST_F(ReduceTest, TakesLongMessages) {
   constexpr int64_t kEntries = 200'000;
   std::vector<int64_t> indices(kEntries);
@@ -179,7 +179,7 @@ TEST_F(ReduceTest, ACancelledCallLeavesTheServerServing) {
   EXPECT_TRUE(client_.Reduce({Start(), Update({1}, {1})}).ok());
 }
 
-// Notes the threads that updates are added on; gRPC's own serve all calls.
+// Records the threads on which updates are added, which must not be gRPC's.
 class NotingEngine : public testing::ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;

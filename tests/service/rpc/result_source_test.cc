@@ -69,7 +69,7 @@ TEST_P(ResultSourceTest, DenseValuesAreZeroBetweenTheRows) {
               ElementsAre(0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0));
 }
 
-// Every row of a space of 6, as kept and as known.
+// A tensor with all of 6 rows, once with stored indices and once without.
 std::pair<SparseTensor, SparseTensor> EveryRow() {
   SparseTensor kept = TwoRows();
   kept.indices = {0, 1, 2, 3, 4, 5};

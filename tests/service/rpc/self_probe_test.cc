@@ -16,20 +16,21 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Runs the probe on `results`, one after the other; what it said.
+// Runs the self-probe with `results`, in order, and returns its events.
 std::string EventsOf(const std::vector<ProbeResult>& results) {
   std::string said;
   size_t next = 0;
   std::promise<void> done;
   {
-    SelfProbe probe(milliseconds(1),
-                    [&] {
-                      if (next == results.size()) done.set_value();
-                      return next < results.size() ? results[next++] : (++next, results.back());
-                    },
-                    {.first_answer = [&] { said += "answer "; },
-                     .no_descriptors = [&] { said += "none "; },
-                     .deaf = [&](int tries) { said += "deaf" + std::to_string(tries) + " "; }});
+    SelfProbe probe(
+        milliseconds(1),
+        [&] {
+          if (next == results.size()) done.set_value();
+          return next < results.size() ? results[next++] : (++next, results.back());
+        },
+        {.first_answer = [&] { said += "answer "; },
+         .no_descriptors = [&] { said += "none "; },
+         .unreachable = [&](int tries) { said += "unreachable" + std::to_string(tries) + " "; }});
     done.get_future().wait();
   }
   return said;
@@ -37,12 +38,12 @@ std::string EventsOf(const std::vector<ProbeResult>& results) {
 
 TEST(SelfProbeTest, ThreeSilencesInARowAreDeafness) {
   constexpr auto kYes = ProbeResult::kAnswers;
-  constexpr auto kNo = ProbeResult::kDeaf;
+  constexpr auto kNo = ProbeResult::kUnreachable;
   constexpr auto kNone = ProbeResult::kNoDescriptors;
   EXPECT_EQ(EventsOf({kYes, kNo, kNo, kYes, kNo, kNo, kYes}), "answer ");
-  EXPECT_EQ(EventsOf({kYes, kNo, kNo, kNo, kYes}), "answer deaf3 ");
+  EXPECT_EQ(EventsOf({kYes, kNo, kNo, kNo, kYes}), "answer unreachable3 ");
   EXPECT_EQ(EventsOf({kYes, kNone, kNone, kNone, kNone, kYes}), "answer none ");
-  EXPECT_EQ(EventsOf({kYes, kNo, kNone, kNo, kNone, kNo, kYes}), "answer none none deaf3 ")
+  EXPECT_EQ(EventsOf({kYes, kNo, kNone, kNo, kNone, kNo, kYes}), "answer none none unreachable3 ")
       << "not to know is no answer";
 }
 
@@ -53,7 +54,7 @@ TEST(SelfProbeTest, HearsAServerAndNoticesItsEnd) {
     address = server.address();
     EXPECT_EQ(Probe(address, seconds(60)), ProbeResult::kAnswers);
   }
-  EXPECT_EQ(Probe(address, seconds(60)), ProbeResult::kDeaf);
+  EXPECT_EQ(Probe(address, seconds(60)), ProbeResult::kUnreachable);
 }
 
 TEST(SelfProbeTest, HearsAServerOnAUnixSocket) {
@@ -62,12 +63,12 @@ TEST(SelfProbeTest, HearsAServerOnAUnixSocket) {
     testing::TestServer server({}, listen);
     EXPECT_EQ(Probe(listen, seconds(60)), ProbeResult::kAnswers);
   }
-  EXPECT_EQ(Probe(listen, seconds(60)), ProbeResult::kDeaf);
+  EXPECT_EQ(Probe(listen, seconds(60)), ProbeResult::kUnreachable);
 }
 
-TEST(SelfProbeTest, AListenerThatAcceptsNobodyIsDeaf) {
+TEST(SelfProbeTest, AListenerThatDoesNotAcceptIsUnreachable) {
   const testing::SilentListener listener;
-  EXPECT_EQ(Probe(listener.address(), milliseconds(50)), ProbeResult::kDeaf)
+  EXPECT_EQ(Probe(listener.address(), milliseconds(50)), ProbeResult::kUnreachable)
       << "the system has connected";
 }
 

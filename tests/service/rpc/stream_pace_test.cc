@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// 1000 bytes/s over 10 s; idle after 60 s with an update under way, after 100 s without.
+// 1000 bytes/s over 10 s; idle after 60 s with an update in progress, after 100 s without.
 class StreamPaceTest : public ::testing::Test {
  protected:
   // The server waits `wait`, then `bytes` come.

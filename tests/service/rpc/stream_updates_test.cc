@@ -62,12 +62,12 @@ class UpdateStream {
     return response;
   }
 
-  // Closes the client's side; the answers that were still to come, then the end.
+  // Closes the client's side, and returns the remaining answers and the status.
   std::vector<v1::StreamUpdatesResponse> CloseAndReceiveRest() {
     stream_->WritesDone();
     return ReceiveRest();
   }
-  // Until the server ends the stream.
+  // Waits until the server ends the stream.
   std::vector<v1::StreamUpdatesResponse> ReceiveRest() {
     std::vector<v1::StreamUpdatesResponse> rest(1);
     while (stream_->Read(&rest.back())) rest.emplace_back();
@@ -120,7 +120,7 @@ TEST_F(StreamUpdatesTest, AnswersTogetherToWhoTakesThem) {
     UpdateStream stream(client_);
     for (int i = 0; i < kUpdates; ++i) {
       const std::string name = (takes_more ? "a-" : "b-") + std::to_string(i);
-      // What the first message says holds for the stream.
+      // takes_more in the first message holds for the stream.
       stream.Send(Update(name, {i}), takes_more && i == 0);
     }
     const auto messages = stream.CloseAndReceiveRest();
@@ -194,9 +194,9 @@ TEST_F(StreamUpdatesTest, ABatchOfTooManyUpdatesCountsNothing) {
   EXPECT_EQ(Counted(), kBatchUpdatesMax);
 }
 
-// More than a stream holds back: the server handles the rest as they are read. The messages
-// themselves are less than what flow control lets a sender be ahead of a server.
-TEST_F(StreamUpdatesTest, BatchesWaitForWhoeverReadsTheirAnswers) {
+// More answers than a stream queues: the server handles the rest as they are read. The messages are
+// smaller than the flow-control window.
+TEST_F(StreamUpdatesTest, BatchesWaitUntilTheirAnswersAreRead) {
   constexpr int kBatches = 20;
   v1::UpdateBatch empty;
   for (uint64_t i = 0; i < kBatchUpdatesMax; ++i) empty.add_updates();
@@ -207,7 +207,7 @@ TEST_F(StreamUpdatesTest, BatchesWaitForWhoeverReadsTheirAnswers) {
   EXPECT_EQ(answers.size(), kBatches * kBatchUpdatesMax);
 }
 
-// Their answers are few enough for gRPC to keep all of them, and nothing else is sent.
+// gRPC could buffer all of their answers, and nothing else is sent.
 TEST_F(StreamUpdatesTest, ShortStreamsComeToTheirEnd) {
   for (const int updates : {1, 2, 8, 9, 30, 62}) {
     for (const bool takes_more : {true, false}) {
@@ -400,7 +400,7 @@ class SlowStreamTest : public ::testing::Test {
     client_ = std::make_unique<testing::TestClient>(testing::NewChannel(server_->address()));
     ASSERT_TRUE(client_->Create(testing::VectorRound("t", 1000), "r").ok());
   }
-  // Whether, in time, no call is under way but the one that asks.
+  // Whether, within a time limit, this call becomes the only one in progress.
   bool AllCallsEnd() {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (client_->Info()->load().calls() > 1) {
@@ -418,12 +418,12 @@ class SlowStreamTest : public ::testing::Test {
 };
 
 TEST_F(SlowStreamTest, ASlowUploadIsRefusedAndTheStreamGoesOn) {
-  // A rate that nobody reaches: the window is used up by the first messages.
+  // A rate that no client reaches: the first messages use up the window.
   Start({.upload_rate_min = uint64_t{1} << 40, .upload_rate_window_ms = 1});
   UpdateStream stream(*client_);
   ChunkedUpdate update = Update();
   v1::StreamUpdatesResponse answer;
-  // Each try waits for the server in between, which does not count.
+  // Each attempt waits for the server in between, which does not count.
   for (int tries = 0; !answer.has_error() && tries < 10'000; ++tries) {
     stream.Send(update.begin);
     answer = stream.Receive();
@@ -469,8 +469,8 @@ TEST_F(SlowStreamTest, AnIdleReductionIsSentHome) {
   EXPECT_EQ(ErrorReason(testing::FromGrpc(stream->Finish())), "STREAM_IDLE");
 }
 
-// 16 MiB of values: more than gRPC takes in for a reader that does not come.
-TEST_F(SlowStreamTest, AResultThatNobodyReadsIsGivenUp) {
+// 16 MiB of values: more than gRPC buffers for a client that does not read.
+TEST_F(SlowStreamTest, AnUnreadResultEndsTheCall) {
   Start({.stream_idle_ms = 200});
   ASSERT_TRUE(client_->Create(testing::VectorRound("t", 4 << 20), "large").ok());
   ASSERT_TRUE(client_->Publish("rounds/large").ok());
@@ -486,7 +486,7 @@ TEST_F(SlowStreamTest, AResultThatNobodyReadsIsGivenUp) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-TEST_F(SlowStreamTest, AReductionThatNobodyReadsIsGivenUp) {
+TEST_F(SlowStreamTest, AnUnreadReductionEndsTheCall) {
   Start({.stream_idle_ms = 200});
   const auto context = testing::NewContext();
   const auto stream = client_->stub().Reduce(context.get());

@@ -1,4 +1,4 @@
-// Calls that wait for a round keep none of its states: what they answer is asked for then.
+// Calls that wait for a round keep none of its states, and read the state when they answer.
 #include "service/rpc/subscribed_call.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace sparseagg::testing {
 namespace {
 
-// The round is aborted as soon as somebody has looked at it, and nobody is told.
+// An engine that aborts the round after it was read, without a notification.
 class SilentEngine : public ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;

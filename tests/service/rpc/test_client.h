@@ -21,7 +21,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
 // The error of a call, with reason and retry hint.
 absl::Status FromGrpc(const grpc::Status& status);
 
-// Fails the test when a call takes as long as this: far above what any takes.
+// A call that takes this long fails the test; calls take far less.
 inline constexpr int kCallSecondsMax = 120;
 
 struct Answer {

@@ -30,7 +30,7 @@ class TlsTest : public ::testing::Test {
     ReplaceFile(Path("key"), pair.key);
     ReplaceFile(Path("cert"), pair.certificate);
   }
-  // A TLS server. `rows` of the credentials file; empty: nobody is asked.
+  // Starts a TLS server. `rows` are those of the credentials file; empty: no authentication.
   void Start(const std::string& rows = "", bool ask_for_certificates = false,
              bool require_certificates = true) {
     WriteServerCertificate(authority_);
@@ -63,7 +63,7 @@ class TlsTest : public ::testing::Test {
     return FromGrpc(
         v1::AggregationService::NewStub(channel)->GetServerInfo(context.get(), {}, &info));
   }
-  // What was told of reloads since the last time; "" for files that are in force.
+  // The reloads reported since the last call; "" for valid files.
   std::vector<std::string> Told() {
     const std::lock_guard lock(mutex_);
     return std::exchange(told_, {});
@@ -75,10 +75,10 @@ class TlsTest : public ::testing::Test {
   std::unique_ptr<Authenticator> authenticator_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::string> told_;
-  std::unique_ptr<TestServer> server_;  // last: tells
+  std::unique_ptr<TestServer> server_;  // last: reports to the others
 };
 
-TEST_F(TlsTest, ServesThoseWhoTrustItsAuthorityAndNobodyInPlaintext) {
+TEST_F(TlsTest, ServesClientsThatTrustItsCaAndNoneInPlaintext) {
   Start();
   EXPECT_TRUE(Info(Channel(authority_.certificate())).ok());
   EXPECT_EQ(Info(Channel(client_authority_.certificate())).code(), absl::StatusCode::kUnavailable);
@@ -126,7 +126,7 @@ TEST_F(TlsTest, NewCertificatesAreTakenWithoutARestart) {
   EXPECT_THAT(Told(), ElementsAre("", ""));
 }
 
-TEST_F(TlsTest, ABrokenFileChangesNothingAndIsToldOnceUntilItIsRepaired) {
+TEST_F(TlsTest, AnInvalidFileChangesNothingAndIsReportedOnceUntilItIsRepaired) {
   Start("", /*ask_for_certificates=*/true);
   const PemPair client = client_authority_.Issue("c", "");
   const PemPair other = authority_.Issue("server", "DNS:localhost,IP:127.0.0.1");
@@ -137,7 +137,7 @@ TEST_F(TlsTest, ABrokenFileChangesNothingAndIsToldOnceUntilItIsRepaired) {
   const Fault faults[] = {
       {[&] { std::ofstream(Path("cert"), std::ios::trunc); }, "/cert has no certificate"},
       {[&] { ReplaceFile(Path("key"), "garbage"); }, "/key has no private key"},
-      {[&] { ReplaceFile(Path("key"), other.key); }, "/key is not that of the certificate in"},
+      {[&] { ReplaceFile(Path("key"), other.key); }, "/key does not belong to the certificate in"},
       {[&] { std::filesystem::remove(Path("ca")); }, "/ca: No such file"},
   };
   std::string root = authority_.certificate();

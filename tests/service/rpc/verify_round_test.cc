@@ -19,7 +19,7 @@
 namespace sparseagg {
 namespace {
 
-// Another engine, whose verifications wait until they are let go or cancelled.
+// An engine whose verifications wait until they are released or cancelled.
 class WaitingVerifications : public testing::ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;
@@ -75,7 +75,7 @@ class VerifyRoundTest : public testing::RpcTest {
     });
     return call;
   }
-  // As many as there may be, the first of them under way.
+  // As many as are allowed, the first of them in progress.
   std::vector<Call> VerifyAsManyAsFit() {
     std::vector<Call> calls;
     calls.push_back(Verify());
@@ -91,7 +91,7 @@ class VerifyRoundTest : public testing::RpcTest {
       testing::NewChannel("127.0.0.1:" + std::to_string(waiting_->port()))};
 };
 
-TEST_F(VerifyRoundTest, VerificationsAreInNobodysWayAndFewWait) {
+TEST_F(VerifyRoundTest, VerificationsBlockNoOtherCallAndFewWait) {
   std::vector<Call> calls = VerifyAsManyAsFit();
 
   v1::ReduceRequest start;
@@ -108,16 +108,16 @@ TEST_F(VerifyRoundTest, VerificationsAreInNobodysWayAndFewWait) {
   EXPECT_TRUE(Verify().answer.get().ok());
 }
 
-TEST_F(VerifyRoundTest, WhoHasGoneIsNotVerifiedFor) {
+TEST_F(VerifyRoundTest, ACancelledCallIsNotVerified) {
   std::vector<Call> calls = VerifyAsManyAsFit();
-  // The one under way last: when it hears of it, the server knows of the others.
+  // The running one is cancelled last: when it ends, the server has seen the other cancellations.
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) call->context->TryCancel();
   for (Call& call : calls) EXPECT_EQ(call.answer.get().code(), absl::StatusCode::kCancelled);
   engine_.LetGo();
   absl::Status last;
   do {
     last = Verify().answer.get();
-  } while (ErrorReason(last) == "VERIFICATIONS_FULL");  // of those that have gone
+  } while (ErrorReason(last) == "VERIFICATIONS_FULL");  // of the cancelled ones
   EXPECT_TRUE(last.ok()) << last;
   EXPECT_EQ(engine_.begun_for_nobody(), 0);
 }

@@ -134,8 +134,8 @@ TEST_F(WatchRoundTest, EndsWhenTheServerDrains) {
   EXPECT_EQ(ErrorReason(Finish()), "SERVER_DRAINING");
 }
 
-// Of so many tensors that a state is more than gRPC takes in for a reader that does not come.
-TEST(UnreadWatchTest, AStateThatNobodyReadsEndsTheCall) {
+// So many tensors that a state is larger than what gRPC buffers for a client that does not read.
+TEST(UnreadWatchTest, AnUnreadStateEndsTheCall) {
   constexpr int kTensors = 50'000;
   testing::TestServer server({.round_tensors_max = kTensors, .stream_idle_ms = 200});
   testing::TestClient client(testing::NewChannel(server.address()));
@@ -146,7 +146,7 @@ TEST(UnreadWatchTest, AStateThatNobodyReadsEndsTheCall) {
   ASSERT_TRUE(client.Create(spec, "large").ok());
   v1::WatchRoundRequest request;
   request.set_name("rounds/large");
-  // On a connection of its own, which has not seen that large messages are welcome.
+  // On a separate connection, on which flow control has not been opened by large messages.
   testing::TestClient watcher(testing::NewChannel(server.address()));
   const auto context = testing::NewContext();
   const auto reader = watcher.stub().WatchRound(context.get(), request);

@@ -1,4 +1,4 @@
-#include "service/rpc/tenant_turns.h"
+#include "service/rpc/tenant_fair_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(TenantTurnsTest, ATenantWithManyKeepsNobodyWaitingButForOne) {
+TEST(TenantFairQueueTest, AJobWaitsForOneJobOfEachOtherTenant) {
   std::vector<std::string> done;  // by one thread
   std::promise<void> may_go_on;
   {
-    TenantTurns turns(3);
+    TenantFairQueue queue(3);
     const auto run = [&](const std::string& tenant, const std::string& name) {
-      return turns.Run(tenant, [&done, name] { done.push_back(name); });
+      return queue.Run(tenant, [&done, name] { done.push_back(name); });
     };
-    ASSERT_TRUE(turns.Run("busy", [&] { may_go_on.get_future().wait(); }));
+    ASSERT_TRUE(queue.Run("busy", [&] { may_go_on.get_future().wait(); }));
     EXPECT_TRUE(run("busy", "busy 2"));
     EXPECT_TRUE(run("busy", "busy 3"));
     EXPECT_FALSE(run("busy", "busy 4"));

@@ -1,10 +1,10 @@
-#include "service/rpc/tenant_turns.h"
+#include "service/rpc/tenant_fair_queue.h"
 
 #include <utility>
 
 namespace sparseagg {
 
-bool TenantTurns::Run(const std::string& tenant, std::function<void()> job) {
+bool TenantFairQueue::Run(const std::string& tenant, std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
     auto& jobs = jobs_[tenant];
@@ -16,14 +16,14 @@ bool TenantTurns::Run(const std::string& tenant, std::function<void()> job) {
   return true;
 }
 
-void TenantTurns::RunNext() {
+void TenantFairQueue::RunNext() {
   std::unique_lock lock(mutex_);
   const std::string tenant = std::move(turns_.front());
   turns_.pop_front();
   std::function<void()> job = std::move(jobs_[tenant].front());
   lock.unlock();
   job();
-  job = nullptr;  // what it holds is released outside the lock
+  job = nullptr;  // destroyed outside the lock
   lock.lock();
   auto& jobs = jobs_[tenant];
   jobs.pop_front();

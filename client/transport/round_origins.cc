@@ -1,4 +1,4 @@
-#include "client/transport/births.h"
+#include "client/transport/round_origins.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -8,9 +8,9 @@ namespace {
 
 constexpr size_t kRoundsMax = 4096;
 
-std::string WhatHappened(const Birth& birth, const StoreEpoch& now) {
-  const bool memory = birth.durability == Durability::kMemory;
-  const StoreEpoch& then = birth.epoch;
+std::string DescribeLoss(const RoundOrigin& origin, const StoreEpoch& now) {
+  const bool memory = origin.durability == Durability::kMemory;
+  const StoreEpoch& then = origin.epoch;
   if (now.store_id != then.store_id && memory) {
     return "was kept in memory only, and the server that had it is another process now";
   }
@@ -30,25 +30,27 @@ std::string WhatHappened(const Birth& birth, const StoreEpoch& now) {
 
 }  // namespace
 
-void Births::Note(const std::string& round, const Birth& birth) {
+void RoundOrigins::Record(const std::string& round, const RoundOrigin& origin) {
   std::lock_guard lock(mutex_);
-  if (!by_round_.insert_or_assign(round, birth).second) return;
+  if (!by_round_.insert_or_assign(round, origin).second) return;
   order_.push_back(round);
   if (order_.size() <= kRoundsMax) return;
   by_round_.erase(order_.front());
   order_.pop_front();
 }
 
-std::optional<Birth> Births::Find(const std::string& round) const {
+std::optional<RoundOrigin> RoundOrigins::Find(const std::string& round) const {
   std::lock_guard lock(mutex_);
   const auto found = by_round_.find(round);
   if (found == by_round_.end()) return std::nullopt;
   return found->second;
 }
 
-absl::Status WhyNotFound(const absl::Status& error, const Birth& birth, const StoreEpoch& now) {
-  if (now.epoch == 0 || birth.epoch.epoch == 0) return error;  // a server that does not tell
-  const std::string what = WhatHappened(birth, now);
+absl::Status ExplainNotFound(const absl::Status& error, const RoundOrigin& origin,
+                             const StoreEpoch& now) {
+  if (now.epoch == 0 || origin.epoch.epoch == 0)
+    return error;  // an old server, which sends no epoch
+  const std::string what = DescribeLoss(origin, now);
   if (what.empty()) return error;
   return MakeError(absl::StatusCode::kNotFound, "ROUND_LOST",
                    absl::StrCat(error.message(), ": it ", what, "; create it again"));
