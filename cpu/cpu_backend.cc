@@ -55,8 +55,8 @@ absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<CpuPlan> MakeCpuPlan(const Plan& plan, const CpuKernels& kernels,
-                                     Parallel& parallel) {
+std::unique_ptr<CpuReducer> MakeCpuReducer(const Plan& plan, const CpuKernels& kernels,
+                                           Parallel& parallel) {
   if (plan.name == "dense") return std::make_unique<DensePlan>(plan.spec, kernels, parallel);
   return std::make_unique<SparsePlan>(plan.spec, kernels, parallel);
 }
@@ -77,7 +77,7 @@ class CpuAggregator : public Aggregator {
         forced_(plan.forced),
         adaptive_(plan.adaptive),
         report_{.plan = plan.name, .reason = plan.reason},
-        plan_(MakeCpuPlan(plan, kernels, parallel)),
+        plan_(MakeCpuReducer(plan, kernels, parallel)),
         dense_(plan.name == "dense") {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
@@ -88,7 +88,8 @@ class CpuAggregator : public Aggregator {
   // quarter of the rows makes the state dense, and so do pending updates that may hold half of
   // them. Each such update is visited for every few thousand rows of the state, so it must have
   // some entries there.
-  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
+  absl::StatusOr<StagedUpdate> StageIncremental(uint64_t nnz,
+                                                CompactRowForms forms) const override {
     const uint64_t num_rows = spec_.layout.num_rows;
     const bool one_value =
         spec_.layout.row_width == 1 && kernels_.value_bytes > 0 && !kernels_.per_update;
@@ -309,8 +310,8 @@ class CpuAggregator : public Aggregator {
   const bool forced_;
   const bool adaptive_;
   PlanReport report_;
-  std::unique_ptr<CpuPlan> plan_;
-  std::atomic<bool> dense_;  // whether plan_ is a DensePlan; StageArriving() reads it
+  std::unique_ptr<CpuReducer> plan_;
+  std::atomic<bool> dense_;  // whether plan_ is a DensePlan; StageIncremental() reads it
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
   uint64_t folded_ = 0;  // of them, those that a plan has been given
@@ -320,7 +321,7 @@ class CpuAggregator : public Aggregator {
   WideInteger total_weight_;
   std::vector<PendingUpdate> pending_;
   uint64_t pending_bytes_ = 0;
-  std::atomic<uint64_t> sorted_pending_ = 0;  // their entries; StageArriving() reads it
+  std::atomic<uint64_t> sorted_pending_ = 0;  // their entries; StageIncremental() reads it
 };
 
 class CpuBackend : public Backend {

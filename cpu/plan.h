@@ -20,9 +20,9 @@ enum class Feed : uint8_t {
 };
 
 // Thread-compatible. Functions throw std::bad_alloc when memory runs out.
-class CpuPlan {
+class CpuReducer {
  public:
-  virtual ~CpuPlan() = default;
+  virtual ~CpuReducer() = default;
 
   // Folds a batch into the state and releases the batch's memory. `feed` affects speed only.
   virtual void Fold(std::vector<PendingUpdate> batch, Feed feed) = 0;

@@ -329,7 +329,7 @@ std::unique_ptr<SelfProbe> StartSelfProbe(const ServerConfig& config, int port, 
 // readiness probe notices. Null without a data directory.
 std::unique_ptr<Ticker> WatchStore(const ServerConfig& config, const UpdateStore& store) {
   if (config.data_dir.empty()) return nullptr;
-  return std::make_unique<Ticker>(std::chrono::seconds(1), [&store] { store.CheckInPlace(); });
+  return std::make_unique<Ticker>(std::chrono::seconds(1), [&store] { store.CheckStillPresent(); });
 }
 
 // Returns null if freed memory is kept for ever.

@@ -130,7 +130,7 @@ ServerSecurity Protection::ForEdge(const TlsFiles& tls, const Log& log) {
 }
 
 TenantLimits Protection::LimitsOf(std::string_view tenant) {
-  TenantLimits limits = LimitsOfATenant(limits_);
+  TenantLimits limits = DefaultTenantLimits(limits_);
   if (authenticator_ == nullptr) return limits;
   const CredentialTable::LimitsByName own = authenticator_->LimitsOf(tenant);
   const auto take = [&own](std::string_view name, uint64_t& limit) {

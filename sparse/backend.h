@@ -36,7 +36,7 @@ struct StagedUpdate {
 
 // The compact forms, as alternatives to `indices`, in which an update's decoder can deliver its
 // rows.
-struct RowForms {
+struct CompactRowForms {
   uint64_t packed_bytes = 0;  // > 0: as coo.packed, in this many bytes
   bool narrow = false;        // as NarrowRows, unless a row turns out to descend
 };
@@ -63,9 +63,9 @@ struct PlanReport {
   double seconds = 0;            // measured for the same reductions
 };
 
-// Aggregates one tensor of one round on one back end. Stage() and StageArriving() are thread-safe:
-// they may run concurrently with any other member function, and after Report(). All others are for
-// one thread at a time.
+// Aggregates one tensor of one round on one back end. Stage() and StageIncremental() are
+// thread-safe: they may run concurrently with any other member function, and after Report(). All
+// others are for one thread at a time.
 class Aggregator {
  public:
   virtual ~Aggregator() = default;
@@ -77,7 +77,8 @@ class Aggregator {
   // together with that of other updates, so a slow sender does not keep theirs in use. A back end
   // that can add rows in one of `forms` may request that form: it sets entries.packed_rows or
   // entries.narrow_rows, and leaves entries.indices null.
-  virtual absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms /*forms*/) const {
+  virtual absl::StatusOr<StagedUpdate> StageIncremental(uint64_t nnz,
+                                                        CompactRowForms /*forms*/) const {
     return Stage(nnz);
   }
 

@@ -10,7 +10,7 @@
 namespace sparseagg {
 
 // Returns the bytes of all pieces together.
-inline uint64_t LengthOf(ByteChain chain) {
+inline uint64_t TotalBytes(ByteChain chain) {
   uint64_t bytes = 0;
   for (const std::string_view piece : chain) bytes += piece.size();
   return bytes;

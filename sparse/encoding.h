@@ -65,11 +65,11 @@ struct Encoding {
   absl::Status (*decode)(const EncodedHeader& header, const TensorSpec& spec, ByteChain indices,
                          ByteChain values, const MutableCooView& out);
   // Makes a decoder of the same tensor for bytes that arrive in pieces. It buffers what it cannot
-  // decode before more has arrived: at most kept_bytes() bytes. The arguments must outlive the
+  // decode before more has arrived: at most buffered_bytes() bytes. The arguments must outlive the
   // decoder. REQUIRES: inspect() succeeded.
   std::unique_ptr<TensorDecoder> (*decoder)(const EncodedHeader& header, const TensorSpec& spec,
                                             const MutableCooView& out);
-  uint64_t (*kept_bytes)(const EncodedHeader& header);
+  uint64_t (*buffered_bytes)(const EncodedHeader& header);
   // Appends the two payload arrays of `entries` and sets encoding, nnz and the sizes of `header`.
   // The caller sets name, value_type, dense_shape, sparse_dim and index_type.
   absl::Status (*encode)(const CooView& entries, EncodedHeader& header, std::string& indices,

@@ -48,11 +48,12 @@ class FailoverAggregator : public Aggregator {
     return current_.load()->Stage(nnz);
   }
 
-  absl::StatusOr<StagedUpdate> StageArriving(uint64_t nnz, RowForms forms) const override {
+  absl::StatusOr<StagedUpdate> StageIncremental(uint64_t nnz,
+                                                CompactRowForms forms) const override {
     const auto current = current_.load();
     // Updates of the first back end may be passed to the second one, which may not support compact
     // forms of rows.
-    return current->StageArriving(nnz, current.get() == first_ ? RowForms{} : forms);
+    return current->StageIncremental(nnz, current.get() == first_ ? CompactRowForms{} : forms);
   }
 
   absl::Status Accumulate(StagedUpdate update, float weight) override {

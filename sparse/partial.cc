@@ -27,7 +27,7 @@ std::vector<SideEntry> MergeSides(std::vector<SideEntry> a, std::vector<SideEntr
   if (a.empty()) return b;
   std::vector<SideEntry> merged;
   merged.reserve(a.size() + b.size());
-  std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(merged), SlotBefore);
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(merged), SlotLess);
   CompactSide(merged);
   return merged;
 }
@@ -70,7 +70,7 @@ uint64_t MemoryBytes(const Partial& partial) {
          partial.side.capacity() * sizeof(SideEntry);
 }
 
-void SortSide(std::vector<SideEntry>& side) { std::sort(side.begin(), side.end(), SlotBefore); }
+void SortSide(std::vector<SideEntry>& side) { std::sort(side.begin(), side.end(), SlotLess); }
 
 void AppendDigits(const WideInteger& value, uint64_t row, uint32_t column,
                   std::vector<SideEntry>& side) {
@@ -96,7 +96,7 @@ void CompactSide(std::vector<SideEntry>& side) {
   size_t out = 0;
   for (size_t begin = 0; begin < side.size();) {
     size_t end = begin + 1;
-    while (end < side.size() && !SlotBefore(side[begin], side[end])) ++end;
+    while (end < side.size() && !SlotLess(side[begin], side[end])) ++end;
     digits.clear();
     if (end - begin > kSideRunMax) {
       WideInteger sum;

@@ -26,7 +26,7 @@ struct SideEntry {
 };
 
 // The order of a side table.
-inline SPARSEAGG_HOST_DEVICE bool SlotBefore(const SideEntry& a, const SideEntry& b) {
+inline SPARSEAGG_HOST_DEVICE bool SlotLess(const SideEntry& a, const SideEntry& b) {
   return a.row != b.row ? a.row < b.row : a.column < b.column;
 }
 

@@ -21,9 +21,9 @@ inline constexpr uint64_t kStreamBytesMin = uint64_t{1} << 20;
 bool StreamFloats(const char* from, uint64_t count, float* to);
 
 // Copies `lines` cache lines of 64 bytes to `to`, which is 64-byte aligned. Other threads may read
-// them only after this thread has called EndStream().
-void StreamLines(const void* from, uint64_t lines, void* to);
-void EndStream();
+// them only after this thread has called FinishNonTemporalStores().
+void StoreLinesNonTemporal(const void* from, uint64_t lines, void* to);
+void FinishNonTemporalStores();
 
 // CopyRows() (sparse/rows/row_flags.h) with streaming stores. Index is int32_t or int64_t, Row is
 // uint64_t or uint16_t.

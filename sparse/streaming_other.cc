@@ -9,9 +9,11 @@ bool StreamFloats(const char* from, uint64_t count, float* to) {
   return count == 0;
 }
 
-void StreamLines(const void* from, uint64_t lines, void* to) { std::memcpy(to, from, lines * 64); }
+void StoreLinesNonTemporal(const void* from, uint64_t lines, void* to) {
+  std::memcpy(to, from, lines * 64);
+}
 
-void EndStream() {}
+void FinishNonTemporalStores() {}
 
 template <class Index, class Row>
 void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t last, Row* rows,

@@ -186,7 +186,7 @@ SPARSEAGG_AVX2 void StreamRowLines(const char* from, uint64_t count, uint64_t hi
 
 }  // namespace
 
-void StreamLines(const void* from, uint64_t lines, void* to) {
+void StoreLinesNonTemporal(const void* from, uint64_t lines, void* to) {
   if (!HasAvx2()) {
     std::memcpy(to, from, lines * kLineBytes);
   } else {
@@ -194,7 +194,7 @@ void StreamLines(const void* from, uint64_t lines, void* to) {
   }
 }
 
-void EndStream() { _mm_sfence(); }  // non-temporal stores are unordered without it
+void FinishNonTemporalStores() { _mm_sfence(); }  // non-temporal stores are unordered without it
 
 bool StreamFloats(const char* from, uint64_t count, float* to) {
   if (!HasAvx2()) return CopyEach(from, count, to);
@@ -203,7 +203,7 @@ bool StreamFloats(const char* from, uint64_t count, float* to) {
   finite &= StreamFloatLines(from + lines.first * sizeof(float), lines.end - lines.first,
                              to + lines.first);
   finite &= CopyEach(from + lines.end * sizeof(float), count - lines.end, to + lines.end);
-  EndStream();
+  FinishNonTemporalStores();
   return finite;
 }
 
@@ -220,7 +220,7 @@ void StreamRows(const char* from, uint64_t count, uint64_t highest, uint64_t las
                     static_cast<uint64_t>(IndexAt<Index>(from, lines.end - 1)), rows + lines.end,
                     flags);
   }
-  EndStream();
+  FinishNonTemporalStores();
 }
 
 template void StreamRows<int32_t>(const char*, uint64_t, uint64_t, uint64_t, uint64_t*, RowFlags&);

@@ -106,8 +106,8 @@ struct CooView {
   uint64_t nnz = 0;
   const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
   const void* values = nullptr;       // [nnz, row_width] of layout.value_type
-  // The rows in a compact form, where a back end has requested one (Aggregator::StageArriving): as
-  // coo.packed encodes them (sparse/rows/packed_rows.h), or in two bytes each
+  // The rows in a compact form, where a back end has requested one (Aggregator::StageIncremental):
+  // as coo.packed encodes them (sparse/rows/packed_rows.h), or in two bytes each
   // (sparse/rows/narrow_rows.h). `indices` is null then.
   const char* packed_rows = nullptr;
   uint64_t packed_rows_bytes = 0;

@@ -171,11 +171,11 @@ absl::Status CheckAllIntegers(const ReduceSpec& spec, const CooView& entries) {
 
 }  // namespace
 
-absl::Status OfUpdate(const absl::Status& error, const std::string& update_id) {
+absl::Status AttributeToUpdate(const absl::Status& error, const std::string& update_id) {
   if (error.ok() || update_id.empty()) return error;
   const std::string message(error.message());
   return WithMetadata(WithMessage(error, absl::StrCat("update \"", update_id, "\": ", message)),
-                      kUpdateIdFact, update_id);
+                      kUpdateIdKey, update_id);
 }
 
 absl::Status ValidateWeight(float weight) {

@@ -18,10 +18,10 @@ namespace sparseagg {
 inline constexpr float kIntegerWeightMax = 16777216.0f;  // 2^24
 
 // Attributes `error` to one update among several: puts `update "ID": ` before its message, and the
-// id into its metadata under kUpdateIdFact, for programs. Returns `error` unchanged when it is OK
+// id into its metadata under kUpdateIdKey, for programs. Returns `error` unchanged when it is OK
 // or the update has no id.
-inline constexpr std::string_view kUpdateIdFact = "update_id";
-absl::Status OfUpdate(const absl::Status& error, const std::string& update_id);
+inline constexpr std::string_view kUpdateIdKey = "update_id";
+absl::Status AttributeToUpdate(const absl::Status& error, const std::string& update_id);
 
 // Returns INVALID_ARGUMENT (INVALID_WEIGHT) unless the weight is finite and not negative.
 absl::Status ValidateWeight(float weight);
@@ -46,9 +46,9 @@ class UpdateValidator {
   UpdateValidator(const ReduceSpec& spec, const CooView& entries, float weight);
 
   // Skips the check of the rows: all of them are known to be in range and in this order.
-  void TakeOrder(EntryOrder order) { order_ = order; }
+  void SetKnownOrder(EntryOrder order) { order_ = order; }
   // Skips the check of the first `count` values: they are known to be finite f32 values.
-  void TakeFinite(uint64_t count) { values_ = std::max(values_, count); }
+  void SetKnownFinite(uint64_t count) { values_ = std::max(values_, count); }
   // Checks the values from the first unchecked one up to `end`, exclusive.
   absl::Status CheckValues(uint64_t end);
   // Checks the remaining entries, and what requires all of them.

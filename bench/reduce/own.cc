@@ -94,7 +94,7 @@ class Stager {
     std::string packed;
     AppendPackedIndices(rows.data(), rows.size(), packed);
     absl::StatusOr<StagedUpdate> staged =
-        aggregator_.StageArriving(rows.size(), {.packed_bytes = packed.size()});
+        aggregator_.StageIncremental(rows.size(), {.packed_bytes = packed.size()});
     if (staged.ok() && staged->entries.packed_rows != nullptr) {
       std::memcpy(staged->entries.packed_rows, packed.data(), packed.size());
     }

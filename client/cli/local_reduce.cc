@@ -122,7 +122,7 @@ absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& reques
     if (i == 0) {
       SPARSEAGG_ASSIGN_OR_RETURN(reductions, BeginAll(request, update, at_once, backend));
     }
-    SPARSEAGG_RETURN_IF_ERROR(OfUpdate(Add(update, reductions), update.update_id));
+    SPARSEAGG_RETURN_IF_ERROR(AttributeToUpdate(Add(update, reductions), update.update_id));
   }
   LocalReduction local;
   local.entries.reserve(reductions.size());

@@ -36,8 +36,8 @@ struct LocalReduction {
 
 // Reduces the updates of `request`; `request.dense` and `request.progress` are ignored. `bytes_max`
 // is an upper bound for the bytes of all updates: if there is memory for it, they are reduced at
-// once, otherwise in batches. OfUpdate() adds the update to its errors. REQUIRES: there is at least
-// one update.
+// once, otherwise in batches. AttributeToUpdate() adds the update to its errors. REQUIRES: there is
+// at least one update.
 absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& request,
                                              uint64_t bytes_max, Backend& backend);
 

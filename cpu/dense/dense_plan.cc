@@ -302,13 +302,13 @@ void DensePlan::MergeSides(std::vector<std::vector<SideEntry>> sides) {
     added.insert(added.end(), side.begin(), side.end());
     side = std::vector<SideEntry>();  // frees it: there may be many
   }
-  if (!std::is_sorted(added.begin(), added.end(), SlotBefore)) SortSide(added);
+  if (!std::is_sorted(added.begin(), added.end(), SlotLess)) SortSide(added);
   if (side_.empty()) {
     side_ = std::move(added);
   } else {
     const auto middle = static_cast<std::ptrdiff_t>(side_.size());
     side_.insert(side_.end(), added.begin(), added.end());
-    std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SlotBefore);
+    std::inplace_merge(side_.begin(), side_.begin() + middle, side_.end(), SlotLess);
   }
   CompactSide(side_);
 }

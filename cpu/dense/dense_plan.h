@@ -21,7 +21,7 @@
 
 namespace sparseagg {
 
-class DensePlan : public CpuPlan {
+class DensePlan : public CpuReducer {
  public:
   DensePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel);
 

@@ -94,7 +94,7 @@ void DensePlan::AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t&
 // Adds the blocks without gaps from block `b` on, if there are several. Returns how many it added.
 uint64_t DensePlan::AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
                            PackedSlice& slice) {
-  const uint64_t run = rows.RunLength(b, slice.rows.end);
+  const uint64_t run = rows.FullRunLength(b, slice.rows.end);
   if (run < 2) return 0;
   const PackedRows::Block block = rows.block(b);
   AddBits(update, PackedRows::AllOf(block.first, rows.EntriesOf(b, run)), block.begin, slice);
@@ -110,7 +110,7 @@ uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& ro
   for (; b + added < rows.blocks(); ++added) {
     const PackedRows::Block block = rows.block(b + added);
     if (block.first >= limit || !IsCrowded(block)) break;
-    if (added > 0 && rows.RunLength(b + added, slice.rows.end) > 1) break;
+    if (added > 0 && rows.FullRunLength(b + added, slice.rows.end) > 1) break;
     PackedRows::BitsBuffer unused;
     const auto bits = PackedRows::BitsOf(block, unused);
     if (bits->last >= slice.rows.end || !joined.Append(*bits)) break;

@@ -19,7 +19,7 @@ size_t ManyOf(const ErrorCells& cells) { return cells.size() / 16 + 64; }
 // window's rows are close to each other.
 void SideTable::Sort() {
   constexpr size_t kWorthKeys = 64;
-  if (std::is_sorted(entries_.begin(), entries_.end(), SlotBefore)) return;
+  if (std::is_sorted(entries_.begin(), entries_.end(), SlotLess)) return;
   uint64_t least = ~uint64_t{0};
   uint64_t most = 0;
   uint32_t columns = 0;

@@ -22,12 +22,12 @@ void NonTemporalWriter::Write(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(more);
     size_ += more;
     if (size_ < kLineBytes) return;
-    StreamLines(kept_.data(), 1, to_);
+    StoreLinesNonTemporal(kept_.data(), 1, to_);
     to_ += kLineBytes;
     size_ = 0;
   }
   const size_t lines = bytes.size() / kLineBytes;
-  StreamLines(bytes.data(), lines, to_);
+  StoreLinesNonTemporal(bytes.data(), lines, to_);
   to_ += lines * kLineBytes;
   bytes = bytes.subspan(lines * kLineBytes);
   std::copy(bytes.begin(), bytes.end(), kept_.begin());
@@ -38,7 +38,7 @@ void NonTemporalWriter::Finish() {
   std::copy_n(kept_.begin(), size_, to_);
   to_ += size_;
   size_ = 0;
-  EndStream();
+  FinishNonTemporalStores();
 }
 
 }  // namespace sparseagg

@@ -14,7 +14,7 @@
 #include "cpu/parallel.h"
 #include "cpu/state/entries.h"
 #include "cpu/windowed/range_reducer.h"
-#include "cpu/windowed/window_plan.h"
+#include "cpu/windowed/window_layout.h"
 #include "sparse/types.h"
 
 namespace sparseagg {

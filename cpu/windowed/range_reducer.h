@@ -15,7 +15,7 @@
 #include "cpu/windowed/entry_chunk.h"
 #include "cpu/windowed/non_temporal_writer.h"
 #include "cpu/windowed/speculation_backoff.h"
-#include "cpu/windowed/window_plan.h"
+#include "cpu/windowed/window_layout.h"
 #include "sparse/types.h"
 
 namespace sparseagg {

@@ -132,7 +132,7 @@ void RangedOutput::JoinSides(const std::vector<SideEntry>& prior) {
   }
   output_.side.reserve(prior.size() + added.size());
   std::merge(prior.begin(), prior.end(), added.begin(), added.end(),
-             std::back_inserter(output_.side), SlotBefore);
+             std::back_inserter(output_.side), SlotLess);
   CompactSide(output_.side);
 }
 

@@ -13,7 +13,7 @@
 
 namespace sparseagg {
 
-class SparsePlan : public CpuPlan {
+class SparsePlan : public CpuReducer {
  public:
   SparsePlan(const ReduceSpec& spec, const CpuKernels& kernels, Parallel& parallel);
 

@@ -8,7 +8,7 @@
 #include "cpu/state/entry_tally.h"
 #include "cpu/state/tuning.h"
 #include "cpu/windowed/partition.h"
-#include "cpu/windowed/window_plan.h"
+#include "cpu/windowed/window_layout.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {
@@ -77,7 +77,7 @@ class SparseReduction {
             run_.row_cells.data()};
   }
 
-  WindowPlan MakeWindows() const {
+  WindowLayout MakeWindows() const {
     const uint64_t entries = entries_ + run_.rows.size();
     const TensorLayout& layout = spec_.layout;
     if (entries <= kSmallEntries) {
@@ -113,7 +113,7 @@ class SparseReduction {
       tuning.dense_cells = kWideCells;
       tuning.dense_rows_per_entry = kWideRowsPerEntry;
     }
-    return PlanWindows(samples, per_sample, layout, tuning);
+    return LayOutWindows(samples, per_sample, layout, tuning);
   }
 
   // Reserves the output: a range has no more rows than entries, nor more than it spans. before[r]
@@ -284,7 +284,7 @@ class SparseReduction {
   // How many entries, and rows of the run, have been added.
   enum Tallied : size_t { kEntries, kRunRows };
   EntryTally added_{2};
-  WindowPlan plan_;
+  WindowLayout plan_;
   RangedOutput output_;
 };
 

@@ -48,7 +48,7 @@ void EventLog::OnRoundState(const RoundSnapshot& round) {
                                    {"bytes", absl::StrCat(round.bytes_received)}});
 }
 
-void EventLog::OnRoundWaits(const RoundSnapshot& round, const absl::Status& why) {
+void EventLog::OnRoundStalled(const RoundSnapshot& round, const absl::Status& why) {
   log_.Warning("round waits", {{"round", QualifiedName(round.tenant, round.name)},
                                {"state", std::string(RoundStateName(round.state))},
                                {"reason", ErrorReason(why)}});

@@ -18,7 +18,7 @@ class EventLog : public EngineObserver, public CallObserver {
   explicit EventLog(Log log) : log_(std::move(log)) {}
 
   void OnRoundState(const RoundSnapshot& round) override;
-  void OnRoundWaits(const RoundSnapshot& round, const absl::Status& why) override;
+  void OnRoundStalled(const RoundSnapshot& round, const absl::Status& why) override;
   void OnSubmission(const SubmissionReport& report) override;
   void OnVerification(const VerificationReport& report) override;
   void OnCallEnded(const CallMethod& method, const CallReport& report) override;

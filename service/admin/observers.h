@@ -19,8 +19,8 @@ class EngineObservers : public EngineObserver {
   void OnRoundState(const RoundSnapshot& round) override {
     for (const auto& each : all_) each->OnRoundState(round);
   }
-  void OnRoundWaits(const RoundSnapshot& round, const absl::Status& why) override {
-    for (const auto& each : all_) each->OnRoundWaits(round, why);
+  void OnRoundStalled(const RoundSnapshot& round, const absl::Status& why) override {
+    for (const auto& each : all_) each->OnRoundStalled(round, why);
   }
   void OnSubmission(const SubmissionReport& report) override {
     for (const auto& each : all_) each->OnSubmission(report);

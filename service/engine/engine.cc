@@ -57,7 +57,7 @@ class EngineImpl : public Engine {
         tenants_(std::make_shared<TenantTable>(
             options_.tenant_limits
                 ? options_.tenant_limits
-                : [this](std::string_view) { return LimitsOfATenant(options_.limits); },
+                : [this](std::string_view) { return DefaultTenantLimits(options_.limits); },
             options_.limits.staging_bytes_max, AggregationBytes(options_.limits, backend))),
         rounds_(options_.limits.rounds_max),
         uploads_(options_.limits),
@@ -86,7 +86,7 @@ class EngineImpl : public Engine {
   absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override;
   absl::Status DeleteRound(std::string_view name) override;
 
-  absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchFor what,
+  absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchScope what,
                                     OnChange on_change) override {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
     return round->Watch(what, std::move(on_change));
@@ -108,8 +108,8 @@ class EngineImpl : public Engine {
 
   absl::StatusOr<Verification> VerifyRound(std::string_view name,
                                            std::function<bool()> cancelled) override;
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
-                                                          std::string_view tenant) override;
+  absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(
+      const RoundSpec& spec, std::string_view tenant) override;
 
   const BackendInfo& backend_info() const override { return backend_.info(); }
   const Limits& limits() const override { return options_.limits; }
@@ -344,14 +344,14 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
       return ArrivingUpdate::Make(reducers, headers, layout, weight);
     };
   }
-  UploadTable::TakePartial take_partial = [] { return nullptr; };
+  UploadTable::OpenUploadPayload take_partial = [] { return nullptr; };
   if (round->spec().durability == Durability::kDurable) {
     take_partial = [&, description = WriteUpload(header.weight, args.tensors)] {
-      return store_.TakePartial({.round = round->name(),
-                                 .contributor = header.contributor,
-                                 .update_id = header.update_id,
-                                 .description = description,
-                                 .total_bytes = layout.payload_bytes});
+      return store_.OpenUploadPayload({.round = round->name(),
+                                       .contributor = header.contributor,
+                                       .update_id = header.update_id,
+                                       .description = description,
+                                       .total_bytes = layout.payload_bytes});
     };
   }
   SPARSEAGG_ASSIGN_OR_RETURN(
@@ -361,7 +361,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
   const absl::Status open = round->OpenReducers().status();
   if (!open.ok()) {
     uploads_.DropRound(round->name(), round.get(), open);
-    if (round->spec().durability == Durability::kDurable) store_.DropPartialsOf(round->name());
+    if (round->spec().durability == Durability::kDurable) store_.DropUploadPayloads(round->name());
     return open;
   }
   return upload;
@@ -369,8 +369,8 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
 
 // --- Reductions, statistics, verification, recovery, drain ---
 
-absl::StatusOr<std::unique_ptr<Reduction>> EngineImpl::NewReduction(const RoundSpec& spec,
-                                                                    std::string_view tenant) {
+absl::StatusOr<std::unique_ptr<StatelessReduction>> EngineImpl::NewReduction(
+    const RoundSpec& spec, std::string_view tenant) {
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   TenantBudgets& budgets = tenants_->Of(tenant);
   RoundSpec stateless = spec;

@@ -46,7 +46,7 @@ struct EncodedTensor {
 };
 
 struct UpdateHeader {
-  std::string round;  // "rounds/{id}"; empty in a Reduction
+  std::string round;  // "rounds/{id}"; empty in a StatelessReduction
   std::string contributor;
   std::string update_id;
   float weight = 1.0f;
@@ -153,9 +153,9 @@ class Upload {
 
 // A stateless reduction: a round without a name and without a store, which ends with Report().
 // Contributors are not compared, so every added update counts. Thread-safe.
-class Reduction {
+class StatelessReduction {
  public:
-  virtual ~Reduction() = default;
+  virtual ~StatelessReduction() = default;
   virtual absl::Status Add(const UpdateHeader& header,
                            const std::vector<EncodedTensor>& tensors) = 0;
   virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
@@ -188,7 +188,7 @@ struct EngineStats {
 using WatchHandle = std::shared_ptr<void>;
 
 // The changes that a watcher receives.
-enum class WatchFor : uint8_t {
+enum class WatchScope : uint8_t {
   kEveryChange,
   kEnd,  // only a final state and the deletion; free until then
 };
@@ -220,7 +220,7 @@ class Engine {
   // when the round is deleted. Calls come from any thread, without locks held, and never after the
   // handle is released. Updates counted within a few milliseconds of each other are one change.
   virtual absl::StatusOr<WatchHandle> Watch(
-      std::string_view name, WatchFor what,
+      std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
 
   // Counts one contributor's update. Errors: ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) if the
@@ -252,7 +252,7 @@ class Engine {
                                                    std::function<bool()> cancelled) = 0;
 
   // Creates a stateless reduction whose memory is reserved from the budgets of `tenant`.
-  virtual absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(
+  virtual absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(
       const RoundSpec& spec, std::string_view tenant = kDefaultTenant) = 0;
 
   virtual const BackendInfo& backend_info() const = 0;

@@ -72,7 +72,7 @@ struct TenantLimits {
   uint64_t uploads_max = 0;
   uint64_t waits_max = 0;
 };
-inline TenantLimits LimitsOfATenant(const Limits& limits) {
+inline TenantLimits DefaultTenantLimits(const Limits& limits) {
   return {limits.tenant_rounds_max, limits.tenant_bytes_max, limits.tenant_streams_max,
           limits.tenant_uploads_max, limits.tenant_waits_max};
 }

@@ -52,7 +52,7 @@ class EngineObserver {
   virtual void OnRoundState(const RoundSnapshot& /*round*/) {}
   // The round is stalled, because the disk has no room for its result or for its end, and only the
   // operator can help. Called at once, then every minute while the stall lasts.
-  virtual void OnRoundWaits(const RoundSnapshot& /*round*/, const absl::Status& /*why*/) {}
+  virtual void OnRoundStalled(const RoundSnapshot& /*round*/, const absl::Status& /*why*/) {}
   virtual void OnSubmission(const SubmissionReport& /*report*/) {}
   virtual void OnReduction(const ReductionReport& /*report*/) {}
   // A round that EngineOptions::verify_share selected was verified.

@@ -41,7 +41,7 @@ class TenantEngine : public Engine {
     return engine_.DeleteRound(own);
   }
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view name, WatchFor what,
+      std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.Watch(own, what, std::move(on_change));
@@ -72,8 +72,8 @@ class TenantEngine : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.VerifyRound(own, std::move(cancelled));
   }
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
-                                                          std::string_view /*tenant*/) override {
+  absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(
+      const RoundSpec& spec, std::string_view /*tenant*/) override {
     return engine_.NewReduction(spec, tenant_);
   }
 

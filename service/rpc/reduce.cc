@@ -110,7 +110,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // Names the update in the error, since many share the call. An invalid id is not repeated.
   void Refuse(const absl::Status& error) {
     if (!ValidateUpdateId(update_id_).ok()) update_id_.clear();
-    Finish(ToGrpcStatus(OfUpdate(error, update_id_)));
+    Finish(ToGrpcStatus(AttributeToUpdate(error, update_id_)));
   }
 
   void ReadNext() {
@@ -215,7 +215,7 @@ class ReduceCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   grpc::ByteBuffer request_;
   std::string update_id_;           // the update of the last message; empty: none
   v1::GetAggregateRequest answer_;  // the form of the answer
-  std::unique_ptr<Reduction> reduction_;
+  std::unique_ptr<StatelessReduction> reduction_;
   StreamUploads
       uploads_;  // after reduction_, so that it is destroyed first: uploads refer to the reduction
   std::unique_ptr<ResultWriter> writer_;

@@ -32,7 +32,7 @@ class SubscribedCall : public Reactor,
                        public std::enable_shared_from_this<SubscribedCall<Reactor>> {
  public:
   // `engine` must outlive the call.
-  SubscribedCall(AdmittedCall call, std::string round, WatchFor what, CallCounter& calls)
+  SubscribedCall(AdmittedCall call, std::string round, WatchScope what, CallCounter& calls)
       : engine_(*call.engine),
         place_(std::move(call.place)),
         round_(std::move(round)),
@@ -142,7 +142,7 @@ class SubscribedCall : public Reactor,
   Engine& engine_;
   std::shared_ptr<void> place_;  // until OnDone
   const std::string round_;
-  const WatchFor what_;
+  const WatchScope what_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<SubscribedCall> self_;          // until OnDone
 

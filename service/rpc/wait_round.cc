@@ -24,7 +24,7 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
       // A call that waits for the final state subscribes to nothing else: thousands may wait while
       // updates arrive.
       : SubscribedCall(std::move(call), request.name(),
-                       request.after_revision() > 0 ? WatchFor::kEveryChange : WatchFor::kEnd,
+                       request.after_revision() > 0 ? WatchScope::kEveryChange : WatchScope::kEnd,
                        calls),
         after_revision_(request.after_revision()),
         response_(response) {}

@@ -28,7 +28,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
  public:
   WatchRoundCall(grpc::CallbackServerContext& context, const AdmittedCall& call, std::string round,
                  CallCounter& calls)
-      : SubscribedCall(call, std::move(round), WatchFor::kEveryChange, calls),
+      : SubscribedCall(call, std::move(round), WatchScope::kEveryChange, calls),
         unread_(context, call.engine->limits()) {}
 
   void Start(DrainList& drain_list, const v1::WatchRoundRequest& request) {

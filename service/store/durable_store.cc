@@ -43,11 +43,11 @@ class DurableStore : public UpdateStore {
   }
   const StoreEpoch& Epoch() const override { return epoch_; }
   absl::Status OpenRound(const RoundRecord& round) override;
-  absl::Status NoteRound(const std::string& round, std::string_view details) override;
+  absl::Status SetRoundDetails(const std::string& round, std::string_view details) override;
   absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) override;
-  absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
+  absl::StatusOr<std::unique_ptr<UploadPayload>> OpenUploadPayload(
       const PartialIdentity& identity) override;
-  void DropPartialsOf(const std::string& round) override {
+  void DropUploadPayloads(const std::string& round) override {
     partials_->DropRound(round, [&] {
       const auto found = FindRound(round);
       return found.has_value() && found->phase == RoundPhase::kOpen;
@@ -70,7 +70,7 @@ class DurableStore : public UpdateStore {
   }
   absl::Status EraseLeftovers() override { return eraser_->EraseLeftovers(); }
   void StopErasing() override { eraser_->Stop(); }
-  void CheckInPlace() const override { directory_->CheckInPlace(); }
+  void CheckStillPresent() const override { directory_->CheckStillPresent(); }
   absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) override;
 
   std::vector<RoundRecord> Rounds() const override;
@@ -143,7 +143,7 @@ absl::Status DurableStore::Open() {
   SPARSEAGG_ASSIGN_OR_RETURN(database_,
                              Database::Open(absl::StrCat(options_.directory, "/store.db")));
   tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints,
-                                     [this] { directory_->CheckInPlace(); });
+                                     [this] { directory_->CheckStillPresent(); });
   ledger_ = std::make_unique<Ledger>(*database_);
   eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
   reader_ = std::make_unique<StoreReader>(
@@ -275,7 +275,7 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
   return absl::OkStatus();
 }
 
-absl::Status DurableStore::NoteRound(const std::string& round, std::string_view details) {
+absl::Status DurableStore::SetRoundDetails(const std::string& round, std::string_view details) {
   if (!RowOf(round).has_value()) return absl::OkStatus();
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
@@ -385,7 +385,7 @@ absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateCon
     }
   }
   if (known.has_value()) {
-    directory_->CheckInPlace();
+    directory_->CheckStillPresent();
     return *std::move(known);
   }
   if (!durable) return memory_->Put(std::move(record), content);
@@ -401,7 +401,7 @@ absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateCon
   return std::move(put.result);
 }
 
-absl::StatusOr<std::unique_ptr<PartialPayload>> DurableStore::TakePartial(
+absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStore::OpenUploadPayload(
     const PartialIdentity& identity) {
   const auto row = RowOf(identity.round);
   if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;

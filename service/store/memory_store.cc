@@ -24,7 +24,8 @@ class MemoryStore : public UpdateStore {
     return rounds_.try_emplace(round.name).second ? absl::OkStatus() : RoundExists(round.name);
   }
 
-  absl::Status NoteRound(const std::string& /*round*/, std::string_view /*details*/) override {
+  absl::Status SetRoundDetails(const std::string& /*round*/,
+                               std::string_view /*details*/) override {
     return absl::OkStatus();
   }
 

@@ -78,16 +78,16 @@ inline constexpr uint64_t kRecordBytes = 320;
 
 // A long payload that arrives in chunks and is written to stable storage as far as possible. It is
 // no update until Put() has accepted it. Thread-compatible. When the object is destroyed, the bytes
-// are kept for the next TakePartial().
-class PartialPayload {
+// are kept for the next OpenUploadPayload().
+class UploadPayload {
  public:
-  virtual ~PartialPayload() = default;
+  virtual ~UploadPayload() = default;
   virtual uint64_t total_bytes() const = 0;
   virtual uint64_t bytes() const = 0;  // received so far
   // Appends all of `data` or, on an error, nothing. Errors: RESOURCE_EXHAUSTED (STORE_FULL);
   // UNAVAILABLE (STORE_BUSY); ABORTED (UPLOAD_LOST) if a sync has failed and the payload was
-  // discarded, which Put() and TakePartial() may return, too. REQUIRES: no more than total_bytes()
-  // in all; not discarded.
+  // discarded, which Put() and OpenUploadPayload() may return, too. REQUIRES: no more than
+  // total_bytes() in all; not discarded.
   virtual absl::Status Append(std::span<const std::string_view> data) = 0;
   absl::Status Append(std::string_view data) { return Append(std::span(&data, 1)); }
   // Returns the bytes received so far, valid until this object is destroyed. Reading them may wait
@@ -116,7 +116,7 @@ struct UpdateContent {
   uint64_t contributors_max = 0;
   // If not null, a complete payload of this store, used in place of `payload`. An accepted update
   // takes it over.
-  PartialPayload* stored = nullptr;
+  UploadPayload* stored = nullptr;
 };
 
 enum class PutOutcome : uint8_t {
@@ -154,7 +154,7 @@ class UpdateStore {
   // ALREADY_EXISTS if the round exists; INVALID_ARGUMENT (DURABILITY_UNSUPPORTED).
   virtual absl::Status OpenRound(const RoundRecord& round) = 0;
   // Replaces the details of an open round. Has no effect on any other round.
-  virtual absl::Status NoteRound(const std::string& round, std::string_view details) = 0;
+  virtual absl::Status SetRoundDetails(const std::string& round, std::string_view details) = 0;
 
   // Accepts an update, recognises a duplicate, or refuses it, atomically. Refusals: NOT_FOUND
   // (ROUND_NOT_FOUND), FAILED_PRECONDITION (ROUND_NOT_OPEN) after CloseRound() unless it is a
@@ -165,13 +165,13 @@ class UpdateStore {
   // Returns the stored payload of an update that arrives in chunks, with the bytes that an earlier
   // stream or process left of it. Returns null if the payload should be kept in memory: if it is
   // short, or the round is not durable. May wait for the disk.
-  virtual absl::StatusOr<std::unique_ptr<PartialPayload>> TakePartial(
+  virtual absl::StatusOr<std::unique_ptr<UploadPayload>> OpenUploadPayload(
       const PartialIdentity& /*identity*/) {
     return nullptr;
   }
   // These delete partial payloads that are not in use: all of a round, unless a round of that name
   // is open; and those that were released before `time`.
-  virtual void DropPartialsOf(const std::string& /*round*/) {}
+  virtual void DropUploadPayloads(const std::string& /*round*/) {}
   virtual void DropPartialsUnusedSince(std::chrono::steady_clock::time_point /*time*/) {}
 
   // Returns the accepted update of a contributor, if any.
@@ -211,7 +211,7 @@ class UpdateStore {
   // Ends the process if the files of the store were deleted, moved or replaced, so that the next
   // start would not find what is stored. Every acknowledgement includes this check; call it for a
   // store without writes.
-  virtual void CheckInPlace() const {}
+  virtual void CheckStillPresent() const {}
 
   // --- What an earlier process has stored; for a restart, before any other call ---
 

@@ -311,7 +311,7 @@ std::unique_ptr<TensorDecoder> CooPackedDecoder(const EncodedHeader& header, con
   return std::make_unique<PackedDecoder>(header, spec, out);
 }
 
-uint64_t CooPackedKeptBytes(const EncodedHeader& header) {
+uint64_t CooPackedBufferedBytes(const EncodedHeader& header) {
   return std::max(header.indices_bytes, HasScales(FormOf(header)) ? header.values_bytes : 0);
 }
 
@@ -324,7 +324,7 @@ void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out) {
     const uint64_t* from = rows + block * kBlockEntries;
     const auto count =
         static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, nnz - block * kBlockEntries));
-    const BlockPlan plan = PlanBlock(from, count);
+    const PackedForm plan = ChoosePackedForm(from, count);
     PackBlock(from, count, plan, words.data());
     const uint32_t check = BlockCheck(*from, plan.form, words.data(), plan.words);
     const BlockEntry entry{*from, begin, plan.form | check << 8};

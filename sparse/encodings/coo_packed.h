@@ -30,7 +30,7 @@ absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec
 // The decoder buffers indices, and values with scales, until all of them have arrived.
 std::unique_ptr<TensorDecoder> CooPackedDecoder(const EncodedHeader& header, const TensorSpec& spec,
                                                 const MutableCooView& out);
-uint64_t CooPackedKeptBytes(const EncodedHeader& header);
+uint64_t CooPackedBufferedBytes(const EncodedHeader& header);
 
 // Encodes the values as header.values_encoding states; stochastic codings use seed 0. Returns
 // INVALID_ARGUMENT (UNSORTED_ENTRIES) if a row descends, and the errors of EncodeValues().
@@ -40,8 +40,9 @@ absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std:
 // Appends the indices alone. REQUIRES: rows never descend and are below 2^63.
 void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out);
 
-inline constexpr Encoding kCooPacked = {"coo.packed",      &InspectCooPacked,   &DecodeCooPacked,
-                                        &CooPackedDecoder, &CooPackedKeptBytes, &EncodeCooPacked};
+inline constexpr Encoding kCooPacked = {
+    "coo.packed",      &InspectCooPacked,       &DecodeCooPacked,
+    &CooPackedDecoder, &CooPackedBufferedBytes, &EncodeCooPacked};
 
 }  // namespace sparseagg
 

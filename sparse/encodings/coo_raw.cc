@@ -127,7 +127,7 @@ class RawDecoder : public TensorDecoder {
                        absl::StrCat("tensor \"", header_.name, "\": no memory for the rows of ",
                                     header_.nnz, " entries"));
     }
-    ReferToWideRows(out_);
+    UseWideRows(out_);
     return absl::OkStatus();
   }
 

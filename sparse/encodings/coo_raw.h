@@ -21,12 +21,12 @@ absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec& spec, B
                           ByteChain values, const MutableCooView& out);
 std::unique_ptr<TensorDecoder> CooRawDecoder(const EncodedHeader& header, const TensorSpec& spec,
                                              const MutableCooView& out);
-inline uint64_t CooRawKeptBytes(const EncodedHeader& /*header*/) { return 0; }
+inline uint64_t CooRawBufferedBytes(const EncodedHeader& /*header*/) { return 0; }
 absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,
                           std::string& values);
 
-inline constexpr Encoding kCooRaw = {"coo.raw",      &InspectCooRaw,   &DecodeCooRaw,
-                                     &CooRawDecoder, &CooRawKeptBytes, &EncodeCooRaw};
+inline constexpr Encoding kCooRaw = {"coo.raw",      &InspectCooRaw,       &DecodeCooRaw,
+                                     &CooRawDecoder, &CooRawBufferedBytes, &EncodeCooRaw};
 
 }  // namespace sparseagg
 

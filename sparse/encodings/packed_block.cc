@@ -132,7 +132,7 @@ const char* UnpackBitmap(uint64_t first, const char* words, uint32_t num_words, 
 
 }  // namespace
 
-BlockPlan PlanBlock(const uint64_t* rows, uint32_t count) {
+PackedForm ChoosePackedForm(const uint64_t* rows, uint32_t count) {
   uint64_t largest = 0;  // bits of all differences
   bool repeats = false;
   uint64_t smaller = 0;  // bits of all differences less 1
@@ -143,14 +143,14 @@ BlockPlan PlanBlock(const uint64_t* rows, uint32_t count) {
     smaller |= difference - 1;
   }
   const auto width = static_cast<uint32_t>(std::bit_width(repeats ? largest : smaller));
-  const BlockPlan packed = {width + (repeats ? kRepeatsForm : 0), PackedWords(count, width)};
+  const PackedForm packed = {width + (repeats ? kRepeatsForm : 0), PackedWords(count, width)};
   const uint64_t bitmap_words = (rows[count - 1] - rows[0]) / 32 + 1;
   const uint64_t too_many = packed.words + (width == 1 ? packed.words / 8 + 1 : 0);
   if (repeats || bitmap_words >= too_many) return packed;
   return {kBitmapForm, static_cast<uint32_t>(bitmap_words)};
 }
 
-void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint32_t* words) {
+void PackBlock(const uint64_t* rows, uint32_t count, const PackedForm& plan, uint32_t* words) {
   std::fill_n(words, plan.words, 0);
   if (plan.form == kBitmapForm) {
     for (uint32_t i = 0; i < count; ++i) {

@@ -68,7 +68,7 @@ SPARSEAGG_HOST_DEVICE constexpr uint64_t BlockKey(uint64_t n) {
 }
 
 // The form and size of a block to be packed.
-struct BlockPlan {
+struct PackedForm {
   uint32_t form = 0;
   uint32_t words = 0;
 };
@@ -76,10 +76,10 @@ struct BlockPlan {
 // Chooses the smallest form. For differences of one bit it prefers a bitmap, which can be added
 // without unpacking, if that takes at most an eighth more words. REQUIRES: 1 <= count <=
 // kBlockEntries; rows never descend and are below 2^63.
-BlockPlan PlanBlock(const uint64_t* rows, uint32_t count);
+PackedForm ChoosePackedForm(const uint64_t* rows, uint32_t count);
 
 // Writes plan.words words.
-void PackBlock(const uint64_t* rows, uint32_t count, const BlockPlan& plan, uint32_t* words);
+void PackBlock(const uint64_t* rows, uint32_t count, const PackedForm& plan, uint32_t* words);
 
 // The 24 bits of the check. `words` need not be aligned.
 uint32_t BlockCheck(uint64_t first, uint32_t form, const void* words, uint32_t num_words);

@@ -69,7 +69,7 @@ bool NarrowRows::Widen() {
   return true;
 }
 
-void ReferToWideRows(MutableCooView& entries) {
+void UseWideRows(MutableCooView& entries) {
   if (entries.narrow_rows == nullptr || entries.narrow_rows->wide() == nullptr) return;
   entries.indices = entries.narrow_rows->wide();
   entries.narrow_rows = nullptr;

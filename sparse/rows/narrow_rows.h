@@ -70,7 +70,7 @@ class NarrowRows {
 };
 
 // Makes entries.indices refer to the wide rows, if the narrow ones have been widened.
-void ReferToWideRows(MutableCooView& entries);
+void UseWideRows(MutableCooView& entries);
 
 }  // namespace sparseagg
 

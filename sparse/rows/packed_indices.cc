@@ -17,7 +17,7 @@ PackedIndices::PackedIndices(const RowIds& rows) : rows_(rows) {
   begins_.push_back(0);
   for (size_t block = 0; block < blocks; ++block) {
     const std::span<const uint64_t> own = RowsOf(block, buffer.data());
-    const BlockPlan plan = PlanBlock(own.data(), static_cast<uint32_t>(own.size()));
+    const PackedForm plan = ChoosePackedForm(own.data(), static_cast<uint32_t>(own.size()));
     begin += plan.words;
     begins_.push_back(static_cast<uint32_t>(begin));
     forms_.push_back(static_cast<uint8_t>(plan.form));
@@ -50,7 +50,7 @@ void PackedIndices::Read(uint64_t offset, size_t n, char* out) const {
       piece_begin = directory_bytes() + uint64_t{begins_[block]} * 4;
     }
     const std::span<const uint64_t> own = RowsOf(block, buffer.data());
-    const BlockPlan plan = {forms_[block], begins_[block + 1] - begins_[block]};
+    const PackedForm plan = {forms_[block], begins_[block + 1] - begins_[block]};
     PackBlock(own.data(), static_cast<uint32_t>(own.size()), plan, words.data());
     const uint32_t check = BlockCheck(own[0], plan.form, words.data(), plan.words);
     const BlockEntry entry{own[0], begins_[block], plan.form | check << 8};

@@ -73,11 +73,11 @@ class PackedRows {
   // Returns the number of consecutive blocks, from block `b` on, that together hold every row from
   // the first row of block b on, all below `end`. Returns 0 if block b has gaps, and at most
   // kRunBlocksMax.
-  uint64_t RunLength(uint64_t b, uint64_t end) const {
+  uint64_t FullRunLength(uint64_t b, uint64_t end) const {
     return entry(b).form() == 0 ? RunFrom(b, end) : 0;
   }
   // Returns the bitmap of `count` rows without gaps from `first` on. REQUIRES: they are rows of one
-  // run (RunLength()).
+  // run (FullRunLength()).
   static Bits AllOf(uint64_t first, uint32_t count);
   static constexpr uint64_t kRunBlocksMax = 32;
 
@@ -93,7 +93,7 @@ class PackedRows {
   BlockEntry entry(uint64_t b) const {
     return LoadAs<BlockEntry>(directory_ + b * sizeof(BlockEntry));
   }
-  // RunLength(). REQUIRES: the form of block b is that of a block without gaps.
+  // FullRunLength(). REQUIRES: the form of block b is that of a block without gaps.
   uint64_t RunFrom(uint64_t b, uint64_t end) const;
   // Converts a block of one-bit differences to a bitmap. REQUIRES: it has the words that it needs.
   static Bits ConvertToBitmap(const Block& block, BitsBuffer& buffer);

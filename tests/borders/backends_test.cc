@@ -87,13 +87,13 @@ class Travel {
   absl::StatusOr<StagedUpdate> InPieces(const Aggregator& aggregator, const EncodedEntries& encoded,
                                         float weight) {
     const EncodedHeader& header = encoded.header;
-    RowForms forms;
+    CompactRowForms forms;
     if (header.encoding == kCooPacked.name) {
       forms.packed_bytes = header.indices_bytes;
     } else {
       forms.narrow = header.sparse_dim == 1;
     }
-    absl::StatusOr<StagedUpdate> staged = aggregator.StageArriving(header.nnz, forms);
+    absl::StatusOr<StagedUpdate> staged = aggregator.StageIncremental(header.nnz, forms);
     if (!staged.ok()) return staged;
     const MutableCooView& entries = staged->entries;
     const auto decoder = (*FindEncoding(header.encoding))->decoder(header, round_.tensor, entries);
@@ -102,17 +102,17 @@ class Travel {
     for (const std::string_view piece : RandomPieces(encoded.indices, random_)) {
       if (status.ok()) status = decoder->AppendIndices(piece);
     }
-    if (decoder->order() != EntryOrder::kUnknown) validator.TakeOrder(decoder->order());
+    if (decoder->order() != EntryOrder::kUnknown) validator.SetKnownOrder(decoder->order());
     for (const std::string_view piece : RandomPieces(encoded.values, random_)) {
       if (status.ok()) status = decoder->AppendValues(piece);
-      validator.TakeFinite(decoder->finite_values());
+      validator.SetKnownFinite(decoder->finite_values());
       if (status.ok()) status = validator.CheckValues(decoder->values());
     }
     if (!status.ok()) return status;
     const auto order = validator.Finish();
     if (!order.ok()) return order.status();
     staged->order = *order;
-    ReferToWideRows(staged->entries);
+    UseWideRows(staged->entries);
     return staged;
   }
 

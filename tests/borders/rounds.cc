@@ -136,7 +136,7 @@ class RowWalk {
 };
 
 // Numbers of entries where something changes: whole blocks, a quarter and a half of the rows
-// (Aggregator::StageArriving), the least for narrow rows, what one window takes.
+// (Aggregator::StageIncremental), the least for narrow rows, what one window takes.
 uint64_t EntriesMax(uint64_t num_rows, Random& random) {
   const uint64_t borders[] = {kBlockEntries * (1 + Below(random, 9)),
                               num_rows / 4,
@@ -319,7 +319,7 @@ Aggregate SumWholeNumbers(const BorderRound& round) {
 
 // Each block in a form that can hold it: the one that a sender would choose, one with more bits
 // than needed, one for rows that repeat, or a bitmap.
-BlockPlan AnyForm(const uint64_t* rows, uint32_t count, Random& random) {
+PackedForm AnyForm(const uint64_t* rows, uint32_t count, Random& random) {
   uint64_t largest = 0;
   bool repeats = false;
   for (uint32_t i = 1; i < count; ++i) {
@@ -343,7 +343,7 @@ BlockPlan AnyForm(const uint64_t* rows, uint32_t count, Random& random) {
   if (choice == 2 && !repeats && words <= kBlockWordsMax) {
     return {kBitmapForm, static_cast<uint32_t>(words)};
   }
-  return PlanBlock(rows, count);
+  return ChoosePackedForm(rows, count);
 }
 
 void PackInAnyForms(const std::vector<uint64_t>& rows, Random& random, std::string& out) {
@@ -355,7 +355,7 @@ void PackInAnyForms(const std::vector<uint64_t>& rows, Random& random, std::stri
     const uint64_t* from = rows.data() + b * kBlockEntries;
     const auto count =
         static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, rows.size() - b * kBlockEntries));
-    const BlockPlan plan = usual ? PlanBlock(from, count) : AnyForm(from, count, random);
+    const PackedForm plan = usual ? ChoosePackedForm(from, count) : AnyForm(from, count, random);
     std::array<uint32_t, kBlockWordsMax> words;
     PackBlock(from, count, plan, words.data());
     const uint32_t check = BlockCheck(*from, plan.form, words.data(), plan.words);

@@ -107,7 +107,7 @@ TEST(NarrowUpdatesOfOtherKindsTest, GetRowsOfEightBytes) {
   const auto cpu = *MakeCpuBackend({.threads = 2});
   const auto narrow = [&](const ReduceSpec& spec, uint64_t nnz) {
     const auto aggregator = NewAggregator(*cpu, spec, "dense");
-    const StagedUpdate staged = aggregator->StageArriving(nnz, {.narrow = true}).value();
+    const StagedUpdate staged = aggregator->StageIncremental(nnz, {.narrow = true}).value();
     EXPECT_NE(staged.entries.indices == nullptr, staged.entries.narrow_rows == nullptr) << spec.op;
     return staged.entries.narrow_rows != nullptr;
   };

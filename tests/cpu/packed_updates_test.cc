@@ -186,7 +186,7 @@ TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
         MakeSpec("mean_of_contributors", ValueType::kF32, 1000, 1),
         MakeSpec("count", ValueType::kF32, 1000, 1)}) {
     const auto aggregator = NewAggregator(*cpu, spec, "dense");
-    const StagedUpdate staged = aggregator->StageArriving(1000, {.packed_bytes = 64}).value();
+    const StagedUpdate staged = aggregator->StageIncremental(1000, {.packed_bytes = 64}).value();
     EXPECT_EQ(staged.entries.packed_rows, nullptr) << spec.op;
     EXPECT_NE(staged.entries.indices, nullptr) << spec.op;
   }

@@ -101,7 +101,7 @@ void CheckPacked(const Encoding& encoding, const EncodedHeader& header, const Te
   Require(unpacked == rows, "other rows come out of packed ones");
   for (uint64_t b = 0; b < blocks.blocks(); ++b) {
     const PackedRows::Block block = blocks.block(b);
-    const uint64_t run = blocks.RunLength(b, ~uint64_t{0});
+    const uint64_t run = blocks.FullRunLength(b, ~uint64_t{0});
     for (uint64_t e = 0; run > 0 && e < blocks.EntriesOf(b, run); ++e) {
       Require(rows[block.begin + e] == block.first + e, "a run has a gap");
     }

@@ -222,7 +222,7 @@ MUTATIONS = (
     # --- Retention and memory ---
     Mutation(
         "rounds are deleted after half of their retention",
-        ((ENGINE, "now - since >= retention)", "now - since >= retention / 2)"),),
+        ((ENGINE, "options_.now() - since >= retention)", "options_.now() - since >= retention / 2)"),),
         SIMULATION,
     ),
     Mutation(
@@ -252,7 +252,7 @@ MUTATIONS = (
         (
             (
                 DURABLE,
-                "directory_->CheckInPlace();\n    return *std::move(known);",
+                "directory_->CheckStillPresent();\n    return *std::move(known);",
                 "return *std::move(known);",
             ),
         ),

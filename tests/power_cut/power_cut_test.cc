@@ -146,7 +146,7 @@ void CheckEpoch(const UpdateStore& store, const CrashState& state, Findings& fou
 void CheckPartials(UpdateStore& store, const std::string& folder, Findings& found) {
   for (int number = 0; number < kPartials; ++number) {
     const PartialIdentity identity = PartialOf(number);
-    auto partial = store.TakePartial(identity);
+    auto partial = store.OpenUploadPayload(identity);
     if (!partial.ok() || *partial == nullptr) {
       ++found.unreadable;
       continue;

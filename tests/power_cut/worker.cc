@@ -45,7 +45,7 @@ bool PutInPieces(UpdateStore& store, int acks) {
   for (int number = 0; number < kPartials; ++number) {
     const PartialIdentity identity = PartialOf(number);
     const std::string payload = PayloadOf(identity.contributor);
-    auto partial = store.TakePartial(identity);
+    auto partial = store.OpenUploadPayload(identity);
     if (!partial.ok() || *partial == nullptr) return false;
     const size_t end = number % 2 == 0 ? payload.size() : payload.size() * 3 / 4;
     while ((*partial)->bytes() < end) {
@@ -80,7 +80,7 @@ bool LiveARound(UpdateStore& store, int acks) {
 
 bool RetireARound(UpdateStore& store, int acks) {
   if (!Put(store, kRetiredRound, "6") || !store.AbortRound(kRetiredRound, "").ok()) return false;
-  if (!store.NoteRound(kUpdatesRound, kNotedAck).ok() || !Acknowledge(acks, kNotedAck))
+  if (!store.SetRoundDetails(kUpdatesRound, kNotedAck).ok() || !Acknowledge(acks, kNotedAck))
     return false;
   const std::chrono::system_clock::time_point erased(std::chrono::hours(500'000));
   return store.RetireRound({.round = kRetiredRound, .erased = erased}).ok() &&

@@ -36,7 +36,7 @@ class ForwardingEngine : public Engine {
   }
   absl::Status DeleteRound(std::string_view name) override { return engine_.DeleteRound(name); }
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view name, WatchFor what,
+      std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {
     return engine_.Watch(name, what, std::move(on_change));
   }
@@ -56,8 +56,8 @@ class ForwardingEngine : public Engine {
                                            std::function<bool()> cancelled) override {
     return engine_.VerifyRound(name, std::move(cancelled));
   }
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
-                                                          std::string_view tenant) override {
+  absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(
+      const RoundSpec& spec, std::string_view tenant) override {
     return engine_.NewReduction(spec, tenant);
   }
   const BackendInfo& backend_info() const override { return engine_.backend_info(); }

@@ -83,7 +83,7 @@ void Simulation::WatchRound(const std::string& name) {
     seen->revision = round->revision;
     seen->state = round->state;
   };
-  auto handle = engine_->Watch(name, WatchFor::kEveryChange, on_change);
+  auto handle = engine_->Watch(name, WatchScope::kEveryChange, on_change);
   const auto round = engine_->GetRound(name);
   if (!handle.ok() || !round.ok()) return;
   watch->revision = round->revision;

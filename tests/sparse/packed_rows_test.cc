@@ -144,16 +144,16 @@ TEST(PackedRowsRunTest, BlocksWithoutGapsAreCounted) {
                            .packed_rows = bytes.data(),
                            .packed_rows_bytes = bytes.size() - kBlockSlackBytes});
   constexpr uint64_t kNoEnd = ~uint64_t{0};
-  EXPECT_EQ(packed.RunLength(0, kNoEnd), PackedRows::kRunBlocksMax);
-  EXPECT_EQ(packed.RunLength(32, kNoEnd), 8u);
-  EXPECT_EQ(packed.RunLength(39, kNoEnd), 1u);
-  EXPECT_EQ(packed.RunLength(40, kNoEnd), 5u);
-  EXPECT_EQ(packed.RunLength(45, kNoEnd), 0u);
-  EXPECT_EQ(packed.RunLength(97, kNoEnd), 3u);  // the last one is not full
+  EXPECT_EQ(packed.FullRunLength(0, kNoEnd), PackedRows::kRunBlocksMax);
+  EXPECT_EQ(packed.FullRunLength(32, kNoEnd), 8u);
+  EXPECT_EQ(packed.FullRunLength(39, kNoEnd), 1u);
+  EXPECT_EQ(packed.FullRunLength(40, kNoEnd), 5u);
+  EXPECT_EQ(packed.FullRunLength(45, kNoEnd), 0u);
+  EXPECT_EQ(packed.FullRunLength(97, kNoEnd), 3u);  // the last one is not full
   EXPECT_EQ(packed.EntriesOf(97, 3), 3 * kBlockEntries - 7);
   for (const uint64_t blocks : {1, 2, 3}) {
-    EXPECT_EQ(packed.RunLength(32, rows[(32 + blocks) * kBlockEntries - 1] + 1), blocks);
-    EXPECT_EQ(packed.RunLength(32, rows[(32 + blocks) * kBlockEntries - 1]), blocks - 1);
+    EXPECT_EQ(packed.FullRunLength(32, rows[(32 + blocks) * kBlockEntries - 1] + 1), blocks);
+    EXPECT_EQ(packed.FullRunLength(32, rows[(32 + blocks) * kBlockEntries - 1]), blocks - 1);
   }
   const PackedRows::Bits all = PackedRows::AllOf(50, PackedRows::kRunBlocksMax * kBlockEntries);
   EXPECT_EQ(all.last - all.first + 1, all.count);
@@ -217,7 +217,7 @@ TEST(PackedRowsErrorTest, AWrongValueIsNamedByItsRow) {
                            .packed_rows = packed.data(),
                            .packed_rows_bytes = packed.size() - kBlockSlackBytes};
   UpdateValidator validator(spec, entries, 1.0f);
-  validator.TakeOrder(EntryOrder::kCanonical);
+  validator.SetKnownOrder(EntryOrder::kCanonical);
   const auto order = validator.Finish();
   EXPECT_EQ(ErrorReason(order.status()), "NON_FINITE_VALUE");
   EXPECT_NE(order.status().message().find("entry 700 (row " + std::to_string(rows[700]) + ")"),

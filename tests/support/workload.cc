@@ -228,7 +228,7 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
   std::string rows;
   AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
   StagedUpdate staged =
-      ValueOrThrow(aggregator.StageArriving(update.rows.size(), {.packed_bytes = rows.size()}));
+      ValueOrThrow(aggregator.StageIncremental(update.rows.size(), {.packed_bytes = rows.size()}));
   if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
   std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
@@ -239,7 +239,7 @@ StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update)
   const EntryOrder order = OrderOf(update.rows.data(), update.rows.size());
   if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
   StagedUpdate staged =
-      ValueOrThrow(aggregator.StageArriving(update.rows.size(), {.narrow = true}));
+      ValueOrThrow(aggregator.StageIncremental(update.rows.size(), {.narrow = true}));
   if (staged.entries.narrow_rows == nullptr) return StageCopy(aggregator, update);
   RowFlags flags;
   const auto* rows = reinterpret_cast<const char*>(update.rows.data());

@@ -83,7 +83,7 @@ class Updates {
   // Replaces the update id in an error by the name of its file.
   absl::Status NameFile(const absl::Status& error) const {
     if (error.ok()) return error;
-    const std::string id = ErrorMetadata(error)[std::string(kUpdateIdFact)];
+    const std::string id = ErrorMetadata(error)[std::string(kUpdateIdKey)];
     uint64_t i = 0;
     if (!absl::StartsWith(id, kIdPrefix) ||
         !absl::SimpleAtoi(id.substr(sizeof(kIdPrefix) - 1), &i) || i >= files_.size()) {

@@ -36,7 +36,7 @@ uint64_t ArrivingUpdate::KeptBytes(std::span<const EncodedHeader> headers) {
   uint64_t bytes = 0;
   for (const EncodedHeader& header : headers) {
     const auto encoding = FindEncoding(header.encoding);
-    if (encoding.ok()) bytes = std::max(bytes, (*encoding)->kept_bytes(header));
+    if (encoding.ok()) bytes = std::max(bytes, (*encoding)->buffered_bytes(header));
   }
   return bytes;  // tensors are decoded one after the other
 }
@@ -60,12 +60,12 @@ absl::Status ArrivingUpdate::AppendTo(const Section& section, std::string_view b
   sum_.Append(bytes);
   if (section.is_values) {
     SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendValues(bytes));
-    tensor.validator->TakeFinite(tensor.decoder->finite_values());
+    tensor.validator->SetKnownFinite(tensor.decoder->finite_values());
     return tensor.validator->CheckValues(tensor.decoder->values());
   }
   SPARSEAGG_RETURN_IF_ERROR(tensor.decoder->AppendIndices(bytes));
   const EntryOrder order = tensor.decoder->order();
-  if (order != EntryOrder::kUnknown) tensor.validator->TakeOrder(order);
+  if (order != EntryOrder::kUnknown) tensor.validator->SetKnownOrder(order);
   return absl::OkStatus();
 }
 
@@ -77,7 +77,7 @@ absl::StatusOr<StagedTensors> ArrivingUpdate::Take() {
       absl::StatusOr<EntryOrder> order = tensor.validator->Finish();
       if (!order.ok()) return first_error_ = order.status();
       staged.order = *order;
-      ReferToWideRows(staged.entries);
+      UseWideRows(staged.entries);
       first_error_ = reducers_->CheckStaged(tensor.position, staged);
       SPARSEAGG_RETURN_IF_ERROR(first_error_);
     }

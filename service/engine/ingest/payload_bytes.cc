@@ -101,7 +101,7 @@ class MemoryPayload : public PayloadBytes {
   uint64_t bytes() const override { return bytes_; }
 
   absl::Status Append(ByteChain data) override {
-    const uint64_t more = LengthOf(data);
+    const uint64_t more = TotalBytes(data);
     if (on_arrival_.at_once) {
       SPARSEAGG_RETURN_IF_ERROR(StageAtOnce());
     } else if ((bytes_ + more) * kShareToStage >= total_bytes_) {
@@ -156,13 +156,13 @@ class MemoryPayload : public PayloadBytes {
 
 class StoredPayload : public PayloadBytes {
  public:
-  StoredPayload(Claim& claim, std::unique_ptr<PartialPayload> stored)
+  StoredPayload(Claim& claim, std::unique_ptr<UploadPayload> stored)
       : claim_(claim), stored_(std::move(stored)) {}
 
   uint64_t bytes() const override { return stored_->bytes(); }
 
   absl::Status Append(ByteChain data) override {
-    const uint64_t end = stored_->bytes() + LengthOf(data);
+    const uint64_t end = stored_->bytes() + TotalBytes(data);
     if (end > taken_) {
       SPARSEAGG_RETURN_IF_ERROR(claim_.Take(end - taken_));
       taken_ = end;
@@ -174,7 +174,7 @@ class StoredPayload : public PayloadBytes {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string_view all, stored_->View());
     return std::vector<std::string_view>{all};
   }
-  PartialPayload* stored() override { return stored_.get(); }
+  UploadPayload* stored() override { return stored_.get(); }
   void Discard() override { stored_->Discard(); }
 
   absl::Status TakeStoredBytes() {
@@ -184,7 +184,7 @@ class StoredPayload : public PayloadBytes {
 
  private:
   Claim& claim_;
-  const std::unique_ptr<PartialPayload> stored_;
+  const std::unique_ptr<UploadPayload> stored_;
   uint64_t taken_ = 0;
 };
 
@@ -196,7 +196,7 @@ std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_byt
 }
 
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(
-    Claim& claim, std::unique_ptr<PartialPayload> stored) {
+    Claim& claim, std::unique_ptr<UploadPayload> stored) {
   auto payload = std::make_unique<StoredPayload>(claim, std::move(stored));
   SPARSEAGG_RETURN_IF_ERROR(payload->TakeStoredBytes());
   return payload;

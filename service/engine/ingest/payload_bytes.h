@@ -33,7 +33,7 @@ class PayloadBytes {
   virtual ArrivingUpdate* arrived() { return nullptr; }
   virtual Reservation* staging() { return nullptr; }
   // Returns the payload in the store; null if the bytes are in memory.
-  virtual PartialPayload* stored() { return nullptr; }
+  virtual UploadPayload* stored() { return nullptr; }
   // Deletes the bytes. Without this call, a file is kept for a later stream that resumes the
   // update.
   virtual void Discard() {}
@@ -59,7 +59,7 @@ std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_byt
 // Keeps the bytes in a file of the store. Takes its disk space from `claim`, which must outlive the
 // payload.
 absl::StatusOr<std::unique_ptr<PayloadBytes>> MakeStoredPayload(
-    Claim& claim, std::unique_ptr<PartialPayload> stored);
+    Claim& claim, std::unique_ptr<UploadPayload> stored);
 
 }  // namespace sparseagg
 

@@ -90,13 +90,13 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
 }
 
 absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHeader& header) const {
-  RowForms forms;
+  CompactRowForms forms;
   if (header.encoding == kCooPacked.name) {
     forms.packed_bytes = header.indices_bytes;
   } else {
     forms.narrow = header.sparse_dim == 1;
   }
-  return reducers_[i].aggregator->StageArriving(header.nnz, forms);
+  return reducers_[i].aggregator->StageIncremental(header.nnz, forms);
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {

@@ -161,8 +161,8 @@ SplitPayload::SplitPayload(std::span<const EncodedHeader> headers,
 absl::Status CheckPayloadSizes(std::span<const EncodedTensor> tensors) {
   for (const EncodedTensor& tensor : tensors) {
     const EncodedHeader& header = tensor.header;
-    const uint64_t indices_bytes = LengthOf(tensor.indices);
-    const uint64_t values_bytes = LengthOf(tensor.values);
+    const uint64_t indices_bytes = TotalBytes(tensor.indices);
+    const uint64_t values_bytes = TotalBytes(tensor.values);
     if (indices_bytes == header.indices_bytes && values_bytes == header.values_bytes) continue;
     return Invalid(
         "SIZE_MISMATCH",

@@ -51,7 +51,7 @@ class SplitPayload {
 class ArrivingUpdate;
 struct UpdateBody {
   std::span<const EncodedTensor> tensors;  // headers only, if `arrived` is set
-  PartialPayload* stored = nullptr;        // the payload, if the store has it already
+  UploadPayload* stored = nullptr;         // the payload, if the store has it already
   ArrivingUpdate* arrived = nullptr;       // the entries, if they were decoded on arrival
 };
 

@@ -114,7 +114,7 @@ class ReductionState {
   absl::Status ended_;  // OK: takes updates
 };
 
-class ReductionImpl : public Reduction {
+class ReductionImpl : public StatelessReduction {
  public:
   explicit ReductionImpl(std::shared_ptr<ReductionState> state) : state_(std::move(state)) {}
 
@@ -155,9 +155,10 @@ class ReductionImpl : public Reduction {
 
 }  // namespace
 
-std::unique_ptr<Reduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
-                                         const EngineOptions& options, Admission& admission,
-                                         std::shared_ptr<const void> budgets) {
+std::unique_ptr<StatelessReduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
+                                                  const EngineOptions& options,
+                                                  Admission& admission,
+                                                  std::shared_ptr<const void> budgets) {
   return std::make_unique<ReductionImpl>(std::make_shared<ReductionState>(
       std::move(reducers), options, admission, std::move(budgets)));
 }

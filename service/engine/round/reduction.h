@@ -14,9 +14,10 @@ namespace sparseagg {
 // Returns a thread-safe reduction. It does not recognise resent updates: every added update counts.
 // `options` and `admission` must outlive the reduction and its uploads. Its result shares ownership
 // of `budgets`, from which its memory was reserved.
-std::unique_ptr<Reduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
-                                         const EngineOptions& options, Admission& admission,
-                                         std::shared_ptr<const void> budgets);
+std::unique_ptr<StatelessReduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
+                                                  const EngineOptions& options,
+                                                  Admission& admission,
+                                                  std::shared_ptr<const void> budgets);
 
 }  // namespace sparseagg
 

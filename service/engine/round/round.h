@@ -47,7 +47,7 @@ struct PreparedUpdate {
   std::string headers;  // describe the payload for recovery; durable rounds only
   // Tensors in the order of the specification, indices before values. Empty if `stored` is set.
   std::vector<std::string_view> payload;
-  PartialPayload* stored = nullptr;
+  UploadPayload* stored = nullptr;
   uint64_t payload_bytes = 0;
   std::vector<uint64_t> nnz;  // [tensors], from their headers
   StagedTensors staged;
@@ -93,7 +93,7 @@ class Round : public std::enable_shared_from_this<Round> {
   RoundState state() const;
   // Returns FAILED_PRECONDITION (ROUND_NOT_PUBLISHED) unless the round is PUBLISHED.
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result() const;
-  WatchHandle Watch(WatchFor what, OnChange on_change) {
+  WatchHandle Watch(WatchScope what, OnChange on_change) {
     return watchers_.Add(what, std::move(on_change));
   }
 

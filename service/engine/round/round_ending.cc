@@ -121,7 +121,7 @@ void Round::ApplyPolicy() {
     ReportStall(closed.status());
     return ScheduleRecheck(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
   }
-  if (keep_anchor && !services_.store.NoteRound(name_, WriteAnchor(anchor)).ok()) {
+  if (keep_anchor && !services_.store.SetRoundDetails(name_, WriteAnchor(anchor)).ok()) {
     std::lock_guard lock(mutex_);
     anchor_is_stored_ = false;  // retried at the next check
   }
@@ -270,7 +270,8 @@ void Round::NotifyEnd() {
   }
   services_.uploads.DropRound(name_, this, why);
   if (spec_.durability == Durability::kDurable) {
-    services_.eraser.Post([&store = services_.store, name = name_] { store.DropPartialsOf(name); });
+    services_.eraser.Post(
+        [&store = services_.store, name = name_] { store.DropUploadPayloads(name); });
   }
   NotifyState();
 }

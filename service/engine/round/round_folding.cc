@@ -251,7 +251,7 @@ void Round::ReportStall(const absl::Status& refusal) {
     if (now < next_stall_report_) return;
     next_stall_report_ = now + kStallReportInterval;
   }
-  services_.options.observer->OnRoundWaits(Snapshot(), refusal);
+  services_.options.observer->OnRoundStalled(Snapshot(), refusal);
 }
 
 void Round::RetryLater(const absl::Status& refusal, Task step) {

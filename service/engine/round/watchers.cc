@@ -55,7 +55,7 @@ class Watchers::Watcher {
   bool cancelled_ = false;
 };
 
-WatchHandle Watchers::Add(WatchFor what, OnChange on_change) {
+WatchHandle Watchers::Add(WatchScope what, OnChange on_change) {
   auto watcher = std::make_shared<Watcher>(std::move(on_change));
   {
     std::lock_guard lock(mutex_);
@@ -67,7 +67,7 @@ WatchHandle Watchers::Add(WatchFor what, OnChange on_change) {
       }
       prune_at_ = 2 * (for_every_change_.size() + for_end_.size());
     }
-    (what == WatchFor::kEveryChange ? for_every_change_ : for_end_).push_back(watcher);
+    (what == WatchScope::kEveryChange ? for_every_change_ : for_end_).push_back(watcher);
   }
   void* const address = watcher.get();
   return WatchHandle(address, [watcher = std::move(watcher)](void*) mutable {

@@ -21,7 +21,7 @@ class Watchers {
  public:
   // Adds a watcher. Releasing the handle waits for a call in progress, unless the handle is
   // released in that call.
-  WatchHandle Add(WatchFor what, OnChange on_change);
+  WatchHandle Add(WatchScope what, OnChange on_change);
 
   // Returns whether there may be a watcher of kEveryChange.
   bool AnyForEveryChange() const;

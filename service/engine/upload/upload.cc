@@ -188,7 +188,7 @@ bool ChunkedUpload::arrived() const {
 
 absl::Status ChunkedUpload::Append(uint64_t writer, uint64_t offset, ByteChain data,
                                    std::optional<uint32_t> crc32c) {
-  const uint64_t size = LengthOf(data);
+  const uint64_t size = TotalBytes(data);
   if (crc32c.has_value()) {
     uint32_t found = 0;
     for (const std::string_view piece : data) found = Crc32c(piece, found);

@@ -38,7 +38,7 @@ struct UploadArgs {
   uint64_t staged_bytes = 0;  // memory of the decoded entries
   Claim memory;               // for bytes, entries and headers
   // Set if the store keeps the byte string: the payload, and the claim on disk space for it.
-  std::unique_ptr<PartialPayload> stored;
+  std::unique_ptr<UploadPayload> stored;
   Claim disk;
   // Starts decoding the update while it arrives. If unset, the bytes are kept until the update is
   // complete.

@@ -14,13 +14,13 @@ UploadTable::Key UploadTable::KeyOf(const UploadArgs& args) {
 }
 
 absl::StatusOr<std::unique_ptr<Upload>> UploadTable::BeginOrResume(
-    UploadArgs args, TenantBudgets& tenant, const TakePartial& take_partial) {
+    UploadArgs args, TenantBudgets& tenant, const OpenUploadPayload& take_partial) {
   SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, FindOrStart(std::move(args), tenant, take_partial));
   return upload->NewWriter();
 }
 
 absl::StatusOr<std::shared_ptr<ChunkedUpload>> UploadTable::FindOrStart(
-    UploadArgs args, TenantBudgets& tenant, const TakePartial& take_partial) {
+    UploadArgs args, TenantBudgets& tenant, const OpenUploadPayload& take_partial) {
   {
     std::lock_guard lock(mutex_);
     SPARSEAGG_ASSIGN_OR_RETURN(auto found, FindLocked(args));

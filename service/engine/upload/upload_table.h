@@ -26,13 +26,13 @@ class UploadTable {
       : limits_(limits), disk_(limits.upload_disk_bytes_max, kUploadDiskBudget) {}
 
   // Returns the store's payload for a new upload; null: the bytes are kept in memory.
-  using TakePartial = std::function<absl::StatusOr<std::unique_ptr<PartialPayload>>()>;
+  using OpenUploadPayload = std::function<absl::StatusOr<std::unique_ptr<UploadPayload>>()>;
   // Resumes the upload with the same key, or starts one. `args` has no claims; this call announces
   // them to the budgets of `tenant`, which must outlive the upload. Errors: INVALID_ARGUMENT
   // (UPLOAD_CONFLICT) if the upload was begun with other headers; RESOURCE_EXHAUSTED (UPLOADS_FULL,
   // TENANT_UPLOADS_FULL, STAGING_FULL), with a time to retry after.
   absl::StatusOr<std::unique_ptr<Upload>> BeginOrResume(UploadArgs args, TenantBudgets& tenant,
-                                                        const TakePartial& take_partial);
+                                                        const OpenUploadPayload& take_partial);
 
   // Closes all uploads that have received nothing for upload_idle_ms. Starting an upload does this
   // only if the table is full. May wait for a disk, without blocking other calls.
@@ -51,7 +51,7 @@ class UploadTable {
   using Key = std::tuple<std::string, const void*, std::string, std::string>;
   static Key KeyOf(const UploadArgs& args);
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindOrStart(UploadArgs args, TenantBudgets& tenant,
-                                                             const TakePartial& take_partial);
+                                                             const OpenUploadPayload& take_partial);
   // Returns null if there is none.
   absl::StatusOr<std::shared_ptr<ChunkedUpload>> FindLocked(const UploadArgs& args) const;
   absl::Status MakeRoomLocked(const UploadArgs& args, const TenantLimits& of_tenant);

@@ -15,7 +15,7 @@ namespace {
 uint64_t BytesKept(const ReceivedUpdate& update) {
   uint64_t bytes = BytesHeld(update) + update.header.ByteSizeLong();
   for (const ReceivedUpdate::Tensor& tensor : update.tensors) {
-    bytes += tensor.header.ByteSizeLong() + LengthOf(tensor.indices) + LengthOf(tensor.values);
+    bytes += tensor.header.ByteSizeLong() + TotalBytes(tensor.indices) + TotalBytes(tensor.values);
   }
   return bytes;
 }

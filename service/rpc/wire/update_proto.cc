@@ -28,8 +28,8 @@ absl::StatusOr<std::vector<EncodedTensor>> EncodedTensorsOf(const ReceivedUpdate
     SPARSEAGG_ASSIGN_OR_RETURN(encoded.header, FromProto(tensor.header));
     encoded.indices = tensor.indices;
     encoded.values = tensor.values;
-    encoded.header.indices_bytes = LengthOf(encoded.indices);
-    encoded.header.values_bytes = LengthOf(encoded.values);
+    encoded.header.indices_bytes = TotalBytes(encoded.indices);
+    encoded.header.values_bytes = TotalBytes(encoded.values);
   }
   return tensors;
 }

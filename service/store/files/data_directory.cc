@@ -109,7 +109,7 @@ absl::Status DataDirectory::CheckFreeSpace() const {
   struct statvfs disk = {};
   if (statvfs(path_.c_str(), &disk) != 0) {
     const int error = errno;
-    CheckInPlace();
+    CheckStillPresent();
     return StoreBusy(absl::StrCat("the free space on the disk of the data directory ", path_,
                                   " cannot be read: ", std::strerror(error)));
   }
@@ -130,7 +130,7 @@ void DataDirectory::Pin(std::span<const char* const> names) {
   }
 }
 
-void DataDirectory::CheckInPlace() const {
+void DataDirectory::CheckStillPresent() const {
   for (const Pinned& pinned : pinned_) {
     struct stat found = {};
     if (stat(pinned.path.c_str(), &found) != 0) {

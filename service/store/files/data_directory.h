@@ -38,13 +38,13 @@ class DataDirectory {
   absl::Status CheckFreeSpace() const;
 
   // Remembers the identity of the directory, and of those of these files in it that exist, for
-  // CheckInPlace(). Call it once, after the store has opened them and before other threads use this
-  // object.
+  // CheckStillPresent(). Call it once, after the store has opened them and before other threads use
+  // this object.
   void Pin(std::span<const char* const> names);
   // Ends the process (fatal.h) if the directory or a pinned file is no longer found under its name,
   // because it was deleted, moved or replaced. Writes to such a file succeed, and so do syncs, but
   // the data is lost with the process. Costs one stat() for each pinned file.
-  void CheckInPlace() const;
+  void CheckStillPresent() const;
 
  private:
   struct Pinned {

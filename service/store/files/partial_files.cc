@@ -95,7 +95,7 @@ Checkpoint LastValidCheckpoint(const std::string& path,
 
 }  // namespace
 
-class PartialFiles::File : public PartialPayload {
+class PartialFiles::File : public UploadPayload {
  public:
   File(PartialFiles& owner, PartialIdentity identity, uint64_t number)
       : owner_(owner), identity_(std::move(identity)), number_(number) {}
@@ -113,7 +113,7 @@ class PartialFiles::File : public PartialPayload {
   uint64_t total_bytes() const override { return identity_.total_bytes; }
   uint64_t bytes() const override { return bytes_; }
 
-  using PartialPayload::Append;
+  using UploadPayload::Append;
   absl::Status Append(std::span<const std::string_view> data) override {
     SPARSEAGG_RETURN_IF_ERROR(owner_.check_free_space_());
     if (number_ == 0) SPARSEAGG_RETURN_IF_ERROR(Create());
@@ -272,8 +272,7 @@ void PartialFiles::DeleteLeftovers(const std::vector<uint64_t>& named,
   for (const uint64_t number : unnamed) files_.Delete(number);
 }
 
-absl::StatusOr<std::unique_ptr<PartialPayload>> PartialFiles::Take(
-    const PartialIdentity& identity) {
+absl::StatusOr<std::unique_ptr<UploadPayload>> PartialFiles::Take(const PartialIdentity& identity) {
   std::unique_ptr<File> file;
   uint64_t replaced = 0;
   {
@@ -308,11 +307,11 @@ void PartialFiles::Forget(const File& file) {
   entries_.erase(KeyOf(file.identity()));
 }
 
-absl::StatusOr<BlobRef> PartialFiles::Complete(PartialPayload& payload) {
+absl::StatusOr<BlobRef> PartialFiles::Complete(UploadPayload& payload) {
   return static_cast<File&>(payload).Complete();
 }
 
-void PartialFiles::HandOver(PartialPayload& payload) { static_cast<File&>(payload).HandOver(); }
+void PartialFiles::HandOver(UploadPayload& payload) { static_cast<File&>(payload).HandOver(); }
 
 void PartialFiles::DropRound(const std::string& round, const std::function<bool()>& is_open) {
   DropIf([&](const Entry& entry) { return entry.identity.round == round && !is_open(); });

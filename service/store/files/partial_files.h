@@ -51,12 +51,12 @@ class PartialFiles {
 
   // Returns the payload with this identity, with the bytes received so far, or an empty one.
   // Errors: UNAVAILABLE (STORE_BUSY) while another caller has it; RESOURCE_EXHAUSTED (STORE_FULL).
-  absl::StatusOr<std::unique_ptr<PartialPayload>> Take(const PartialIdentity& identity);
+  absl::StatusOr<std::unique_ptr<UploadPayload>> Take(const PartialIdentity& identity);
 
   // Syncs a complete payload that Take() returned. Its name is durable after PayloadFiles::Sync().
-  absl::StatusOr<BlobRef> Complete(PartialPayload& payload);
+  absl::StatusOr<BlobRef> Complete(UploadPayload& payload);
   // Hands the file over to the row that now names it, and deletes N.part.
-  void HandOver(PartialPayload& payload);
+  void HandOver(UploadPayload& payload);
 
   // These delete payloads that are not in use. DropRound() deletes those of a round, unless
   // `is_open` returns true because the name is used again; `is_open` is called with a lock held

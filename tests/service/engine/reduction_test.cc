@@ -15,7 +15,7 @@ class ReductionTest : public ::testing::Test {
  protected:
   const TensorSpec spec_ = Sparse("emb", 10);
   TestEngine engine_;
-  std::unique_ptr<Reduction> reduction_ = *engine_->NewReduction({.tensors = {spec_}});
+  std::unique_ptr<StatelessReduction> reduction_ = *engine_->NewReduction({.tensors = {spec_}});
 
   TestUpdate Update(std::vector<int64_t> rows, std::vector<float> values, float weight = 1.0f,
                     std::string contributor = "", std::string round = "") {

@@ -28,7 +28,7 @@ class RetentionTest : public ::testing::Test {
     std::mutex mutex;
     std::condition_variable changed;
     bool gone = false;
-    const auto watch = engine_->Watch("rounds/" + id, WatchFor::kEveryChange,
+    const auto watch = engine_->Watch("rounds/" + id, WatchScope::kEveryChange,
                                       [&](const std::optional<RoundSnapshot>& round) {
                                         std::lock_guard lock(mutex);
                                         gone = !round.has_value();

@@ -114,7 +114,7 @@ TEST_F(RoundEventTest, KnowsADeletedRoundNoMore) {
   EXPECT_THAT(engine_->AbortRound(name).status(), not_found);
   EXPECT_TRUE(engine_->DeleteRound(name).ok()) << "it is gone, as asked";
   EXPECT_THAT(engine_->Result(name).status(), not_found);
-  EXPECT_THAT(engine_->Watch(name, WatchFor::kEnd, [](const auto&) {}).status(), not_found);
+  EXPECT_THAT(engine_->Watch(name, WatchScope::kEnd, [](const auto&) {}).status(), not_found);
 }
 
 TEST_F(RoundEventTest, HasAResultOnlyWhenPublished) {

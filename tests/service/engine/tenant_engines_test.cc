@@ -84,7 +84,7 @@ TEST_F(TenantEnginesTest, AnotherTenantsRoundDoesNotExistInTheSameWords) {
   EXPECT_THAT(As("other").SealRound("rounds/secret").status(), not_found);
   EXPECT_THAT(As("other").AbortRound("rounds/secret").status(), not_found);
   EXPECT_THAT(As("other").DeleteRound("rounds/secret"), not_found);
-  EXPECT_THAT(As("other").Watch("rounds/secret", WatchFor::kEnd, [](const auto&) {}).status(),
+  EXPECT_THAT(As("other").Watch("rounds/secret", WatchScope::kEnd, [](const auto&) {}).status(),
               not_found);
   EXPECT_THAT(As("other").Result("rounds/secret").status(), not_found);
   EXPECT_THAT(Submit("other", "rounds/secret", 1).status(), not_found);

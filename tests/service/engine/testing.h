@@ -229,7 +229,7 @@ class TestEngine {
       if (round.has_value() && round->revision >= newest.revision) newest = *round;
       changed.notify_all();
     };
-    const auto watch = engine().Watch(name, WatchFor::kEveryChange, take);
+    const auto watch = engine().Watch(name, WatchScope::kEveryChange, take);
     take(*engine().GetRound(name));
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return done(newest); });

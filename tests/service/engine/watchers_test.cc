@@ -20,7 +20,7 @@ RoundSnapshot Revision(uint64_t revision) { return {.revision = revision}; }
 TEST(WatchersTest, TellsNewerRevisionsOnly) {
   Watchers watchers;
   std::vector<uint64_t> received;
-  const auto handle = watchers.Add(WatchFor::kEveryChange,
+  const auto handle = watchers.Add(WatchScope::kEveryChange,
                                    [&](const auto& round) { received.push_back(round->revision); });
   for (const uint64_t revision : {2, 3, 3, 1, 5}) watchers.Notify(Revision(revision));
   EXPECT_THAT(received, ElementsAre(2, 3, 5));
@@ -31,7 +31,7 @@ TEST(WatchersTest, TellsTheEndOnceAndNothingAfterIt) {
   int ends = 0;
   int changes = 0;
   const auto handle = watchers.Add(
-      WatchFor::kEveryChange, [&](const auto& round) { ++(round.has_value() ? changes : ends); });
+      WatchScope::kEveryChange, [&](const auto& round) { ++(round.has_value() ? changes : ends); });
   watchers.NotifyDeleted();
   watchers.NotifyDeleted();
   watchers.Notify(Revision(9));
@@ -42,7 +42,7 @@ TEST(WatchersTest, TellsTheEndOnceAndNothingAfterIt) {
 TEST(WatchersTest, SaysNothingToAReleasedHandle) {
   Watchers watchers;
   int calls = 0;
-  auto handle = watchers.Add(WatchFor::kEveryChange, [&](const auto&) { ++calls; });
+  auto handle = watchers.Add(WatchScope::kEveryChange, [&](const auto&) { ++calls; });
   watchers.Notify(Revision(2));
   handle.reset();
   watchers.Notify(Revision(3));
@@ -53,7 +53,7 @@ TEST(WatchersTest, AHandleMayBeReleasedInItsOwnCall) {
   Watchers watchers;
   int calls = 0;
   WatchHandle handle;
-  handle = watchers.Add(WatchFor::kEveryChange, [&](const auto&) {
+  handle = watchers.Add(WatchScope::kEveryChange, [&](const auto&) {
     ++calls;
     handle.reset();
   });
@@ -65,7 +65,7 @@ TEST(WatchersTest, AHandleMayBeReleasedInItsOwnCall) {
 TEST(WatchersTest, ACallMayNotifyAgain) {
   Watchers watchers;
   std::vector<uint64_t> received;
-  const auto handle = watchers.Add(WatchFor::kEveryChange, [&](const auto& round) {
+  const auto handle = watchers.Add(WatchScope::kEveryChange, [&](const auto& round) {
     received.push_back(round->revision);
     if (round->revision < 5) watchers.Notify(Revision(round->revision + 1));
   });
@@ -77,7 +77,7 @@ TEST(WatchersTest, ReleasingWaitsForTheCallOfAnotherThread) {
   for (int repetition = 0; repetition < 200; ++repetition) {
     Watchers watchers;
     auto owned = std::make_unique<uint64_t>(0);  // the call must not outlive this
-    auto handle = watchers.Add(WatchFor::kEveryChange, [state = owned.get()](const auto& round) {
+    auto handle = watchers.Add(WatchScope::kEveryChange, [state = owned.get()](const auto& round) {
       *state = round->revision;
     });
     std::jthread notifier([&] {
@@ -92,7 +92,7 @@ TEST(WatchersTest, WhoWaitsForTheEndIsToldOfThatAlone) {
   Watchers watchers;
   std::vector<RoundState> received;
   bool deleted = false;
-  const auto handle = watchers.Add(WatchFor::kEnd, [&](const auto& round) {
+  const auto handle = watchers.Add(WatchScope::kEnd, [&](const auto& round) {
     deleted = !round.has_value();
     if (round.has_value()) received.push_back(round->state);
   });
@@ -111,7 +111,7 @@ TEST(WatchersTest, AllAreToldOfTheSameCopyOfAState) {
   int calls = 0;
   std::vector<WatchHandle> handles;
   for (int i = 0; i < 100; ++i) {
-    handles.push_back(watchers.Add(WatchFor::kEveryChange, [&](const auto& round) {
+    handles.push_back(watchers.Add(WatchScope::kEveryChange, [&](const auto& round) {
       copies.insert(&round);
       ++calls;
     }));
@@ -137,8 +137,9 @@ TEST(WatchTest, ManyWhoSubmitAreNotHeldUpByManyWhoWaitOrWatch) {
   for (int i = 0; i < kContributors; ++i) {
     const std::string contributor = std::to_string(i);
     ASSERT_TRUE(engine.Submit(TestUpdate(round, contributor).Add<float>(spec, {1}, {1})).ok());
-    handles.push_back(*engine->Watch(round, WatchFor::kEnd, [&](const auto&) { ++waiting_told; }));
-    handles.push_back(*engine->Watch(round, WatchFor::kEveryChange, [&](const auto& now) {
+    handles.push_back(
+        *engine->Watch(round, WatchScope::kEnd, [&](const auto&) { ++waiting_told; }));
+    handles.push_back(*engine->Watch(round, WatchScope::kEveryChange, [&](const auto& now) {
       ++watching_told;
       newest = now->contributors;
     }));
@@ -167,7 +168,7 @@ TEST(WatchTest, SeesEveryChangeUpToTheDeletion) {
   std::mutex mutex;
   std::condition_variable changed;
   const auto watch = *engine->Watch(
-      round, WatchFor::kEveryChange, [&](const std::optional<RoundSnapshot>& change) {
+      round, WatchScope::kEveryChange, [&](const std::optional<RoundSnapshot>& change) {
         std::lock_guard lock(mutex);
         seen.push_back(change.has_value() ? std::string(RoundStateName(change->state)) +
                                                 std::to_string(change->contributors)
@@ -195,7 +196,7 @@ TEST(WatchTest, ACallMayUseTheEngine) {
   TestEngine engine;
   const std::string round = engine.Create({Sparse("t", 10)}).name;
   const auto watch = *engine->Watch(
-      round, WatchFor::kEveryChange, [&](const std::optional<RoundSnapshot>& change) {
+      round, WatchScope::kEveryChange, [&](const std::optional<RoundSnapshot>& change) {
         if (change.has_value() && change->state == RoundState::kPublished) {
           EXPECT_TRUE(engine->DeleteRound(round).ok());
         }

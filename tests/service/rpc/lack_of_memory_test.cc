@@ -21,7 +21,7 @@ class EngineWithoutMemory : public ForwardingEngine {
   using ForwardingEngine::ForwardingEngine;
   absl::StatusOr<RoundSnapshot> GetRound(std::string_view) override { throw std::bad_alloc(); }
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view, WatchFor,
+      std::string_view, WatchScope,
       std::function<void(const std::optional<RoundSnapshot>&)>) override {
     throw std::bad_alloc();
   }
@@ -31,8 +31,8 @@ class EngineWithoutMemory : public ForwardingEngine {
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view) override {
     throw std::bad_alloc();
   }
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec&,
-                                                          std::string_view) override {
+  absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(const RoundSpec&,
+                                                                   std::string_view) override {
     throw std::bad_alloc();
   }
 };

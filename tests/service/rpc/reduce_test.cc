@@ -183,8 +183,8 @@ TEST_F(ReduceTest, ACancelledCallLeavesTheServerServing) {
 class NotingEngine : public testing::ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;
-  absl::StatusOr<std::unique_ptr<Reduction>> NewReduction(const RoundSpec& spec,
-                                                          std::string_view tenant) override {
+  absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(
+      const RoundSpec& spec, std::string_view tenant) override {
     SPARSEAGG_ASSIGN_OR_RETURN(auto reduction, ForwardingEngine::NewReduction(spec, tenant));
     return std::make_unique<NotingReduction>(*this, std::move(reduction));
   }
@@ -195,9 +195,9 @@ class NotingEngine : public testing::ForwardingEngine {
   std::atomic<int> reports = 0;
 
  private:
-  class NotingReduction : public Reduction {
+  class NotingReduction : public StatelessReduction {
    public:
-    NotingReduction(NotingEngine& engine, std::unique_ptr<Reduction> reduction)
+    NotingReduction(NotingEngine& engine, std::unique_ptr<StatelessReduction> reduction)
         : engine_(engine), reduction_(std::move(reduction)) {}
     absl::Status Add(const UpdateHeader& header,
                      const std::vector<EncodedTensor>& tensors) override {
@@ -220,7 +220,7 @@ class NotingEngine : public testing::ForwardingEngine {
 
    private:
     NotingEngine& engine_;
-    const std::unique_ptr<Reduction> reduction_;
+    const std::unique_ptr<StatelessReduction> reduction_;
   };
 
   std::mutex mutex_;

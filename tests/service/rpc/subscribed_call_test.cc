@@ -16,7 +16,7 @@ class SilentEngine : public ForwardingEngine {
  public:
   using ForwardingEngine::ForwardingEngine;
   absl::StatusOr<WatchHandle> Watch(
-      std::string_view, WatchFor,
+      std::string_view, WatchScope,
       std::function<void(const std::optional<RoundSnapshot>&)>) override {
     return WatchHandle();
   }

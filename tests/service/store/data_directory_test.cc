@@ -97,7 +97,7 @@ class ChangedDirectoryTest : public ::testing::TestWithParam<Change> {
 TEST_P(ChangedDirectoryTest, EndsTheProcessBeforeAnythingIsAcknowledged) {
   ASSERT_TRUE(store_->OpenRound({.name = "rounds/r", .durability = Durability::kDurable}).ok());
   ASSERT_TRUE(Put("before").ok());
-  store_->CheckInPlace();
+  store_->CheckStillPresent();
   GetParam().make(directory_);
   const auto ends = ::testing::ExitedWithCode(kStoreFailedExit);
   const std::string message = "while the server was running";
@@ -107,7 +107,7 @@ TEST_P(ChangedDirectoryTest, EndsTheProcessBeforeAnythingIsAcknowledged) {
       static_cast<void>(store_->OpenRound({.name = "o", .durability = Durability::kDurable})), ends,
       message);
   EXPECT_EXIT(static_cast<void>(store_->CloseRound("rounds/r", "")), ends, message);
-  EXPECT_EXIT(store_->CheckInPlace(), ends, message);
+  EXPECT_EXIT(store_->CheckStillPresent(), ends, message);
   EXPECT_TRUE(store_->OpenRound({.name = "m", .durability = Durability::kMemory}).ok());
 }
 

@@ -73,20 +73,20 @@ class PartialFilesTest : public ::testing::Test {
             .description = "headers",
             .total_bytes = bytes_.size()};
   }
-  std::unique_ptr<PartialPayload> Take() { return Take(Identity()); }
-  std::unique_ptr<PartialPayload> Take(const PartialIdentity& identity) {
-    auto taken = store_->TakePartial(identity);
+  std::unique_ptr<UploadPayload> Take() { return Take(Identity()); }
+  std::unique_ptr<UploadPayload> Take(const PartialIdentity& identity) {
+    auto taken = store_->OpenUploadPayload(identity);
     EXPECT_TRUE(taken.ok()) << taken.status();
     return taken.ok() ? *std::move(taken) : nullptr;
   }
   // Appends in chunks of odd sizes.
-  void Fill(PartialPayload& payload, uint64_t end) const {
+  void Fill(UploadPayload& payload, uint64_t end) const {
     while (payload.bytes() < end) {
       const uint64_t size = std::min<uint64_t>(999'999, end - payload.bytes());
       ASSERT_TRUE(payload.Append({bytes_.data() + payload.bytes(), size}).ok());
     }
   }
-  absl::StatusOr<PutResult> Put(PartialPayload& payload) {
+  absl::StatusOr<PutResult> Put(UploadPayload& payload) {
     return store_->Put(
         {.round = "rounds/r", .contributor = "a", .update_id = "u", .digest = std::string(32, 'd')},
         {.headers = "h", .stored = &payload});
@@ -109,10 +109,10 @@ class PartialFilesTest : public ::testing::Test {
 
 TEST_F(PartialFilesTest, OfAnOpenRoundAreNotThoseOfOneOfItsNameBefore) {
   Fill(*Take(), 2 * kMiB);
-  store_->DropPartialsOf("rounds/r");
+  store_->DropUploadPayloads("rounds/r");
   EXPECT_EQ(Take()->bytes(), 2 * kMiB);
   ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
-  store_->DropPartialsOf("rounds/r");
+  store_->DropUploadPayloads("rounds/r");
   EXPECT_TRUE(FilesOf(folder_.path()).empty());
 }
 
@@ -227,7 +227,7 @@ TEST_F(PartialFilesTest, NoByteIsTrustedAfterASyncThatFailed) {
   Fill(*payload, 2 * kMiB);
   payload.reset();
   sync_error = EDQUOT;
-  expect_lost(store_->TakePartial(Identity()).status());
+  expect_lost(store_->OpenUploadPayload(Identity()).status());
 
   payload = Take();
   ASSERT_EQ(payload->bytes(), 0u);
@@ -244,7 +244,7 @@ TEST_F(PartialFilesTest, NoByteIsTrustedAfterASyncThatFailed) {
 
 TEST_F(PartialFilesTest, OneHasItAtATime) {
   auto payload = Take();
-  EXPECT_EQ(ErrorReason(store_->TakePartial(Identity()).status()), "STORE_BUSY");
+  EXPECT_EQ(ErrorReason(store_->OpenUploadPayload(Identity()).status()), "STORE_BUSY");
   payload.reset();
   EXPECT_NE(Take(), nullptr);
 }
@@ -264,10 +264,10 @@ TEST_F(PartialFilesTest, NothingStaysOfWhatNobodyWants) {
   store_->DropPartialsUnusedSince(steady_clock::now() + std::chrono::hours(1));
   EXPECT_TRUE(FilesOf(folder_.path()).empty()) << "unused";
   fill();
-  store_->DropPartialsOf("rounds/other");
+  store_->DropUploadPayloads("rounds/other");
   EXPECT_EQ(FilesOf(folder_.path()).size(), 2u);
   ASSERT_TRUE(store_->CloseRound("rounds/r", "").ok());
-  store_->DropPartialsOf("rounds/r");
+  store_->DropUploadPayloads("rounds/r");
   EXPECT_TRUE(FilesOf(folder_.path()).empty()) << "of the round";
   fill();
   Restart();

@@ -1,4 +1,4 @@
-#include "cpu/windowed/window_plan.h"
+#include "cpu/windowed/window_layout.h"
 
 #include <algorithm>
 
@@ -33,13 +33,13 @@ std::vector<uint64_t> SampleRows(std::span<const Cursor> cursors, const RunCurso
   return samples;
 }
 
-WindowPlan PlanWindows(std::span<const uint64_t> samples, double per_sample,
-                       const TensorLayout& layout, const WindowTuning& tuning) {
+WindowLayout LayOutWindows(std::span<const uint64_t> samples, double per_sample,
+                           const TensorLayout& layout, const WindowTuning& tuning) {
   const uint64_t num_rows = layout.num_rows;
   const uint64_t dense_rows = std::max<uint64_t>(1, tuning.dense_cells / layout.row_width);
   const auto sparse_samples = std::max<size_t>(
       1, static_cast<size_t>(static_cast<double>(tuning.sparse_entries) / per_sample));
-  WindowPlan plan;
+  WindowLayout plan;
   std::vector<size_t> samples_before;  // of each window
   size_t at = 0;
   for (uint64_t begin = 0; begin < num_rows;) {

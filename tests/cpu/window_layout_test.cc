@@ -1,4 +1,4 @@
-#include "cpu/windowed/window_plan.h"
+#include "cpu/windowed/window_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ constexpr WindowTuning kTuning = {
     .dense_cells = 1 << 15, .sparse_entries = 1 << 15, .dense_rows_per_entry = 24, .ranges = 8};
 
 // The windows follow one another over the whole index space, and so do the ranges over the windows.
-void ExpectCovers(const WindowPlan& plan, uint64_t num_rows, const WindowTuning& tuning,
+void ExpectCovers(const WindowLayout& plan, uint64_t num_rows, const WindowTuning& tuning,
                   const std::string& what) {
   ASSERT_FALSE(plan.windows.empty()) << what;
   uint64_t at = 0;
@@ -53,7 +53,7 @@ double WindowsMax(size_t samples, double per_sample, const TensorLayout& layout,
   return 2 * dense + 2 * sparse + 4;
 }
 
-TEST(PlanWindows, CoversTheIndexSpaceWhateverTheSampleSays) {
+TEST(LayOutWindows, CoversTheIndexSpaceWhateverTheSampleSays) {
   std::mt19937_64 random(1);
   for (uint64_t num_rows : {uint64_t{1}, uint64_t{2}, uint64_t{1000}, uint64_t{1} << 17,
                             (uint64_t{1} << 40) + 1, kNumRowsMax - 1}) {
@@ -81,7 +81,7 @@ TEST(PlanWindows, CoversTheIndexSpaceWhateverTheSampleSays) {
             WindowTuning tuning = kTuning;
             tuning.ranges = ranges;
             const TensorLayout layout{num_rows, width, ValueType::kF32};
-            const WindowPlan plan = PlanWindows(samples, per_sample, layout, tuning);
+            const WindowLayout plan = LayOutWindows(samples, per_sample, layout, tuning);
             const std::string what = absl::StrCat(name, " of ", num_rows, " rows, width ", width,
                                                   ", ", per_sample, " entries a sample");
             ExpectCovers(plan, num_rows, tuning, what);
@@ -96,13 +96,13 @@ TEST(PlanWindows, CoversTheIndexSpaceWhateverTheSampleSays) {
   }
 }
 
-TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanTheTuningAllows) {
+TEST(LayOutWindows, DenseWindowsHaveNoMoreCellsThanTheTuningAllows) {
   std::mt19937_64 random(2);
   std::vector<uint64_t> samples(50000);
   for (uint64_t& sample : samples) sample = random() % 100000;
   std::sort(samples.begin(), samples.end());
   for (uint32_t width : {1u, 16u, 4096u}) {
-    const WindowPlan plan = PlanWindows(samples, 10, {100000, width, ValueType::kF32}, kTuning);
+    const WindowLayout plan = LayOutWindows(samples, 10, {100000, width, ValueType::kF32}, kTuning);
     size_t dense = 0;
     for (const RowWindow& window : plan.windows) {
       if (!window.dense) continue;
@@ -114,14 +114,14 @@ TEST(PlanWindows, DenseWindowsHaveNoMoreCellsThanTheTuningAllows) {
   }
 }
 
-TEST(PlanWindows, SparseWindowsExpectAboutTheEntriesOfTheTuning) {
+TEST(LayOutWindows, SparseWindowsExpectAboutTheEntriesOfTheTuning) {
   std::mt19937_64 random(3);
   constexpr double kPerSample = 16;
   std::vector<uint64_t> samples(40000);
   for (uint64_t& sample : samples) sample = random() >> 4;
   std::sort(samples.begin(), samples.end());
-  const WindowPlan plan =
-      PlanWindows(samples, kPerSample, {uint64_t{1} << 60, 1, ValueType::kF32}, kTuning);
+  const WindowLayout plan =
+      LayOutWindows(samples, kPerSample, {uint64_t{1} << 60, 1, ValueType::kF32}, kTuning);
   EXPECT_GT(plan.windows.size(), 10u);
   for (const RowWindow& window : plan.windows) {
     EXPECT_FALSE(window.dense);
@@ -132,13 +132,13 @@ TEST(PlanWindows, SparseWindowsExpectAboutTheEntriesOfTheTuning) {
   }
 }
 
-TEST(PlanWindows, RangesHaveAboutAsManyEntriesEach) {
+TEST(LayOutWindows, RangesHaveAboutAsManyEntriesEach) {
   std::mt19937_64 random(4);
   std::vector<uint64_t> samples(60000);
   for (uint64_t& sample : samples) sample = random() % (uint64_t{1} << 40);
   std::sort(samples.begin(), samples.end());
-  const WindowPlan plan =
-      PlanWindows(samples, 128, {uint64_t{1} << 40, 1, ValueType::kF32}, kTuning);
+  const WindowLayout plan =
+      LayOutWindows(samples, 128, {uint64_t{1} << 40, 1, ValueType::kF32}, kTuning);
   ASSERT_EQ(plan.range_ends.size(), kTuning.ranges);
   size_t before = 0;
   for (size_t end : plan.range_ends) {

@@ -1,8 +1,8 @@
 // Cuts the index space into windows whose cells, or whose entries, fit a core's cache, from a
 // sample of the rows: dense regions get windows of cells, sparse ones windows of entries that are
 // sorted.
-#ifndef SPARSEAGG_CPU_WINDOWED_WINDOW_PLAN_H_
-#define SPARSEAGG_CPU_WINDOWED_WINDOW_PLAN_H_
+#ifndef SPARSEAGG_CPU_WINDOWED_WINDOW_LAYOUT_H_
+#define SPARSEAGG_CPU_WINDOWED_WINDOW_LAYOUT_H_
 
 #include <cstdint>
 #include <span>
@@ -20,7 +20,7 @@ struct RowWindow {
   bool dense = false;
 };
 
-struct WindowPlan {
+struct WindowLayout {
   std::vector<RowWindow> windows;  // ascending, one after another, all of the index space
   std::vector<size_t> range_ends;  // windows [range_ends[r - 1], range_ends[r]) are one task
 };
@@ -38,9 +38,9 @@ std::vector<uint64_t> SampleRows(std::span<const Cursor> cursors, const RunCurso
                                  uint64_t count, double& per_sample);
 
 // Plans windows and ranges. REQUIRES: samples are sorted and below num_rows.
-WindowPlan PlanWindows(std::span<const uint64_t> samples, double per_sample,
-                       const TensorLayout& layout, const WindowTuning& tuning);
+WindowLayout LayOutWindows(std::span<const uint64_t> samples, double per_sample,
+                           const TensorLayout& layout, const WindowTuning& tuning);
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_CPU_WINDOWED_WINDOW_PLAN_H_
+#endif  // SPARSEAGG_CPU_WINDOWED_WINDOW_LAYOUT_H_
