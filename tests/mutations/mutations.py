@@ -309,7 +309,7 @@ MUTATIONS = (
         (
             (
                 "service/engine/round/round_ending.cc",
-                "  ScheduleErasure();\n}\n\nvoid Round::Fail",
+                "  publisher_.ScheduleErasure();\n}\n\nvoid Round::Fail",
                 "}\n\nvoid Round::Fail",
             ),
         ),

@@ -22,6 +22,11 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundCl
       spec_(reducers->spec()),
       services_(services),
       strand_(services.executor),
+      fold_queue_(
+          services.executor, strand_,
+          [this](std::vector<UpdateToFold> batch) { FoldBatch(std::move(batch)); },
+          [this] { return shared_from_this(); }),
+      publisher_(*this, services_, strand_),
       clock_(clock),
       anchor_is_stored_(true),
       reducers_(std::move(reducers)) {
@@ -37,6 +42,11 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
       spec_(std::move(restored.spec)),
       services_(services),
       strand_(services.executor),
+      fold_queue_(
+          services.executor, strand_,
+          [this](std::vector<UpdateToFold> batch) { FoldBatch(std::move(batch)); },
+          [this] { return shared_from_this(); }),
+      publisher_(*this, services_, strand_),
       clock_(restored.clock),
       reducers_(std::move(restored.reducers)),
       snapshot_(std::move(restored.snapshot)) {
@@ -179,17 +189,16 @@ absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& stagi
   if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));
 
   bool check_policy = false;
-  FoldTurn fold = FoldTurn::kNone;
   {
     std::lock_guard lock(mutex_);
-    fold = EnqueueFoldLocked({std::move(update.staged), put.record.weight, std::move(staging),
-                              std::move(update.growth)});
     CountAcceptedLocked(update);
     StartGraceAtGoalLocked();
     check_policy = snapshot_.contributors == spec_.policy.goal_contributors ||
                    snapshot_.contributors == spec_.policy.max_contributors;
   }
-  PostFold(fold);  // before the gate opens, so that a cut posts its tasks behind the fold
+  // Before the gate opens, so that a cut posts its tasks behind the fold.
+  fold_queue_.Push(
+      {std::move(update.staged), put.record.weight, std::move(staging), std::move(update.growth)});
   gate.unlock();
   if (check_policy) SchedulePolicyCheck();
   ScheduleCountNotification();

@@ -1,4 +1,5 @@
-// One round: its state, its counts, and the strand on which its updates are folded.
+// One round: its state, its counts, and the strand on which its updates are folded (fold_queue.h)
+// and its result is published (round_publisher.h).
 //
 // There are two locks. `gate_` separates commits (an update becomes counted) from cuts (seal,
 // abort, delete), so that every update is either in the sealed set and folded, or refused. A cut
@@ -22,7 +23,9 @@
 #include "service/engine/memory/admission.h"
 #include "service/engine/round/commit_gate.h"
 #include "service/engine/round/executor.h"
+#include "service/engine/round/fold_queue.h"
 #include "service/engine/round/round_clock.h"
+#include "service/engine/round/round_publisher.h"
 #include "service/engine/round/watchers.h"
 
 namespace sparseagg {
@@ -52,14 +55,6 @@ struct PreparedUpdate {
   std::vector<uint64_t> nnz;  // [tensors], from their headers
   StagedTensors staged;
   Reservation growth;  // aggregation memory, until the update is folded
-};
-
-// A counted update that is not yet folded into the accumulators.
-struct UpdateToFold {
-  StagedTensors staged;
-  float weight = 1.0f;
-  Reservation staging;  // memory of `staged`
-  Reservation growth;   // aggregation memory
 };
 
 // A round restored from the store.
@@ -109,7 +104,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // those of UpdateStore::Put().
   absl::StatusOr<Receipt> Commit(PreparedUpdate& update, Reservation& staging);
   // Folds all counted updates on the strand without waiting for more to arrive.
-  void FoldNow();
+  void FoldNow() { fold_queue_.FoldNow(); }
   // Returns the receipt for a resend without its bytes. REQUIRES: `record` came from Counted().
   Receipt AnswerResend(UpdateRecord record);
   // Counts a refused submission. A refusal with a time to retry after is not final and is not
@@ -129,6 +124,8 @@ class Round : public std::enable_shared_from_this<Round> {
   void NotifyDeleted() { watchers_.NotifyDeleted(); }
 
  private:
+  friend class RoundPublisher;
+
   absl::Status CheckExistsLocked() const;
   // Refuses updates of a deleted or aborted round, in which nothing counts.
   absl::Status CheckNotAbortedLocked() const;
@@ -167,30 +164,23 @@ class Round : public std::enable_shared_from_this<Round> {
   void StartGraceAtGoalLocked();
   RoundProgress ProgressLocked(std::chrono::steady_clock::time_point now) const;
 
-  // The next fold is posted to the strand now, after a delay, or not at all.
-  enum class FoldTurn { kNone, kNow, kSoon };
-  FoldTurn EnqueueFoldLocked(UpdateToFold update);
-  FoldTurn NextFoldTurnLocked();
-  void PostFold(FoldTurn turn);
-
   // These run on the strand.
-  void FoldQueued();
-  std::vector<UpdateToFold> DrainFoldQueue();
+  void FoldBatch(std::vector<UpdateToFold> batch);
   absl::Status FoldAll(std::vector<UpdateToFold> updates);
   std::vector<uint64_t> EntriesReceived() const;  // [tensors]
   void Publish(std::vector<UpdateRecord> closed);
-  // Computes the result again if EngineOptions::verify_share selects this round. Returns DATA_LOSS
-  // (RESULT_MISMATCH) if a bit differs.
-  absl::Status SpotCheck(const PublishedResult& result);
-  // Stores the result and makes it readable. While the disk is full, it schedules a retry.
-  void StoreResult(std::shared_ptr<PublishedResult> result, const RoundSnapshot& published);
-  // These schedule and run the erasure of the updates, on the eraser.
-  void ScheduleErasure();
-  void ErasePayloads();
-  // Runs `step` on the strand after the refusal's retry time, and reports the stall to the
-  // observer.
-  void RetryLater(const absl::Status& refusal, Task step);
-  void ReportStall(const absl::Status& refusal);
+
+  // For RoundPublisher, in this order. RecordResult() adds the round's counts to the manifest and
+  // returns the snapshot of the published round. BeginStoringResult() returns false if the round
+  // has been aborted; until EndStoringResult() it cannot be.
+  RoundSnapshot RecordResult(const PublishedResult& result, std::vector<PlanReport> reports,
+                             Manifest manifest);
+  bool BeginStoringResult();
+  void EndStoringResult(const absl::Status& stored, const RoundSnapshot& published,
+                        const std::shared_ptr<PublishedResult>& result);
+  bool deleted() const;
+  void RecordFailedErasure(const absl::Status& why);
+
   // Aborts the round with `status` as its failure. The updates of a durable round are erased,
   // unless the error is not their fault, so that a later start may succeed.
   void Fail(const absl::Status& status);
@@ -213,6 +203,8 @@ class Round : public std::enable_shared_from_this<Round> {
   const RoundSpec spec_;
   const RoundServices services_;
   Strand strand_;
+  FoldQueue fold_queue_;
+  RoundPublisher publisher_;
   Watchers watchers_;
   mutable CommitGate gate_;
 
@@ -222,11 +214,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // The number of the last policy check; timers of earlier checks do nothing.
   uint64_t policy_turn_ = 0;
   std::shared_ptr<TensorReducers> reducers_;  // null once reported or aborted
-  std::vector<UpdateToFold> fold_queue_;
-  uint64_t fold_queue_bytes_ = 0;
-  bool folding_ = false;                 // a fold is posted or running
-  bool fold_due_ = false;                // a delayed fold is scheduled
-  bool count_notification_due_ = false;  // a notification of counted updates is scheduled
+  bool count_notification_due_ = false;       // a notification of counted updates is scheduled
   // True while the store writes the result; the round is SEALED then, and cannot be aborted.
   bool storing_result_ = false;
   RoundSnapshot snapshot_;  // its spec stays empty: spec_ has it
@@ -235,7 +223,6 @@ class Round : public std::enable_shared_from_this<Round> {
   uint64_t duplicates_ = 0;
   std::shared_ptr<const PublishedResult> result_;
   bool deleted_ = false;
-  std::chrono::steady_clock::time_point next_stall_report_;  // at the earliest
 };
 
 }  // namespace sparseagg

@@ -118,7 +118,7 @@ void Round::ApplyPolicy() {
     const auto closed = Close(*reason);
     if (closed.ok() || absl::IsNotFound(closed.status())) return;
     if (RetryAfterMs(closed.status()) == 0) return Fail(closed.status());
-    ReportStall(closed.status());
+    publisher_.ReportStall(closed.status());
     return ScheduleRecheck(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
   }
   if (keep_anchor && !services_.store.SetRoundDetails(name_, WriteAnchor(anchor)).ok()) {
@@ -200,7 +200,7 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   snapshot_.abort_time = when;
   ++snapshot_.revision;
   freed = std::move(reducers_);
-  ScheduleErasure();
+  publisher_.ScheduleErasure();
 }
 
 void Round::Fail(const absl::Status& status) {

@@ -1,0 +1,96 @@
+#include "service/engine/round/round_publisher.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "service/engine/recovery/stored.h"
+#include "service/engine/recovery/verify.h"
+#include "service/engine/result/manifest.h"
+#include "service/engine/round/round.h"
+
+namespace sparseagg {
+namespace {
+
+constexpr std::chrono::minutes kStallReportInterval{1};
+
+}  // namespace
+
+void RoundPublisher::Publish(TensorReducers& reducers, std::vector<UpdateRecord> closed) {
+  absl::StatusOr<PublishedResult> report = reducers.Report();
+  if (!report.ok()) return round_.Fail(report.status());
+  auto result = std::make_shared<PublishedResult>(*std::move(report));
+  Manifest manifest = DescribeResult(std::move(closed), *result);
+  manifest.infinite_values = result->manifest.infinite_values;
+  manifest.publish_time = services_.options.now();
+  const RoundSnapshot published =
+      round_.RecordResult(*result, reducers.PlanReports(), std::move(manifest));
+  result->manifest = *published.manifest;
+  const absl::Status checked = SpotCheck(*result);
+  if (!checked.ok()) return round_.Fail(checked);
+  StoreResult(std::move(result), published);
+}
+
+absl::Status RoundPublisher::SpotCheck(const PublishedResult& result) {
+  if (round_.spec().durability != Durability::kDurable ||
+      !IsSampled(services_.options.verify_share, round_.name(), round_.create_time())) {
+    return absl::OkStatus();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status outcome = VerifyUnpublished(
+      services_.store, round_.name(), result, services_.aggregation,
+      [this] { return services_.draining.load() || round_.state() != RoundState::kSealed; });
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  services_.options.observer->OnVerification({round_.Snapshot(), outcome, taken.count()});
+  return ErrorReason(outcome) == kResultMismatch ? outcome : absl::OkStatus();
+}
+
+void RoundPublisher::StoreResult(std::shared_ptr<PublishedResult> result,
+                                 const RoundSnapshot& published) {
+  if (!round_.BeginStoringResult()) return;  // aborted concurrently
+  // The gate is open while the result is stored, because that may take minutes and a submission
+  // must not wait for it.
+  std::vector<uint64_t> sizes;
+  const absl::Status stored = services_.store.PublishRound(round_.name(), WriteDetails(published),
+                                                           ResultPieces(result->tensors, sizes),
+                                                           round_.spec().keep_updates);
+  round_.EndStoringResult(stored, published, result);
+  if (RetryAfterMs(stored) > 0) {
+    ReportStall(stored);
+    auto retry = [this, owner = round_.shared_from_this(), result = std::move(result), published] {
+      StoreResult(result, published);
+    };
+    return services_.executor.PostAfter(
+        std::chrono::milliseconds(RetryAfterMs(stored)),
+        [this, retry = std::move(retry)]() mutable { strand_.Post(std::move(retry)); });
+  }
+  if (!stored.ok()) return round_.Fail(stored);
+  round_.NotifyState();
+  if (!round_.spec().keep_updates) ScheduleErasure();
+}
+
+void RoundPublisher::ScheduleErasure() {
+  if (round_.spec().durability != Durability::kDurable) return;
+  services_.eraser.Post([this, owner = round_.shared_from_this()] { ErasePayloads(); });
+}
+
+void RoundPublisher::ErasePayloads() {
+  if (round_.deleted()) return;  // its data is erased, and the name may belong to another round
+  const absl::Status erased = services_.store.ErasePayloads(round_.name());
+  if (erased.ok() || absl::IsCancelled(erased)) return;
+  if (RetryAfterMs(erased) == 0) return round_.RecordFailedErasure(erased);
+  ReportStall(erased);
+  services_.eraser.PostAfter(std::chrono::milliseconds(RetryAfterMs(erased)),
+                             [this, owner = round_.shared_from_this()] { ErasePayloads(); });
+}
+
+void RoundPublisher::ReportStall(const absl::Status& refusal) {
+  const auto now = services_.options.steady_now();
+  {
+    std::lock_guard lock(mutex_);
+    if (now < next_stall_report_) return;
+    next_stall_report_ = now + kStallReportInterval;
+  }
+  services_.options.observer->OnRoundStalled(round_.Snapshot(), refusal);
+}
+
+}  // namespace sparseagg
