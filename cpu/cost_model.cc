@@ -125,7 +125,7 @@ double Distribute(const Load& load) {
   return load.entries * (rows_apart ? kCost.wide_partition : kCost.partition);
 }
 
-double PartitionCost(const Load& load) {
+double Partition(const Load& load) {
   return Order(load, false) + Distribute(load) + load.updates * kCost.partition_update +
          (load.width > 1 ? WideWindows(load, 1)
                          : Windows(load, 1, static_cast<double>(kPartitionCells)));
@@ -202,6 +202,30 @@ double Merges(const Load& load, double row_cells) {
   return rows * load.width * (kCost.wide_merge + kCost.wide_join * repeated);
 }
 
+// Returns the bytes of a row's cells.
+double RowCells(const ReduceSpec& spec) {
+  const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
+  if (kernels == nullptr) return 0.0;
+  return static_cast<double>(spec.layout.row_width) * kernels->value_bytes + kernels->row_bytes;
+}
+
+uint64_t PendingEntryBytes(const ReduceSpec& spec) {
+  return sizeof(uint64_t) + spec.layout.row_bytes();
+}
+
+// Returns the cost of a plan in windows that takes `ns` without its merges.
+PlanCost WindowedCost(const BackendInfo& backend, const ReduceSpec& spec, const Load& load,
+                      double ns) {
+  const double row_cells = RowCells(spec);
+  const double tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
+  PlanCost cost;
+  cost.seconds = Seconds(backend, load, ns + Merges(load, row_cells), tasks);
+  // A pending entry is kept as it arrived, and may become a row of cells, twice while a batch is
+  // folded in.
+  cost.entry_bytes = PendingEntryBytes(spec) + 2 * (sizeof(uint64_t) + Saturated(row_cells));
+  return cost;
+}
+
 }  // namespace
 
 uint64_t BatchBytes(uint64_t state_bytes) {
@@ -211,37 +235,33 @@ uint64_t BatchBytes(uint64_t state_bytes) {
 
 Feed FeedFor(const ReduceSpec& spec, const Workload& workload) {
   const Load load = LoadOf(spec, workload);
-  return Sweep(load) <= PartitionCost(load) ? Feed::kSweep : Feed::kPartition;
+  return Sweep(load) <= Partition(load) ? Feed::kSweep : Feed::kPartition;
 }
 
-PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const ReduceSpec& spec,
-                 const Workload& workload) {
+PlanCost DenseCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload) {
   const Load load = LoadOf(spec, workload);
-  const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
-  const double row_cells =
-      kernels == nullptr ? 0.0 : load.width * kernels->value_bytes + kernels->row_bytes;
-  const uint64_t pending_entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
-  PlanCost cost;
-  double ns;
-  double tasks;  // into which the work can be divided
-  if (plan == "dense") {
-    cost.fixed_bytes = Saturated(load.rows * row_cells);
-    cost.entry_bytes = pending_entry_bytes;
-    ns = Dense(load);
-    tasks = DenseTasks(load);
-  } else {
-    // A pending entry is kept as it arrived, and may become a row of cells, twice while a batch is
-    // folded in.
-    cost.entry_bytes = pending_entry_bytes + 2 * (sizeof(uint64_t) + Saturated(row_cells));
-    ns = plan == "sweep" ? Sweep(load) : PartitionCost(load);
-    // Plan "rows" is the cheaper of both, chosen for each batch. An offset of 1 ns makes it the
-    // name for wide rows, and never for single values.
-    if (plan == "rows") ns = std::min(Sweep(load), ns) + (load.width > 1 ? -1 : 1);
-    ns += Merges(load, row_cells);
-    tasks = std::min(load.rows, load.entries / static_cast<double>(kSmallEntries));
-  }
-  cost.seconds = Seconds(backend, load, ns, tasks);
-  return cost;
+  return {.seconds = Seconds(backend, load, Dense(load), DenseTasks(load)),
+          .fixed_bytes = Saturated(load.rows * RowCells(spec)),
+          .entry_bytes = PendingEntryBytes(spec)};
+}
+
+PlanCost SweepCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload) {
+  const Load load = LoadOf(spec, workload);
+  return WindowedCost(backend, spec, load, Sweep(load));
+}
+
+PlanCost PartitionCost(const BackendInfo& backend, const ReduceSpec& spec,
+                       const Workload& workload) {
+  const Load load = LoadOf(spec, workload);
+  return WindowedCost(backend, spec, load, Partition(load));
+}
+
+PlanCost RowsCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload) {
+  const Load load = LoadOf(spec, workload);
+  // The cheaper way is chosen for each batch. An offset of 1 ns makes this plan the name for wide
+  // rows, and never for single values.
+  const double ns = std::min(Sweep(load), Partition(load)) + (load.width > 1 ? -1 : 1);
+  return WindowedCost(backend, spec, load, ns);
 }
 
 double DenseStepSeconds(const BackendInfo& backend, const ReduceSpec& spec,

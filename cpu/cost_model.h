@@ -6,7 +6,6 @@
 #define SPARSEAGG_CPU_COST_MODEL_H_
 
 #include <cstdint>
-#include <string_view>
 
 #include "cpu/windowed/sparse_reduction.h"
 #include "sparse/planner.h"
@@ -72,13 +71,16 @@ uint64_t BatchBytes(uint64_t state_bytes);
 // Returns the cheaper way to bring the entries of a batch together.
 Feed FeedFor(const ReduceSpec& spec, const Workload& workload);
 
-// The CostModel of the CPU back end.
-PlanCost CpuCost(const BackendInfo& backend, std::string_view plan, const ReduceSpec& spec,
-                 const Workload& workload);
+// What the plans of plan_table.h cost. An unknown workload is taken for one of a typical size.
+PlanCost DenseCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload);
+PlanCost SweepCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload);
+PlanCost PartitionCost(const BackendInfo& backend, const ReduceSpec& spec,
+                       const Workload& workload);
+PlanCost RowsCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload);
 
 // The steps of a dense reduction. The first fold that has rows in a slice clears the slice's cells;
-// the report scans the cells of all slices that have rows. The steps of a round add up to CpuCost()
-// of "dense".
+// the report scans the cells of all slices that have rows. The steps of a round add up to
+// DenseCost().
 enum class DenseStep : uint8_t { kFold, kReport };
 // Returns the predicted time of a step. `workload` describes the pending updates that the step
 // adds; with 0 contributors it adds none. The state already has `entries_before` entries.

@@ -12,15 +12,14 @@
 #include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "cpu/cost_model.h"
-#include "cpu/dense/dense_plan.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/parallel.h"
+#include "cpu/plan_table.h"
 #include "cpu/staging.h"
 #include "cpu/state/entry_tally.h"
 #include "cpu/state/instruction_set.h"
 #include "cpu/state/tuning.h"
 #include "cpu/windowed/cell_run.h"
-#include "cpu/windowed/sparse_plan.h"
 
 namespace sparseagg {
 namespace {
@@ -55,12 +54,6 @@ absl::Status Guarded(const ReduceSpec& spec, const F& f) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<CpuReducer> MakeCpuReducer(const Plan& plan, const CpuKernels& kernels,
-                                           Parallel& parallel) {
-  if (plan.name == "dense") return std::make_unique<DensePlan>(plan.spec, kernels, parallel);
-  return std::make_unique<SparsePlan>(plan.spec, kernels, parallel);
-}
-
 // The time that every reduction takes, however few its entries are: memory for its windows, and
 // threads that wake up. The cost model leaves it out, since it is the same for all plans.
 constexpr double kReductionSeconds = 50e-6;
@@ -77,8 +70,9 @@ class CpuAggregator : public Aggregator {
         forced_(plan.forced),
         adaptive_(plan.adaptive),
         report_{.plan = plan.name, .reason = plan.reason},
-        plan_(MakeCpuReducer(plan, kernels, parallel)),
-        dense_(plan.name == "dense") {}
+        plan_(&CpuPlanNamed(plan.name)),
+        reducer_(plan_->make(plan.spec, kernels, parallel)),
+        dense_(plan_->dense) {}
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override {
     return staging_.Stage(spec_.layout, nnz);
@@ -131,7 +125,7 @@ class CpuAggregator : public Aggregator {
     ++contributors_;
     addends_ += nnz;
     total_weight_.Add(weight);
-    if (at_once_ || pending_bytes_ < BatchBytes(plan_->MemoryBytes())) return absl::OkStatus();
+    if (at_once_ || pending_bytes_ < BatchBytes(reducer_->MemoryBytes())) return absl::OkStatus();
     return Fold();
   }
 
@@ -141,7 +135,8 @@ class CpuAggregator : public Aggregator {
     own.spec = spec_;
     own.addends = addends_;
     SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
-    const absl::Status merged = Guarded(spec_, [&] { plan_->Merge(FromPartial(spec_, partial)); });
+    const absl::Status merged =
+        Guarded(spec_, [&] { reducer_->Merge(FromPartial(spec_, partial)); });
     if (dense_) broken_ = merged;  // some of its cells may have the sums already
     SPARSEAGG_RETURN_IF_ERROR(merged);
     contributors_ += partial.contributors;
@@ -155,7 +150,7 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(broken_);
     SPARSEAGG_RETURN_IF_ERROR(Fold());
     Partial state;
-    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { state = ToPartial(spec_, plan_->State()); }));
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { state = ToPartial(spec_, reducer_->State()); }));
     state.contributors = contributors_;
     state.total_weight = total_weight_;
     state.addends = addends_;
@@ -165,7 +160,7 @@ class CpuAggregator : public Aggregator {
   PlanReport plan_report() const override { return report_; }
 
   uint64_t memory_bytes() const override {
-    return pending_bytes_ + (plan_ == nullptr ? 0 : plan_->MemoryBytes());
+    return pending_bytes_ + (reducer_ == nullptr ? 0 : reducer_->MemoryBytes());
   }
 
   absl::StatusOr<Aggregate> Report() && override {
@@ -173,9 +168,9 @@ class CpuAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ChoosePlanForPending(); }));
     absl::StatusOr<SparseSums> sums = SparseSums{};
     SPARSEAGG_RETURN_IF_ERROR(Timed(DenseStep::kReport, [&](Feed feed) {
-      sums = plan_->Finish(std::exchange(pending_, {}), feed, total_weight_.ToDouble());
+      sums = reducer_->Finish(std::exchange(pending_, {}), feed, total_weight_.ToDouble());
     }));
-    plan_ = nullptr;
+    reducer_ = nullptr;
     pending_bytes_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(sums.status());
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] { ExpectAdded(folded_, addends_); }));
@@ -193,17 +188,17 @@ class CpuAggregator : public Aggregator {
     pending_bytes_ = 0;
     sorted_pending_ = 0;
     SPARSEAGG_RETURN_IF_ERROR(Timed(
-        DenseStep::kFold, [&](Feed feed) { plan_->Fold(std::exchange(pending_, {}), feed); }));
+        DenseStep::kFold, [&](Feed feed) { reducer_->Fold(std::exchange(pending_, {}), feed); }));
     staging_.Trim();
     return absl::OkStatus();
   }
 
   // If nothing has been folded yet, all updates are known now, and so is the cheapest plan.
   void ChoosePlanForPending() {
-    if (!adaptive_ || dense_ || pending_.empty() || plan_->MemoryBytes() > 0) return;
+    if (!adaptive_ || dense_ || pending_.empty() || reducer_->MemoryBytes() > 0) return;
     const absl::StatusOr<Plan> plan = MakePlan(spec_, PendingWorkload(), info_);
     report_.reason = plan->reason;
-    if (plan->name == "dense") MakeDense();
+    if (CpuPlanNamed(plan->name).dense) MakeDense();
   }
 
   // Every batch merges with a sorted state. Once the state may hold half of the rows, a cell for
@@ -213,10 +208,10 @@ class CpuAggregator : public Aggregator {
     if (forced_ || dense_) return;
     if (!IsHalfOfRows(StateRows() + PendingEntries())) return;
     const Workload pending = PendingWorkload();
-    const auto seconds = [&](std::string_view plan) {
-      return CpuCost(info_, plan, spec_, pending).seconds;
-    };
-    if (pending.order == EntryOrder::kUnsorted && seconds("dense") > seconds("rows")) return;
+    if (pending.order == EntryOrder::kUnsorted &&
+        DenseCost(info_, spec_, pending).seconds > RowsCost(info_, spec_, pending).seconds) {
+      return;
+    }
     SwitchToDense("the state may hold half of the rows or more");
   }
 
@@ -224,7 +219,7 @@ class CpuAggregator : public Aggregator {
   uint64_t StateRows() const {
     const uint64_t cell_bytes =
         uint64_t{spec_.layout.row_width} * kernels_.value_bytes + kernels_.row_bytes;
-    return plan_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
+    return reducer_->MemoryBytes() / (sizeof(uint64_t) + cell_bytes);
   }
 
   // Returns whether `rows` is at least half of all rows.
@@ -239,10 +234,11 @@ class CpuAggregator : public Aggregator {
   }
 
   void MakeDense() {
-    auto dense = std::make_unique<DensePlan>(spec_, kernels_, parallel_);
-    dense->Merge(plan_->State());
-    plan_ = std::move(dense);
-    report_.plan = "dense";
+    const CpuPlan& plan = DenseCpuPlan();
+    std::unique_ptr<CpuReducer> dense = plan.make(spec_, kernels_, parallel_);
+    dense->Merge(reducer_->State());
+    reducer_ = std::move(dense);
+    SetPlan(plan);
     dense_ = true;
   }
 
@@ -276,7 +272,12 @@ class CpuAggregator : public Aggregator {
 
   double Predicted(const Workload& pending, DenseStep step) const {
     if (dense_) return DenseStepSeconds(info_, spec_, pending, folded_, step);
-    return CpuCost(info_, report_.plan, spec_, WithState(pending)).seconds;
+    return plan_->cost(info_, spec_, WithState(pending)).seconds;
+  }
+
+  void SetPlan(const CpuPlan& plan) {
+    plan_ = &plan;
+    report_.plan = std::string(plan.name);
   }
 
   // Runs f(feed) on the pending updates, and records the plan, the predicted time and the measured
@@ -286,12 +287,10 @@ class CpuAggregator : public Aggregator {
     const auto start = std::chrono::steady_clock::now();
     const Workload workload = PendingWorkload();
     Feed feed = FeedFor(spec_, workload);
-    const bool by_feed = report_.plan == "sweep" || report_.plan == "partition" ||
-                         (adaptive_ && !dense_ && spec_.layout.row_width == 1);
-    if (by_feed && forced_) feed = report_.plan == "sweep" ? Feed::kSweep : Feed::kPartition;
-    if (by_feed && !pending_.empty()) {
-      report_.plan = feed == Feed::kSweep ? "sweep" : "partition";
-    }
+    const bool named_by_feed =
+        plan_->feed.has_value() || (adaptive_ && !dense_ && spec_.layout.row_width == 1);
+    if (forced_) feed = plan_->feed.value_or(feed);
+    if (named_by_feed && !pending_.empty()) SetPlan(CpuPlanOf(feed));
     report_.predicted_seconds += kReductionSeconds + Predicted(workload, step);
     const uint64_t entries = PendingEntries();
     broken_ = Guarded(spec_, [&] { f(feed); });
@@ -310,8 +309,9 @@ class CpuAggregator : public Aggregator {
   const bool forced_;
   const bool adaptive_;
   PlanReport report_;
-  std::unique_ptr<CpuReducer> plan_;
-  std::atomic<bool> dense_;  // whether plan_ is a DensePlan; StageIncremental() reads it
+  const CpuPlan* plan_;  // of report_.plan
+  std::unique_ptr<CpuReducer> reducer_;
+  std::atomic<bool> dense_;  // plan_->dense; StageIncremental() reads it
   uint64_t contributors_ = 0;
   uint64_t addends_ = 0;
   uint64_t folded_ = 0;  // of them, those that a plan has been given
@@ -333,7 +333,7 @@ class CpuBackend : public Backend {
     info_.description = absl::StrCat(info_.threads, " threads, ", InstructionSet());
     info_.memory_bytes =
         options.memory_bytes != 0 ? options.memory_bytes : AvailableMemoryBytes() / 2;
-    info_.plans = {"dense", "sweep", "partition", "rows"};
+    for (const CpuPlan& plan : CpuPlans()) info_.plans.emplace_back(plan.name);
     info_.cost = &CpuCost;
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cpu/cpu_backend.h"
+#include "cpu/plan_table.h"
 #include "tests/cpu/only_target.h"
 #include "tests/support/workload.h"
 
