@@ -1,6 +1,7 @@
 #include "sparse/types.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,6 +46,13 @@ absl::StatusOr<uint64_t> Product(const TensorSpec& spec, size_t begin, size_t en
     product *= dim;
   }
   return product;
+}
+
+// Whether the operator ignores values, so that its result is a number of contributors for each row.
+bool CountsRows(std::string_view op) {
+  bool counts = false;
+  AllOps::With(op, [&](auto type) { counts = decltype(type)::kValues == ValueSlots::kNone; });
+  return counts;
 }
 
 }  // namespace
@@ -114,13 +122,20 @@ absl::StatusOr<ReduceSpec> MakeReduceSpec(const TensorSpec& spec) {
 
 TensorLayout ResultLayout(const ReduceSpec& spec) {
   TensorLayout layout = spec.layout;
-  AllOps::With(spec.op, [&](auto op) {
-    if (decltype(op)::kValues == ValueSlots::kNone) {
-      layout.value_type = ValueType::kU64;
-      layout.row_width = 1;
-    }
-  });
+  if (CountsRows(spec.op)) {
+    layout.value_type = ValueType::kU64;
+    layout.row_width = 1;
+  }
   return layout;
+}
+
+TensorSpec ResultSpec(const TensorSpec& spec) {
+  TensorSpec result = spec;
+  if (!CountsRows(spec.op)) return result;
+  result.value_type = ValueType::kU64;
+  result.dense_shape.resize(spec.sparse_dim);
+  if (spec.sparse_dim == 0) result.dense_shape = {1};
+  return result;
 }
 
 }  // namespace sparseagg

@@ -151,8 +151,12 @@ struct ReduceSpec {
 // an unknown operator (UNKNOWN_OPERATOR), and a mean of modular integers (INVALID_SPEC).
 absl::StatusOr<ReduceSpec> MakeReduceSpec(const TensorSpec& spec);
 
-// Returns the layout of the result of `spec`: that of the input, except u64 of width 1 for "count".
+// Returns the layout of the result of `spec`: that of the input, except u64 of width 1 for an
+// operator without value slots ("count").
 TensorLayout ResultLayout(const ReduceSpec& spec);
+// Returns the type and shape of the result of `spec`: those of `spec`, except for an operator
+// without value slots, whose result is u64 with one value for each row ({1} if dense).
+TensorSpec ResultSpec(const TensorSpec& spec);
 
 }  // namespace sparseagg
 

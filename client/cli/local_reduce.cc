@@ -84,13 +84,6 @@ client::TensorStatus StatusOf(const Reduction& reduction, const std::string& bac
           .measured_seconds = report.seconds};
 }
 
-// The server's rule for "count": one value for each row.
-std::vector<int64_t> ResultShape(const TensorSpec& spec) {
-  if (spec.op != "count") return spec.dense_shape;
-  if (spec.sparse_dim == 0) return {1};
-  return {spec.dense_shape.begin(), spec.dense_shape.begin() + spec.sparse_dim};
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::span<const BackendFactory> factories,
@@ -132,8 +125,8 @@ absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& reques
     const SparseTensor& result = local.entries.emplace_back(std::move(aggregate.tensor));
     const uint64_t* rows = result.indices.Array(local.rows[local.tensors.size()]).data();
     const CooView entries{result.layout, result.nnz(), rows, result.values.data()};
-    local.tensors.push_back(
-        {reduction.spec.name, ResultShape(reduction.spec), reduction.spec.sparse_dim, entries});
+    local.tensors.push_back({reduction.spec.name, ResultSpec(reduction.spec).dense_shape,
+                             reduction.spec.sparse_dim, entries});
     local.status.push_back(StatusOf(reduction, backend.info().name, result.nnz()));
   }
   return local;

@@ -22,8 +22,8 @@
 #include "service/engine/round/executor.h"
 #include "service/engine/round/reduction.h"
 #include "service/engine/round/round.h"
+#include "service/engine/round/round_spec.h"
 #include "service/engine/round/submission.h"
-#include "service/engine/round_spec.h"
 #include "service/engine/round_table.h"
 #include "service/engine/upload/upload_table.h"
 

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "service/engine/recovery/refold.h"
 #include "service/engine/recovery/stored.h"
-#include "service/engine/round_spec.h"
+#include "service/engine/round/round_spec.h"
 #include "service/store/store_errors.h"
 
 namespace sparseagg {

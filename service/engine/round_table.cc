@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "service/engine/round_spec.h"
+#include "service/engine/round/round_spec.h"
 
 namespace sparseagg {
 namespace {

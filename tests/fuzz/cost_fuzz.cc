@@ -20,7 +20,7 @@
 #include "proto/wire_format.h"
 #include "service/config/config_file.h"
 #include "service/engine/ingest/update.h"
-#include "service/engine/round_spec.h"
+#include "service/engine/round/round_spec.h"
 #include "service/rpc/wire/received_update.h"
 #include "service/rpc/wire/round_proto.h"
 #include "service/rpc/wire/update_proto.h"

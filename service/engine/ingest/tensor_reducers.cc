@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "service/engine/round_spec.h"
 #include "sparse/encodings/coo_packed.h"
 #include "sparse/validate.h"
 

@@ -1,4 +1,4 @@
-#include "service/engine/round_spec.h"
+#include "service/engine/round/round_spec.h"
 
 #include "tests/service/engine/testing.h"
 

@@ -1,6 +1,6 @@
 #include "service/engine/recovery/stored.h"
 
-#include "service/engine/round_spec.h"
+#include "service/engine/round/round_spec.h"
 #include "tests/service/engine/testing.h"
 
 namespace sparseagg {

@@ -1,6 +1,6 @@
 // Validates a round's specification as a whole; MakeReduceSpec() validates each tensor.
-#ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_SPEC_H_
-#define SPARSEAGG_SERVICE_ENGINE_ROUND_SPEC_H_
+#ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_ROUND_SPEC_H_
+#define SPARSEAGG_SERVICE_ENGINE_ROUND_ROUND_SPEC_H_
 
 #include "service/engine/engine.h"
 
@@ -16,10 +16,6 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
 // Returns whether two CreateRound requests ask for the same round. REQUIRES: both are normalised.
 bool SameSpec(const RoundSpec& a, const RoundSpec& b);
 
-// Returns the type and shape of the result of `spec`: those of `spec`, except for "count", whose
-// result is u64 with one value for each row ({1} if dense).
-TensorSpec ResultSpec(const TensorSpec& spec);
-
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_ENGINE_ROUND_SPEC_H_
+#endif  // SPARSEAGG_SERVICE_ENGINE_ROUND_ROUND_SPEC_H_

@@ -1,4 +1,4 @@
-#include "service/engine/round_spec.h"
+#include "service/engine/round/round_spec.h"
 
 #include <algorithm>
 #include <set>
@@ -71,15 +71,6 @@ bool SameSpec(const RoundSpec& a, const RoundSpec& b) {
          std::equal(
              a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
              [](const TensorSpec& x, const TensorSpec& y) { return Fields(x) == Fields(y); });
-}
-
-TensorSpec ResultSpec(const TensorSpec& spec) {
-  TensorSpec result = spec;
-  if (spec.op != "count") return result;
-  result.value_type = ValueType::kU64;
-  result.dense_shape.resize(spec.sparse_dim);
-  if (spec.sparse_dim == 0) result.dense_shape = {1};
-  return result;
 }
 
 }  // namespace sparseagg
