@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/silence_protobuf.h"
-#include "tests/service/rpc/protobuf_comparison.h"
+#include "tests/support/protobuf_comparison.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sparseagg;

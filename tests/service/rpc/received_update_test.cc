@@ -14,8 +14,8 @@
 #include "service/rpc/wire/known_fields.h"
 #include "service/rpc/wire/update_proto.h"
 #include "tests/service/rpc/messages.h"
-#include "tests/service/rpc/protobuf_comparison.h"
 #include "tests/support/effort.h"
+#include "tests/support/protobuf_comparison.h"
 
 namespace sparseagg {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/service/rpc/protobuf_comparison.h"
+#include "tests/support/protobuf_comparison.h"
 
 #include <string_view>
 #include <vector>

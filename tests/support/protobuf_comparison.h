@@ -1,6 +1,6 @@
 // Compares the parser of messages with updates with protobuf's own parser, on the same bytes.
-#ifndef SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
-#define SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
+#ifndef SPARSEAGG_TESTS_SUPPORT_PROTOBUF_COMPARISON_H_
+#define SPARSEAGG_TESTS_SUPPORT_PROTOBUF_COMPARISON_H_
 
 #include <span>
 #include <string>
@@ -17,4 +17,4 @@ std::string DifferenceFromProtobuf(const std::string& bytes, std::span<const siz
 
 }  // namespace sparseagg::testing
 
-#endif  // SPARSEAGG_TESTS_SERVICE_RPC_PROTOBUF_COMPARISON_H_
+#endif  // SPARSEAGG_TESTS_SUPPORT_PROTOBUF_COMPARISON_H_
