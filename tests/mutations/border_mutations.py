@@ -83,7 +83,13 @@ BORDER_MUTATIONS = (
     ),
     Mutation(
         "a second batch of narrow rows empties the cells of the first",
-        ((DENSE_NARROW, "const bool first = MarkOccupied(s);", "const bool first = MarkOccupied(s) || true;"),),
+        (
+            (
+                DENSE_NARROW,
+                "const bool first = MarkOccupied(s);",
+                "const bool first = MarkOccupied(s) || true;",
+            ),
+        ),
         BORDERS,
     ),
     Mutation(

@@ -112,7 +112,13 @@ MUTATIONS = (
     ),
     Mutation(
         "the digest of a resend is not compared",
-        (("service/store/accepted_updates.cc", "if (stored.digest != record.digest) {", "if (false) {"),),
+        (
+            (
+                "service/store/accepted_updates.cc",
+                "if (stored.digest != record.digest) {",
+                "if (false) {",
+            ),
+        ),
         SIMULATION,
     ),
     Mutation(
@@ -222,7 +228,13 @@ MUTATIONS = (
     # --- Retention and memory ---
     Mutation(
         "rounds are deleted after half of their retention",
-        ((ENGINE, "options_.now() - since >= retention)", "options_.now() - since >= retention / 2)"),),
+        (
+            (
+                ENGINE,
+                "options_.now() - since >= retention)",
+                "options_.now() - since >= retention / 2)",
+            ),
+        ),
         SIMULATION,
     ),
     Mutation(
@@ -398,7 +410,13 @@ MUTATIONS = (
     ),
     Mutation(
         "two doubles are taken for the sum, whatever they leave over",
-        (("cpu/kernels/settle-inl.h", "hn::Not(hn::Or(known, ", "hn::Not(hn::Or(hn::Eq(size, size), "),),
+        (
+            (
+                "cpu/kernels/settle-inl.h",
+                "hn::Not(hn::Or(known, ",
+                "hn::Not(hn::Or(hn::Eq(size, size), ",
+            ),
+        ),
         Checker("cpu_error_cells_test"),
     ),
     Mutation(

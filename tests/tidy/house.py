@@ -13,7 +13,9 @@ import sys
 
 import checks
 
-SOURCES = re.compile(r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|examples)/.*\.(h|cc|cu|cuh)$")
+SOURCES = re.compile(
+    r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|examples)/.*\.(h|cc|cu|cuh)$"
+)
 FOLDERS = re.compile(r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|python|examples)/")
 CODE = re.compile(r".*\.(h|cc|cu|cuh|py)$")
 
@@ -64,7 +66,9 @@ def measures(tree):
     sentences = [s for text in sources.values() for s in comment_sentences(text)]
     decisions = [text for path, text in tree.items() if re.match(r"docs/decisions/.*\.md$", path)]
     results = sum(
-        text.count("\n") for path, text in tree.items() if re.match(r"bench/results/.*\.json$", path)
+        text.count("\n")
+        for path, text in tree.items()
+        if re.match(r"bench/results/.*\.json$", path)
     )
     folder, most = max(folders.items(), key=lambda item: item[1])
     long_functions = sum(length > 70 for length in functions)
@@ -74,9 +78,11 @@ def measures(tree):
     yield f"files of a folder, most ({folder})", most, 32
     yield "fragments among the sentences of comments, %", 100 * fragments / len(sentences), 2
     yield "lines of a decision, most", max(text.count("\n") for text in decisions), 80
-    yield "characters of a line of decisions, most", max(
-        len(line) for text in decisions for line in text.splitlines()
-    ), 120
+    yield (
+        "characters of a line of decisions, most",
+        max(len(line) for text in decisions for line in text.splitlines()),
+        120,
+    )
     yield "lines of bench/results", results, 4000
     yield "lines of README", tree["README.md"].count("\n"), 150
     yield "lines of CHANGELOG", tree["CHANGELOG.md"].count("\n"), 40
