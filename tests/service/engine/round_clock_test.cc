@@ -65,7 +65,7 @@ TEST(RoundClockTest, NoticesThatTheWallClockWasSetAndMovesItsAnchor) {
     EXPECT_FALSE(clock.WallClockWasSet(At(milliseconds(9'001), seconds(10))));
     const Moment now = At(set_by + seconds(10), seconds(10));
     ASSERT_TRUE(clock.WallClockWasSet(now));
-    const RoundClock::Anchor anchor = clock.AnchorAt(now);
+    const RoundAnchor anchor = clock.AnchorAt(now);
     EXPECT_FALSE(clock.WallClockWasSet(now));
     EXPECT_EQ(anchor.until_deadline, seconds(50));
     EXPECT_EQ(clock.CloseTime(), now.wall + seconds(50));
