@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sparseagg/base/status.h"
 #include "sparseagg/client/client.h"
-#include "sparseagg/sparse/status.h"
 
 namespace {
 

@@ -148,7 +148,7 @@ class ErrorsTest(ProgramTest):
             ("--token", "secret"),
         ):
             line = self.error(*reduce, flag, value, code=2)
-            self.assertEqual(line, f"sparseagg: --local excludes {flag}\n")
+            self.assertEqual(line, f"sparseagg: --local cannot be combined with {flag}\n")
         self.assertIn("--local excludes --tls\n", self.error(*reduce, "--tls", code=2))
         self.run_cli(*reduce, "--json")  # where SPARSEAGG_SERVER is set
 
@@ -331,7 +331,7 @@ class OtherServerTest(ProgramTest):
 
     def test_a_server_that_still_has_its_port_is_not_stopped(self) -> None:
         line = self.error("admin", "drain", self.admin, "--wait", 0, code=3)
-        self.assertIn("still finishes calls after 0 s", line)
+        self.assertIn("has not stopped after 0 s", line)
 
     def test_the_admin_port_of_a_healthcheck_is_not_empty(self) -> None:
         self.assertIn("is empty", self.error("healthcheck", "--admin", "", code=2))
@@ -376,7 +376,7 @@ class StrangerTest(ProgramTest):
     def test_a_call_without_a_token_hears_how_to_give_one(self) -> None:
         line = self.error("round", "list")
         self.assertIn("requires a bearer token", line)
-        self.assertIn("; --token-file names ", line)
+        self.assertIn("with --token-file", line)
 
 
 if __name__ == "__main__":
