@@ -87,14 +87,13 @@ struct Sweep {
   static constexpr uint32_t kWords = kTileSlots / 32;
   struct Shared {
     Int128 slots[kTileSlots];
-    uint32_t held[kWords];  // bit r % 32 of word r / 32
-    uint32_t count[kThreads];
+    uint32_t held[kWords];    // bit r % 32 of word r / 32
     uint32_t next[kThreads];  // the cursor of each group's update, after the tile
     uint64_t next_row;        // the lowest row of all cursors
     uint64_t emitted;
+    uint64_t rows;  // of the tile
   };
   struct Local {
-    uint32_t addend;
     uint64_t begin;  // rows [begin, end) are the tile
     uint64_t end;
   };
@@ -202,22 +201,26 @@ struct Sweep {
   SPARSEAGG_DEVICE void EmitTile(Block& block) const {
     static_assert(kWords <= kThreads);
     Shared& shared = block.shared;
+    ScanBlock<kThreads>(
+        block,
+        [&](unsigned t, Local&) {
+          return t < kWords ? static_cast<uint64_t>(PopulationCount(shared.held[t])) : 0;
+        },
+        [&](unsigned t, Local& local, uint64_t before, uint64_t all) {
+          if (t == 0) shared.rows = all;
+          if (t >= kWords) return;
+          const uint32_t width = rule.slots();
+          uint64_t at = first[block.index] + shared.emitted + before;
+          for (uint64_t bits = shared.held[t]; bits != 0; bits &= bits - 1, ++at) {
+            const uint32_t r = t * 32 + static_cast<uint32_t>(CountTrailingZeros(bits));
+            rows[at] = local.begin + r;
+            for (uint32_t c = 0; c < width; ++c) {
+              slots[at * width + c] = shared.slots[r * width + c];
+            }
+          }
+        });
     block.Each([&](unsigned t, Local&) {
-      shared.count[t] = t < kWords ? static_cast<uint32_t>(PopulationCount(shared.held[t])) : 0;
-    });
-    InclusiveSum<kThreads>(block, shared.count);
-    block.Each([&](unsigned t, Local& local) {
-      if (t >= kWords) return;
-      const uint32_t width = rule.slots();
-      uint64_t at = first[block.index] + shared.emitted + (t == 0 ? 0 : shared.count[t - 1]);
-      for (uint64_t bits = shared.held[t]; bits != 0; bits &= bits - 1, ++at) {
-        const uint32_t r = t * 32 + static_cast<uint32_t>(CountTrailingZeros(bits));
-        rows[at] = local.begin + r;
-        for (uint32_t c = 0; c < width; ++c) slots[at * width + c] = shared.slots[r * width + c];
-      }
-    });
-    block.Each([&](unsigned t, Local&) {
-      if (t == 0) shared.emitted += shared.count[kThreads - 1];
+      if (t == 0) shared.emitted += shared.rows;
     });
   }
 };
