@@ -47,6 +47,19 @@ __device__ inline void AtomicMax(uint64_t* to, uint64_t value) {
   atomicMax(reinterpret_cast<unsigned long long*>(to), value);
 }
 
+// What no thread writes while the kernel runs, through the path for constants.
+template <class T>
+__device__ inline T LoadConstant(const T* from) {
+  if constexpr (sizeof(T) == sizeof(uint64_t)) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned long long*>(from)));
+  } else if constexpr (sizeof(T) == sizeof(uint32_t)) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned*>(from)));
+  } else {
+    static_assert(sizeof(T) == sizeof(uint16_t));
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned short*>(from)));
+  }
+}
+
 // One word that other blocks read or write while the kernel runs. No order with other words.
 __device__ inline void StoreRelaxed(uint64_t* to, uint64_t word) {
   *static_cast<volatile uint64_t*>(to) = word;
@@ -133,8 +146,19 @@ struct Block {
   }
 };
 
+// Blocks that a multiprocessor should have registers for: Kernel::kBlocksOfMultiprocessor, where
+// that is said.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) ForEachBlockKernel(Kernel kernel) {
+constexpr unsigned BlocksOfMultiprocessor() {
+  if constexpr (requires { Kernel::kBlocksOfMultiprocessor; }) {
+    return Kernel::kBlocksOfMultiprocessor;
+  }
+  return 0;
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, BlocksOfMultiprocessor<Kernel>())
+    ForEachBlockKernel(Kernel kernel) {
   extern __shared__ __align__(16) unsigned char memory[];
   Block<Kernel> block{blockIdx.x, gridDim.x, reinterpret_cast<typename Kernel::Shared&>(memory)};
   kernel.Run(block);

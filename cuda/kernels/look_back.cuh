@@ -4,7 +4,9 @@
 // A tile publishes its own size as soon as it knows it, then adds up the sizes of the tiles before
 // it, back to the nearest one that has published the sum of all up to itself, and publishes that
 // sum of its own. Tiles are taken by ticket (TakeTile), so whoever waits for a tile waits for one
-// that a running block has taken before: the lowest tile that is not done waits for nobody.
+// that a running block has taken before: the lowest tile that is not done waits for nobody. A block
+// may take its next ticket while it works on a tile: it comes to it without waiting for any tile
+// behind it.
 #ifndef SPARSEAGG_CUDA_KERNELS_LOOK_BACK_CUH_
 #define SPARSEAGG_CUDA_KERNELS_LOOK_BACK_CUH_
 

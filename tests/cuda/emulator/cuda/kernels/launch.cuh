@@ -41,6 +41,10 @@ void AtomicMax(T* to, T value) {
   *to = std::max(*to, value);
 }
 
+template <class T>
+T LoadConstant(const T* from) {
+  return *from;
+}
 inline void StoreRelaxed(uint64_t* to, uint64_t word) { *to = word; }
 inline uint64_t AwaitNonZero(const uint64_t* from) {
   if (*from == 0) {
