@@ -16,13 +16,15 @@ constexpr double kUsualEntries = 10000;
 // Share of the copy rate that kernels with gathers and long integers reach.
 constexpr double kGatherShare = 0.8;
 constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
-// kernels/tile_merge.cu: rows and slots of a tile, tiles that there should be. Beside its adds a
-// round of 4096 entries takes as long as so many of them would: 9 barriers and the latency of its
-// loads, 6 us, while a multiprocessor works on two.
+// kernels/tile_merge.cu and bucket_sums.cu: rows and slots of a tile, tiles that there should be,
+// entries below which they decline. Beside its adds a round of 4096 entries takes as long as so
+// many of them would: 9 barriers and the latency of its loads, 6 us, while a multiprocessor works
+// on two.
 constexpr double kTileRows = 1 << 15;
 constexpr double kTileSlots = 4096;
 constexpr double kTilesMeant = 2048;
 constexpr double kTileEntriesMin = 128;
+constexpr double kBucketEntriesMin = 1024;
 constexpr double kRoundAdds = 9000;
 constexpr double kEntriesOfSample = 64;
 // What kernels/cusparse_dense.cu converts at a time; the library starts some kernels for it and
@@ -89,7 +91,14 @@ double FindRunsSeconds(const DeviceRates& rates, const Load& load) {
   return (16 * load.entries + 16 * load.held) / rates.copy_bytes + 6 * rates.launch_seconds;
 }
 
-double RadixSeconds(const DeviceRates& rates, const Load& load) {
+// Of adds in shared memory, and what tiles take beside them.
+double TileAddSeconds(const DeviceRates& rates, const Load& load, double tiles) {
+  const double slots = load.entries * load.rule.slots();
+  return (slots + kRoundAdds * std::max(tiles, slots / kTileSlots)) / rates.shared_adds;
+}
+
+// Sorted by all bits of the row, and summed where the values are gathered.
+double SortAllSeconds(const DeviceRates& rates, const Load& load) {
   const double sorted = SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load);
   if (load.rule.slots() > 2) {
     return sorted + load.entries * load.row_bytes / (kScalarShare * rates.copy_bytes) +
@@ -100,8 +109,39 @@ double RadixSeconds(const DeviceRates& rates, const Load& load) {
          WriteRun(rates, load);
 }
 
+// Bits that kernels/bucket_sums.cu sorts by.
+double BucketBits(const Load& load) {
+  const double slots = load.entries * load.rule.slots();
+  return std::clamp(std::ceil(std::log2(std::max(1.0, slots / kTileSlots))),
+                    std::max(0.0, load.row_bits - std::log2(kTileRows)), load.row_bits);
+}
+
+double BucketSpans(const Load& load) {
+  return std::ceil(load.rows / std::exp2(load.row_bits - BucketBits(load)));
+}
+
+bool SumsBuckets(const Load& load) {
+  if (load.rule.width != 1 || load.rule.extreme()) return false;
+  if (load.rule.row != RowSlot::kNone && !load.canonical) return false;
+  const double bits = load.row_bits + std::ceil(std::log2(load.contributors)) +
+                      std::ceil(std::log2(load.entries / load.contributors));
+  return bits <= 64 && BucketSpans(load) <= load.entries / kBucketEntriesMin + 1;
+}
+
+double RadixSeconds(const DeviceRates& rates, const Load& load) {
+  if (!SumsBuckets(load)) return SortAllSeconds(rates, load);
+  const double passes = std::ceil(BucketBits(load) / 8);
+  const double sort = 16 * load.entries / rates.copy_bytes +
+                      passes * std::max(load.entries / rates.sort_words, rates.pass_seconds);
+  // A word and a gathered sector for each entry.
+  const double moved =
+      load.entries * (8 + 32) / (kGatherShare * rates.copy_bytes) + WriteRun(rates, load);
+  return sort + std::max(moved, TileAddSeconds(rates, load, BucketSpans(load))) +
+         10 * rates.launch_seconds;
+}
+
 double RowsSeconds(const DeviceRates& rates, const Load& load) {
-  if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * RadixSeconds(rates, load);
+  if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * SortAllSeconds(rates, load);
   return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
          load.entries * std::max(32.0, load.row_bytes) / (kGatherShare * rates.copy_bytes) +
          WriteRun(rates, load) / kGatherShare;
@@ -190,9 +230,7 @@ double TilesSeconds(const DeviceRates& rates, const Load& load) {
                      passes * std::max(samples / rates.sort_words, rates.pass_seconds);
   const double moved =
       load.entries * (8 + load.row_bytes) / rates.copy_bytes + WriteRun(rates, load);
-  const double rounds = std::max(tiles, load.entries * load.rule.slots() / kTileSlots);
-  const double adds = (load.entries * load.rule.slots() + kRoundAdds * rounds) / rates.shared_adds;
-  return cut + std::max(moved, adds) + 10 * rates.launch_seconds;
+  return cut + std::max(moved, TileAddSeconds(rates, load, tiles)) + 10 * rates.launch_seconds;
 }
 
 // Four limbs of 8 bytes for each value, written, read and multiplied.

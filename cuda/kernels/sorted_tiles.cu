@@ -97,7 +97,7 @@ struct WriteRuns {
           for (uint64_t p = items.begin; p < items.end; ++p) {
             if (!IsHead(sorted, p)) continue;
             rows[run] = sorted.Row(p);
-            starts[run] = p;
+            if (starts != nullptr) starts[run] = p;
             ++run;
           }
         });
@@ -238,13 +238,14 @@ TiledRuns FindRuns(Queue& queue, const SortedEntries& sorted) {
 
 }  // namespace
 
-SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule,
+                        bool with_starts) {
   SortedRuns all;
   all.sorted = SortEntries(queue, batch);
   all.runs = FindRuns(queue, all.sorted.view);
   all.run = MakeRun(queue, rule, all.runs.first.data() + all.runs.tiles,
                     std::min(batch.nnz, batch.num_rows));
-  all.starts = {queue, all.run.size};
+  if (with_starts) all.starts = {queue, all.run.size};
   ForEachBlock(
       queue, all.runs.tiles,
       WriteRuns{all.sorted.view, all.runs.first.data(), all.run.rows.data(), all.starts.data()});

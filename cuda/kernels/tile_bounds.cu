@@ -122,7 +122,7 @@ TileBounds CutIntoTiles(Queue& queue, const BatchView& batch, const TileShape& s
   const uint64_t spans = SpansOf(batch, shape);
   DeviceArray<uint64_t> sampled(queue, SamplesOf(batch));
   ForEach(queue, sampled.size(), SampleRows{batch, sampled.data()});
-  const int row_bits = batch.num_rows == 1 ? 0 : 64 - CountLeadingZeros(batch.num_rows - 1);
+  const int row_bits = BitsBelow(batch.num_rows);
   if (row_bits > 0) {
     SortWords(queue, sampled, static_cast<uint32_t>(sampled.size()), 0, row_bits);
   }

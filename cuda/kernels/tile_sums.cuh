@@ -28,7 +28,8 @@ namespace sparseagg::gpu {
 // Shared memory. 87 KB: with what a kernel has beside it, less than the 99 KB that a block may have
 // on every device, and two blocks on a multiprocessor of 228 KB.
 struct TileSums {
-  static constexpr uint32_t kRows = 1 << 15;
+  static constexpr int kRowBits = 15;
+  static constexpr uint32_t kRows = 1 << kRowBits;
   static constexpr uint32_t kSlots = 4608;
   static constexpr uint32_t kWords = kRows / 32;
   static constexpr uint32_t kLimbs = 4;
@@ -41,6 +42,12 @@ struct TileSums {
 
   // Places of rows at a time.
   static SPARSEAGG_DEVICE uint32_t Capacity(const SlotRule& rule) { return kSlots / rule.slots(); }
+
+  // Rows that have places when those from `first` on do.
+  SPARSEAGG_DEVICE uint32_t Places(const SlotRule& rule, uint32_t first) const {
+    const uint32_t left = num_held - first;
+    return left < Capacity(rule) ? left : Capacity(rule);
+  }
 
   // Thread t's part of it, of `threads`.
   SPARSEAGG_DEVICE void Clear(unsigned t, unsigned threads) {
@@ -109,6 +116,14 @@ struct TileSums {
     }
   }
 
+  // For one thread.
+  SPARSEAGG_DEVICE void Set(uint32_t slot, Int128 sum) {
+    auto words = static_cast<UInt128>(sum);
+    for (uint32_t k = 0; k < kLimbs; ++k, words >>= 32) {
+      limbs[k][slot] = static_cast<uint32_t>(words);
+    }
+  }
+
   SPARSEAGG_DEVICE Int128 Slot(uint32_t slot) const {
     UInt128 sum = 0;
     for (uint32_t k = kLimbs; k-- > 0;) sum = sum << 32 | limbs[k][slot];
@@ -121,8 +136,7 @@ struct TileSums {
   SPARSEAGG_DEVICE void Write(unsigned t, const SlotRule& rule, uint32_t first, uint64_t first_row,
                               uint64_t* out_rows, Int128* out_slots) const {
     const uint32_t width = rule.slots();
-    const uint32_t capacity = Capacity(rule);
-    const uint32_t places = num_held - first < capacity ? num_held - first : capacity;
+    const uint32_t places = Places(rule, first);
     for (uint32_t i = t; i < places; i += kThreads) out_rows[first + i] = first_row + rows[i];
     Int128* const to = out_slots + uint64_t{first} * width;
     for (uint32_t i = t; i < places * width; i += kThreads) to[i] = Slot(i);

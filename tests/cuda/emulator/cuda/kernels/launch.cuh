@@ -111,6 +111,7 @@ struct Block {
 
 template <class Kernel>
 void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
+  if (blocks == 0) return;
   queue.Launched(typeid(Kernel).name());
   sparseagg::testing::Launch(queue.cuda_stream(), [=] {
     const auto shared = std::make_unique<typename Kernel::Shared>();
