@@ -18,7 +18,7 @@
 // At 10^8 entries of f32 in 10^9 rows: 1.6 + 3.2 + 0.8 + 0.8 + 3.2 + 2.3 GB. Values do not travel
 // in the words: each update has a weight of its own, and a product takes 48 bits. Memory: two words
 // an entry; for heavy spans up to 8 * slots() bytes an entry, of which those that there are are
-// cleared. Shared memory 90 KB: two blocks on a multiprocessor of 228 KB.
+// cleared. Shared memory 88 KB: two blocks on a multiprocessor of 228 KB.
 #include <algorithm>
 
 #include "cuda/kernels/bucket_sums.h"
@@ -432,6 +432,7 @@ Run SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   Run run;
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
+    static_assert(sizeof(typename SumSpans<V>::Shared) <= TileSums::kSharedMax);
     const SpanWords<V> source{batch, rule, layout, words.data()};
     ForEachBlock(queue, heavy_ranges, SumHeavy<V>{source, batch.nnz, heavy});
     run = FillRun(queue, rule, std::min(batch.nnz, batch.num_rows), [&](const RunOutput& out) {

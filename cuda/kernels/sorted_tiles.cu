@@ -108,11 +108,11 @@ template <class V>
 struct ReduceTile {
   static constexpr unsigned kThreads = kTileThreads;
   struct Shared {
+    uint32_t runs[kThreads];    // of the tile that begin before each thread's positions
     Int128 carry[kThreads];     // what a thread leaves to the next one, then the scan of it
     uint32_t closed[kThreads];  // whether a run begins in this thread or one before it in the tile
   };
   struct Local {
-    uint64_t first_run;  // the first run that begins in the thread's positions
     Int128 lead;
     bool has_head;
     bool joins;
@@ -132,8 +132,8 @@ struct ReduceTile {
         [&](unsigned t, Local&) {
           return HeadsIn(batch.sorted, ItemsOf(batch.sorted, block.index, t));
         },
-        [&](unsigned, Local& local, uint64_t before, uint64_t) {
-          local.first_run = first[block.index] + before;
+        [&](unsigned t, Local&, uint64_t before, uint64_t) {
+          block.shared.runs[t] = static_cast<uint32_t>(before);
         });
     for (uint32_t c = 0; c < batch.rule.slots(); ++c) ReduceColumn(block, c);
   }
@@ -147,7 +147,7 @@ struct ReduceTile {
     const uint64_t tile = block.index;
     block.Each([&](unsigned t, Local& local) {
       const Items items = ItemsOf(batch.sorted, tile, t);
-      uint64_t run = local.first_run;
+      uint64_t run = first[tile] + shared.runs[t];
       local.has_head = false;
       Int128 sum = rule.Empty(c);
       for (uint64_t p = items.begin; p < items.end; ++p) {
@@ -183,7 +183,7 @@ struct ReduceTile {
         const bool begins_here = t > 0 && shared.closed[t - 1] != 0;
         const Int128 sum = t == 0 ? local.lead : rule.Join(c, shared.carry[t - 1], local.lead);
         if (begins_here) {
-          slots[(local.first_run - 1) * width + c] = sum;
+          slots[(first[tile] + shared.runs[t] - 1) * width + c] = sum;
         } else {
           edges[2 * tile * width + c] = sum;
         }

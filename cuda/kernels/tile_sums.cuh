@@ -17,6 +17,7 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_TILE_SUMS_CUH_
 #define SPARSEAGG_CUDA_KERNELS_TILE_SUMS_CUH_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/kernels/batch.h"
@@ -39,6 +40,9 @@ struct TileSums {
   uint16_t before[kWords];         // held rows in the words before
   uint16_t rows[kSlots];           // the row of the tile that each place is for
   uint32_t num_held;
+
+  // Of a kernel's Shared: what a block may have on every device, less what CUB's scans take.
+  static constexpr size_t kSharedMax = (size_t{99} << 10) - 512;
 
   // Places of rows at a time.
   static SPARSEAGG_DEVICE uint32_t Capacity(const SlotRule& rule) { return kSlots / rule.slots(); }
