@@ -123,6 +123,7 @@ BatchView Batch::View(Queue& queue) {
   refs.reserve(updates_.size());
   EntryOrder order = EntryOrder::kCanonical;
   uint64_t first = 0;
+  uint64_t nnz_max = 0;
   for (size_t u = 0; u < updates_.size(); ++u) {
     if (places_[u] == nullptr) UploadPageable(queue, u);
     const StagedUpdate& staged = updates_[u].staged;
@@ -130,6 +131,7 @@ BatchView Batch::View(Queue& queue) {
     const auto* rows = reinterpret_cast<const uint64_t*>(places_[u]);
     refs.push_back({rows, rows + nnz, first, nnz, updates_[u].weight, staged.order});
     first += nnz;
+    nnz_max = std::max(nnz_max, nnz);
     order = std::min(order, staged.order);
   }
   const TensorLayout& layout = updates_[0].staged.entries.layout;
@@ -141,7 +143,8 @@ BatchView Batch::View(Queue& queue) {
           .num_rows = layout.num_rows,
           .width = layout.row_width,
           .order = order,
-          .hottest_share = hottest_share};
+          .hottest_share = hottest_share,
+          .update_nnz_max = nnz_max};
 }
 
 std::vector<PendingUpdate> Batch::Take() {

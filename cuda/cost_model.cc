@@ -16,8 +16,17 @@ constexpr double kUsualEntries = 10000;
 // Share of the copy rate that kernels with gathers and long integers reach.
 constexpr double kGatherShare = 0.8;
 constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
+// kernels/tile_merge.cu and bucket_sums.cu: rows and slots of a tile, tiles that there should be,
+// entries below which they decline. Beside its adds a round of 4096 entries takes as long as so
+// many of them would: 9 barriers and the latency of its loads, 6 us, while a multiprocessor works
+// on two.
+constexpr double kTileRows = 1 << 15;
 constexpr double kTileSlots = 4096;
-constexpr double kTileSweeps = 384;
+constexpr double kTilesMeant = 2048;
+constexpr double kTileEntriesMin = 128;
+constexpr double kBucketEntriesMin = 1024;
+constexpr double kRoundAdds = 9000;
+constexpr double kEntriesOfSample = 64;
 // What kernels/cusparse_dense.cu converts at a time; the library starts some kernels for it and
 // waits once.
 constexpr double kConvertedRows = 1 << 24;
@@ -82,7 +91,14 @@ double FindRunsSeconds(const DeviceRates& rates, const Load& load) {
   return (16 * load.entries + 16 * load.held) / rates.copy_bytes + 6 * rates.launch_seconds;
 }
 
-double RadixSeconds(const DeviceRates& rates, const Load& load) {
+// Of adds in shared memory, and what tiles take beside them.
+double TileAddSeconds(const DeviceRates& rates, const Load& load, double tiles) {
+  const double slots = load.entries * load.rule.slots();
+  return (slots + kRoundAdds * std::max(tiles, slots / kTileSlots)) / rates.shared_adds;
+}
+
+// Sorted by all bits of the row, and summed where the values are gathered.
+double SortAllSeconds(const DeviceRates& rates, const Load& load) {
   const double sorted = SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load);
   if (load.rule.slots() > 2) {
     return sorted + load.entries * load.row_bytes / (kScalarShare * rates.copy_bytes) +
@@ -93,8 +109,39 @@ double RadixSeconds(const DeviceRates& rates, const Load& load) {
          WriteRun(rates, load);
 }
 
+// Bits that kernels/bucket_sums.cu sorts by.
+double BucketBits(const Load& load) {
+  const double slots = load.entries * load.rule.slots();
+  return std::clamp(std::ceil(std::log2(std::max(1.0, slots / kTileSlots))),
+                    std::max(0.0, load.row_bits - std::log2(kTileRows)), load.row_bits);
+}
+
+double BucketSpans(const Load& load) {
+  return std::ceil(load.rows / std::exp2(load.row_bits - BucketBits(load)));
+}
+
+bool SumsBuckets(const Load& load) {
+  if (load.rule.width != 1 || load.rule.extreme()) return false;
+  if (load.rule.row != RowSlot::kNone && !load.canonical) return false;
+  const double bits = load.row_bits + std::ceil(std::log2(load.contributors)) +
+                      std::ceil(std::log2(load.entries / load.contributors));
+  return bits <= 64 && BucketSpans(load) <= load.entries / kBucketEntriesMin + 1;
+}
+
+double RadixSeconds(const DeviceRates& rates, const Load& load) {
+  if (!SumsBuckets(load)) return SortAllSeconds(rates, load);
+  const double passes = std::ceil(BucketBits(load) / 8);
+  const double sort = 16 * load.entries / rates.copy_bytes +
+                      passes * std::max(load.entries / rates.sort_words, rates.pass_seconds);
+  // A word and a gathered sector for each entry.
+  const double moved =
+      load.entries * (8 + 32) / (kGatherShare * rates.copy_bytes) + WriteRun(rates, load);
+  return sort + std::max(moved, TileAddSeconds(rates, load, BucketSpans(load))) +
+         10 * rates.launch_seconds;
+}
+
 double RowsSeconds(const DeviceRates& rates, const Load& load) {
-  if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * RadixSeconds(rates, load);
+  if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * SortAllSeconds(rates, load);
   return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
          load.entries * std::max(32.0, load.row_bytes) / (kGatherShare * rates.copy_bytes) +
          WriteRun(rates, load) / kGatherShare;
@@ -146,22 +193,44 @@ bool IsDense(std::string_view plan) {
   return plan == "dense_accumulate" || plan == "cusparse_dense";
 }
 
-double TilesSeconds(const DeviceRates& rates, const Load& load) {
-  const bool ready = load.rule.row == RowSlot::kNone ? load.sorted : load.canonical;
-  if (!ready || load.rule.width != 1 || load.rule.extreme()) {
-    return 1.01 * RadixSeconds(rates, load);
+// The tiles of kernels/tile_merge.cu: those that there are at most decide whether it can take a
+// batch.
+struct Tiles {
+  double most;
+  double usual;
+};
+Tiles TilesOf(const Load& load) {
+  const double slots = load.rule.slots();
+  double rows = kTileRows;
+  double entries = kTileSlots / slots;
+  if (load.entries >= load.rows) {
+    rows = kTileSlots / slots;
+    entries *= std::clamp(load.entries / kTileSlots / kTilesMeant, 1.0, 8.0);
   }
-  const double tiles =
-      std::max(1.0, std::min(load.rows * load.rule.slots() / kTileSlots, load.held));
-  // What is fetched beyond what is used, when an update has little in a tile.
-  const double of_update = load.entries / (load.contributors * tiles);
-  const double waste = std::min(1 + 64 / (12 * of_update), 64.0 / 12);
-  // A tile takes some barriers, and a phase for every 256 threads that updates need.
-  const double phases = 24 + 3 * std::ceil(load.contributors / 256);
-  const double sweep = std::ceil(tiles / kTileSweeps) * phases * 0.1e-6;
-  return load.entries * (8 + load.row_bytes) * waste / rates.copy_bytes +
-         2 * load.entries * load.rule.slots() / rates.shared_adds + sweep +
-         3 * WriteRun(rates, load) + 12 * rates.launch_seconds;
+  const double spans = std::ceil(load.rows / rows);
+  const double by_entries = load.entries / entries;
+  return {spans + by_entries, std::max(spans, std::ceil(by_entries))};
+}
+
+bool MergesTiles(const Load& load) {
+  const bool ready = load.rule.row == RowSlot::kNone ? load.sorted : load.canonical;
+  if (!ready || load.rule.width != 1 || load.rule.extreme()) return false;
+  const double tiles = TilesOf(load).most;
+  return tiles * load.contributors <= load.entries && tiles <= load.entries / kTileEntriesMin + 1;
+}
+
+double TilesSeconds(const DeviceRates& rates, const Load& load) {
+  if (!MergesTiles(load)) return 1.01 * RadixSeconds(rates, load);
+  const double tiles = TilesOf(load).usual;
+  // A sample is a sector, and sorted; the search for a tile in an update reads about two sectors
+  // that no other does, and its result is written and read twice.
+  const double samples = load.entries / kEntriesOfSample;
+  const double passes = std::ceil(load.row_bits / 8);
+  const double cut = (32 * samples + (64 + 12) * tiles * load.contributors) / rates.copy_bytes +
+                     passes * std::max(samples / rates.sort_words, rates.pass_seconds);
+  const double moved =
+      load.entries * (8 + load.row_bytes) / rates.copy_bytes + WriteRun(rates, load);
+  return cut + std::max(moved, TileAddSeconds(rates, load, tiles)) + 10 * rates.launch_seconds;
 }
 
 // Four limbs of 8 bytes for each value, written, read and multiplied.

@@ -19,7 +19,7 @@ struct DeviceRates {
   double pass_seconds = 15e-6;   // the least that a pass takes
   double cached_adds = 80e9;     // atomic adds of 64 bits a second to memory that is cached
   double memory_adds = 22e9;     // the same, random, beyond the cache
-  double shared_adds = 500e9;    // the same in shared memory, all multiprocessors together
+  double shared_adds = 400e9;    // of products to slots in shared memory, all multiprocessors
   double launch_seconds = 4e-6;  // of a kernel, with what is between two
   double cache_bytes = 48e6;     // of the second cache, what can be used
 };

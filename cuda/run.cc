@@ -18,10 +18,14 @@ uint64_t RunBytes(const SlotRule& rule, uint64_t rows) {
   return rows * (sizeof(uint64_t) + rule.slots() * sizeof(Int128));
 }
 
+bool HasRoom(Queue& queue, const SlotRule& rule, uint64_t most) {
+  return RunBytes(rule, most) <= queue.pool().free_bytes() / kShareOfFree;
+}
+
 Run MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most) {
   Run run;
   run.size = most;
-  if (RunBytes(rule, most) <= queue.pool().free_bytes() / kShareOfFree) {
+  if (HasRoom(queue, rule, most)) {
     run.number = {queue, 1};
     queue.CopyOnDevice(run.number.data(), number, 1);
   } else {

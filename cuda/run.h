@@ -32,6 +32,36 @@ uint64_t RunBytes(const SlotRule& rule, uint64_t rows);
 // `most` rows would take more than a small part of the memory that is free. Throws CudaError.
 Run MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most);
 
+// Whether a run of `most` rows takes no more than a small part of the memory that is free.
+bool HasRoom(Queue& queue, const SlotRule& rule, uint64_t most);
+
+// Where kernels write a run. Without `rows` they tell the number of rows and nothing else.
+struct RunOutput {
+  uint64_t* rows = nullptr;
+  Int128* slots = nullptr;
+  uint64_t* number = nullptr;
+};
+
+// A run that fill(output), called once, counts and writes in one pass, at most `most` rows, most >
+// 0. Where memory is short fill is called twice: it counts, the queue is waited for, and memory is
+// taken for the rows that there are. Throws CudaError.
+template <class Fill>
+Run FillRun(Queue& queue, const SlotRule& rule, uint64_t most, const Fill& fill) {
+  Run run;
+  run.number = {queue, 1};
+  run.size = most;
+  const bool counts_first = !HasRoom(queue, rule, most);
+  if (counts_first) {
+    fill(RunOutput{.number = run.number.data()});
+    run.size = queue.Read(run.number.data());
+  }
+  run.rows = {queue, run.size};
+  run.slots = {queue, run.size * rule.slots()};
+  if (run.size != 0) fill(RunOutput{run.rows.data(), run.slots.data(), run.number.data()});
+  if (counts_first) run.number.Reset();
+  return run;
+}
+
 // Waits for the queue unless the host knows already. Throws CudaError.
 void CountRows(Queue& queue, Run& run);
 

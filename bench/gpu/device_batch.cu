@@ -93,7 +93,8 @@ DeviceBatch MakeBatch(Queue& queue, const BatchCase& batch_case, uint64_t seed) 
                 .nnz = nnz * batch_case.contributors,
                 .num_rows = batch_case.rows,
                 .width = batch_case.width,
-                .order = order};
+                .order = order,
+                .update_nnz_max = nnz};
   return batch;
 }
 

@@ -32,6 +32,7 @@ struct BatchView {
   uint32_t width = 1;                       // values of a row
   EntryOrder order = EntryOrder::kUnknown;  // that of the least ordered update
   double hottest_share = 0;                 // of the entries, in one row, by a sample
+  uint64_t update_nnz_max = 0;              // entries of one update at most; 0: not known
 };
 
 // Slots as in sparse/partial.h: [rows, slots()], values first, then the row slot.

@@ -1,10 +1,11 @@
 // Out: numbers [size], or sums in table [size], or nothing.
 //
-// One thread a number or add; in shared memory a block of 256 threads with the 64 KB of a tile of
-// tile_merge.cu, so that as many blocks are on a multiprocessor, and 64 adds of two words a thread.
+// One thread a number or add; in shared memory blocks of 512 threads with the slots of a tile of
+// tile_merge.cu, so that as many are on a multiprocessor, and 64 adds a thread.
 #include "cuda/kernels/calibrate.h"
 #include "cuda/kernels/hash.h"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/tile_sums.cuh"
 
 namespace sparseagg::gpu {
 namespace {
@@ -21,26 +22,26 @@ struct AddRandom {
 };
 
 struct AddShared {
-  static constexpr unsigned kThreads = 256;
-  static constexpr uint64_t kSlots = 4096;
-  static constexpr uint64_t kSlotsOfThread = 64;
-  static constexpr uint64_t kAdds = kThreads * kSlotsOfThread * 2;  // of a block
-  struct Shared {
-    Int128 slots[kSlots];
-  };
+  static constexpr unsigned kThreads = 512;
+  static constexpr uint64_t kAddsOfThread = 64;
+  static constexpr uint64_t kAdds = kThreads * kAddsOfThread;  // of a block
+  using Shared = TileSums;
   struct Local {};
 
   template <class Block>
   SPARSEAGG_DEVICE void Run(Block& block) const {
-    Shared& shared = block.shared;
+    Shared& sums = block.shared;
     block.Each([&](unsigned t, Local&) {
-      for (uint64_t i = t; i < kSlots; i += kThreads) shared.slots[i] = 0;
+      for (uint32_t i = t; i < TileSums::kSlots; i += kThreads) {
+        for (auto& limb : sums.limbs) limb[i] = 0;
+      }
     });
     block.Each([&](unsigned t, Local&) {
-      const uint64_t first = (block.index * kThreads + t) * kSlotsOfThread;
-      for (uint64_t i = first; i < first + kSlotsOfThread; ++i) {
+      const uint64_t first = (block.index * kThreads + t) * kAddsOfThread;
+      for (uint64_t i = first; i < first + kAddsOfThread; ++i) {
         const uint64_t hash = Hash(i);
-        AtomicAddSlot(&shared.slots[hash % kSlots], -static_cast<Int128>(hash));
+        const Int128 addend = static_cast<Int128>(static_cast<int64_t>(hash)) << 20;
+        sums.Add(static_cast<uint32_t>(hash % TileSums::kSlots), addend);
       }
     });
   }

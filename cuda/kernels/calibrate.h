@@ -14,8 +14,8 @@ void FillAtRandom(Queue& queue, uint64_t* numbers, uint64_t size);
 // `adds` 64-bit atomic adds to random places of table [size]. REQUIRES: a power of two.
 void AddAtRandom(Queue& queue, uint64_t* table, uint64_t size, uint64_t adds);
 
-// 64-bit atomic adds to random slots of each block's shared memory, as in tile_merge.cu. The number
-// of adds is at least `adds` and the result.
+// Adds to random slots of each block's shared memory, as in tile_merge.cu. The number of adds is at
+// least `adds` and the result.
 uint64_t AddInShared(Queue& queue, uint64_t adds);
 
 // A kernel that does nothing.

@@ -87,12 +87,8 @@ constexpr uint64_t kListRows = uint64_t{kListThreads} * 32;
 // Counts the held rows of each block, or, with `first`, lists them.
 struct ListBlock {
   static constexpr unsigned kThreads = kListThreads;
-  struct Shared {
-    uint32_t count[kThreads];
-  };
-  struct Local {
-    uint32_t addend;
-  };
+  struct Shared {};
+  struct Local {};
 
   View state;
   uint64_t num_words;
@@ -103,19 +99,19 @@ struct ListBlock {
 
   template <class Block>
   SPARSEAGG_DEVICE void Run(Block& block) const {
-    Shared& shared = block.shared;
-    block.Each([&](unsigned t, Local&) {
-      shared.count[t] = static_cast<uint32_t>(PopulationCount(Word(block.index, t)));
-    });
-    InclusiveSum<kThreads>(block, shared.count);
-    block.Each([&](unsigned t, Local&) {
-      if (first != nullptr) {
-        List(block.index, t, first[block.index] + (t == 0 ? 0 : shared.count[t - 1]));
-      } else if (t + 1 == kThreads) {
-        counts[block.index] = shared.count[t];
-        if (block.index + 1 == block.count) counts[block.count] = 0;
-      }
-    });
+    ScanBlock<kThreads>(
+        block,
+        [&](unsigned t, Local&) {
+          return static_cast<uint64_t>(PopulationCount(Word(block.index, t)));
+        },
+        [&](unsigned t, Local&, uint64_t before, uint64_t all) {
+          if (first != nullptr) {
+            List(block.index, t, first[block.index] + before);
+          } else if (t == 0) {
+            counts[block.index] = all;
+            if (block.index + 1 == block.count) counts[block.count] = 0;
+          }
+        });
   }
 
  private:

@@ -5,8 +5,12 @@
 #include <cstdint>
 
 #include "cuda/raii/queue.h"
+#include "sparse/host_device.h"
 
 namespace sparseagg::gpu {
+
+// Bits of the numbers below `limit`.
+inline int BitsBelow(uint64_t limit) { return limit <= 1 ? 0 : 64 - CountLeadingZeros(limit - 1); }
 
 // Sorts words [size] by their bits [begin_bit, end_bit). Stable. May exchange the array for
 // another.

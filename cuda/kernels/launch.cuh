@@ -7,6 +7,9 @@
 //                                 in phases: block.Each(f) runs f(thread, local) on every thread,
 //                                 then waits for all of them. block.shared is the block's memory,
 //                                 `local` is what a thread keeps from phase to phase.
+//                                 block.EachWarp(f) is a phase in which each warp runs f(warp) and
+//                                 works in phases of its own: warp.Each(g) runs g(lane, local) on
+//                                 its 32 threads, then waits for those alone.
 //
 // Code between two phases runs on every thread alike: it must read nothing that the next phase
 // writes. The tests have a second file of this name (tests/cuda/emulator) that runs the same
@@ -42,6 +45,34 @@ __device__ inline void AtomicMin(uint64_t* to, uint64_t value) {
 }
 __device__ inline void AtomicMax(uint64_t* to, uint64_t value) {
   atomicMax(reinterpret_cast<unsigned long long*>(to), value);
+}
+
+// What no thread writes while the kernel runs, through the path for constants.
+template <class T>
+__device__ inline T LoadConstant(const T* from) {
+  if constexpr (sizeof(T) == sizeof(uint64_t)) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned long long*>(from)));
+  } else if constexpr (sizeof(T) == sizeof(uint32_t)) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned*>(from)));
+  } else {
+    static_assert(sizeof(T) == sizeof(uint16_t));
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned short*>(from)));
+  }
+}
+
+// One word that other blocks read or write while the kernel runs. No order with other words.
+__device__ inline void StoreRelaxed(uint64_t* to, uint64_t word) {
+  *static_cast<volatile uint64_t*>(to) = word;
+}
+// Waits until another block has stored something else than 0. The caller must know that such a
+// block is running.
+__device__ inline uint64_t AwaitNonZero(const uint64_t* from) {
+  uint64_t word = *static_cast<const volatile uint64_t*>(from);
+  while (word == 0) {
+    __nanosleep(32);
+    word = *static_cast<const volatile uint64_t*>(from);
+  }
+  return word;
 }
 
 // Adds to a slot that other threads add to. There is no 128-bit atomic add: the low word's old
@@ -84,6 +115,18 @@ void ForEach(Queue& queue, uint64_t n, const F& f) {
 }
 
 template <class Kernel>
+struct Warp {
+  unsigned index;  // in the block
+  typename Kernel::Local& local;
+
+  template <class F>
+  __device__ void Each(const F& f) {
+    f(threadIdx.x % 32, local);
+    __syncwarp();
+  }
+};
+
+template <class Kernel>
 struct Block {
   uint64_t index;
   uint64_t count;
@@ -95,10 +138,27 @@ struct Block {
     f(threadIdx.x, local);
     __syncthreads();
   }
+  template <class F>
+  __device__ void EachWarp(const F& f) {
+    Warp<Kernel> warp{threadIdx.x / 32, local};
+    f(warp);
+    __syncthreads();
+  }
 };
 
+// Blocks that a multiprocessor should have registers for: Kernel::kBlocksOfMultiprocessor, where
+// that is said.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) ForEachBlockKernel(Kernel kernel) {
+constexpr unsigned BlocksOfMultiprocessor() {
+  if constexpr (requires { Kernel::kBlocksOfMultiprocessor; }) {
+    return Kernel::kBlocksOfMultiprocessor;
+  }
+  return 0;
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, BlocksOfMultiprocessor<Kernel>())
+    ForEachBlockKernel(Kernel kernel) {
   extern __shared__ __align__(16) unsigned char memory[];
   Block<Kernel> block{blockIdx.x, gridDim.x, reinterpret_cast<typename Kernel::Shared&>(memory)};
   kernel.Run(block);

@@ -1,6 +1,6 @@
-// Plan "radix_segments": sort words of (row, entry) over only the bits that rows have, then sum up
-// the runs of equal rows in tiles of fixed size, so that a row that everybody has costs no more
-// than others.
+// Plan "radix_segments": sort words of (row, entry) over only the bits that are needed. Sums of
+// scalars need the top bits alone, the rest is done in shared memory; otherwise the runs of equal
+// rows are summed up in tiles of fixed size. A row that everybody has costs no more than others.
 #ifndef SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_
 #define SPARSEAGG_CUDA_KERNELS_RADIX_SEGMENTS_H_
 
@@ -8,7 +8,7 @@
 
 namespace sparseagg::gpu {
 
-// The slots of every row that the batch has. Waits for the queue where memory is short (MakeRun).
+// The slots of every row that the batch has. Waits for the queue where memory is short (run.h).
 // Throws CudaError.
 Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule);
 

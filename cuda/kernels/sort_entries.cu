@@ -11,9 +11,6 @@
 namespace sparseagg::gpu {
 namespace {
 
-// Bits of the numbers below `limit`.
-int BitsBelow(uint64_t limit) { return limit <= 1 ? 0 : 64 - CountLeadingZeros(limit - 1); }
-
 struct Pack {
   BatchView batch;
   int entry_bits;

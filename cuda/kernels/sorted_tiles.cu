@@ -70,20 +70,16 @@ SPARSEAGG_HOST_DEVICE inline Items ItemsOf(const SortedEntries& sorted, uint64_t
   return {begin < sorted.size ? begin : sorted.size, end < sorted.size ? end : sorted.size};
 }
 
-SPARSEAGG_HOST_DEVICE inline uint32_t HeadsIn(const SortedEntries& sorted, const Items& items) {
-  uint32_t heads = 0;
+SPARSEAGG_HOST_DEVICE inline uint64_t HeadsIn(const SortedEntries& sorted, const Items& items) {
+  uint64_t heads = 0;
   for (uint64_t p = items.begin; p < items.end; ++p) heads += IsHead(sorted, p) ? 1 : 0;
   return heads;
 }
 
 struct WriteRuns {
   static constexpr unsigned kThreads = kTileThreads;
-  struct Shared {
-    uint32_t heads[kThreads];
-  };
-  struct Local {
-    uint32_t addend;
-  };
+  struct Shared {};
+  struct Local {};
 
   SortedEntries sorted;
   const uint64_t* first;  // [tiles + 1]
@@ -92,21 +88,19 @@ struct WriteRuns {
 
   template <class Block>
   SPARSEAGG_DEVICE void Run(Block& block) const {
-    Shared& shared = block.shared;
     const uint64_t tile = block.index;
-    block.Each(
-        [&](unsigned t, Local&) { shared.heads[t] = HeadsIn(sorted, ItemsOf(sorted, tile, t)); });
-    InclusiveSum<kThreads>(block, shared.heads);
-    block.Each([&](unsigned t, Local&) {
-      const Items items = ItemsOf(sorted, tile, t);
-      uint64_t run = first[tile] + (t == 0 ? 0 : shared.heads[t - 1]);
-      for (uint64_t p = items.begin; p < items.end; ++p) {
-        if (!IsHead(sorted, p)) continue;
-        rows[run] = sorted.Row(p);
-        starts[run] = p;
-        ++run;
-      }
-    });
+    ScanBlock<kThreads>(
+        block, [&](unsigned t, Local&) { return HeadsIn(sorted, ItemsOf(sorted, tile, t)); },
+        [&](unsigned t, Local&, uint64_t before, uint64_t) {
+          const Items items = ItemsOf(sorted, tile, t);
+          uint64_t run = first[tile] + before;
+          for (uint64_t p = items.begin; p < items.end; ++p) {
+            if (!IsHead(sorted, p)) continue;
+            rows[run] = sorted.Row(p);
+            if (starts != nullptr) starts[run] = p;
+            ++run;
+          }
+        });
   }
 };
 
@@ -114,12 +108,11 @@ template <class V>
 struct ReduceTile {
   static constexpr unsigned kThreads = kTileThreads;
   struct Shared {
-    uint32_t heads[kThreads];
+    uint32_t runs[kThreads];    // of the tile that begin before each thread's positions
     Int128 carry[kThreads];     // what a thread leaves to the next one, then the scan of it
     uint32_t closed[kThreads];  // whether a run begins in this thread or one before it in the tile
   };
   struct Local {
-    uint32_t addend;
     Int128 lead;
     bool has_head;
     bool joins;
@@ -134,20 +127,18 @@ struct ReduceTile {
 
   template <class Block>
   SPARSEAGG_DEVICE void Run(Block& block) const {
-    Shared& shared = block.shared;
-    block.Each([&](unsigned t, Local&) {
-      shared.heads[t] = HeadsIn(batch.sorted, ItemsOf(batch.sorted, block.index, t));
-    });
-    InclusiveSum<kThreads>(block, shared.heads);
+    ScanBlock<kThreads>(
+        block,
+        [&](unsigned t, Local&) {
+          return HeadsIn(batch.sorted, ItemsOf(batch.sorted, block.index, t));
+        },
+        [&](unsigned t, Local&, uint64_t before, uint64_t) {
+          block.shared.runs[t] = static_cast<uint32_t>(before);
+        });
     for (uint32_t c = 0; c < batch.rule.slots(); ++c) ReduceColumn(block, c);
   }
 
  private:
-  // The first run that begins in thread t's positions.
-  SPARSEAGG_DEVICE uint64_t FirstRun(const Shared& shared, uint64_t tile, unsigned t) const {
-    return first[tile] + (t == 0 ? 0 : shared.heads[t - 1]);
-  }
-
   template <class Block>
   SPARSEAGG_DEVICE void ReduceColumn(Block& block, uint32_t c) const {
     Shared& shared = block.shared;
@@ -156,7 +147,7 @@ struct ReduceTile {
     const uint64_t tile = block.index;
     block.Each([&](unsigned t, Local& local) {
       const Items items = ItemsOf(batch.sorted, tile, t);
-      uint64_t run = FirstRun(shared, tile, t);
+      uint64_t run = first[tile] + shared.runs[t];
       local.has_head = false;
       Int128 sum = rule.Empty(c);
       for (uint64_t p = items.begin; p < items.end; ++p) {
@@ -192,7 +183,7 @@ struct ReduceTile {
         const bool begins_here = t > 0 && shared.closed[t - 1] != 0;
         const Int128 sum = t == 0 ? local.lead : rule.Join(c, shared.carry[t - 1], local.lead);
         if (begins_here) {
-          slots[(FirstRun(shared, tile, t) - 1) * width + c] = sum;
+          slots[(first[tile] + shared.runs[t] - 1) * width + c] = sum;
         } else {
           edges[2 * tile * width + c] = sum;
         }
@@ -247,13 +238,14 @@ TiledRuns FindRuns(Queue& queue, const SortedEntries& sorted) {
 
 }  // namespace
 
-SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule,
+                        bool with_starts) {
   SortedRuns all;
   all.sorted = SortEntries(queue, batch);
   all.runs = FindRuns(queue, all.sorted.view);
   all.run = MakeRun(queue, rule, all.runs.first.data() + all.runs.tiles,
                     std::min(batch.nnz, batch.num_rows));
-  all.starts = {queue, all.run.size};
+  if (with_starts) all.starts = {queue, all.run.size};
   ForEachBlock(
       queue, all.runs.tiles,
       WriteRuns{all.sorted.view, all.runs.first.data(), all.run.rows.data(), all.starts.data()});

@@ -24,11 +24,12 @@ struct SortedRuns {
   SortedArrays sorted;
   TiledRuns runs;
   Run run;
-  DeviceArray<uint64_t> starts;  // [run.count]: the first position of each
+  DeviceArray<uint64_t> starts;  // [run.count]: the first position of each; empty: not asked for
 };
 
 // Waits for the queue where memory is short (MakeRun). Throws CudaError.
-SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule);
+SortedRuns SortIntoRuns(Queue& queue, const BatchView& batch, const SlotRule& rule,
+                        bool with_starts = true);
 
 // slots: a run for each of `runs`, [rule.slots()] each.
 void ReduceTiles(Queue& queue, const BatchView& batch, const SlotRule& rule,

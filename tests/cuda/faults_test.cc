@@ -132,9 +132,8 @@ TEST_F(FaultsTest, TheErrorOfALostDeviceNamesTheKernelsThatMayHaveMadeIt) {
     return std::string(testing::Reduce(*backend, spec, updates, plan).status().message());
   };
   const std::pair<const char*, const char*> plans[] = {
-      {"radix_segments",
-       "Pack, cub::DeviceRadixSort::SortKeys, CountHeads, "
-       "thrust::exclusive_scan, WriteRuns, ReduceTile<float>, "},
+      {"radix_segments", "Pack, FindSpans, SumSpans<float>"},
+      {"row_reduce", "Pack, cub::DeviceRadixSort::SortKeys, CountHeads, thrust::exclusive_scan, "},
       {"cusparse_spmm", "CutLimb<float>, cusparseSpMM, AddLimb"},
       {"thrust_sort_reduce", "thrust::reduce_by_key"}};
   for (const auto& [plan, names] : plans) {

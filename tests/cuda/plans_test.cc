@@ -100,7 +100,7 @@ TEST_F(PlansTest, MoreSortedUpdatesThanABlockHasThreads) {
   }
 }
 
-TEST(CanMergeTiles, NotWhereEveryTileWouldVisitManyUpdates) {
+TEST(CanMergeTiles, NotWhereMostTilesHaveNothingOfAnUpdate) {
   gpu::BatchView batch{.nnz = 100'000'000, .width = 1, .order = EntryOrder::kCanonical};
   const auto merges = [&](uint32_t updates, uint64_t rows) {
     batch.num_updates = updates;
@@ -109,11 +109,27 @@ TEST(CanMergeTiles, NotWhereEveryTileWouldVisitManyUpdates) {
   };
   EXPECT_TRUE(merges(100, 1'000'000'000));
   EXPECT_TRUE(merges(1000, 1'000'000'000));
-  EXPECT_TRUE(merges(1'000'000, 1'000'000));
-  EXPECT_FALSE(merges(1'000'000, 1'000'000'000));
-  EXPECT_FALSE(merges(100, uint64_t{1} << 62));
-  batch.nnz = 1'000'000;  // no more tiles than that
-  EXPECT_TRUE(merges(100, uint64_t{1} << 62));
+  EXPECT_FALSE(merges(10'000, 1'000'000'000));
+  EXPECT_TRUE(merges(4000, 1'000'000));
+  EXPECT_FALSE(merges(1'000'000, 1'000'000));
+  EXPECT_FALSE(merges(1, uint64_t{1} << 62));
+  batch.nnz = 1'000'000;
+  EXPECT_TRUE(merges(8, 100'000'000));
+  EXPECT_FALSE(merges(8, 1'000'000'000));
+  batch.nnz = 10;
+  EXPECT_TRUE(merges(10, 1000));
+}
+
+TEST(CanMergeTiles, NotWhereOneRowHasMoreEntriesThanABlockShouldWalk) {
+  gpu::BatchView batch{.num_updates = 10,
+                       .nnz = 10'000'000,
+                       .num_rows = 1'000'000,
+                       .width = 1,
+                       .order = EntryOrder::kSorted};
+  batch.hottest_share = 0.01;
+  EXPECT_TRUE(gpu::CanMergeTiles(batch, {}));
+  batch.hottest_share = 0.1;
+  EXPECT_FALSE(gpu::CanMergeTiles(batch, {}));
 }
 
 TEST_F(PlansTest, SortedUpdatesFarApartInALargeIndexSpace) {

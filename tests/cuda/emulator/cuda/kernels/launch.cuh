@@ -1,11 +1,15 @@
 // The tests' version of cuda/kernels/launch.cuh: runs the kernels' functors on the host. A block's
 // threads take turns, phase by phase, so indexing, tiling and arithmetic are those of the device;
 // races between threads are not seen here (compute-sanitizer looks for them, where there is a GPU).
+// Blocks run one after the other: one that waits for another would wait for ever, and ends the
+// process.
 #ifndef SPARSEAGG_TESTS_CUDA_EMULATOR_CUDA_KERNELS_LAUNCH_CUH_
 #define SPARSEAGG_TESTS_CUDA_EMULATOR_CUDA_KERNELS_LAUNCH_CUH_
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <typeinfo>
@@ -37,6 +41,19 @@ void AtomicMax(T* to, T value) {
   *to = std::max(*to, value);
 }
 
+template <class T>
+T LoadConstant(const T* from) {
+  return *from;
+}
+inline void StoreRelaxed(uint64_t* to, uint64_t word) { *to = word; }
+inline uint64_t AwaitNonZero(const uint64_t* from) {
+  if (*from == 0) {
+    std::fputs("a block waits for one that has not run\n", stderr);
+    std::abort();
+  }
+  return *from;
+}
+
 // As on the device, in two words.
 inline void AtomicAddSlot(Int128* slot, Int128 addend) {
   auto* words = reinterpret_cast<uint64_t*>(slot);
@@ -62,6 +79,17 @@ void ForEach(Queue& queue, uint64_t n, const F& f) {
 }
 
 template <class Kernel>
+struct Warp {
+  unsigned index;
+  typename Kernel::Local* locals;
+
+  template <class F>
+  void Each(const F& f) {
+    for (unsigned lane = 32; lane-- > 0;) f(lane, locals[lane]);
+  }
+};
+
+template <class Kernel>
 struct Block {
   uint64_t index;
   uint64_t count;
@@ -72,10 +100,18 @@ struct Block {
   void Each(const F& f) {
     for (unsigned thread = Kernel::kThreads; thread-- > 0;) f(thread, locals[thread]);
   }
+  template <class F>
+  void EachWarp(const F& f) {
+    for (unsigned w = Kernel::kThreads / 32; w-- > 0;) {
+      Warp<Kernel> warp{w, locals.data() + w * 32};
+      f(warp);
+    }
+  }
 };
 
 template <class Kernel>
 void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
+  if (blocks == 0) return;
   queue.Launched(typeid(Kernel).name());
   sparseagg::testing::Launch(queue.cuda_stream(), [=] {
     const auto shared = std::make_unique<typename Kernel::Shared>();
