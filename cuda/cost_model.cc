@@ -16,6 +16,7 @@ constexpr double kUsualEntries = 10000;
 // Share of the copy rate that kernels with gathers and long integers reach.
 constexpr double kGatherShare = 0.8;
 constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
+constexpr double kRowShare = 0.85;    // whole rows, 16 bytes a lane and several loads under way
 constexpr double kTileSlots = 4096;
 constexpr double kTileSweeps = 384;
 // What kernels/cusparse_dense.cu converts at a time; the library starts some kernels for it and
@@ -93,11 +94,17 @@ double RadixSeconds(const DeviceRates& rates, const Load& load) {
          WriteRun(rates, load);
 }
 
+// `written`: bytes for each row held, beside its number.
+double SumRowsSeconds(const DeviceRates& rates, const Load& load, double written) {
+  const double bytes =
+      load.entries * (8 + std::max(32.0, load.row_bytes)) + load.held * (8 + written);
+  return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
+         bytes / (kRowShare * rates.copy_bytes) + 4 * rates.launch_seconds;
+}
+
 double RowsSeconds(const DeviceRates& rates, const Load& load) {
   if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * RadixSeconds(rates, load);
-  return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
-         load.entries * std::max(32.0, load.row_bytes) / (kGatherShare * rates.copy_bytes) +
-         WriteRun(rates, load) / kGatherShare;
+  return SumRowsSeconds(rates, load, load.slot_bytes);
 }
 
 double ThrustSeconds(const DeviceRates& rates, const Load& load) {
@@ -190,6 +197,12 @@ double PlanSeconds(const DeviceRates& rates, std::string_view plan, const Load& 
 double ReduceSeconds(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
                      const Workload& workload) {
   return PlanSeconds(rates, plan, LoadOf(spec, workload));
+}
+
+double RoundRowsSeconds(const DeviceRates& rates, const ReduceSpec& spec,
+                        const Workload& workload) {
+  return SumRowsSeconds(rates, LoadOf(spec, workload),
+                        static_cast<double>(ResultLayout(spec).row_bytes()));
 }
 
 PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,

@@ -8,7 +8,6 @@
 #include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/merge_runs.h"
 #include "cuda/kernels/radix_segments.h"
-#include "cuda/kernels/row_reduce.h"
 #include "cuda/kernels/thrust_sort_reduce.h"
 #include "cuda/kernels/tile_merge.h"
 
@@ -96,10 +95,13 @@ Run ReduceSums(Queue& queue, const BatchView& batch, const SlotRule& rule) {
 constexpr size_t kCusparsePlans = 2;
 constexpr DevicePlanRow kPlans[] = {
     // First: left out where the library is missing.
-    {"cusparse_spmm", &ReduceSums, nullptr},     {"cusparse_dense", nullptr, &ListHeldByCusparse},
-    {"dense_accumulate", nullptr, &ListHeld},    {"tile_merge", &ReduceSorted, nullptr},
-    {"row_reduce", &ReduceRows, nullptr},        {"thrust_sort_reduce", &ReduceByThrust, nullptr},
-    {"radix_segments", &ReduceByRadix, nullptr},
+    {.name = "cusparse_spmm", .reduce = &ReduceSums},
+    {.name = "cusparse_dense", .list = &ListHeldByCusparse},
+    {.name = "dense_accumulate", .list = &ListHeld},
+    {.name = "tile_merge", .reduce = &ReduceSorted},
+    {.name = "row_reduce", .reduce = &ReduceRows, .rounder = {&CanRoundRows, &RoundRows}},
+    {.name = "thrust_sort_reduce", .reduce = &ReduceByThrust},
+    {.name = "radix_segments", .reduce = &ReduceByRadix},
 };
 
 }  // namespace
@@ -108,14 +110,19 @@ std::span<const DevicePlanRow> DevicePlans() {
   return std::span<const DevicePlanRow>(kPlans).subspan(HaveCusparse() ? 0 : kCusparsePlans);
 }
 
-std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
-                                           uint64_t num_rows) {
+const DevicePlanRow* FindDevicePlan(std::string_view name) {
   for (const DevicePlanRow& row : DevicePlans()) {
-    if (row.name != name) continue;
-    if (row.list != nullptr) return std::make_unique<DensePlan>(rule, num_rows, row.list);
-    return std::make_unique<SortedPlan>(rule, row.reduce);
+    if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
+                                           uint64_t num_rows) {
+  const DevicePlanRow* row = FindDevicePlan(name);
+  if (row == nullptr) return nullptr;
+  if (row->list != nullptr) return std::make_unique<DensePlan>(rule, num_rows, row->list);
+  return std::make_unique<SortedPlan>(rule, row->reduce);
 }
 
 }  // namespace sparseagg::gpu
