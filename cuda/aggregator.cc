@@ -109,8 +109,8 @@ absl::StatusOr<StagedUpdate> CudaAggregator::Stage(uint64_t nnz) const {
 
 uint64_t CudaAggregator::BatchBytes() const {
   const Tuning& tuning = gpu_.tuning();
-  const uint64_t most = gpu_.device().pool().budget_bytes() / tuning.batch_share_of_memory;
-  return std::min(most, std::max(tuning.batch_bytes_min, work_->state_bytes.load()));
+  return std::min(tuning.batch_bytes,
+                  gpu_.device().pool().budget_bytes() / tuning.batch_share_of_memory);
 }
 
 absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {

@@ -23,8 +23,7 @@ constexpr double kTileSweeps = 384;
 // waits once.
 constexpr double kConvertedRows = 1 << 24;
 constexpr double kLaunchesOfConversion = 16;
-// Not overlapped with transfers: the last of so many batches.
-constexpr double kBatches = 8;
+constexpr double kBatchBytes = 1 << 26;  // Tuning::batch_bytes
 
 // The numbers that the formulas are made of; all in double, since index spaces reach 2^63.
 struct Load {
@@ -209,20 +208,27 @@ PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceS
                   const Workload& workload) {
   const Load load = LoadOf(spec, workload);
   PlanCost cost;
-  double reduce = PlanSeconds(rates, plan, load);
+  const double reduce = PlanSeconds(rates, plan, load);
   if (IsDense(plan)) {
     cost.fixed_bytes = Saturated(DenseBytes(load));
     cost.listing_bytes = Saturated(DenseListBytes(plan, spec, load));
     cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
   } else {
-    // The state is merged with about as many entries as it has.
-    if (!workload.at_once) reduce += 4 * WriteRun(rates, load);
     cost.entry_bytes =
         2 * sizeof(uint64_t) + spec.layout.row_bytes() + SlotsPerRow(spec) * sizeof(Int128);
   }
   const double in = load.entries * (8 + load.row_bytes) / rates.bus_bytes;
   const double out = load.held * (8 + load.row_bytes) / rates.bus_back_bytes;
-  cost.seconds = std::max(in, reduce) + reduce / kBatches + out;
+  // The last batch is reduced when everything has arrived, and then the runs of the state are
+  // merged into one: read and written twice, since each is more than twice as large as the next.
+  const double batches = std::max(1.0, load.entries * (8 + load.row_bytes) / kBatchBytes);
+  double merges = 0;  // while others arrive
+  double last = reduce / batches;
+  if (!IsDense(plan) && batches > 1) {
+    merges = 2 * WriteRun(rates, load) * std::log2(batches);
+    last += 4 * WriteRun(rates, load);
+  }
+  cost.seconds = std::max(in, reduce + merges) + last + out;
   return cost;
 }
 

@@ -36,6 +36,13 @@ class DevicePlan {
   // Calls f with the state as a run whose rows are counted, which may be made for it and gone after
   // it; does not change the state. Waits for the queue.
   virtual void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) = 0;
+  // The same with the runs that the state is kept as, which may share rows. Takes no memory where
+  // those are there.
+  virtual void ForEachRun(Queue& queue, absl::FunctionRef<void(const Run&)> f) {
+    WithState(queue, f);
+  }
+  // Makes the state smaller without a loss, where it can; whether it has. Waits for the queue.
+  virtual bool Compact(Queue&) { return false; }
   // Forgets everything.
   virtual void Clear() = 0;
   // Device memory that the state takes.

@@ -44,7 +44,7 @@ void Reduction::Fold(Batch& batch) {
     list = {};
     context_.queue.Synchronize();  // kernels may still read the batch
     if (plan_->bytes() == 0) return FoldInHalves(batch);
-    Spill();
+    if (!plan_->Compact(context_.queue)) Spill();
     return Fold(batch);
   }
   // The state has the batch: nothing from here on is done again.
@@ -115,7 +115,7 @@ void Reduction::AddSide(std::vector<SideEntry> side) {
 }
 
 void Reduction::Spill() {
-  plan_->WithState(context_.queue, [&](const Run& run) { spilled_.push_back(Fetch(run)); });
+  plan_->ForEachRun(context_.queue, [&](const Run& run) { spilled_.push_back(Fetch(run)); });
   plan_->Clear();
 }
 
