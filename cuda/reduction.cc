@@ -232,9 +232,17 @@ Partial Reduction::State() {
   return partial;
 }
 
-absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
+Aggregate Reduction::EmptyResult() const {
+  const std::shared_ptr<HostMemory> memory = context_.results;
   Aggregate result;
   result.tensor.layout = ResultLayout(spec_);
+  result.tensor.indices = HostVector<uint64_t>(HostAllocator<uint64_t>(memory));
+  result.tensor.values = HostVector<std::byte>(HostAllocator<std::byte>(memory));
+  return result;
+}
+
+absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
+  Aggregate result = EmptyResult();
   result.addends = addends_;
   absl::Status status;
   ForEachPiece([&](const Run& run) {
@@ -292,14 +300,13 @@ std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const
   const Run& run = rounded.sorted.run;
   if (!run.is_counted()) context_.rows.Fetch(queue, run.number.data());
   context_.side.Fetch(queue, rounded.side.count.data());
-  Aggregate result;
+  Aggregate result = EmptyResult();
   result.infinite_values = queue.Read(rounded.infinite.data());
   TakeSide(view, rounded.side, side_);
   // Among those may be rows whose sums are to be completed.
   if (!side_.empty() && result.infinite_values > 0) return std::nullopt;
   SortSide(side_);
   CompactSide(side_);
-  result.tensor.layout = ResultLayout(spec_);
   result.addends = view.nnz;
   const uint64_t size = run.is_counted() ? run.size : context_.rows.Get();
   HostVector<uint64_t>& rows = result.tensor.indices.kept();
@@ -317,35 +324,34 @@ std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const
 
 absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregate& result) {
   Queue& queue = context_.queue;
+  HostVector<uint64_t>& rows = result.tensor.indices.kept();
   const size_t row_bytes = result.tensor.layout.row_bytes();
-  const size_t begin = result.tensor.indices.kept().size();
+  const size_t begin = rows.size();
+  context_.downloads.Mark(queue);
   DeviceArray<std::byte> values(queue, run.size * row_bytes);
   DeviceArray<LowerOutcome> device_outcome(queue, 1);
-  result.tensor.indices.kept().resize(begin + run.size);
-  context_.downloads.Copy(queue, run.rows.data(), result.tensor.indices.kept().data() + begin,
-                          run.size);
-  const std::vector<uint64_t> side_rows =
-      SideRows(side_, result.tensor.indices.kept(), begin, result.tensor.indices.kept().size());
-  DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
-  queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
-
   LowerOutcome outcome;
   queue.UploadPageable(device_outcome.data(), &outcome, 1);
+  const std::vector<uint64_t> side_rows = RowsOf(side_);
+  DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
+  queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
   LowerRun(queue, LoweringOf(total_weight), run, {device_side_rows.data(), side_rows.size()},
            values.data(), device_outcome.data());
+  // Beside that kernel.
+  rows.resize(begin + run.size);
+  context_.downloads.CopyMarked(queue, run.rows.data(), rows.data() + begin, run.size);
   outcome = queue.Read(device_outcome.data());
   if (outcome.overflow_at != LowerOutcome::kNone) {
     const uint32_t width = result.tensor.layout.row_width;
-    return IntegerOverflowError(spec_,
-                                result.tensor.indices.kept()[begin + outcome.overflow_at / width],
+    return IntegerOverflowError(spec_, rows[begin + outcome.overflow_at / width],
                                 static_cast<uint32_t>(outcome.overflow_at % width));
   }
   result.infinite_values += outcome.infinite_values;
-  result.tensor.values.resize((begin + run.size) * row_bytes);
+  result.tensor.values.resize(rows.size() * row_bytes);
   context_.downloads.Copy(queue, values.data(), result.tensor.values.data() + begin * row_bytes,
                           run.size * row_bytes);
-  const auto slots_of = [&](const uint64_t* rows, uint64_t size, Int128* slots) {
-    GatherSlots(queue, rule_, run, rows, size, slots);
+  const auto slots_of = [&](const uint64_t* some, uint64_t size, Int128* slots) {
+    GatherSlots(queue, rule_, run, some, size, slots);
   };
   LowerSideRows(slots_of, total_weight, begin, result);
   return absl::OkStatus();

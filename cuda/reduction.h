@@ -65,6 +65,7 @@ class Reduction {
   void Spill();
   HostRun Fetch(const Run& run);
   Run Assemble(const Piece& piece);
+  Aggregate EmptyResult() const;  // that can be in page-locked memory
   Lowering LoweringOf(double total_weight) const;
   // Calls f with runs that are the whole state, of ascending ranges of rows. Where f throws that
   // memory is out, it must have left no trace: it is called again with the parts of that run.

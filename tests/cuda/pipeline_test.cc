@@ -165,7 +165,8 @@ TEST_F(PipelineTest, ARoundThatIsGivenUpLeavesWhatItHasUploaded) {
 TEST_F(PipelineTest, ResultsComeBackInPiecesThroughAFewPageLockedBuffers) {
   gpu::MemoryPool pool(0, uint64_t{1} << 30);
   gpu::Queue queue(pool);
-  gpu::Downloads downloads;
+  const gpu::ResultMemory results(0);
+  gpu::Downloads downloads(results);
   for (const size_t size : {size_t{1}, size_t{1} << 13, (size_t{1} << 20) - 1, size_t{1} << 20,
                             (size_t{3} << 20) + 17, (size_t{9} << 20) - 1}) {
     gpu::DeviceArray<uint64_t> numbers(queue, size);
