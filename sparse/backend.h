@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,6 +99,17 @@ class Aggregator {
   virtual absl::StatusOr<Aggregate> Report() && = 0;
 };
 
+// A processor with memory of its own, as a GPU is. Counters are since the back end was made.
+struct DeviceStats {
+  uint64_t memory_bytes = 0;  // in use
+  uint64_t memory_bytes_max = 0;
+  uint64_t locked_bytes = 0;  // of the host's memory, page-locked for transfers
+  uint64_t uploaded_bytes = 0;
+  uint64_t downloaded_bytes = 0;
+  uint64_t waiting_tasks = 0;  // reductions and results that the device has not begun
+  double busy_seconds = 0;     // in which it had one
+};
+
 // Thread-safe.
 class Backend {
  public:
@@ -105,6 +117,8 @@ class Backend {
   virtual const BackendInfo& info() const = 0;
   // OK, or why the processor that this back end was made for is not used any more.
   virtual absl::Status health() const { return absl::OkStatus(); }
+  // Nothing for a back end on the host's processor.
+  virtual std::optional<DeviceStats> device_stats() const { return std::nullopt; }
   virtual absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) = 0;
 };
 

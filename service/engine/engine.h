@@ -181,6 +181,7 @@ struct EngineStats {
   uint64_t upload_disk_bytes = 0;
   uint64_t open_uploads = 0;
   uint64_t waiting_tasks = 0;  // folds and publications that no thread has begun
+  std::optional<DeviceStats> device = std::nullopt;  // of the back end's
 };
 
 // Cancels its subscription when destroyed.
