@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,23 +22,44 @@ void FreeHost(void* memory) noexcept;
 
 inline constexpr size_t kHugeBytesMin = size_t{4} << 20;
 
-// An allocator for std::vector that uses AllocateHost() and leaves elements made by resize()
-// uninitialised.
+// Memory that a back end provides for its results, such as page-locked memory. Thread-safe.
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  // Allocates memory that is at least 64-byte aligned; returns null when there is none.
+  // REQUIRES: bytes > 0.
+  virtual void* Allocate(size_t bytes) noexcept = 0;
+  virtual void Free(void* memory) noexcept = 0;
+};
+
+// An allocator for std::vector that uses AllocateHost() or a HostMemory, and leaves elements made
+// by resize() uninitialised. A moved vector keeps its memory; a copy is in ordinary memory.
 template <class T>
-struct HostAllocator {
+class HostAllocator {
+ public:
   using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
 
   HostAllocator() = default;
+  explicit HostAllocator(std::shared_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
   template <class U>
-  HostAllocator(const HostAllocator<U>&) noexcept {}  // NOLINT(google-explicit-constructor)
+  HostAllocator(const HostAllocator<U>& other) noexcept  // NOLINT(google-explicit-constructor)
+      : memory_(other.memory()) {}
+
+  HostAllocator select_on_container_copy_construction() const { return {}; }
+  const std::shared_ptr<HostMemory>& memory() const { return memory_; }
 
   T* allocate(size_t n) {
     if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) throw std::bad_alloc();
-    void* memory = AllocateHost(n * sizeof(T));
+    const size_t bytes = n * sizeof(T);
+    void* memory = memory_ == nullptr ? AllocateHost(bytes) : memory_->Allocate(bytes);
     if (memory == nullptr) throw std::bad_alloc();
     return static_cast<T*>(memory);
   }
-  void deallocate(T* memory, size_t) noexcept { FreeHost(memory); }
+  void deallocate(T* memory, size_t) noexcept {
+    memory_ == nullptr ? FreeHost(memory) : memory_->Free(memory);
+  }
 
   template <class U>
   void construct(U* at) noexcept {
@@ -48,7 +70,12 @@ struct HostAllocator {
     ::new (static_cast<void*>(at)) U(std::forward<Args>(args)...);
   }
 
-  friend bool operator==(const HostAllocator&, const HostAllocator&) { return true; }
+  friend bool operator==(const HostAllocator& a, const HostAllocator& b) {
+    return a.memory_ == b.memory_;
+  }
+
+ private:
+  std::shared_ptr<HostMemory> memory_;  // null: AllocateHost()
 };
 
 template <class T>

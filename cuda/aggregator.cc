@@ -39,11 +39,23 @@ struct CudaAggregator::Work {
         report{.plan = plan.name, .reason = plan.reason} {}
 
   void Fold(Batch& batch) {
+    Timed(batch, [&] { reduction.Fold(batch); });
+  }
+  void Finish(Batch& last, double total_weight, absl::StatusOr<Aggregate>& result) {
+    Timed(last, [&] { result = reduction.Finish(last, total_weight); });
+  }
+  // What f makes of a batch, which may have no updates.
+  template <class F>
+  void Timed(const Batch& batch, const F& f) {
     const auto start = std::chrono::steady_clock::now();
-    const Workload workload = WorkloadOf(batch);
-    if (adaptive && !reduction.begun()) Choose(workload);
-    reduction.Fold(batch);
-    Note(info.cost(info, plan_report().plan, spec, workload).seconds, SecondsSince(start));
+    double predicted = 0;
+    if (!batch.updates().empty()) {
+      const Workload workload = WorkloadOf(batch);
+      if (adaptive && !reduction.begun()) Choose(workload);
+      predicted = info.cost(info, plan_report().plan, spec, workload).seconds;
+    }
+    f();
+    Note(predicted, SecondsSince(start));
   }
   // By the first batch: all that came, or so much that merging it later costs little beside it.
   void Choose(const Workload& workload) {
@@ -97,8 +109,8 @@ absl::StatusOr<StagedUpdate> CudaAggregator::Stage(uint64_t nnz) const {
 
 uint64_t CudaAggregator::BatchBytes() const {
   const Tuning& tuning = gpu_.tuning();
-  const uint64_t most = gpu_.device().pool().budget_bytes() / tuning.batch_share_of_memory;
-  return std::min(most, std::max(tuning.batch_bytes_min, work_->state_bytes.load()));
+  return std::min(tuning.batch_bytes,
+                  gpu_.device().pool().budget_bytes() / tuning.batch_share_of_memory);
 }
 
 absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
@@ -142,10 +154,13 @@ absl::Status CudaAggregator::StartFold() {
   if (batch_->updates().empty()) return absl::OkStatus();
   gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
   folding_bytes_ = batch_->bytes();
-  std::shared_ptr<Batch> batch = std::exchange(
-      batch_, std::make_unique<Batch>(gpu_.context().uploads, gpu_.context().staging));
-  fold_ = Post([batch = std::move(batch)](Work& work) { work.Fold(*batch); });
+  fold_ = Post([batch = TakeBatch()](Work& work) { work.Fold(*batch); });
   return absl::OkStatus();
+}
+
+std::shared_ptr<Batch> CudaAggregator::TakeBatch() {
+  return std::exchange(batch_,
+                       std::make_unique<Batch>(gpu_.context().uploads, gpu_.context().staging));
 }
 
 absl::Status CudaAggregator::FinishFold() {
@@ -186,13 +201,15 @@ absl::StatusOr<Partial> CudaAggregator::Snapshot() {
 }
 
 absl::StatusOr<Aggregate> CudaAggregator::Report() && {
-  SPARSEAGG_RETURN_IF_ERROR(FoldAll());
+  SPARSEAGG_RETURN_IF_ERROR(FinishFold());
+  if (!batch_->updates().empty()) {
+    gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
+  }
   const auto result = std::make_shared<absl::StatusOr<Aggregate>>();
   const double total_weight = total_weight_.ToDouble();
-  SPARSEAGG_RETURN_IF_ERROR(OnDevice([result, total_weight](Work& work) {
-    const auto start = std::chrono::steady_clock::now();
-    *result = work.reduction.Finish(total_weight);
-    work.Note(0, SecondsSince(start));
+  std::shared_ptr<Batch> last = TakeBatch();
+  SPARSEAGG_RETURN_IF_ERROR(OnDevice([result, total_weight, last = std::move(last)](Work& work) {
+    work.Finish(*last, total_weight, *result);
   }));
   return std::move(*result);
 }

@@ -39,6 +39,8 @@ class CudaAggregator : public Aggregator {
   std::future<absl::Status> Post(std::function<void(Work&)> f);
   // Runs f on the device thread and waits for it; f may outlive the call when the device hangs.
   absl::Status OnDevice(std::function<void(Work&)> f);
+  // The batch; another one takes its place.
+  std::shared_ptr<Batch> TakeBatch();
   // Hands the batch over; waits for the one before.
   absl::Status StartFold();
   // Waits for the batch that is being reduced.

@@ -79,6 +79,7 @@ void Batch::UploadRange(size_t begin, size_t end) {
   const auto size = static_cast<size_t>(last + updates_[end - 1].staged.bytes - from);
   const DeviceArray<std::byte>& slab = slabs_.emplace_back(uploads_.queue, size);
   uploads_.queue.Upload(slab.data(), from, size);
+  uploads_.bytes.fetch_add(size, std::memory_order_relaxed);
   uploaded_->Record(uploads_.queue.cuda_stream());
   for (size_t u = begin; u < end; ++u) {
     places_[u] = slab.data() + (MemoryOf(updates_[u]) - from);
@@ -98,6 +99,7 @@ void Batch::UploadPageable(Queue& queue, size_t u) {
     std::memcpy(pageable_.data(), MemoryOf(update) + begin, size);
     queue.UploadPageable(slab.data() + begin, pageable_.data(), size);
   }
+  uploads_.bytes.fetch_add(slab.size(), std::memory_order_relaxed);
   places_[u] = slab.data();
 }
 

@@ -3,6 +3,7 @@
 #ifndef SPARSEAGG_CUDA_BATCH_H_
 #define SPARSEAGG_CUDA_BATCH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@ struct Uploads {
   explicit Uploads(MemoryPool& pool) : queue(pool) {}
   std::mutex mutex;  // guards queue
   Queue queue;
+  std::atomic<uint64_t> bytes{0};  // uploaded, or on their way
 };
 
 // For one thread at a time. Keeps the staged updates until it goes: a batch can be uploaded again.

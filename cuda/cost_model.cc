@@ -16,6 +16,7 @@ constexpr double kUsualEntries = 10000;
 // Share of the copy rate that kernels with gathers and long integers reach.
 constexpr double kGatherShare = 0.8;
 constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
+constexpr double kRowShare = 0.85;    // whole rows, 16 bytes a lane and several loads under way
 // kernels/tile_merge.cu and bucket_sums.cu: rows and slots of a tile, tiles that there should be,
 // entries below which they decline. Beside its adds a round of 4096 entries takes as long as so
 // many of them would: 9 barriers and the latency of its loads, 6 us, while a multiprocessor works
@@ -31,8 +32,7 @@ constexpr double kEntriesOfSample = 64;
 // waits once.
 constexpr double kConvertedRows = 1 << 24;
 constexpr double kLaunchesOfConversion = 16;
-// Not overlapped with transfers: the last of so many batches.
-constexpr double kBatches = 8;
+constexpr double kBatchBytes = 1 << 26;  // Tuning::batch_bytes
 
 // The numbers that the formulas are made of; all in double, since index spaces reach 2^63.
 struct Load {
@@ -140,11 +140,17 @@ double RadixSeconds(const DeviceRates& rates, const Load& load) {
          10 * rates.launch_seconds;
 }
 
+// `written`: bytes for each row held, beside its number.
+double SumRowsSeconds(const DeviceRates& rates, const Load& load, double written) {
+  const double bytes =
+      load.entries * (8 + std::max(32.0, load.row_bytes)) + load.held * (8 + written);
+  return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
+         bytes / (kRowShare * rates.copy_bytes) + 4 * rates.launch_seconds;
+}
+
 double RowsSeconds(const DeviceRates& rates, const Load& load) {
   if (load.rule.slots() <= 2 || load.rule.extreme()) return 1.1 * SortAllSeconds(rates, load);
-  return SortEntriesSeconds(rates, load) + FindRunsSeconds(rates, load) +
-         load.entries * std::max(32.0, load.row_bytes) / (kGatherShare * rates.copy_bytes) +
-         WriteRun(rates, load) / kGatherShare;
+  return SumRowsSeconds(rates, load, load.slot_bytes);
 }
 
 double ThrustSeconds(const DeviceRates& rates, const Load& load) {
@@ -261,24 +267,37 @@ double ReduceSeconds(const DeviceRates& rates, std::string_view plan, const Redu
   return PlanSeconds(rates, plan, LoadOf(spec, workload));
 }
 
+double RoundRowsSeconds(const DeviceRates& rates, const ReduceSpec& spec,
+                        const Workload& workload) {
+  return SumRowsSeconds(rates, LoadOf(spec, workload),
+                        static_cast<double>(ResultLayout(spec).row_bytes()));
+}
+
 PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
                   const Workload& workload) {
   const Load load = LoadOf(spec, workload);
   PlanCost cost;
-  double reduce = PlanSeconds(rates, plan, load);
+  const double reduce = PlanSeconds(rates, plan, load);
   if (IsDense(plan)) {
     cost.fixed_bytes = Saturated(DenseBytes(load));
     cost.listing_bytes = Saturated(DenseListBytes(plan, spec, load));
     cost.entry_bytes = sizeof(uint64_t) + spec.layout.row_bytes();
   } else {
-    // The state is merged with about as many entries as it has.
-    if (!workload.at_once) reduce += 4 * WriteRun(rates, load);
     cost.entry_bytes =
         2 * sizeof(uint64_t) + spec.layout.row_bytes() + SlotsPerRow(spec) * sizeof(Int128);
   }
   const double in = load.entries * (8 + load.row_bytes) / rates.bus_bytes;
   const double out = load.held * (8 + load.row_bytes) / rates.bus_back_bytes;
-  cost.seconds = std::max(in, reduce) + reduce / kBatches + out;
+  // The last batch is reduced when everything has arrived, and then the runs of the state are
+  // merged into one: read and written twice, since each is more than twice as large as the next.
+  const double batches = std::max(1.0, load.entries * (8 + load.row_bytes) / kBatchBytes);
+  double merges = 0;  // while others arrive
+  double last = reduce / batches;
+  if (!IsDense(plan) && batches > 1) {
+    merges = 2 * WriteRun(rates, load) * std::log2(batches);
+    last += 4 * WriteRun(rates, load);
+  }
+  cost.seconds = std::max(in, reduce + merges) + last + out;
   return cost;
 }
 

@@ -28,6 +28,9 @@ struct DeviceRates {
 double ReduceSeconds(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
                      const Workload& workload);
 
+// The same from entries to results, of "row_reduce" where the batch is the whole round.
+double RoundRowsSeconds(const DeviceRates& rates, const ReduceSpec& spec, const Workload& workload);
+
 // From the first entry in page-locked memory to the result on the host.
 PlanCost CudaCost(const DeviceRates& rates, std::string_view plan, const ReduceSpec& spec,
                   const Workload& workload);

@@ -1,6 +1,7 @@
 #include "cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -46,6 +47,7 @@ class CudaBackend : public Backend {
 
   const BackendInfo& info() const override { return info_; }
   absl::Status health() const override { return gpu_->health(); }
+  std::optional<DeviceStats> device_stats() const override { return gpu_->stats(); }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     if (!AllOps::With(plan.spec.op, [](auto) {})) {

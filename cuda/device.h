@@ -22,6 +22,7 @@ class Device {
   Device(int ordinal, uint64_t budget_bytes) : ordinal_(ordinal), pool_(ordinal, budget_bytes) {}
 
   MemoryPool& pool() { return pool_; }
+  const MemoryPool& pool() const { return pool_; }
 
   // OK, or UNAVAILABLE (GPU_LOST) with the error that was the end of the device.
   absl::Status health() const;

@@ -26,6 +26,18 @@ std::future<absl::Status> DeviceThread::Post(Task task) {
   return done;
 }
 
+uint64_t DeviceThread::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return tasks_.size();
+}
+
+double DeviceThread::busy_seconds() const {
+  const std::lock_guard lock(mutex_);
+  std::chrono::duration<double> busy = busy_;
+  if (began_.has_value()) busy += std::chrono::steady_clock::now() - *began_;
+  return busy.count();
+}
+
 void DeviceThread::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -33,10 +45,12 @@ void DeviceThread::Loop() {
     if (tasks_.empty()) return;
     std::optional<Task> task(std::move(tasks_.front()));
     tasks_.pop_front();
+    began_ = std::chrono::steady_clock::now();
     lock.unlock();
     (*task)();
     task.reset();  // what it owns may wait for the device
     lock.lock();
+    busy_ += std::chrono::steady_clock::now() - *std::exchange(began_, std::nullopt);
   }
 }
 

@@ -3,10 +3,13 @@
 #ifndef SPARSEAGG_CUDA_DEVICE_THREAD_H_
 #define SPARSEAGG_CUDA_DEVICE_THREAD_H_
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -25,13 +28,18 @@ class DeviceThread {
 
   std::future<absl::Status> Post(Task task);
 
+  uint64_t waiting() const;     // tasks that have not begun
+  double busy_seconds() const;  // in which there was one, the one under way included
+
  private:
   void Loop();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Task> tasks_;
   bool stopping_ = false;
+  std::chrono::steady_clock::duration busy_{0};
+  std::optional<std::chrono::steady_clock::time_point> began_;  // the task under way
   std::thread thread_;  // last: started when the rest is there
 };
 

@@ -38,20 +38,33 @@ bool Downloads::Lock(size_t pieces) {
   return true;
 }
 
+void Downloads::Start(Queue& queue, const std::byte* from, std::byte* to, size_t bytes,
+                      Event& arrived) {
+  queue.Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_.get()),
+              "cudaMemcpyAsync");
+  arrived.Record(stream_.get());
+}
+
 void Downloads::CopyBytes(Queue& queue, const std::byte* from, std::byte* to, size_t bytes) {
+  bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (bytes > kDirectBytes && results_.IsPinned(to)) {
+    stream_.WaitFor(marked_);
+    Start(queue, from, to, bytes, pieces_[0].arrived);
+    return queue.Wait(pieces_[0].arrived);
+  }
   const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
   if (bytes <= kDirectBytes || !Lock(std::min(count, kPieces))) {
     bytes == 0 ? queue.Synchronize() : queue.ReadInto(to, from, bytes);
     return;
   }
   const auto size_of = [&](size_t p) { return std::min(kPieceBytes, bytes - p * kPieceBytes); };
+  stream_.WaitFor(marked_);
   std::future<void> writing[kPieces];  // wait for their threads, also when this throws
   for (size_t p = 0; p < count + kOnBus; ++p) {
     if (p < count) {
       Piece& piece = pieces_[p % kPieces];
       writing[p % kPieces] = {};
-      queue.Download(piece.memory.data(), from + p * kPieceBytes, size_of(p));
-      piece.arrived.Record(queue.cuda_stream());
+      Start(queue, from + p * kPieceBytes, piece.memory.data(), size_of(p), piece.arrived);
     }
     if (p < kOnBus || p - kOnBus >= count) continue;
     const size_t q = p - kOnBus;

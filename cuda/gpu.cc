@@ -1,5 +1,7 @@
 #include "cuda/gpu.h"
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 
 namespace sparseagg::gpu {
@@ -17,6 +19,16 @@ bool Gpu::Hangs() {
 absl::Status Gpu::health() {
   Hangs();
   return device_.health();
+}
+
+DeviceStats Gpu::stats() const {
+  return {.memory_bytes = device_.pool().used_bytes(),
+          .memory_bytes_max = device_.pool().budget_bytes(),
+          .locked_bytes = context_.staging.locked_bytes() + context_.results->locked_bytes(),
+          .uploaded_bytes = context_.uploads.bytes.load(std::memory_order_relaxed),
+          .downloaded_bytes = context_.downloads.bytes(),
+          .waiting_tasks = thread_.waiting(),
+          .busy_seconds = thread_.busy_seconds()};
 }
 
 absl::Status Gpu::Await(std::future<absl::Status> task) {

@@ -16,6 +16,7 @@
 #include "cuda/device_thread.h"
 #include "cuda/tuning.h"
 #include "cuda/watchdog.h"
+#include "sparse/backend.h"
 
 namespace sparseagg::gpu {
 
@@ -38,6 +39,7 @@ class Gpu {
   bool Hangs();
   // OK or UNAVAILABLE (GPU_LOST).
   absl::Status health();
+  DeviceStats stats() const;
   // As Device::Run(), on its thread. An exception of a library (Thrust's, cuSPARSE's) is no word on
   // the device: that is asked, and where it still works, it has refused the tensor.
   template <class F>

@@ -1,6 +1,8 @@
 #include "cuda/plan.h"
 
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "cuda/kernels/cusparse.h"
 #include "cuda/kernels/cusparse_dense.h"
@@ -8,14 +10,17 @@
 #include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/merge_runs.h"
 #include "cuda/kernels/radix_segments.h"
-#include "cuda/kernels/row_reduce.h"
 #include "cuda/kernels/thrust_sort_reduce.h"
 #include "cuda/kernels/tile_merge.h"
 
 namespace sparseagg::gpu {
 namespace {
 
-// Every batch becomes a run, which is merged into the state.
+// Every batch becomes a run. The state is a few runs, from large to small: a new one is merged with
+// those before it that are at most kRatio times as large, one after another, so each is more than
+// that larger than the next. Of N batches there are at most log(N) runs, an entry is merged log(N)
+// times, and the state is read and written about twice when the result is made (O'Neil et al., The
+// log-structured merge-tree, 1996). All runs but the last are counted.
 class SortedPlan : public DevicePlan {
  public:
   SortedPlan(const SlotRule& rule, BatchReducer reduce) : rule_(rule), reduce_(reduce) {}
@@ -24,21 +29,67 @@ class SortedPlan : public DevicePlan {
     Join(queue, reduce_(queue, batch, rule_));
   }
   void Join(Queue& queue, Run run) override {
-    state_ = state_.size == 0 ? std::move(run) : MergeRuns(queue, rule_, state_, run);
+    size_t kept = runs_.size();
+    for (; kept > 0 && runs_[kept - 1].size <= kRatio * run.size; --kept) {
+      run = MergeRuns(queue, rule_, runs_[kept - 1], run);
+    }
+    runs_.reserve(kept + 1);
+    runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(kept), runs_.end());
+    runs_.push_back(std::move(run));
   }
-  const uint64_t* number() const override { return state_.number.data(); }
-  void SetCount(Queue& queue, uint64_t rows) override { gpu::SetCount(queue, rule_, rows, state_); }
+  const uint64_t* number() const override {
+    return runs_.empty() ? nullptr : runs_.back().number.data();
+  }
+  void SetCount(Queue& queue, uint64_t rows) override {
+    gpu::SetCount(queue, rule_, rows, runs_.back());
+  }
   void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
-    CountRows(queue, state_);
-    f(state_);
+    MergeAll(queue);
+    if (runs_.empty()) return f(Run());
+    f(runs_[0]);
   }
-  void Clear() override { state_ = {}; }
-  uint64_t bytes() const override { return state_.bytes(); }
+  void ForEachRun(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
+    for (Run& run : runs_) {
+      CountRows(queue, run);
+      f(run);
+    }
+  }
+  bool Compact(Queue& queue) override {
+    if (runs_.size() < 2) return false;
+    const uint64_t before = bytes();
+    try {
+      MergeAll(queue);
+    } catch (const CudaError& error) {
+      if (!error.out_of_memory()) throw;
+      queue.Synchronize();
+    }
+    return bytes() < before;
+  }
+  void Clear() override { runs_.clear(); }
+  uint64_t bytes() const override {
+    uint64_t bytes = 0;
+    for (const Run& run : runs_) bytes += run.bytes();
+    return bytes;
+  }
 
  private:
+  static constexpr uint64_t kRatio = 2;
+
+  // Leaves at most one run, of the memory that it needs.
+  void MergeAll(Queue& queue) {
+    while (runs_.size() > 1) {
+      Run merged = MergeRuns(queue, rule_, runs_[runs_.size() - 2], runs_.back());
+      runs_.pop_back();
+      runs_.back() = std::move(merged);
+      CountRows(queue, runs_.back());
+      gpu::SetCount(queue, rule_, runs_.back().size, runs_.back());
+    }
+    if (!runs_.empty()) CountRows(queue, runs_[0]);
+  }
+
   const SlotRule rule_;
   const BatchReducer reduce_;
-  Run state_;
+  std::vector<Run> runs_;
 };
 
 // Atomics on one address take about a nanosecond each, those of 10^8 others together 5 ms (model).
@@ -96,10 +147,13 @@ Run ReduceSums(Queue& queue, const BatchView& batch, const SlotRule& rule) {
 constexpr size_t kCusparsePlans = 2;
 constexpr DevicePlanRow kPlans[] = {
     // First: left out where the library is missing.
-    {"cusparse_spmm", &ReduceSums, nullptr},     {"cusparse_dense", nullptr, &ListHeldByCusparse},
-    {"dense_accumulate", nullptr, &ListHeld},    {"tile_merge", &ReduceSorted, nullptr},
-    {"row_reduce", &ReduceRows, nullptr},        {"thrust_sort_reduce", &ReduceByThrust, nullptr},
-    {"radix_segments", &ReduceByRadix, nullptr},
+    {.name = "cusparse_spmm", .reduce = &ReduceSums},
+    {.name = "cusparse_dense", .list = &ListHeldByCusparse},
+    {.name = "dense_accumulate", .list = &ListHeld},
+    {.name = "tile_merge", .reduce = &ReduceSorted},
+    {.name = "row_reduce", .reduce = &ReduceRows, .rounder = {&CanRoundRows, &RoundRows}},
+    {.name = "thrust_sort_reduce", .reduce = &ReduceByThrust},
+    {.name = "radix_segments", .reduce = &ReduceByRadix},
 };
 
 }  // namespace
@@ -108,14 +162,19 @@ std::span<const DevicePlanRow> DevicePlans() {
   return std::span<const DevicePlanRow>(kPlans).subspan(HaveCusparse() ? 0 : kCusparsePlans);
 }
 
-std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
-                                           uint64_t num_rows) {
+const DevicePlanRow* FindDevicePlan(std::string_view name) {
   for (const DevicePlanRow& row : DevicePlans()) {
-    if (row.name != name) continue;
-    if (row.list != nullptr) return std::make_unique<DensePlan>(rule, num_rows, row.list);
-    return std::make_unique<SortedPlan>(rule, row.reduce);
+    if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
+                                           uint64_t num_rows) {
+  const DevicePlanRow* row = FindDevicePlan(name);
+  if (row == nullptr) return nullptr;
+  if (row->list != nullptr) return std::make_unique<DensePlan>(rule, num_rows, row->list);
+  return std::make_unique<SortedPlan>(rule, row->reduce);
 }
 
 }  // namespace sparseagg::gpu

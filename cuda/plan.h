@@ -11,6 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/dense_state.h"
+#include "cuda/kernels/lower.h"
+#include "cuda/kernels/row_reduce.h"
 #include "cuda/raii/queue.h"
 #include "cuda/run.h"
 
@@ -34,6 +36,13 @@ class DevicePlan {
   // Calls f with the state as a run whose rows are counted, which may be made for it and gone after
   // it; does not change the state. Waits for the queue.
   virtual void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) = 0;
+  // The same with the runs that the state is kept as, which may share rows. Takes no memory where
+  // those are there.
+  virtual void ForEachRun(Queue& queue, absl::FunctionRef<void(const Run&)> f) {
+    WithState(queue, f);
+  }
+  // Makes the state smaller without a loss, where it can; whether it has. Waits for the queue.
+  virtual bool Compact(Queue&) { return false; }
   // Forgets everything.
   virtual void Clear() = 0;
   // Device memory that the state takes.
@@ -45,15 +54,26 @@ using BatchReducer = Run (*)(Queue& queue, const BatchView& batch, const SlotRul
 // How a dense state becomes a run, in the plans that keep a slot for every row.
 using DenseLister = Run (*)(Queue& queue, const SlotRule& rule, const DenseState& state);
 
-// One of the two functions is there.
+// How a batch that is the whole round becomes its results, in the plans that need no slots in
+// memory for that. `can` says for which operators, types and rows.
+struct BatchRounder {
+  bool (*can)(const Lowering& lowering);
+  RoundedRows (*round)(Queue& queue, const BatchView& batch, const Lowering& lowering);
+};
+
+// One of `reduce` and `list` is there.
 struct DevicePlanRow {
   std::string_view name;
-  BatchReducer reduce;
-  DenseLister list;
+  BatchReducer reduce = nullptr;
+  DenseLister list = nullptr;
+  BatchRounder rounder = {nullptr, nullptr};
 };
 
 // The plans that this machine has the libraries for, one for any workload last.
 std::span<const DevicePlanRow> DevicePlans();
+
+// The row of that name; null where there is none.
+const DevicePlanRow* FindDevicePlan(std::string_view name);
 
 std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
                                            uint64_t num_rows);

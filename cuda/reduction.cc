@@ -44,7 +44,7 @@ void Reduction::Fold(Batch& batch) {
     list = {};
     context_.queue.Synchronize();  // kernels may still read the batch
     if (plan_->bytes() == 0) return FoldInHalves(batch);
-    Spill();
+    if (!plan_->Compact(context_.queue)) Spill();
     return Fold(batch);
   }
   // The state has the batch: nothing from here on is done again.
@@ -115,7 +115,7 @@ void Reduction::AddSide(std::vector<SideEntry> side) {
 }
 
 void Reduction::Spill() {
-  plan_->WithState(context_.queue, [&](const Run& run) { spilled_.push_back(Fetch(run)); });
+  plan_->ForEachRun(context_.queue, [&](const Run& run) { spilled_.push_back(Fetch(run)); });
   plan_->Clear();
 }
 
@@ -232,9 +232,17 @@ Partial Reduction::State() {
   return partial;
 }
 
-absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
+Aggregate Reduction::EmptyResult() const {
+  const std::shared_ptr<HostMemory> memory = context_.results;
   Aggregate result;
   result.tensor.layout = ResultLayout(spec_);
+  result.tensor.indices = HostVector<uint64_t>(HostAllocator<uint64_t>(memory));
+  result.tensor.values = HostVector<std::byte>(HostAllocator<std::byte>(memory));
+  return result;
+}
+
+absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
+  Aggregate result = EmptyResult();
   result.addends = addends_;
   absl::Status status;
   ForEachPiece([&](const Run& run) {
@@ -254,47 +262,111 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
   return result;
 }
 
+Lowering Reduction::LoweringOf(double total_weight) const {
+  return {spec_.op, rule_, total_weight, ResultLayout(spec_).row_width};
+}
+
+absl::StatusOr<Aggregate> Reduction::Finish(Batch& last, double total_weight) {
+  const DevicePlanRow* row = FindDevicePlan(plan_name_);
+  if (!begun() && row->rounder.can != nullptr && !last.updates().empty()) {
+    rule_.lsb = ChooseLsb(rule_, last.updates());
+    if (last.nnz() <= kBatchEntriesMax && row->rounder.can(LoweringOf(total_weight))) {
+      std::optional<Aggregate> result = RoundAtOnce(row->rounder, last, total_weight);
+      if (result.has_value()) return *std::move(result);
+    }
+  }
+  Fold(last);
+  return Finish(total_weight);
+}
+
+std::optional<Aggregate> Reduction::RoundAtOnce(const BatchRounder& rounder, Batch& batch,
+                                                double total_weight) {
+  std::optional<Aggregate> result;
+  try {
+    result = RoundView(rounder, batch.View(context_.queue), LoweringOf(total_weight));
+  } catch (const CudaError& error) {
+    if (!error.out_of_memory()) throw;
+    context_.queue.Synchronize();  // kernels may still read the batch
+  }
+  side_.clear();  // of a result it is a part; otherwise it is found again
+  if (result.has_value()) batch.Take();
+  return result;
+}
+
+std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const BatchView& view,
+                                              const Lowering& lowering) {
+  Queue& queue = context_.queue;
+  const RoundedRows rounded = rounder.round(queue, view, lowering);
+  const Run& run = rounded.sorted.run;
+  if (!run.is_counted()) context_.rows.Fetch(queue, run.number.data());
+  context_.side.Fetch(queue, rounded.side.count.data());
+  Aggregate result = EmptyResult();
+  result.infinite_values = queue.Read(rounded.infinite.data());
+  TakeSide(view, rounded.side, side_);
+  // Among those may be rows whose sums are to be completed.
+  if (!side_.empty() && result.infinite_values > 0) return std::nullopt;
+  SortSide(side_);
+  CompactSide(side_);
+  result.addends = view.nnz;
+  const uint64_t size = run.is_counted() ? run.size : context_.rows.Get();
+  HostVector<uint64_t>& rows = result.tensor.indices.kept();
+  rows.resize(size);
+  result.tensor.values.resize(size * result.tensor.layout.row_bytes());
+  context_.downloads.Copy(queue, run.rows.data(), rows.data(), size);
+  context_.downloads.Copy(queue, rounded.values.data(), result.tensor.values.data(),
+                          result.tensor.values.size());
+  const auto slots_of = [&](const uint64_t* side_rows, uint64_t side_size, Int128* slots) {
+    SumRoundedRows(queue, view, rule_, rounded, side_rows, side_size, slots);
+  };
+  LowerSideRows(slots_of, lowering.total_weight, 0, result);
+  return result;
+}
+
 absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregate& result) {
   Queue& queue = context_.queue;
+  HostVector<uint64_t>& rows = result.tensor.indices.kept();
   const size_t row_bytes = result.tensor.layout.row_bytes();
-  const size_t begin = result.tensor.indices.kept().size();
+  const size_t begin = rows.size();
+  context_.downloads.Mark(queue);
   DeviceArray<std::byte> values(queue, run.size * row_bytes);
   DeviceArray<LowerOutcome> device_outcome(queue, 1);
-  result.tensor.indices.kept().resize(begin + run.size);
-  context_.downloads.Copy(queue, run.rows.data(), result.tensor.indices.kept().data() + begin,
-                          run.size);
-  const std::vector<uint64_t> side_rows =
-      SideRows(side_, result.tensor.indices.kept(), begin, result.tensor.indices.kept().size());
-  DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
-  queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
-
   LowerOutcome outcome;
   queue.UploadPageable(device_outcome.data(), &outcome, 1);
-  LowerRun(queue, {spec_.op, rule_, total_weight, result.tensor.layout.row_width}, run,
-           {device_side_rows.data(), side_rows.size()}, values.data(), device_outcome.data());
+  const std::vector<uint64_t> side_rows = RowsOf(side_);
+  DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
+  queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
+  LowerRun(queue, LoweringOf(total_weight), run, {device_side_rows.data(), side_rows.size()},
+           values.data(), device_outcome.data());
+  // Beside that kernel.
+  rows.resize(begin + run.size);
+  context_.downloads.CopyMarked(queue, run.rows.data(), rows.data() + begin, run.size);
   outcome = queue.Read(device_outcome.data());
   if (outcome.overflow_at != LowerOutcome::kNone) {
     const uint32_t width = result.tensor.layout.row_width;
-    return IntegerOverflowError(spec_,
-                                result.tensor.indices.kept()[begin + outcome.overflow_at / width],
+    return IntegerOverflowError(spec_, rows[begin + outcome.overflow_at / width],
                                 static_cast<uint32_t>(outcome.overflow_at % width));
   }
   result.infinite_values += outcome.infinite_values;
-  result.tensor.values.resize((begin + run.size) * row_bytes);
+  result.tensor.values.resize(rows.size() * row_bytes);
   context_.downloads.Copy(queue, values.data(), result.tensor.values.data() + begin * row_bytes,
                           run.size * row_bytes);
-  if (!side_rows.empty()) {
-    LowerSideRows(run, side_rows, device_side_rows, total_weight, begin, result);
-  }
+  const auto slots_of = [&](const uint64_t* some, uint64_t size, Int128* slots) {
+    GatherSlots(queue, rule_, run, some, size, slots);
+  };
+  LowerSideRows(slots_of, total_weight, begin, result);
   return absl::OkStatus();
 }
 
-void Reduction::LowerSideRows(const Run& run, const std::vector<uint64_t>& rows,
-                              const DeviceArray<uint64_t>& device_rows, double total_weight,
-                              size_t result_begin, Aggregate& result) {
+void Reduction::LowerSideRows(SlotsOf slots_of, double total_weight, size_t result_begin,
+                              Aggregate& result) {
   Queue& queue = context_.queue;
+  const HostVector<uint64_t>& result_rows = result.tensor.indices.kept();
+  const std::vector<uint64_t> rows = SideRows(side_, result_rows, result_begin, result_rows.size());
+  if (rows.empty()) return;
+  DeviceArray<uint64_t> device_rows(queue, rows.size());
+  queue.UploadPageable(device_rows.data(), rows.data(), rows.size());
   DeviceArray<Int128> device_slots(queue, rows.size() * rule_.slots());
-  GatherSlots(queue, rule_, run, device_rows.data(), rows.size(), device_slots.data());
+  slots_of(device_rows.data(), rows.size(), device_slots.data());
   std::vector<Int128> slots(device_slots.size());
   context_.downloads.Copy(queue, device_slots.data(), slots.data(), slots.size());
   LowerWithSide({.spec = spec_, .lsb = rule_.lsb, .total_weight = total_weight}, rows, slots, side_,

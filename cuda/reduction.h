@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,8 +36,10 @@ class Reduction {
   void Join(Partial partial);
   // The rows, slots and side table so far.
   Partial State();
-  // Every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW).
+  // Every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW). The second after what is in `last`,
+  // which is rounded as it is summed where it is the whole round and the plan can.
   absl::StatusOr<Aggregate> Finish(double total_weight);
+  absl::StatusOr<Aggregate> Finish(Batch& last, double total_weight);
 
   uint64_t device_bytes() const { return plan_ == nullptr ? 0 : plan_->bytes(); }
   uint64_t host_bytes() const;
@@ -62,14 +65,23 @@ class Reduction {
   void Spill();
   HostRun Fetch(const Run& run);
   Run Assemble(const Piece& piece);
+  Aggregate EmptyResult() const;  // that can be in page-locked memory
+  Lowering LoweringOf(double total_weight) const;
   // Calls f with runs that are the whole state, of ascending ranges of rows. Where f throws that
   // memory is out, it must have left no trace: it is called again with the parts of that run.
   void ForEachPiece(RunFunction f);
   void ForEachPieceOf(const Piece& piece, RunFunction f);
+  // The results of a batch that is the whole round; none where there is too little memory, or a sum
+  // needs more than the plan does.
+  std::optional<Aggregate> RoundAtOnce(const BatchRounder& rounder, Batch& batch,
+                                       double total_weight);
+  std::optional<Aggregate> RoundView(const BatchRounder& rounder, const BatchView& view,
+                                     const Lowering& lowering);
   absl::Status LowerPiece(const Run& run, double total_weight, Aggregate& result);
-  void LowerSideRows(const Run& run, const std::vector<uint64_t>& rows,
-                     const DeviceArray<uint64_t>& device_rows, double total_weight,
-                     size_t result_begin, Aggregate& result);
+  // Rows of the side table in [result_begin, end of the result]: the host makes their results, of
+  // slots that `slots_of` queues for rows in device memory.
+  using SlotsOf = absl::FunctionRef<void(const uint64_t* rows, uint64_t size, Int128* slots)>;
+  void LowerSideRows(SlotsOf slots_of, double total_weight, size_t result_begin, Aggregate& result);
 
   const ReduceSpec spec_;
   std::string plan_name_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
@@ -33,15 +34,20 @@ uint64_t LowerRow(const SideLowering& lowering, const std::vector<WideInteger>& 
 
 }  // namespace
 
+std::vector<uint64_t> RowsOf(std::span<const SideEntry> side) {
+  std::vector<uint64_t> rows;
+  for (const SideEntry& entry : side) {
+    if (rows.empty() || rows.back() != entry.row) rows.push_back(entry.row);
+  }
+  return rows;
+}
+
 std::vector<uint64_t> SideRows(const std::vector<SideEntry>& side, const HostVector<uint64_t>& rows,
                                size_t begin, size_t end) {
-  std::vector<uint64_t> found;
-  if (begin == end) return found;
-  auto entry = std::lower_bound(side.begin(), side.end(), rows[begin], BeforeRow);
-  for (; entry != side.end() && entry->row <= rows[end - 1]; ++entry) {
-    if (found.empty() || found.back() != entry->row) found.push_back(entry->row);
-  }
-  return found;
+  if (begin == end) return {};
+  const auto first = std::lower_bound(side.begin(), side.end(), rows[begin], BeforeRow);
+  const auto last = std::lower_bound(first, side.end(), rows[end - 1] + 1, BeforeRow);
+  return RowsOf(std::span(first, last));
 }
 
 void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& rows,

@@ -3,6 +3,7 @@
 #define SPARSEAGG_CUDA_SIDE_ROWS_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sparse/backend.h"
@@ -13,6 +14,9 @@ namespace sparseagg::gpu {
 // Rows of a sorted side table, each once, from rows[begin] up to rows[end - 1].
 std::vector<uint64_t> SideRows(const std::vector<SideEntry>& side, const HostVector<uint64_t>& rows,
                                size_t begin, size_t end);
+
+// The rows of a sorted side table, each once.
+std::vector<uint64_t> RowsOf(std::span<const SideEntry> side);
 
 struct SideLowering {
   const ReduceSpec& spec;

@@ -40,12 +40,24 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
   // Null when no more may be locked. `size` is a multiple of a line and counts the tag. Pages are
   // locked and unlocked, which takes milliseconds, while others go on.
   std::byte* Allocate(size_t size) {
+    if (std::byte* block = AllocateLocked(size); block != nullptr) return block;
+    AddRegion(size);
+    return AllocateLocked(size);  // perhaps from what another thread has locked meanwhile
+  }
+
+  // From what is locked.
+  std::byte* AllocateLocked(size_t size) {
+    const std::lock_guard lock(mutex_);
+    return Cut(size);
+  }
+
+  // Locks pages that have room for a block of that size, within the budget.
+  void AddRegion(size_t size) {
     const size_t wanted = std::max(size + 2 * kLine, kRegionBytes);
     {
       std::vector<std::unique_ptr<Region>> unlocked;  // goes after the lock
       const std::lock_guard lock(mutex_);
-      if (std::byte* block = Cut(size); block != nullptr) return block;
-      if (!Reserve(wanted, unlocked)) return nullptr;
+      if (!Reserve(wanted, unlocked)) return;
     }
     std::unique_ptr<Region> region = Lock(wanted);
     const std::lock_guard lock(mutex_);
@@ -55,7 +67,6 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
       regions_.emplace(region->memory.data(), wanted);
       free_.push_back(std::move(region));
     }
-    return Cut(size);  // perhaps from what another thread has locked meanwhile
   }
 
   void Free(Region* region) {
@@ -164,6 +175,12 @@ absl::StatusOr<StagedUpdate> PinnedStaging::Stage(const TensorLayout& layout, ui
 PinnedStaging::Block PinnedStaging::Allocate(size_t bytes) {
   return {pool_->Allocate(RoundUp(bytes) + kLine), &FreeBlock};
 }
+
+PinnedStaging::Block PinnedStaging::AllocateLocked(size_t bytes) {
+  return {pool_->AllocateLocked(RoundUp(bytes) + kLine), &FreeBlock};
+}
+
+void PinnedStaging::Lock(size_t bytes) { pool_->AddRegion(RoundUp(bytes) + kLine); }
 
 bool PinnedStaging::IsPinned(const void* memory) const { return pool_->Has(memory); }
 

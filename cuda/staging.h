@@ -33,6 +33,13 @@ class PinnedStaging {
   using Block = std::unique_ptr<void, void (*)(void*)>;
   Block Allocate(size_t bytes);
 
+  // The same from what is locked already: does not take long.
+  Block AllocateLocked(size_t bytes);
+  // Locks pages for a block of so many bytes, where they can be.
+  void Lock(size_t bytes);
+  // What the owner of a block does at its end.
+  static void FreeBlock(void* block);
+
   uint64_t locked_bytes() const;
 
   // Whether `memory` lies in one of its blocks, whoever owns that: a back end in front of this one
@@ -46,7 +53,6 @@ class PinnedStaging {
  private:
   class Pool;
   struct Region;
-  static void FreeBlock(void* block);
 
   std::shared_ptr<Pool> pool_;
 };

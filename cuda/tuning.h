@@ -16,9 +16,9 @@ struct Tuning {
   bool calibrate = true;
   // A transfer starts when so much has been staged: long enough to reach the rate of the bus.
   uint64_t upload_bytes = uint64_t{4} << 20;
-  // A batch is reduced when it has as many bytes as the state, so that no entry is merged more than
-  // a few times, but within these bounds.
-  uint64_t batch_bytes_min = uint64_t{64} << 20;
+  // A batch is reduced when it has so many bytes: its reduction takes less time than the next one
+  // takes on the bus, and it bounds what is left to do when the last update has arrived.
+  uint64_t batch_bytes = uint64_t{64} << 20;
   // A reduction takes up to 16 times the bytes of its entries.
   uint64_t batch_share_of_memory = 32;
   // A device that lets its thread wait for so long hangs: what is queued at a time takes seconds at

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -106,6 +107,18 @@ class Aggregator {
   virtual absl::StatusOr<Aggregate> Report() && = 0;
 };
 
+// The use of a processor with memory of its own, such as a GPU. Counters start when the back end is
+// made.
+struct DeviceStats {
+  uint64_t memory_bytes = 0;  // of the device, in use
+  uint64_t memory_bytes_max = 0;
+  uint64_t locked_bytes = 0;  // of the host, page-locked for transfers
+  uint64_t uploaded_bytes = 0;
+  uint64_t downloaded_bytes = 0;
+  uint64_t waiting_tasks = 0;  // reductions and results that the device has not begun
+  double busy_seconds = 0;     // time during which it had a reduction or a result to make
+};
+
 // Makes aggregators. Thread-safe.
 class Backend {
  public:
@@ -113,6 +126,8 @@ class Backend {
   virtual const BackendInfo& info() const = 0;
   // Returns OK, or the reason why the back end no longer uses the processor that it was made for.
   virtual absl::Status health() const { return absl::OkStatus(); }
+  // Nothing for a back end on the host's processor.
+  virtual std::optional<DeviceStats> device_stats() const { return std::nullopt; }
   virtual absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) = 0;
 };
 

@@ -181,6 +181,7 @@ class FailoverBackend : public Backend {
 
   const BackendInfo& info() const override { return info_; }
   absl::Status health() const override { return pair_.first->health(); }
+  std::optional<DeviceStats> device_stats() const override { return pair_.first->device_stats(); }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     absl::StatusOr<std::unique_ptr<Aggregator>> first = pair_.first->NewAggregator(plan);

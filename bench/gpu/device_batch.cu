@@ -65,6 +65,15 @@ struct Digest {
   }
 };
 
+struct CountDifferences {
+  const std::byte* a;
+  const std::byte* b;
+  uint64_t* count;
+  SPARSEAGG_DEVICE void operator()(uint64_t i) const {
+    if (a[i] != b[i]) AtomicAdd(count, uint64_t{1});
+  }
+};
+
 }  // namespace
 
 DeviceBatch MakeBatch(Queue& queue, const BatchCase& batch_case, uint64_t seed) {
@@ -104,6 +113,13 @@ uint64_t DigestOf(Queue& queue, const SlotRule& rule, const Run& run) {
   ForEach(queue, run.size * rule.slots(),
           Digest{rule, run.rows.data(), run.slots.data(), sum.data()});
   return queue.Read(sum.data());
+}
+
+uint64_t Differences(Queue& queue, const std::byte* a, const std::byte* b, uint64_t size) {
+  DeviceArray<uint64_t> count(queue, 1);
+  queue.Fill(count.data(), 0, 1);
+  ForEach(queue, size, CountDifferences{a, b, count.data()});
+  return queue.Read(count.data());
 }
 
 }  // namespace sparseagg::gpu

@@ -33,6 +33,9 @@ SPARSEAGG_HOST_DEVICE inline uint64_t DigestOfSlot(uint64_t row, uint64_t column
 // A number that two runs with the same rows and slots share.
 uint64_t DigestOf(Queue& queue, const SlotRule& rule, const Run& run);
 
+// How many of `size` bytes differ.
+uint64_t Differences(Queue& queue, const std::byte* a, const std::byte* b, uint64_t size);
+
 }  // namespace sparseagg::gpu
 
 #endif  // SPARSEAGG_BENCH_GPU_DEVICE_BATCH_H_

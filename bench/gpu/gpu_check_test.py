@@ -247,7 +247,7 @@ class CallsTest(InFolder):
         for case in grid.DECISIVE:
             own = results.best(case.scaled(1e-5), *grid.OURS)
             self.assertIsNotNone(own, case)
-        self.assertEqual(len(results.of_kind("kernels")), 5)
+        self.assertEqual(len(results.of_kind("kernels")), 6)
         aims = gpu_table.aims(results, 1e-5)
         measured = {aim["aim"].split(":")[0] for aim in aims if aim["state"] != "not measured"}
         self.assertIn("end to end", measured)

@@ -42,6 +42,10 @@ std::string Predict(const BatchCase& c, const BackendInfo& info) {
     plans.push_back(
         absl::StrCat("\"", plan, "\":", Milliseconds(ReduceSeconds({}, plan, spec, workload))));
   }
+  if (c.width > 1) {
+    plans.push_back(absl::StrCat("\"row_reduce_rounded\":",
+                                 Milliseconds(RoundRowsSeconds({}, spec, workload))));
+  }
   const auto chosen = MakePlan(spec, workload, info);
   return absl::StrCat("{", Members(c), ",\"plans\":{", absl::StrJoin(plans, ","), "},\"chosen\":\"",
                       chosen->name, "\",\"end_to_end\":", Milliseconds(chosen->cost.seconds), "}");

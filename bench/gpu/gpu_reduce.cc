@@ -11,10 +11,11 @@
 // compute-sanitizer, and to see whether a plan works at all.
 //
 // A plan: a batch that is on the device becomes a run of exact slots there, and what the window
-// does not hold is put aside, as when the server folds a batch. "end_to_end": staged updates in
-// page-locked memory become a result on the host, through the back end as the server uses it. Times
-// are medians, by the host's clock around work that is waited for. Runs of a case with equal
-// digests are equal; "reference" is the digest that the CPU says.
+// does not hold is put aside, as when the server folds a batch. "row_reduce_rounded": it becomes
+// the results, as when it is the whole round. "end_to_end": staged updates in page-locked memory
+// become a result on the host, through the back end as the server uses it. Times are medians, by
+// the host's clock around work that is waited for. Runs of a case with equal digests are equal;
+// "reference" is the digest that the CPU says.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,6 +25,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,8 @@
 #include "cuda/calibration.h"
 #include "cuda/cost_model.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/kernels/lower.h"
+#include "cuda/kernels/row_reduce.h"
 #include "cuda/kernels/side.h"
 #include "cuda/plan.h"
 #include "cuda/probe.h"
@@ -103,6 +107,8 @@ void Check(const absl::Status& status) {
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
 
+// A step in which the plan "row_reduce" makes results of a batch that is the whole round.
+constexpr std::string_view kRounded = "row_reduce_rounded";
 // The window of every case: it holds all products of MakeBatch().
 constexpr int32_t kLsb = -90;
 constexpr uint64_t kDenseBytesMax = uint64_t{2} << 30;  // of a peer's dense updates
@@ -157,6 +163,7 @@ class Bench {
     if (step.plan == "end_to_end") return EndToEnd(c, batch);
     if (step.plan == "cub_sort_reduce") return ReduceByCub(c, batch);
     if (step.plan == "reference") return Reference(c, batch);
+    if (step.plan == kRounded) return Round(c, batch);
     for (const DevicePlanRow& row : DevicePlans()) {
       if (row.name == step.plan) return Reduce(row, c, batch);
     }
@@ -211,12 +218,52 @@ class Bench {
     }
     reduce(true);
     const Times times = Measure([&] { reduce(false); });
-    // What must be read and written: entries and results.
-    const double least = static_cast<double>(c.entries + size) * (8 + 4 * c.width);
-    return absl::StrCat(
-        Members(times), Found(size, digest, aside),
-        ",\"share_of_copy\":", least / times.median / rates_.copy_bytes,
-        ",\"calibrated_ms\":", ReduceSeconds(rates_, row.name, SpecOf(c), WorkloadOf(c)) * 1e3);
+    return absl::StrCat(Members(times), Found(size, digest, aside),
+                        ",\"share_of_copy\":", ShareOfCopy(c, size, times), ",\"calibrated_ms\":",
+                        ReduceSeconds(rates_, row.name, SpecOf(c), WorkloadOf(c)) * 1e3);
+  }
+
+  // From entries to results, in one go; held against the results of its slots.
+  std::string Round(const BatchCase& c, const DeviceBatch& batch) {
+    const DevicePlanRow* row = FindDevicePlan("row_reduce");
+    const ReduceSpec spec = SpecOf(c);
+    SlotRule rule = RuleOf(spec);
+    rule.lsb = kLsb;
+    const Lowering lowering{spec.op, rule, 1, c.width};
+    if (!row->rounder.can(lowering)) throw std::runtime_error("left out: not for such rows");
+    RoundedRows rounded = row->rounder.round(queue_, batch.view, lowering);
+    const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row->name, rule, c.rows);
+    plan->Fold(queue_, batch.view);
+    uint64_t size = 0;
+    uint64_t different = 0;
+    plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
+      size = run.size;
+      const uint64_t bytes = size * c.width * sizeof(float);
+      DeviceArray<std::byte> values(queue_, bytes);
+      DeviceArray<LowerOutcome> outcome(queue_, 1);
+      queue_.Fill(outcome.data(), 0, 1);
+      LowerRun(queue_, lowering, run, {}, values.data(), outcome.data());
+      different = Differences(queue_, values.data(), rounded.values.data(), bytes);
+    });
+    plan->Clear();
+    rounded = {};
+    const auto round = [&] {
+      rounded = row->rounder.round(queue_, batch.view, lowering);
+      queue_.Synchronize();
+      rounded = {};
+    };
+    const std::string found =
+        absl::StrCat(",\"rows_out\":", size, ",\"bytes_that_differ\":", different,
+                     ",\"same\":", different == 0 ? "true" : "false");
+    if (once_) return absl::StrCat(TimesOf(round), found);
+    const Times times = Measure(round);
+    return absl::StrCat(Members(times), found, ",\"share_of_copy\":", ShareOfCopy(c, size, times));
+  }
+
+  // What must be read and written, entries and results, at the rate of a copy.
+  double ShareOfCopy(const BatchCase& c, uint64_t rows_out, const Times& times) const {
+    const double least = static_cast<double>(c.entries + rows_out) * (8 + 4 * c.width);
+    return least / times.median / rates_.copy_bytes;
   }
 
   static std::string Found(uint64_t size, uint64_t digest, uint64_t aside) {

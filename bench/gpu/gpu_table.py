@@ -125,7 +125,7 @@ def aims(results: Results, scale: float = 1) -> list[dict]:
         at_least(
             f"{name}, 1e8 in 1e9: times as fast as torch coalesce", coalesce, times(own, other)
         )
-    own = results.best(rows, *grid.OURS)
+    own = results.best(rows, grid.ROUNDED)
     at_least(
         "rows of 64: share of the measured copy bandwidth", 0.7, own and own.get("share_of_copy")
     )

@@ -19,6 +19,7 @@ MILLION = 10**6
 # What reduces a case. Our plans come first everywhere: nothing that others do may cost their numbers.
 OURS = ("tile_merge", "radix_segments", "row_reduce", "dense_accumulate")
 LIBRARIES = ("thrust_sort_reduce", "cusparse_dense", "cusparse_spmm")  # plans that a library does
+ROUNDED = "row_reduce_rounded"  # row_reduce, where the batch is the whole round: results in place of slots
 END_TO_END = "end_to_end"
 CUB = "cub_sort_reduce"
 COALESCE = "torch_coalesce"
@@ -106,8 +107,13 @@ CANONICAL = Case(100 * MILLION, 1000 * MILLION, 64)
 UNSORTED = Case(100 * MILLION, 1000 * MILLION, 64, sorted=False)
 ROWS = Case(400 * MILLION // 64, 10 * MILLION, 64, sorted=False, width=64)
 DECISIVE = (CANONICAL, UNSORTED, ROWS)
-# The plan that each is meant for.
-MEANT = ((CANONICAL, "tile_merge"), (UNSORTED, "radix_segments"), (ROWS, "row_reduce"))
+# The plans that each is meant for.
+MEANT = (
+    (CANONICAL, "tile_merge"),
+    (UNSORTED, "radix_segments"),
+    (ROWS, "row_reduce"),
+    (ROWS, ROUNDED),
+)
 
 
 DENSITY_ROWS = 10 * MILLION

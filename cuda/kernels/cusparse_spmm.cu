@@ -110,10 +110,9 @@ Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   }
   if (rule.row != RowSlot::kNone) {
     const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.count(), batch.nnz);
-    // Partials of the value columns stay zero: those are summed already.
-    queue.Fill(pieces.partials.data(), 0, pieces.partials.size());
+    // The columns of values are summed already.
     WalkPieces(queue, batch, rule, sorted, pieces, rule.value_slots(), run.slots.data());
-    JoinPieces(queue, rule, pieces, run.slots.data());
+    JoinPieces(queue, rule, pieces, run.slots.data(), rule.value_slots());
   }
   return std::move(run);
 }

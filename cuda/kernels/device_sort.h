@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "cuda/raii/queue.h"
-#include "sparse/host_device.h"
 
 namespace sparseagg::gpu {
 

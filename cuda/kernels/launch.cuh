@@ -10,6 +10,11 @@
 //                                 block.EachWarp(f) is a phase in which each warp runs f(warp) and
 //                                 works in phases of its own: warp.Each(g) runs g(lane, local) on
 //                                 its 32 threads, then waits for those alone.
+//   ForEachWarp(queue, count, n, k) k.Run(warp) for each warp of 32 lanes, one for n of what is
+//                                 counted. warp.Each(f) and warp.shared are as a block's, but only
+//                                 the lanes of the warp wait for each other; and
+//                                 warp.InclusiveSum(f) replaces f(local), a uint32_t&, of each lane
+//                                 by the sum of those up to it, by shuffles.
 //
 // Code between two phases runs on every thread alike: it must read nothing that the next phase
 // writes. The tests have a second file of this name (tests/cuda/emulator) that runs the same
@@ -29,6 +34,8 @@
 #include "sparse/float_format.h"
 
 #define SPARSEAGG_DEVICE __device__
+// Before a loop whose arrays are to stay in registers.
+#define SPARSEAGG_UNROLL _Pragma("unroll")
 
 namespace sparseagg::gpu {
 
@@ -175,6 +182,56 @@ void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
   }
   ForEachBlockKernel<<<static_cast<unsigned>(blocks), Kernel::kThreads, kBytes,
                        queue.cuda_stream()>>>(kernel);
+  queue.Launched(typeid(Kernel).name());
+}
+
+inline constexpr unsigned kWarpLanes = 32;
+inline constexpr unsigned kWarpsOfBlock = 8;
+
+template <class Kernel>
+struct WarpTask {
+  uint64_t index;
+  typename Kernel::Shared& shared;
+  typename Kernel::Local local = {};
+
+  template <class F>
+  __device__ void Each(const F& f) {
+    f(threadIdx.x % kWarpLanes, local);
+    __syncwarp();
+  }
+  template <class F>
+  __device__ void InclusiveSum(const F& f) {
+    uint32_t& sum = f(local);
+    for (unsigned distance = 1; distance < kWarpLanes; distance *= 2) {
+      const uint32_t before = __shfl_up_sync(~0u, sum, distance);
+      if (threadIdx.x % kWarpLanes >= distance) sum += before;
+    }
+  }
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(kWarpLanes* kWarpsOfBlock)
+    ForEachWarpKernel(Count count, uint64_t each, Kernel kernel) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto& shared = reinterpret_cast<typename Kernel::Shared*>(memory)[threadIdx.x / kWarpLanes];
+  const uint64_t warps = (count.Get() + each - 1) / each;
+  const uint64_t stride = uint64_t{gridDim.x} * kWarpsOfBlock;
+  for (uint64_t w = uint64_t{blockIdx.x} * kWarpsOfBlock + threadIdx.x / kWarpLanes; w < warps;
+       w += stride) {
+    WarpTask<Kernel> warp{w, shared};
+    kernel.Run(warp);
+  }
+}
+
+template <class Kernel>
+void ForEachWarp(Queue& queue, const Count& count, uint64_t each, const Kernel& kernel) {
+  if (count.most == 0) return;
+  constexpr size_t kBytes = kWarpsOfBlock * sizeof(typename Kernel::Shared);
+  static_assert(kBytes <= (size_t{48} << 10));
+  const uint64_t warps = (count.most + each - 1) / each;
+  const uint64_t blocks = std::min((warps + kWarpsOfBlock - 1) / kWarpsOfBlock, kForEachBlocksMax);
+  ForEachWarpKernel<<<static_cast<unsigned>(blocks), kWarpLanes * kWarpsOfBlock, kBytes,
+                      queue.cuda_stream()>>>(count, each, kernel);
   queue.Launched(typeid(Kernel).name());
 }
 

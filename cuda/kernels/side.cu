@@ -57,11 +57,17 @@ void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, uin
   });
 }
 
-SideList ListSide(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SideList MakeSideList(Queue& queue, const BatchView& batch) {
   const uint64_t values = batch.nnz * batch.width;
   const uint64_t capacity = std::clamp(values / kSideShare, kSideCapacityMin, kSideCapacityMax);
   SideList list{{queue, std::min(capacity, values)}, {queue, 1}};
-  ExtractSide(queue, batch, rule, 0, values, list);
+  queue.Fill(list.count.data(), 0, 1);
+  return list;
+}
+
+SideList ListSide(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+  SideList list = MakeSideList(queue, batch);
+  ExtractSide(queue, batch, rule, 0, batch.nnz * batch.width, list);
   return list;
 }
 

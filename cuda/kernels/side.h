@@ -20,7 +20,10 @@ struct SideList {
 void ExtractSide(Queue& queue, const BatchView& batch, const SlotRule& rule, uint64_t begin,
                  uint64_t end, const SideList& list);
 
-// The same for all values, with memory for the few that there usually are.
+// An empty list with memory for the few entries that there usually are.
+SideList MakeSideList(Queue& queue, const BatchView& batch);
+
+// As ExtractSide() for all values, with memory for the few that there usually are.
 SideList ListSide(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu

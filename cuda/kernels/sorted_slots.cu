@@ -38,18 +38,18 @@ struct Walk {
   SortedBatch<V> batch;
   RowPiecesView pieces;
   uint32_t first_column;
-  Int128* slots;
-  Int128* partials;
+  bool later;
+  Int128* slots;  // [runs, slots()], or of later pieces
 
   SPARSEAGG_DEVICE void operator()(uint64_t i) const {
     const SlotRule& rule = batch.rule;
     const uint32_t columns = rule.slots() - first_column;
-    const RowPiece piece = pieces.At(i / columns);
+    const uint64_t number = i / columns;
+    const RowPiece piece = later ? pieces.Later(number) : pieces.First(number);
     const auto c = static_cast<uint32_t>(first_column + i % columns);
     Int128 slot = rule.Empty(c);
     for (uint64_t p = piece.begin; p < piece.end; ++p) slot = rule.Join(c, slot, batch.Slot(p, c));
-    (piece.is_first ? slots + piece.run * rule.slots()
-                    : partials + piece.partial * rule.slots())[c] = slot;
+    slots[number * rule.slots() + c] = slot;
   }
 };
 
@@ -73,14 +73,14 @@ void WalkPieces(Queue& queue, const BatchView& batch, const SlotRule& rule,
                 const SortedEntries& sorted, const RowPieces& pieces, uint32_t first_column,
                 Int128* slots) {
   const LongSums long_sums = SumLongRuns(queue, batch, rule, sorted);
+  const uint32_t columns = rule.slots() - first_column;
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
-    ForEach(queue, pieces.pieces, rule.slots() - first_column,
-            Walk<V>{{batch, rule, sorted, long_sums.keys.data()},
-                    pieces.view,
-                    first_column,
-                    slots,
-                    pieces.partials.data()});
+    const SortedBatch<V> entries{batch, rule, sorted, long_sums.keys.data()};
+    ForEach(queue, pieces.view.runs, columns,
+            Walk<V>{entries, pieces.view, first_column, false, slots});
+    ForEach(queue, pieces.later * columns,
+            Walk<V>{entries, pieces.view, first_column, true, pieces.partials.data()});
   });
 }
 

@@ -288,7 +288,9 @@ std::string AdminServerImpl::MetricsText() const {
     const BackendInfo& backend = engine->backend_info();
     build.metric.front().label.push_back({"backend", backend.name});
     build.metric.front().label.push_back({"device", backend.description});
-    append(EngineGauges(engine->Stats(), engine->limits()));
+    const EngineStats stats = engine->Stats();
+    append(EngineGauges(stats, engine->limits()));
+    if (stats.device.has_value()) append(DeviceGauges(*stats.device));
     append({Gauge("sparseagg_store_free_bytes_min", "Limit store-free-bytes-min",
                   static_cast<double>(engine->limits().store_free_bytes_min))});
   }

@@ -27,6 +27,7 @@ ProcessStats ReadProcessStats();
 std::optional<uint64_t> FreeBytes(const std::string& directory);
 
 std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, const Limits& limits);
+std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device);
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
                                                     double start_time_seconds);
 

@@ -24,6 +24,17 @@ Json Ms(const std::optional<system_clock::time_point>& time) {
 
 Json UseOf(uint64_t used, uint64_t max) { return {{"used", used}, {"max", max}}; }
 
+// Null where there is none.
+Json DeviceJson(const std::optional<DeviceStats>& device) {
+  if (!device.has_value()) return nullptr;
+  return {{"memory", UseOf(device->memory_bytes, device->memory_bytes_max)},
+          {"locked_bytes", device->locked_bytes},
+          {"uploaded_bytes", device->uploaded_bytes},
+          {"downloaded_bytes", device->downloaded_bytes},
+          {"waiting_tasks", device->waiting_tasks},
+          {"busy_seconds", device->busy_seconds}};
+}
+
 Json EngineJson(const Engine& engine) {
   const EngineStats stats = engine.Stats();
   const Limits& limits = engine.limits();
@@ -50,6 +61,7 @@ Json EngineJson(const Engine& engine) {
           {"uploads", UseOf(stats.open_uploads, limits.open_uploads_max)},
           {"upload_disk", UseOf(stats.upload_disk_bytes, limits.upload_disk_bytes_max)},
           {"waiting_tasks", stats.waiting_tasks},
+          {"device", DeviceJson(stats.device)},
           {"disk_free_min", limits.store_free_bytes_min}};
 }
 

@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Make(const BackendOptions& options) {
 }
 absl::StatusOr<std::unique_ptr<Backend>> MakeWithSmallBatches(const BackendOptions& options) {
   return testing::WithChosenPlans(
-      MakeCudaBackend(options, {.calibrate = false, .upload_bytes = 1, .batch_bytes_min = 1}));
+      MakeCudaBackend(options, {.calibrate = false, .upload_bytes = 1, .batch_bytes = 2048}));
 }
 
 }  // namespace

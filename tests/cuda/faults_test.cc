@@ -26,7 +26,7 @@ using testing::MakeSpec;
 using testing::TheFakeGpu;
 
 // Updates of one row each and of many, small batches: every kind of call is made many times.
-const gpu::Tuning kSmallBatches{.calibrate = false, .upload_bytes = 4096, .batch_bytes_min = 16384};
+const gpu::Tuning kSmallBatches{.calibrate = false, .upload_bytes = 4096, .batch_bytes = 16384};
 
 const gpu::Tuning kUsualBatches{.calibrate = false};
 
@@ -257,7 +257,7 @@ TEST_F(FaultsTest, ALibraryThatRefusesATensorCostsThatTensorAndNotTheDevice) {
 // Two threads that wait at once would look to the watchdog like one that waits for ever.
 TEST_F(FaultsTest, ABatchThatIsRefusedEndsOnTheDeviceThreadWhoeverAsksForItsEnd) {
   const auto backend =
-      *MakeCudaBackend({}, {.calibrate = false, .upload_bytes = 1, .batch_bytes_min = 1});
+      *MakeCudaBackend({}, {.calibrate = false, .upload_bytes = 1, .batch_bytes = 1});
   testing::ResetFakeGpu();
   TheFakeGpu().in_library = [calls = std::make_shared<int>(0)] {
     if (++*calls == 1) throw std::runtime_error("not supported");

@@ -26,7 +26,7 @@ using testing::MakeSpec;
 using testing::TheFakeGpu;
 
 gpu::Tuning WithAClockThatRuns() {
-  gpu::Tuning tuning{.calibrate = false, .upload_bytes = 4096, .batch_bytes_min = 16384};
+  gpu::Tuning tuning{.calibrate = false, .upload_bytes = 4096, .batch_bytes = 16384};
   tuning.watch_period = std::chrono::milliseconds(1);
   tuning.clock = [now = std::make_shared<std::atomic<int>>(0)] {
     return std::chrono::steady_clock::time_point(std::chrono::seconds(++*now));

@@ -83,8 +83,7 @@ TEST_F(PipelineTest, UpdatesThatAreLentAreUploadedBeforeTheBatchIsFull) {
 }
 
 TEST_F(PipelineTest, WhileABatchIsReducedTheNextIsStagedAndUploaded) {
-  const auto backend =
-      MakeBackend({.upload_bytes = kUpdateBytes, .batch_bytes_min = 4 * kUpdateBytes});
+  const auto backend = MakeBackend({.upload_bytes = kUpdateBytes, .batch_bytes = 4 * kUpdateBytes});
   const auto aggregator = testing::NewAggregator(*backend, spec_);
   TheFakeGpu().hangs_at_call = 1;
   size_t u = 0;
@@ -99,8 +98,7 @@ TEST_F(PipelineTest, WhileABatchIsReducedTheNextIsStagedAndUploaded) {
 }
 
 TEST_F(PipelineTest, AThirdBatchWaitsForTheFirst) {
-  const auto backend =
-      MakeBackend({.upload_bytes = kUpdateBytes, .batch_bytes_min = 2 * kUpdateBytes});
+  const auto backend = MakeBackend({.upload_bytes = kUpdateBytes, .batch_bytes = 2 * kUpdateBytes});
   const auto aggregator = testing::NewAggregator(*backend, spec_);
   TheFakeGpu().hangs_at_call = 1;
   for (size_t u = 0; u < 4; ++u) ASSERT_TRUE(Add(*aggregator, u).ok());
@@ -112,11 +110,39 @@ TEST_F(PipelineTest, AThirdBatchWaitsForTheFirst) {
   EXPECT_EQ(Difference(Expected(), std::move(*aggregator).Report()), "");
 }
 
+// However many have come before. Updates in ordinary memory are uploaded when they are reduced, so
+// what has been uploaded is what has been.
+TEST_F(PipelineTest, WhatIsLeftAfterAnUpdateIsBoundedByTwoBatches) {
+  constexpr uint64_t kBatch = 4 * kUpdateBytes;
+  const auto backend = MakeBackend({.batch_bytes = kBatch});
+  TheFakeGpu().pinned_bytes = 0;
+  const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 1);
+  const auto updates = testing::MakeUpdates(spec, {.nnz = 100, .contributors = 100}, 5);
+  for (const char* plan : {"radix_segments", "tile_merge", "row_reduce"}) {
+    const auto aggregator = testing::NewAggregator(*backend, spec, plan);
+    const uint64_t before = testing::BytesToDevice();
+    uint64_t most_left = 0;
+    for (size_t u = 0; u < updates.size(); ++u) {
+      const absl::Status added =
+          aggregator->Accumulate(testing::StageCopy(*aggregator, updates[u]), updates[u].weight);
+      ASSERT_TRUE(added.ok()) << added;
+      const uint64_t reduced = testing::BytesToDevice() - before;  // and tables of updates
+      const uint64_t added_bytes = (u + 1) * kUpdateBytes;
+      if (reduced < added_bytes) most_left = std::max(most_left, added_bytes - reduced);
+    }
+    // One that is being reduced, and one that is being filled by an update that does not fit.
+    EXPECT_LE(most_left, 2 * (kBatch + kUpdateBytes)) << plan;
+    EXPECT_EQ(Difference(testing::Reduce(**MakeReferenceBackend({}), spec, updates),
+                         std::move(*aggregator).Report()),
+              "");
+  }
+}
+
 // Copies from ordinary memory may wait for everything queued: those are the device thread's.
 TEST_F(PipelineTest, WithFewPagesToLockTheThreadOfARoundDoesNotWaitForTheDevice) {
   // None, and a region of which room for a few updates is left.
   for (const uint64_t pinned : {uint64_t{0}, uint64_t{17} << 20}) {
-    const auto backend = MakeBackend({.upload_bytes = 1, .batch_bytes_min = 4 * kUpdateBytes});
+    const auto backend = MakeBackend({.upload_bytes = 1, .batch_bytes = 4 * kUpdateBytes});
     TheFakeGpu().pinned_bytes = pinned;
     const auto other = testing::NewAggregator(*backend, spec_);
     const StagedUpdate taken = other->Stage(((16 << 20) - 5 * kUpdateBytes) / 12).value();
@@ -139,7 +165,8 @@ TEST_F(PipelineTest, ARoundThatIsGivenUpLeavesWhatItHasUploaded) {
 TEST_F(PipelineTest, ResultsComeBackInPiecesThroughAFewPageLockedBuffers) {
   gpu::MemoryPool pool(0, uint64_t{1} << 30);
   gpu::Queue queue(pool);
-  gpu::Downloads downloads;
+  const gpu::ResultMemory results(0);
+  gpu::Downloads downloads(results);
   for (const size_t size : {size_t{1}, size_t{1} << 13, (size_t{1} << 20) - 1, size_t{1} << 20,
                             (size_t{3} << 20) + 17, (size_t{9} << 20) - 1}) {
     gpu::DeviceArray<uint64_t> numbers(queue, size);

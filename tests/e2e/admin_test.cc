@@ -107,7 +107,10 @@ TEST_F(AdminTest, EveryMetricIsDocumentedAndEveryDocumentedOneExists) {
   RunARound();
   std::ifstream file(SPARSEAGG_SOURCE_DIR "/docs/metrics.md");
   const std::string docs{std::istreambuf_iterator<char>(file), {}};
-  const std::set<std::string> documented = Matches(docs, "\\n\\| `([a-z_]+)`");
+  std::set<std::string> documented = Matches(docs, "\\n\\| `([a-z_]+)`");
+  // Those of a GPU are where there is one: device_metrics_test.
+  std::erase_if(documented,
+                [](const std::string& name) { return name.starts_with("sparseagg_device_"); });
   EXPECT_GT(documented.size(), 20);
   EXPECT_EQ(Matches(Get("/metrics"), "# TYPE ([a-z_]+) "), documented);
 }

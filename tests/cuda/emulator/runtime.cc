@@ -237,6 +237,12 @@ uint64_t Transfers() {
   return state.gpu.transfers;
 }
 
+uint64_t BytesToDevice() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  return state.gpu.to_device_bytes;
+}
+
 bool IsPinned(const void* memory) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
@@ -452,6 +458,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   bool late = false;
   const cudaError_t status = Call([&](State& state) {
     ++state.gpu.transfers;
+    if (kind == cudaMemcpyHostToDevice) state.gpu.to_device_bytes += bytes;
     late = state.gpu.late;
     return cudaSuccess;
   });

@@ -49,6 +49,7 @@ struct FakeGpu {
   uint64_t memory_peak = 0;
   uint64_t pinned_used = 0;
   uint64_t transfers = 0;
+  uint64_t to_device_bytes = 0;  // that transfers have taken there
   // Times that the host waited for the device: for a stream, for an event, or in a copy from or to
   // host memory that is not page-locked, as a real one may.
   uint64_t waits = 0;
@@ -72,6 +73,7 @@ void CallLibrary(cudaStream_t stream);
 [[noreturn]] void ThrowAsThrust(cudaError_t error);
 // Of the fake GPU, while others use it.
 uint64_t Transfers();
+uint64_t BytesToDevice();
 // Whether `memory` lies in page-locked memory.
 bool IsPinned(const void* memory);
 // Blocks until a wait for the device does not end. Thread-safe.

@@ -22,6 +22,7 @@
 #include "tests/cuda/emulator/runtime.h"
 
 #define SPARSEAGG_DEVICE
+#define SPARSEAGG_UNROLL
 
 namespace sparseagg::gpu {
 
@@ -121,6 +122,39 @@ void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
       Block<Kernel> block{b, blocks, *shared, {}};
       block.locals.resize(Kernel::kThreads);
       kernel.Run(block);
+    }
+  });
+}
+
+inline constexpr unsigned kWarpLanes = 32;
+
+template <class Kernel>
+struct WarpTask {
+  uint64_t index;
+  typename Kernel::Shared& shared;
+  std::vector<typename Kernel::Local> locals;
+
+  template <class F>
+  void Each(const F& f) {
+    for (unsigned lane = kWarpLanes; lane-- > 0;) f(lane, locals[lane]);
+  }
+  template <class F>
+  void InclusiveSum(const F& f) {
+    for (unsigned lane = 1; lane < kWarpLanes; ++lane) f(locals[lane]) += f(locals[lane - 1]);
+  }
+};
+
+template <class Kernel>
+void ForEachWarp(Queue& queue, const Count& count, uint64_t each, const Kernel& kernel) {
+  if (count.most == 0) return;
+  queue.Launched(typeid(Kernel).name());
+  sparseagg::testing::Launch(queue.cuda_stream(), [=] {
+    const auto shared = std::make_unique<typename Kernel::Shared>();
+    for (uint64_t w = (count.Get() + each - 1) / each; w-- > 0;) {
+      std::memset(static_cast<void*>(shared.get()), 0xA5, sizeof(*shared));
+      WarpTask<Kernel> warp{w, *shared, {}};
+      warp.locals.resize(kWarpLanes);
+      kernel.Run(warp);
     }
   });
 }
