@@ -402,9 +402,8 @@ absl::StatusOr<Verification> EngineImpl::VerifyRound(std::string_view name,
   SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto result, round->Result());
   Admission& aggregation = tenants_->Of(TenantOf(round->name())).aggregation;
-  return VerifyPublished(
-      store_, round->name(), *result, aggregation,
-      {.memory_bytes = aggregation.bytes_free() / 2, .cancelled = std::move(cancelled)});
+  return VerifyPublished(store_, round->name(), *result, aggregation,
+                         {aggregation.bytes_free() / 2, std::move(cancelled)});
 }
 
 absl::Status EngineImpl::Recover() {
