@@ -70,7 +70,9 @@ def main():
     ).stdout
 
     entries = json.loads((arguments.build / "compile_commands.json").read_text())
-    entries = list({e["file"]: e for e in entries if re.search(arguments.regex, e["file"])}.values())
+    entries = list(
+        {e["file"]: e for e in entries if re.search(arguments.regex, e["file"])}.values()
+    )
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         looks = [
