@@ -141,7 +141,7 @@ TEST(ConfigTest, AnUnknownKeyNamesFileLineAndKey) {
 
 TEST(ConfigTest, AKeySetTwiceInAFileIsAnError) {
   const TemporaryFile file("threads = 1\nthreads = 2\n");
-  EXPECT_THAT(ErrorOf(Sources({}, file.path())), HasSubstr(":2: threads is set a second time"));
+  EXPECT_THAT(ErrorOf(Sources({}, file.path())), HasSubstr(":2: threads is set twice"));
 }
 
 TEST(ConfigTest, ABadValueNamesItsSourceAndWhatIsAllowed) {

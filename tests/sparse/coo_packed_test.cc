@@ -175,11 +175,12 @@ TEST(CooPackedTest, RefusesBitmapsWithOtherNumbersOfBits) {
   Encoded fewer = good;
   fewer.indices[sizeof(BlockEntry)] &= ~1;
   SetEntry(fewer, 0, EntryOf(fewer, 0), words);
-  ExpectError(Decode(fewer, spec).status, "MALFORMED_BLOCK", "as many bits");
+  ExpectError(Decode(fewer, spec).status, "MALFORMED_BLOCK",
+              "the number of bits set in its bitmap");
   Encoded padded = good;
   padded.indices.append(4, '\0');
   SetEntry(padded, 0, EntryOf(padded, 0), words + 1);
-  ExpectError(Decode(padded, spec).status, "MALFORMED_BLOCK", "begin and end");
+  ExpectError(Decode(padded, spec).status, "MALFORMED_BLOCK", "must begin with a set bit and end");
 }
 
 TEST(CooPackedTest, NamesTheEntryOfARowOutOfRange) {

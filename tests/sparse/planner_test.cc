@@ -52,8 +52,9 @@ TEST(MakePlan, TimesAreDecimalNumbersWithoutExponents) {
     return MakePlan(MakeSpec("sum", ValueType::kF32, 100, 1), workload, FictitiousBackend())
         ->reason;
   };
-  EXPECT_EQ(reason(500), "500 us expected; any 1.5 ms");
-  EXPECT_EQ(reason(250'000), "250 ms expected; any 750 ms");
+  EXPECT_EQ(reason(100), "300 us expected; small needs 100 MiB");
+  EXPECT_EQ(reason(500), "1.5 ms expected; small needs 100 MiB");
+  EXPECT_EQ(reason(250'000), "750 ms expected; small needs 100 MiB");
   EXPECT_EQ(reason(150'000'000), "150 s expected; any 450 s");
 }
 

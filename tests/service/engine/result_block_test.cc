@@ -162,7 +162,7 @@ TEST(ResultBlocksTest, WhatDiffersIsNamed) {
   other.values[100 * result.layout.row_bytes() + 5] ^= std::byte{1};
   EXPECT_THAT(status(other), mismatch);
   EXPECT_THAT(std::string(status(other).message()),
-              HasSubstr("tensor \"t\", row " + row + ": computed again, it has other bits"));
+              HasSubstr("tensor \"t\", row " + row + ": computed again, its bits differ"));
 
   // One row of the result is changed: no update has the new row, and the result does not have the
   // old one.
