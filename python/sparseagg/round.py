@@ -84,8 +84,8 @@ class Round(RoundBase):
             interrupted large update is resumed.
         timeout: seconds; for an update beyond the server's message limit, which goes in chunks, seconds without any
             progress. Default: the client's.
-        progress: True shows a bar where tqdm is installed; a function is called with (bytes sent, of all). Only an
-            update that goes in chunks takes long enough for more than one step.
+        progress: True shows a bar where tqdm is installed; a function is called with (bytes sent, of all). An update
+            that goes in one message has one step. What the function raises ends the upload and is raised here.
 
         encoding: "coo.raw", "coo.packed" (fewer bytes; unsorted entries are sorted), or "auto": the smaller one that the
             server knows, and coo.raw for a tensor below 1 KiB.
@@ -101,13 +101,19 @@ class Round(RoundBase):
         limit = self._time_limit(timeout)
         options = EncodeOptions(encoding, values)
         update = self._encode(Update(tensors, contributor, weight, update_id), options)
+        with Meter(progress, update.payload.size, "sending") as meter:
+            receipt = self._send(update, limit, meter)
+            meter.finish()
+        return receipt
+
+    def _send(self, update: EncodedUpdate, timeout: float, meter: Meter) -> Receipt:
+        """One update, whole or in chunks."""
         if update.message_bytes <= self._server().message_bytes_max:
-            answer = self._call("SubmitUpdate", update.whole(), timeout=limit, for_update=True)
+            answer = self._call("SubmitUpdate", update.whole(), timeout=timeout, for_update=True)
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
-        with Meter(progress, update.payload.size, "sending") as meter:
-            outcome = self._submit_stream([update], limit, meter)[0]
+        outcome = self._submit_stream([update], timeout, meter)[0]
         if isinstance(outcome, SparseAggError):
             raise outcome
         return outcome

@@ -100,17 +100,27 @@ class Transport(Channel):
     ) -> AsyncGenerator[Any, None]:
         """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
 
-        DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds.
+        DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds. What the iterable raises
+        is raised here.
         """
         self._check_open()
         moves = 0
         idle_timeout = _arguments.finite(idle_timeout)
+        # grpc.aio would log what the iterable raises, and end the call without it.
+        iterable_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def counted(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
             nonlocal moves
-            async for message in requests:
-                moves += 1
-                yield message
+            try:
+                async for message in requests:
+                    moves += 1
+                    yield message
+            except Exception as failure:
+                if not iterable_failed.done():
+                    iterable_failed.set_exception(failure)
+                await (
+                    asyncio.Event().wait()
+                )  # The end of this iterator would end the upload in good order.
 
         is_server_stream = METHODS[method][0] == "unary_stream"
         connection = self._connections.take() if method == UPLOADS else self._connections.first
@@ -122,10 +132,17 @@ class Transport(Channel):
             )
             while True:
                 reading, seen = asyncio.ensure_future(call.read()), moves
-                while not (await asyncio.wait([reading], timeout=idle_timeout))[0]:
+                waiting = (reading, iterable_failed)
+                while not (
+                    await asyncio.wait(
+                        waiting, timeout=idle_timeout, return_when=asyncio.FIRST_COMPLETED
+                    )
+                )[0]:
                     if moves == seen:
                         raise DeadlineExceededError(f"no progress for {idle_timeout:g} s")
                     seen = moves
+                if iterable_failed.done():
+                    iterable_failed.result()
                 if reading.cancelled():  # by grpc.aio, as below; it never hears of a cancelled task
                     self._check_open()
                     raise self._peer.connection_lost("grpc.aio could not write to it")
@@ -146,6 +163,7 @@ class Transport(Channel):
                 call.cancel()
             if reading is not None and not reading.done():
                 reading.cancel()
+            iterable_failed.cancel()
 
 
 def _is_task_cancelled() -> bool:

@@ -278,6 +278,14 @@ class Round(RoundBase):
         self, update: EncodedUpdate, timeout: float, progress: Progress, message: Any = None
     ) -> Receipt:
         """`message`: the update as a whole, if it is made already."""
+        with Meter(progress, update.payload.size, "sending") as meter:
+            receipt = await self._send_metered(update, timeout, meter, message)
+            meter.finish()
+        return receipt
+
+    async def _send_metered(
+        self, update: EncodedUpdate, timeout: float, meter: Meter, message: Any
+    ) -> Receipt:
         message_bytes_max = (await self._server()).message_bytes_max
         if update.message_bytes <= message_bytes_max:
             answer = await self._call(
@@ -289,12 +297,11 @@ class Round(RoundBase):
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
-        with Meter(progress, update.payload.size, "sending") as meter:
-            upload = ChunkedUpload(self._transport, update, message_bytes_max, timeout, meter)
-            try:
-                return await upload.run()
-            except NotFoundError as missing:
-                raise await self._explained(missing) from None
+        upload = ChunkedUpload(self._transport, update, message_bytes_max, timeout, meter)
+        try:
+            return await upload.run()
+        except NotFoundError as missing:
+            raise await self._explained(missing) from None
 
     async def _call(self, method: str, request: Any, **options: Any) -> Any:
         try:
