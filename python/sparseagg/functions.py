@@ -17,7 +17,7 @@ from sparseagg.convert import (
     is_without_entries,
     is_without_values,
     specs_of,
-    unflatten,
+    unflatten_owned,
 )
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.tensors import AnyTensor
@@ -84,7 +84,7 @@ def sparse_sum(
     else:
         with Client(target) as own:
             result = own.reduce(specs, updates, weights=weights, layout=layout)
-    return unflatten(first[0], result)
+    return unflatten_owned(first[0], result)
 
 
 def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, AnyTensor]:

@@ -45,7 +45,8 @@ class Result(Mapping[str, ResultTensor]):
 
     def like(self, example: Any) -> Any:
         """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
-        `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting.
+        `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting. They are copies:
+        whoever changes one changes neither this result nor what a later call gives.
 
         Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not.
         """
