@@ -32,9 +32,14 @@ from sparseagg.tensors import TensorSpec, empty_tensor
 
 # Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
 WAIT_SLICE_SECONDS = 30.0
-# How much later than asked an answer may come before the call is given up: the way there and back
-# on a slow network.
-_WAIT_MARGIN_SECONDS = 5.0
+# The seconds that a question may take which the server answers at once: on a slow network, with a new connection.
+_LOOK_SECONDS = 5.0
+# The first call of a wait has so much time even where the caller's timeout is shorter: an answer needs some.
+_FIRST_CALL_SECONDS = 1.0
+# A server is asked to wait for the caller's time less this share of it, one second at most, so that its answer is here in time.
+_ANSWER_SHARE, _ANSWER_SECONDS_MAX = 0.2, 1.0
+# With less time left no further answer is asked for.
+_LAST_CALL_SECONDS = 0.05
 _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
 _NO_MORE: Any = object()
 # Weights play no part in their results; the server takes any that is finite and not negative.
@@ -180,54 +185,73 @@ def _check_weight(weight: float | None, specs: Iterable[TensorSpec]) -> None:
         _arguments.weight_of_integers(weight)
 
 
+class TimeLimit:
+    """The seconds of one operation, which may be infinite; counted from when this is made."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds; never negative."""
+        return max(0.0, self._end - time.monotonic())
+
+
 def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRoundRequest:
-    """One slice of waiting, with `left` seconds until the deadline."""
+    """One slice of waiting, with `left` seconds until the caller's deadline (None: there is none), of which the answer
+    needs a part."""
+    seconds = WAIT_SLICE_SECONDS
+    if left is not None:
+        seconds = min(seconds, left - min(_ANSWER_SHARE * left, _ANSWER_SECONDS_MAX))
     request = aggregation_pb2.WaitRoundRequest(name=round_name)
-    seconds = WAIT_SLICE_SECONDS if left is None else max(0.0, min(left, WAIT_SLICE_SECONDS))
     request.timeout.FromNanoseconds(int(seconds * 1e9))
     return request
 
 
-def wait_call_seconds(left: float | None, timeout: float) -> float:
-    """Seconds that the call of one slice may take, with `left` until the caller's deadline (None:
-    there is none) and the client's `timeout` for a call."""
+def wait_call_seconds(limit: TimeLimit | None, timeout: float, *, is_first: bool) -> float:
+    """Seconds that the call of one slice may take, with the client's `timeout` for a call: no more than the caller's
+    `limit` leaves. The first one of a short limit has the time that an answer needs."""
     seconds = WAIT_SLICE_SECONDS + timeout
-    if left is not None:
-        seconds = min(seconds, max(0.0, left) + min(timeout, _WAIT_MARGIN_SECONDS))
-    return seconds
+    if limit is None:
+        return seconds
+    needed = 0.0
+    if is_first:
+        needed = min(timeout, _FIRST_CALL_SECONDS if limit.seconds > 0 else _LOOK_SECONDS)
+    return min(seconds, max(limit.left(), needed))
 
 
-def look_seconds(left: float | None, timeout: float) -> float:
-    """Seconds that a look may take which is answered at once, with `left` until the caller's deadline and the client's
-    `timeout` for a call."""
-    seconds = min(timeout, _WAIT_MARGIN_SECONDS)
-    return seconds if left is None else max(0.0, min(seconds, left))
+def look_seconds(limit: TimeLimit | None, timeout: float) -> float:
+    """Seconds that a question may take which is answered at once, with what the caller's `limit` leaves and the client's
+    `timeout` for a call. A limit of 0 is for no question: the caller wants to know without waiting."""
+    seconds = min(timeout, _LOOK_SECONDS)
+    return seconds if limit is None or limit.seconds <= 0 else min(seconds, limit.left())
+
+
+def question_seconds(limit: TimeLimit | None) -> float | None:
+    """Seconds of a question that comes before the operation of this limit; None: those of the client."""
+    return None if limit is None or limit.seconds <= 0 else limit.left()
 
 
 def check_time_left(
-    round_name: str, timeout: float | None, deadline: float | None, silence: DeadlineExceededError
+    round_name: str, limit: TimeLimit | None, silence: DeadlineExceededError
 ) -> None:
-    """After a slice that brought no answer (`silence`): raises DeadlineExceededError where the
-    caller's time is over, too.
-
-    deadline: of the caller, as of `time.monotonic()`; None: the next slice may bring one, however
-    many it takes.
-    """
-    if deadline is not None and time.monotonic() >= deadline:
+    """After a slice that brought no answer (`silence`): raises DeadlineExceededError where the caller's time is over, too.
+    Without a limit the next slice may bring one, however many it takes."""
+    if limit is not None and limit.left() <= _LAST_CALL_SECONDS:
         raise DeadlineExceededError(
-            f"the server did not say within {timeout:g} s whether {round_name} is published"
+            f"the server did not say within {limit.seconds:g} s whether {round_name} is published"
         ) from silence
 
 
-def is_published(info: RoundInfo, timeout: float | None, left: float | None) -> bool:
+def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
     """What to do after a slice of waiting: True is the end; raises when there will be no result, or no time is left."""
     if info.state is RoundState.ABORTED:
         raise RoundAbortedError(info.failure or f"{info.name} was aborted", reason="ROUND_ABORTED")
     if info.state.final:
         return True
-    if left is not None and left <= 0:
+    if limit is not None and limit.left() <= _LAST_CALL_SECONDS:
         raise DeadlineExceededError(
-            f"{info.name} is {info.state.value} after {timeout:g} s"
+            f"{info.name} is {info.state.value} after {limit.seconds:g} s"
             + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
         )
     return False

@@ -61,8 +61,11 @@ class Client(ClientBase):
 
     def info(self) -> ServerInfo:
         """Version, back ends, operators, encodings and limits of the server."""
+        return self._info(None)
+
+    def _info(self, timeout: float | None) -> ServerInfo:
         request = aggregation_pb2.GetServerInfoRequest()
-        return info_from_proto(self._transport.unary("GetServerInfo", request))
+        return info_from_proto(self._transport.unary("GetServerInfo", request, timeout=timeout))
 
     def create_round(
         self,
@@ -160,7 +163,8 @@ class Client(ClientBase):
 
         return self._transport.repeat(call)
 
-    def _server(self) -> _requests.Server:
+    def _server(self, limit: _requests.TimeLimit | None = None) -> _requests.Server:
         if self._known_server is None:  # two threads may ask; the answer is the same
-            self._known_server = _requests.Server.of(self.info())
+            info = self._info(_requests.question_seconds(limit))
+            self._known_server = _requests.Server.of(info)
         return self._known_server

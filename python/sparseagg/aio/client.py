@@ -39,8 +39,13 @@ class Client(ClientBase):
 
     async def info(self) -> ServerInfo:
         """Version, back ends, operators, encodings and limits of the server."""
+        return await self._info(None)
+
+    async def _info(self, timeout: float | None) -> ServerInfo:
         request = aggregation_pb2.GetServerInfoRequest()
-        return info_from_proto(await self._transport.unary("GetServerInfo", request))
+        return info_from_proto(
+            await self._transport.unary("GetServerInfo", request, timeout=timeout)
+        )
 
     async def create_round(
         self,
@@ -111,7 +116,8 @@ class Client(ClientBase):
 
         return await self._transport.repeat(call)
 
-    async def _server(self) -> _requests.Server:
+    async def _server(self, limit: _requests.TimeLimit | None = None) -> _requests.Server:
         if self._known_server is None:
-            self._known_server = _requests.Server.of(await self.info())
+            info = await self._info(_requests.question_seconds(limit))
+            self._known_server = _requests.Server.of(info)
         return self._known_server
