@@ -10,10 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Callable, TypeVar
 
 import grpc
+import grpc.aio
 from google.protobuf import empty_pb2
 
 from sparseagg import _arguments, _forks
@@ -110,7 +112,8 @@ class Channel:
         all_options = list(by_name.items())
 
         def connect() -> Connection:
-            _forks.check_process(self._made_in)
+            # close() sets _closed before it lists the channels, so none is opened that it does not find.
+            self._check_open()
             channel = access.open_channel(self._library, address.target, all_options)
             _forks.keep(channel)
             methods = {
@@ -143,6 +146,15 @@ class Channel:
         _forks.check_process(self._made_in)
         if self._closed:  # where gRPC has errors of its own
             raise _client_is_closed()
+
+    @contextmanager
+    def _starting_call(self) -> Iterator[None]:
+        """For the start of a call: gRPC raises a ValueError, or one of its own, where close() was faster."""
+        try:
+            yield
+        except (ValueError, grpc.aio.UsageError):
+            self._check_open()
+            raise
 
     def new_backoff(self, timeout: float | None = None, *, since_failure: bool = False) -> Backoff:
         """Of one operation of `timeout` seconds (default: the client's)."""
@@ -199,9 +211,10 @@ class Transport(Channel):
         while True:
             self._check_open()
             try:
-                answer = self._connections.first.methods[method](
-                    request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                )
+                with self._starting_call():
+                    answer = self._connections.first.methods[method](
+                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                    )
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -243,9 +256,10 @@ class Transport(Channel):
         connection = self._connections.take() if method == UPLOADS else self._connections.first
 
         def start(requests: Iterator[Any]) -> Any:
-            return connection.methods[method](
-                requests if request is None else request, metadata=metadata
-            )
+            with self._starting_call():
+                return connection.methods[method](
+                    requests if request is None else request, metadata=metadata
+                )
 
         def end() -> None:
             if method == UPLOADS:

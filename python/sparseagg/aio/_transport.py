@@ -58,9 +58,10 @@ class Transport(Channel):
         while True:
             self._check_open()
             try:
-                answer = await self._connections.first.methods[method](
-                    request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                )
+                with self._starting_call():
+                    answer = await self._connections.first.methods[method](
+                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                    )
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
