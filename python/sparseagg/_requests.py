@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Union
@@ -28,7 +30,7 @@ from sparseagg.errors import (
 )
 from sparseagg.records import RoundInfo, RoundState, ServerInfo, StoreEpoch
 from sparseagg.result import layout_number
-from sparseagg.tensors import TensorSpec, empty_tensor
+from sparseagg.tensors import AnyTensor, TensorSpec, empty_tensor
 
 # Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
 WAIT_SLICE_SECONDS = 30.0
@@ -152,12 +154,47 @@ def list_rounds(page_size: int) -> aggregation_pb2.ListRoundsRequest:
     return aggregation_pb2.ListRoundsRequest(page_size=size)
 
 
-def encode_update(
+class _UpdateIds:
+    """Makes ids of updates: one that is random for each process, and a number. To ask the system for each takes longer than to
+    encode a small update."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._prefix = ""
+        self._numbers = itertools.count()
+
+    def new(self) -> str:
+        """One that no other update has."""
+        if (
+            self._process != os.getpid()
+        ):  # A forked child must not go on with the numbers of its parent.
+            self._prefix, self._process = uuid.uuid4().hex, os.getpid()
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+
+_UPDATE_IDS = _UpdateIds()
+
+
+class ReadUpdate:
+    """An update whose tensors are read, and which is still to be encoded: both raise SparseAggError for what is wrong with
+    it. nbytes: of its tensors."""
+
+    def __init__(self, tensors: dict[str, AnyTensor], **header: Any) -> None:
+        self._tensors = tensors
+        self._header = header
+        self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
+
+    def encode(self) -> EncodedUpdate:
+        """Takes long for a large one."""
+        return EncodedUpdate(self._tensors, **self._header)
+
+
+def read_update(
     round_name: str,
     specs: Mapping[str, TensorSpec],
     update: Update,
     options: EncodeOptions,
-) -> EncodedUpdate:
+) -> ReadUpdate:
     """An update for a round; a tensor of the round that is left out counts as not touched."""
     options.check_names(specs)
     if not isinstance(update, Update):
@@ -167,14 +204,24 @@ def encode_update(
         if name not in tensors:
             tensors[name] = empty_tensor(spec)
     _check_weight(update.weight, specs.values())
-    return EncodedUpdate(
+    return ReadUpdate(
         tensors,
         round_name=round_name,
         contributor=update.contributor,
-        update_id=update.update_id or uuid.uuid4().hex,
+        update_id=update.update_id or _UPDATE_IDS.new(),
         weight=update.weight,
         options=options,
     )
+
+
+def encode_update(
+    round_name: str,
+    specs: Mapping[str, TensorSpec],
+    update: Update,
+    options: EncodeOptions,
+) -> EncodedUpdate:
+    """`read_update`, encoded."""
+    return read_update(round_name, specs, update, options).encode()
 
 
 def _check_weight(weight: float | None, specs: Iterable[TensorSpec]) -> None:
@@ -324,19 +371,19 @@ def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.Re
     return aggregation_pb2.ReduceRequest(start=start)
 
 
-def encode_for_reduce(
+def read_for_reduce(
     specs: Sequence[TensorSpec],
     updates: Iterable[Mapping[str, Any]],
     weights: Iterable[float] | None,
     options: EncodeOptions,
-) -> list[EncodedUpdate]:
-    """The updates of one Reduce; error messages name an update by its place in the list."""
+) -> Iterator[ReadUpdate]:
+    """The updates of one Reduce; error messages name an update by its place in the list, those of `encode`, too."""
     by_name = {spec.name: spec for spec in specs}
     options.check_names(by_name)
     check_is_list("updates", updates)
     given = _arguments.items("updates", updates)
     factors = None if weights is None else _arguments.one_of_each("weights", weights)
-    encoded: list[EncodedUpdate] = []
+    position = -1
     for position, update in enumerate(given):
         weight = None
         if factors is not None:  # one by one: there may be no end of them
@@ -347,19 +394,32 @@ def encode_for_reduce(
                 )
         with _arguments.refusing(f"update {position}", InvalidUpdateError):
             _check_weight(weight, by_name.values())
-            one = EncodedUpdate(
+            read = _ReduceUpdate(
                 read_tensors(update, by_name),
                 contributor=str(position),
                 update_id=str(position),
                 weight=weight,
                 options=options,
             )
-        if may_fill_arrays_again(updates):
-            one.keep()
-        encoded.append(one)
+        yield read
     if factors is not None and next(factors, _NO_MORE) is not _NO_MORE:
-        raise InvalidArgumentError(f"more weights than the {len(encoded)} updates")
+        raise InvalidArgumentError(f"more weights than the {position + 1} updates")
+
+
+def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpdate:
+    """The update, which no longer needs the caller's arrays where they may be filled again."""
+    encoded = update.encode()
+    if may_fill_arrays_again:
+        encoded.keep()
     return encoded
+
+
+class _ReduceUpdate(ReadUpdate):
+    """An update of Reduce, which is named by its place."""
+
+    def encode(self) -> EncodedUpdate:
+        with _arguments.refusing(f"update {self._header['update_id']}", InvalidUpdateError):
+            return super().encode()
 
 
 def may_fill_arrays_again(updates: Iterable[Any]) -> bool:

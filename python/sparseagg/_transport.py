@@ -26,6 +26,7 @@ from sparseagg._proxy import proxy_of
 from sparseagg._retry import Backoff, RetryPolicy
 from sparseagg._tls_probe import TlsProbe
 from sparseagg._transport_errors import Peer
+from sparseagg._upload_rate import UploadRate
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -137,6 +138,7 @@ class Channel:
             tls=access.credentials is not None,
         )
         self._tls_probe = TlsProbe(address, self._peer)
+        self.upload_rate = UploadRate(address)
         self._answered = False
         self._access = access
         self.timeout = timeout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -144,8 +145,12 @@ class Client(ClientBase):
         """
         start = _requests.reduce_start(tensors, layout)
         server = self._server()
-        options = EncodeOptions(encoding, values).for_server(server.encodings)
-        encoded = _requests.encode_for_reduce(tensors, updates, weights, options)
+        options = EncodeOptions(encoding, values).for_server(
+            server.encodings, self._transport.upload_rate.bytes_per_second
+        )
+        encoded = []
+        for read in _requests.read_for_reduce(tensors, updates, weights, options):
+            encoded.append(_requests.encode(read, _requests.may_fill_arrays_again(updates)))
 
         def call() -> Result:
             with self._transport.stream(
@@ -155,9 +160,12 @@ class Client(ClientBase):
                 for_update=True,
             ) as stream:
                 stream.send(start)
+                begin = time.monotonic()
                 for update in encoded:
                     for message in reduce_messages(update, server.message_bytes_max):
                         stream.send(message)
+                size = sum(update.payload.size for update in encoded)
+                self._transport.upload_rate.record(size, time.monotonic() - begin)
                 stream.sent_all()
                 return receive_result(stream, ResultReader(layout))
 

@@ -20,6 +20,7 @@ from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec,
 
 _SEPARATOR = "/"
 _ROOT = "tensor"  # name of a tensor that stands alone
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
@@ -229,6 +230,8 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 
 def _is_node(tree: Any, prefix: str) -> bool:
     if isinstance(tree, list):
+        if _NUMBERS.issuperset(map(type, tree)):  # a million of them may be one tensor
+            return False
         return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree) or (
             _holds_arrays(tree)
         )
@@ -246,7 +249,7 @@ def _is_node(tree: Any, prefix: str) -> bool:
 def _holds_arrays(tree: Any) -> bool:
     """True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
     if isinstance(tree, list):
-        return any(map(_holds_arrays, tree))
+        return not _NUMBERS.issuperset(map(type, tree)) and any(map(_holds_arrays, tree))
     if isinstance(tree, tuple):  # (indices, values, dense_shape), or numbers
         return any(isinstance(part, (list, tuple)) or _holds_arrays(part) for part in tree)
     return isinstance(tree, Mapping) or (is_tensor(tree) and not isinstance(tree, np.generic))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparseagg import _arguments
+from sparseagg._encodings import ValuesChoice
 from sparseagg._requests import may_fill_arrays_again
 from sparseagg.client import Client
 from sparseagg.convert import (
@@ -33,6 +35,8 @@ def sparse_sum(
     layout: str = "sparse",
     value_type: str | None = None,
     integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
 ) -> Any:
     """The exact aggregate of equally shaped tensors, or of models of them, rounded once.
 
@@ -47,6 +51,7 @@ def sparse_sum(
         as one), "dense" arrays of the full shape, of the same package.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
     integer_overflow: "checked" (OutOfRangeError names the index) or "modular" (wraps).
+    encoding, values: what the tensors travel as, as in `Round.submit`.
 
     The order of the tensors changes no bit of the result. Equal indices within one tensor are summed first.
 
@@ -79,11 +84,10 @@ def sparse_sum(
     )
     if not may_fill_arrays_again(tensors):
         updates = list(updates)
-    if client is not None:
-        result = client.reduce(specs, updates, weights=weights, layout=layout)
-    else:
-        with Client(target) as own:
-            result = own.reduce(specs, updates, weights=weights, layout=layout)
+    with contextlib.ExitStack() as stack:
+        result = (client or stack.enter_context(Client(target))).reduce(
+            specs, updates, weights=weights, layout=layout, encoding=encoding, values=values
+        )
     return unflatten_owned(first[0], result)
 
 

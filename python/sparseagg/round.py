@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, Literal, overload
 
@@ -93,10 +94,11 @@ class Round(RoundBase):
         progress: True shows a bar where tqdm is installed; a function is called with (bytes sent, of all). An update
             that goes in one message has one step. What the function raises ends the upload and is raised here.
 
-        encoding: "coo.raw", "coo.packed" (fewer bytes; unsorted entries are sorted), or "auto": the smaller one that the
-            server knows, and coo.raw for a tensor below 1 KiB.
-        values: how values travel in coo.packed (docs/wire_format.md); for all tensors, or by name. "auto": the fewest
-            bytes that change nothing. "bf16", "f16", "int8", "int8.stochastic", "int4", "int4.stochastic" round f32 and
+        encoding: "coo.raw", "coo.packed" (fewer bytes; unsorted entries are sorted), or "auto": for each tensor the one that
+            should be there sooner. A sample of the tensor tells what packing saves, earlier uploads how long that takes to
+            send (docs/python.md); coo.raw for a tensor below 1 KiB.
+        values: how values travel in coo.packed (docs/wire_format.md); for all tensors, or by name. "auto": in as few
+            bytes as change nothing, where that is sooner there. "bf16", "f16", "int8", "int8.stochastic", "int4", "int4.stochastic" round f32 and
             f64 values here, before they are sent; others stay as they are.
 
         The receipt's `encodings` say what was chosen.
@@ -107,7 +109,9 @@ class Round(RoundBase):
         limit = _requests.TimeLimit(self._time_limit(timeout))
         options = EncodeOptions(encoding, values)
         specs = self._specs_within(limit)
-        options = options.for_server(self._server(limit).encodings)
+        options = options.for_server(
+            self._server(limit).encodings, self._transport.upload_rate.bytes_per_second
+        )
         left = limit.left()
         update = _requests.encode_update(
             self.name, specs, Update(tensors, contributor, weight, update_id), options
@@ -122,9 +126,10 @@ class Round(RoundBase):
     ) -> Receipt:
         """One update, whole, or in chunks, of which none may take longer than `idle_timeout`."""
         if update.message_bytes <= self._server().message_bytes_max:
-            answer = self._call(
-                "SubmitUpdate", update.whole(), timeout=call_timeout, for_update=True
-            )
+            message = update.whole()
+            begin = time.monotonic()
+            answer = self._call("SubmitUpdate", message, timeout=call_timeout, for_update=True)
+            self._transport.upload_rate.record(update.payload.size, time.monotonic() - begin)
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
@@ -184,7 +189,9 @@ class Round(RoundBase):
         specs = self._specs_within(limit)
         options = EncodeOptions(encoding, values)
         options.check_names(specs)
-        options = options.for_server(self._server(limit).encodings)
+        options = options.for_server(
+            self._server(limit).encodings, self._transport.upload_rate.bytes_per_second
+        )
         given = _arguments.items("updates", updates)
         encoded = (self._encoded_or_refusal(specs, update, options) for update in given)
         with Meter(progress, None, "sending") as meter:

@@ -188,8 +188,7 @@ def test_large_packed_updates_go_in_chunks(client):
     values = np.random.default_rng(4).normal(size=(nnz, 4)).astype("f4")
     tensor = SparseTensor(np.arange(0, 2 * nnz, 2), values, [2 * nnz, 4])
     round = client.create_round([TensorSpec("emb", [2 * nnz, 4])])
-    receipt = round.submit({"emb": tensor}, contributor="a")
-    assert receipt.encodings["emb"].encoding == "coo.packed"
+    receipt = round.submit({"emb": tensor}, contributor="a", encoding="coo.packed")
     assert receipt.encodings["emb"].nbytes > 16 << 20
     round.seal()
     result = round.result()["emb"]

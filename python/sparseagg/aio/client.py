@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,8 +11,8 @@ from sparseagg import _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
-from sparseagg._uploads import reduce_messages
 from sparseagg.aio._transport import Transport
+from sparseagg.aio._uploads import encode, messages_of_reduce
 from sparseagg.aio.round import Round
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
@@ -97,14 +98,21 @@ class Client(ClientBase):
         """The stateless operator; see `sparseagg.Client.reduce`."""
         start = _requests.reduce_start(tensors, layout)
         server = await self._server()
-        options = EncodeOptions(encoding, values).for_server(server.encodings)
-        encoded = _requests.encode_for_reduce(tensors, updates, weights, options)
+        options = EncodeOptions(encoding, values).for_server(
+            server.encodings, self._transport.upload_rate.bytes_per_second
+        )
+        encoded = []
+        for read in _requests.read_for_reduce(tensors, updates, weights, options):
+            encoded.append(await encode(read, _requests.may_fill_arrays_again(updates)))
 
         async def messages() -> AsyncIterator[object]:
             yield start
+            begin = time.monotonic()
             for update in encoded:
-                for message in reduce_messages(update, server.message_bytes_max):
+                async for message in messages_of_reduce(update, server.message_bytes_max):
                     yield message
+            size = sum(update.payload.size for update in encoded)
+            self._transport.upload_rate.record(size, time.monotonic() - begin)
 
         async def call() -> Result:
             reader = ResultReader(layout)

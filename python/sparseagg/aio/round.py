@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Callable, Literal, overload
 
@@ -12,13 +13,13 @@ from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update
+from sparseagg._requests import ReadUpdate, Update
 from sparseagg._uploads import Outcome
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio import _many
 from sparseagg.aio._many import ManyUpdates, Submission
 from sparseagg.aio._transport import Transport
-from sparseagg.aio._uploads import ChunkedUpload
+from sparseagg.aio._uploads import ChunkedUpload, encode
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -78,9 +79,9 @@ class Round(RoundBase):
     ) -> Receipt:
         """Submits one contributor's update; returns when it is counted. See `sparseagg.Round.submit`."""
         limit = _requests.TimeLimit(self._time_limit(timeout))
-        encode = await self._encoder(encoding, values, limit)
+        read = await self._reader(encoding, values, limit)
         left = limit.left()
-        update = encode(Update(tensors, contributor, weight, update_id))
+        update = await encode(read(Update(tensors, contributor, weight, update_id)), False)
         return await self._send(update, limit.seconds, left, progress)
 
     @overload
@@ -124,7 +125,7 @@ class Round(RoundBase):
         sequence.
         """
         limit = self._time_limit(timeout)
-        encode = await self._encoder(encoding, values, _requests.TimeLimit(limit))
+        read = await self._reader(encoding, values, _requests.TimeLimit(limit))
         message_bytes_max = (await self._server()).message_bytes_max
 
         async def send(submission: Submission) -> Receipt:
@@ -139,7 +140,7 @@ class Round(RoundBase):
 
         many = ManyUpdates(
             _arguments.items("updates", updates),
-            encode,
+            read,
             send,
             send_together,
             message_bytes_max=message_bytes_max,
@@ -277,16 +278,16 @@ class Round(RoundBase):
         week), so that late retries cannot count in another round. Idempotent."""
         await self._call("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
 
-    async def _encoder(
+    async def _reader(
         self, encoding: str, values: ValuesChoice, limit: _requests.TimeLimit
-    ) -> Callable[[Update], EncodedUpdate]:
-        """Makes messages of updates; what it takes to know for that is asked here, within the limit."""
+    ) -> Callable[[Update], ReadUpdate]:
+        """Reads updates, to be encoded; what it takes to know for that is asked here, within the limit."""
         specs = await self._specs_within(limit)
         server = await self._server(limit)
         options = EncodeOptions(encoding, values)
         options.check_names(specs)
-        options = options.for_server(server.encodings)
-        return lambda update: _requests.encode_update(self.name, specs, update, options)
+        options = options.for_server(server.encodings, self._transport.upload_rate.bytes_per_second)
+        return lambda update: _requests.read_update(self.name, specs, update, options)
 
     async def _send(
         self,
@@ -313,12 +314,12 @@ class Round(RoundBase):
     ) -> Receipt:
         message_bytes_max = (await self._server()).message_bytes_max
         if update.message_bytes <= message_bytes_max:
+            message = update.whole() if message is None else message
+            begin = time.monotonic()
             answer = await self._call(
-                "SubmitUpdate",
-                update.whole() if message is None else message,
-                timeout=call_timeout,
-                for_update=True,
+                "SubmitUpdate", message, timeout=call_timeout, for_update=True
             )
+            self._transport.upload_rate.record(update.payload.size, time.monotonic() - begin)
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
