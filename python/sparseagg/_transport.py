@@ -57,8 +57,10 @@ METHODS = {
     "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
 }
 # The distribution's gRPC (1.51) gets on with connecting while a call waits, and otherwise looks every 5 s: too seldom
-# for attempts that nobody waits in between. It reads this when the first channel is made.
-os.environ.setdefault("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100")
+# for attempts that nobody waits in between. It reads this when it starts, with the first channel.
+_POLL_INTERVAL = "GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS"
+_POLL_INTERVAL_MS = "100"
+_environment = threading.Lock()
 # gRPC's own pause between two attempts to connect grows to two minutes; a server that restarts is back in seconds.
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -85,6 +87,20 @@ CHANNEL_OPTIONS = (
 _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
+
+
+@contextmanager
+def _poll_interval() -> Iterator[None]:
+    """For the time in which gRPC may start: afterwards the variable is gone again, for this process and its children."""
+    with _environment:
+        is_ours = _POLL_INTERVAL not in os.environ
+        if is_ours:
+            os.environ[_POLL_INTERVAL] = _POLL_INTERVAL_MS
+        try:
+            yield
+        finally:
+            if is_ours:
+                os.environ.pop(_POLL_INTERVAL, None)
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
@@ -115,7 +131,8 @@ class Channel:
         def connect() -> Connection:
             # close() sets _closed before it lists the channels, so none is opened that it does not find.
             self._check_open()
-            channel = access.open_channel(self._library, address.target, all_options)
+            with _poll_interval():
+                channel = access.open_channel(self._library, address.target, all_options)
             _forks.keep(channel)
             methods = {
                 name: getattr(channel, kind)(

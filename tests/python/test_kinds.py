@@ -474,3 +474,12 @@ def test_scipy_matrices_share_no_memory_with_the_result():
     for layout in ("coo", "csr"):
         result.like({"m": sparse.eye(2, format=layout)})["m"].data *= 10
     assert result["m"].values.tolist() == [5]
+
+
+def test_numbers_come_back_as_numbers(client):
+    model = {"python": 1.5, "whole": 2, "numpy": np.float32(2), "array": np.array(4.0)}
+    total = sparse_sum([model, model], client=client)
+    assert total == {"python": 3.0, "whole": 4, "numpy": 4, "array": 8}
+    kinds = {name: type(value) for name, value in total.items()}
+    assert kinds == {"python": float, "whole": int, "numpy": np.float32, "array": np.ndarray}
+    assert type(sparse_sum([1.0, 2.0], client=client)) is float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -75,3 +76,16 @@ def test_a_program_that_is_type_checked(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"list\[.*SparseTensor.*ndarray", done.stdout)
+
+
+def test_the_package_leaves_the_environment_as_it_is(server):
+    """Children of the process inherit it, and other users of gRPC in the process read it."""
+    program = (
+        "import os; before = dict(os.environ); import sparseagg, sparseagg.aio\n"
+        "assert dict(os.environ) == before\n"
+        f"with sparseagg.Client({server.target!r}) as client: client.info()\n"
+        "assert dict(os.environ) == before"
+    )
+    # This process may have it from another version of the package.
+    mine = {name: text for name, text in os.environ.items() if not name.startswith("GRPC_CLIENT")}
+    subprocess.run([sys.executable, "-c", program], env=mine, check=True)

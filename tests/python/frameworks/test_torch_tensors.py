@@ -251,3 +251,13 @@ def test_what_is_done_to_a_tensor_is_not_done_to_the_result(layout):
     changed = result.like({"w": example})["w"]
     (changed if is_dense else changed.values()).mul_(10)
     assert result.like({"w": example})["w"].to_dense().tolist() == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize("layout", ["sparse_bsr", "sparse_bsc"])
+def test_blocks_come_back_as_blocks(client, layout):
+    dense = torch.arange(24.0).reshape(4, 6)
+    dense[:2, :3] = 0
+    tensor = dense.to_sparse(layout=getattr(torch, layout), blocksize=(2, 3))
+    total = sparse_sum([tensor, tensor], client=client)
+    assert (total.layout, total.values().shape[1:]) == (tensor.layout, (2, 3))
+    assert torch.equal(total.to_dense(), 2 * dense)
