@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -85,6 +86,8 @@ CHANNEL_OPTIONS = (
 # gRPC sends every TCP connection through the proxy that http_proxy names, which does not reach our
 # loopback.
 _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
+# A thread that reads ends in milliseconds once its channel is closed.
+_JOIN_SECONDS = 5.0
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
 
@@ -208,6 +211,11 @@ class Channel:
 class Transport(Channel):
     """The channel of the client for threads. Thread-safe."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._streams: weakref.WeakSet[StreamCall] = weakref.WeakSet()
+        self._streams_lock = threading.Lock()
+
     def close(self) -> None:
         """Ends the channels and every call on them; in a forked child nothing, they are the parent's."""
         self._closed = True
@@ -215,6 +223,11 @@ class Transport(Channel):
             return
         for channel in self._connections.channels():
             channel.close()
+        # gRPC waits for ever at the exit of the process for a lock that a thread held which went with it.
+        with self._streams_lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.join(_JOIN_SECONDS)
 
     def unary(
         self,
@@ -285,7 +298,10 @@ class Transport(Channel):
                 self._connections.give_back(connection)
 
         error_of = partial(self._error_of, for_update=for_update)
-        return StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
+        call = StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
+        with self._streams_lock:
+            self._streams.add(call)
+        return call
 
 
 class StreamCall:
@@ -327,7 +343,8 @@ class StreamCall:
         self._moves = 0
         self._made_in = _forks.generation()
         self._call = start(self._requests())
-        threading.Thread(target=self._read, name="sparseagg-stream", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name="sparseagg-stream", daemon=True)
+        self._reader.start()
 
     def send(self, message: Any) -> None:
         """Hands `message` over; blocks while the connection is busy. Raises when the stream has ended."""
@@ -371,6 +388,13 @@ class StreamCall:
             self._ended = True
             self._changed.notify_all()
         self._call.cancel()
+
+    def join(self, timeout: float) -> None:
+        """Waits at most so many seconds for the end of the thread, after the call was ended."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._reader.join(timeout)
 
     def __enter__(self) -> StreamCall:
         return self

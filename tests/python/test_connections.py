@@ -217,3 +217,20 @@ def test_no_connection_is_opened_by_a_closed_client(server):
     with pytest.raises(SparseAggError, match="closed"):
         connections.take()
     assert len(connections._all) == 1
+
+
+def test_no_thread_is_left_behind_by_a_closed_client(server):
+    """At the exit of the process gRPC would wait for what such a thread holds."""
+
+    def readers():
+        return [thread for thread in threading.enumerate() if thread.name == "sparseagg-stream"]
+
+    others = readers()
+    for _ in range(20):
+        client = Client(server.target)
+        round = client.create_round([TensorSpec("n", [10])])
+        streams = [open_stream(client) for _ in range(4)]
+        next(round.watch())
+        client.close()
+        assert [thread for thread in readers() if thread not in others] == []
+        del streams
