@@ -117,7 +117,8 @@ def encode_tensor(
 ) -> EncodedTensor:
     """`tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot hold."""
     ranges: list[tuple[int, int]] = []
-    nnz, indices = int(tensor.values.size > 0), _NO_INDICES
+    nnz = int(tensor.values.size > 0)
+    indices: Payload = _NO_INDICES
     if isinstance(tensor, SparseTensor):
         ranges = _ranges(tensor.indices)
         nnz, indices = tensor.nnz, _narrowed(tensor.indices, ranges)

@@ -56,4 +56,4 @@ def recode(source: Array, itemsize: int, convert: Callable[[Array], Array]) -> P
 
 
 def _bytes_of(array: Array) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data

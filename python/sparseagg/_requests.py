@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Union
+from typing import Any, SupportsFloat, SupportsIndex, Union
 
 from google.protobuf import duration_pb2
 
@@ -68,32 +68,34 @@ class Server:
 class Update:
     """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
 
-    tensors: Mapping[str, Any]
+    tensors: Any
     contributor: str
-    weight: float | None = None
+    weight: SupportsFloat | None = None
     update_id: str | None = None
 
 
-Seconds = Union[float, timedelta]
+Seconds = Union[SupportsFloat, timedelta]
 
 
 def _duration(field: str, time: Seconds) -> duration_pb2.Duration:
     duration = duration_pb2.Duration()
     try:
-        duration.FromTimedelta(time if isinstance(time, timedelta) else timedelta(seconds=time))
+        duration.FromTimedelta(
+            time if isinstance(time, timedelta) else timedelta(seconds=float(time))
+        )
     except (OverflowError, ValueError, TypeError) as bad:
         raise InvalidArgumentError(f"{field}: {time!r} is no number of seconds ({bad})") from None
     return duration
 
 
-def _count(field: str, count: int | None) -> int:
+def _count(field: str, count: SupportsIndex | None) -> int:
     return 0 if count is None else _arguments.whole(field, count, 0, 2**64 - 1)
 
 
 def round_policy(
-    goal: int | None,
-    min_contributors: int | None,
-    max_contributors: int | None,
+    goal: SupportsIndex | None,
+    min_contributors: SupportsIndex | None,
+    max_contributors: SupportsIndex | None,
     deadline: Seconds | datetime | None,
     grace: Seconds | None,
 ) -> types_pb2.RoundPolicy:
@@ -115,7 +117,7 @@ def round_policy(
 
 
 def create_round(
-    tensors: Sequence[TensorSpec],
+    tensors: Iterable[TensorSpec],
     round_id: str | None,
     durability: str | None,
     request_id: str | None,
@@ -148,7 +150,7 @@ def full_name(round_name: str) -> str:
     return name if name.startswith("rounds/") else f"rounds/{name}"
 
 
-def list_rounds(page_size: int) -> aggregation_pb2.ListRoundsRequest:
+def list_rounds(page_size: SupportsIndex) -> aggregation_pb2.ListRoundsRequest:
     """See `Client.rounds`."""
     size = _arguments.whole("page_size", page_size, -(2**31), 2**31 - 1)  # the server has limits
     return aggregation_pb2.ListRoundsRequest(page_size=size)
@@ -224,7 +226,7 @@ def encode_update(
     return read_update(round_name, specs, update, options).encode()
 
 
-def _check_weight(weight: float | None, specs: Iterable[TensorSpec]) -> None:
+def _check_weight(weight: SupportsFloat | None, specs: Iterable[TensorSpec]) -> None:
     """Of an update of these tensors; where the operator does not use it, as with max, any weight will do."""
     if weight is not None and any(
         spec.value_type[0] in "iu" and spec.op not in _OPS_WITHOUT_WEIGHTS for spec in specs
@@ -333,7 +335,7 @@ def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFou
     return RoundLostError(f"{error.message}: it {why}{hint}", code=error.code, reason="ROUND_LOST")
 
 
-def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.WatchRoundRequest:
+def watch_round(round_name: str, min_interval: Seconds | None) -> aggregation_pb2.WatchRoundRequest:
     """See `Round.watch`."""
     request = aggregation_pb2.WatchRoundRequest(name=round_name)
     if min_interval is not None:
@@ -344,7 +346,7 @@ def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.
 def get_aggregate(
     round_name: str,
     layout: str,
-    tensors: Sequence[str] | None,
+    tensors: Iterable[str] | None,
     indices: Mapping[str, Any] | None,
     encoding: str,
     specs: Mapping[str, TensorSpec],
@@ -373,8 +375,8 @@ def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.Re
 
 def read_for_reduce(
     specs: Sequence[TensorSpec],
-    updates: Iterable[Mapping[str, Any]],
-    weights: Iterable[float] | None,
+    updates: Iterable[Any],
+    weights: Iterable[SupportsFloat] | None,
     options: EncodeOptions,
 ) -> Iterator[ReadUpdate]:
     """The updates of one Reduce; error messages name an update by its place in the list, those of `encode`, too."""

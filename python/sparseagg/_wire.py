@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class EncodedUpdate:
         round_name: str = "",
         contributor: str = "",
         update_id: str = "",
-        weight: float | None = None,
+        weight: SupportsFloat | None = None,
         options: EncodeOptions = _RAW_OPTIONS,
     ) -> None:
         self.header = types_pb2.UpdateHeader(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
@@ -70,16 +70,16 @@ class Client(ClientBase):
 
     def create_round(
         self,
-        tensors: Sequence[TensorSpec],
+        tensors: Iterable[TensorSpec],
         round_id: str | None = None,
         *,
         durability: str | None = None,
         request_id: str | None = None,
-        goal: int | None = None,
-        min_contributors: int | None = None,
-        max_contributors: int | None = None,
-        deadline: float | timedelta | datetime | None = None,
-        grace: float | timedelta | None = None,
+        goal: SupportsIndex | None = None,
+        min_contributors: SupportsIndex | None = None,
+        max_contributors: SupportsIndex | None = None,
+        deadline: SupportsFloat | timedelta | datetime | None = None,
+        grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
     ) -> Round:
         """Opens a round.
@@ -111,7 +111,7 @@ class Client(ClientBase):
         """A handle of a round that someone opened: "rounds/r1" or just "r1". Asks the server nothing yet."""
         return Round(self._transport, self._server, _requests.full_name(name))
 
-    def rounds(self, page_size: int = 50) -> Iterator[RoundInfo]:
+    def rounds(self, page_size: SupportsIndex = 50) -> Iterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
         request = _requests.list_rounds(page_size)
         while True:
@@ -124,10 +124,10 @@ class Client(ClientBase):
 
     def reduce(
         self,
-        tensors: Sequence[TensorSpec],
-        updates: Iterable[Mapping[str, Any]],
+        tensors: Iterable[TensorSpec],
+        updates: Iterable[Any],
         *,
-        weights: Iterable[float] | None = None,
+        weights: Iterable[SupportsFloat] | None = None,
         layout: str = "sparse",
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -143,13 +143,14 @@ class Client(ClientBase):
 
         Raises InvalidUpdateError, OutOfRangeError (overflow of a checked integer sum).
         """
-        start = _requests.reduce_start(tensors, layout)
+        specs = tuple(_arguments.items("tensors", tensors))
+        start = _requests.reduce_start(specs, layout)
         server = self._server()
         options = EncodeOptions(encoding, values).for_server(
             server.encodings, self._transport.upload_rate.bytes_per_second
         )
         encoded = []
-        for read in _requests.read_for_reduce(tensors, updates, weights, options):
+        for read in _requests.read_for_reduce(specs, updates, weights, options):
             encoded.append(_requests.encode(read, _requests.may_fill_arrays_again(updates)))
 
         def call() -> Result:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, SupportsFloat, overload
+
+import numpy as np
 
 from sparseagg import _arguments
 from sparseagg._encodings import ValuesChoice
@@ -22,13 +24,61 @@ from sparseagg.convert import (
     unflatten_owned,
 )
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
-from sparseagg.tensors import AnyTensor
+from sparseagg.tensors import AnyTensor, SparseTensor
+
+
+@overload
+def sparse_sum(
+    tensors: Iterable[SparseTensor | tuple[Any, Any, Any]],
+    op: str = "sum",
+    weights: Iterable[SupportsFloat] | None = None,
+    *,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: Literal["sparse"] = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> SparseTensor: ...
+
+
+@overload
+def sparse_sum(
+    tensors: Iterable[np.ndarray[Any, Any]],
+    op: str = "sum",
+    weights: Iterable[SupportsFloat] | None = None,
+    *,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: str = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> np.ndarray[Any, Any]: ...
+
+
+@overload
+def sparse_sum(
+    tensors: Iterable[Any],
+    op: str = "sum",
+    weights: Iterable[SupportsFloat] | None = None,
+    *,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: str = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> Any: ...
 
 
 def sparse_sum(
     tensors: Iterable[Any],
     op: str = "sum",
-    weights: Iterable[float] | None = None,
+    weights: Iterable[SupportsFloat] | None = None,
     *,
     target: str | None = None,
     client: Client | None = None,
@@ -109,14 +159,14 @@ def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, An
 
 
 def sparse_weighted_mean(
-    tensors: Iterable[Any], weights: Iterable[float] | None = None, **options: Any
+    tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
     """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero."""
     return sparse_sum(tensors, "weighted_mean", weights, **options)
 
 
 def sparse_mean_of_contributors(
-    tensors: Iterable[Any], weights: Iterable[float] | None = None, **options: Any
+    tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
     """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it."""
     return sparse_sum(tensors, "mean_of_contributors", weights, **options)

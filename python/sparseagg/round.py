@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Callable, Literal, overload
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
@@ -67,12 +68,12 @@ class Round(RoundBase):
 
     def submit(
         self,
-        tensors: Mapping[str, Any],
+        tensors: Any,
         *,
         contributor: str,
-        weight: float | None = None,
+        weight: SupportsFloat | None = None,
         update_id: str | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -144,7 +145,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: Literal[False] = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -156,7 +157,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -167,7 +168,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -205,7 +206,7 @@ class Round(RoundBase):
         request = aggregation_pb2.SealRoundRequest(name=self.name)
         return round_from_proto(self._call("SealRound", request))
 
-    def wait(self, timeout: float | None = None) -> RoundInfo:
+    def wait(self, timeout: SupportsFloat | None = None) -> RoundInfo:
         """Waits until the round is published (or retired). Does not seal: someone has to.
 
         timeout: seconds; None waits for ever. Raises RoundAbortedError when the round is given up or fails (the
@@ -246,7 +247,7 @@ class Round(RoundBase):
                 on_unpublished(_requests.look_seconds(limit, self._transport.timeout))
                 on_unpublished = None
 
-    def watch(self, min_interval: float | None = None) -> Iterator[RoundInfo]:
+    def watch(self, min_interval: float | timedelta | None = None) -> Iterator[RoundInfo]:
         """The round now and after every change, at most every `min_interval` seconds (the server's default: 0.1).
 
         Ends after a final state. A broken connection is taken up again.
@@ -275,9 +276,9 @@ class Round(RoundBase):
     def result(
         self,
         layout: str = "sparse",
-        tensors: Sequence[str] | None = None,
+        tensors: Iterable[str] | None = None,
         indices: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = RAW,
     ) -> Result:
@@ -338,7 +339,7 @@ class Round(RoundBase):
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
         return round_from_proto(self._call("AbortRound", request))
 
-    def verify(self, timeout: float | None = None) -> Verification:
+    def verify(self, timeout: SupportsFloat | None = None) -> Verification:
         """Computes the published round again from its updates and compares every bit.
 
         timeout: seconds; None waits as long as it takes, as for `wait`.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def _undone_where_refused(sender: ChangedRows | TopK) -> Iterator[None]:
         raise
 
 
-def top_k(array: Any, k: int) -> SparseTensor:
+def top_k(array: Any, k: SupportsIndex) -> SparseTensor:
     """The `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
 
     Ties go to the lower index, so the choice does not depend on the machine. Raises
@@ -206,7 +206,7 @@ def top_k(array: Any, k: int) -> SparseTensor:
     return _largest(values, k)
 
 
-def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
+def _largest(values: np.ndarray[Any, Any], k: SupportsIndex) -> SparseTensor:
     flat = _magnitudes(values)
     with _arguments.refusing("k"):
         k = max(0, min(operator.index(k), flat.size))
@@ -218,7 +218,7 @@ def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
     return _entries(values, np.sort(np.concatenate([chosen, ties])))
 
 
-def above(array: Any, threshold: float) -> SparseTensor:
+def above(array: Any, threshold: float | np.number[Any]) -> SparseTensor:
     """The values of a magnitude of at least `threshold`, every dimension indexed. Raises
     InvalidUpdateError for a value that is not finite."""
     values = _finite(_dense(array))
@@ -239,7 +239,7 @@ class TopK:
     that were sent. See Stich et al., "Sparsified SGD with Memory" (2018).
     """
 
-    def __init__(self, fraction: float) -> None:
+    def __init__(self, fraction: float | np.number[Any]) -> None:
         if not isinstance(fraction, (int, float, np.number)) or not 0 < fraction <= 1:
             raise InvalidArgumentError(
                 f"fraction is {fraction!r}; it must be above 0 and at most 1"
@@ -295,7 +295,7 @@ class TopK:
         """`values` and what was left out of this tensor before, as an array of its own: of float64, or of the type of
         whole numbers."""
         is_float = values.dtype.kind == "f"
-        total = values.astype(np.float64) if is_float else values.copy()
+        total: np.ndarray[Any, Any] = values.astype(np.float64) if is_float else values.copy()
         left_out = self._left_out.get(name)
         if left_out is None:
             return total

@@ -6,9 +6,9 @@ table `[vocabulary, 64]` has `sparse_dim` 1 and rows of 64 values; a scalar COO 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, SupportsIndex, Union
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class SparseTensor:
         self,
         indices: Any,
         values: Any,
-        dense_shape: Sequence[int],
+        dense_shape: Iterable[SupportsIndex],
         value_type: str | None = None,
     ) -> None:
         with _arguments.refusing("dense_shape", InvalidUpdateError, "SHAPE_MISMATCH"):

@@ -55,6 +55,25 @@ def test_no_other_package_is_imported_before_it_is_used():
     assert done.stdout.strip() == "[]"
 
 
+EXAMPLES = ROOT / "tests/python/typed_examples.py"
+
+
+def test_what_runs_is_what_a_type_checker_takes(tmp_path):
+    pytest.importorskip("mypy", reason="checks types with the package mypy, which is not here")
+    options = ["--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, EXAMPLES],
+        capture_output=True,
+        text=True,
+        env={"MYPYPATH": str(ROOT / "python")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_a_type_checker_takes_runs(server):
+    subprocess.run([sys.executable, EXAMPLES, server.target], check=True)
+
+
 def test_a_program_that_is_type_checked(tmp_path):
     pytest.importorskip("mypy")
     program = tmp_path / "program.py"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
@@ -50,16 +50,16 @@ class Client(ClientBase):
 
     async def create_round(
         self,
-        tensors: Sequence[TensorSpec],
+        tensors: Iterable[TensorSpec],
         round_id: str | None = None,
         *,
         durability: str | None = None,
         request_id: str | None = None,
-        goal: int | None = None,
-        min_contributors: int | None = None,
-        max_contributors: int | None = None,
-        deadline: float | timedelta | datetime | None = None,
-        grace: float | timedelta | None = None,
+        goal: SupportsIndex | None = None,
+        min_contributors: SupportsIndex | None = None,
+        max_contributors: SupportsIndex | None = None,
+        deadline: SupportsFloat | timedelta | datetime | None = None,
+        grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
     ) -> Round:
         """Opens a round; see `sparseagg.Client.create_round`."""
@@ -74,7 +74,7 @@ class Client(ClientBase):
         """A handle of a round that someone opened. Asks the server nothing yet."""
         return Round(self._transport, self._server, _requests.full_name(name))
 
-    async def rounds(self, page_size: int = 50) -> AsyncIterator[RoundInfo]:
+    async def rounds(self, page_size: SupportsIndex = 50) -> AsyncIterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
         request = _requests.list_rounds(page_size)
         while True:
@@ -87,22 +87,23 @@ class Client(ClientBase):
 
     async def reduce(
         self,
-        tensors: Sequence[TensorSpec],
-        updates: Iterable[Mapping[str, Any]],
+        tensors: Iterable[TensorSpec],
+        updates: Iterable[Any],
         *,
-        weights: Iterable[float] | None = None,
+        weights: Iterable[SupportsFloat] | None = None,
         layout: str = "sparse",
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> Result:
         """The stateless operator; see `sparseagg.Client.reduce`."""
-        start = _requests.reduce_start(tensors, layout)
+        specs = tuple(_arguments.items("tensors", tensors))
+        start = _requests.reduce_start(specs, layout)
         server = await self._server()
         options = EncodeOptions(encoding, values).for_server(
             server.encodings, self._transport.upload_rate.bytes_per_second
         )
         encoded = []
-        for read in _requests.read_for_reduce(tensors, updates, weights, options):
+        for read in _requests.read_for_reduce(specs, updates, weights, options):
             encoded.append(await encode(read, _requests.may_fill_arrays_again(updates)))
 
         async def messages() -> AsyncIterator[object]:

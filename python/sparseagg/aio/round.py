@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from typing import Any, Callable, Literal, overload
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
@@ -67,12 +68,12 @@ class Round(RoundBase):
 
     async def submit(
         self,
-        tensors: Mapping[str, Any],
+        tensors: Any,
         *,
         contributor: str,
-        weight: float | None = None,
+        weight: SupportsFloat | None = None,
         update_id: str | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -90,7 +91,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: Literal[False] = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Receipt]: ...
@@ -101,7 +102,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Outcome]: ...
@@ -111,7 +112,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Any]:
@@ -156,7 +157,7 @@ class Round(RoundBase):
         request = aggregation_pb2.SealRoundRequest(name=self.name)
         return round_from_proto(await self._call("SealRound", request))
 
-    async def wait(self, timeout: float | None = None) -> RoundInfo:
+    async def wait(self, timeout: SupportsFloat | None = None) -> RoundInfo:
         """Waits until the round is published. Does not seal: someone has to. See `sparseagg.Round.wait`."""
         limit = (
             None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
@@ -193,7 +194,9 @@ class Round(RoundBase):
                 await on_unpublished(_requests.look_seconds(limit, self._transport.timeout))
                 on_unpublished = None
 
-    async def watch(self, min_interval: float | None = None) -> AsyncIterator[RoundInfo]:
+    async def watch(
+        self, min_interval: float | timedelta | None = None
+    ) -> AsyncIterator[RoundInfo]:
         """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
         request = _requests.watch_round(self.name, min_interval)
         backoff = self._transport.new_backoff(since_failure=True)
@@ -216,9 +219,9 @@ class Round(RoundBase):
     async def result(
         self,
         layout: str = "sparse",
-        tensors: Sequence[str] | None = None,
+        tensors: Iterable[str] | None = None,
         indices: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = RAW,
     ) -> Result:
@@ -261,7 +264,7 @@ class Round(RoundBase):
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
         return round_from_proto(await self._call("AbortRound", request))
 
-    async def verify(self, timeout: float | None = None) -> Verification:
+    async def verify(self, timeout: SupportsFloat | None = None) -> Verification:
         """Computes the published round again from its updates and compares every bit.
 
         timeout: seconds; None waits as long as it takes, as for `wait`.
