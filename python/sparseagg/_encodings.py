@@ -6,22 +6,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Union
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._packed_indices import (
-    BLOCK_ENTRIES,
-    SPAN_ENTRIES,
-    encode_rows,
-    encode_spans,
-    packed_bytes,
-)
+from sparseagg._auto_encoding import choose
+from sparseagg._auto_encoding import may_sort as auto_may_sort
+from sparseagg._packed_indices import encode_spans
 from sparseagg._recoded import Payload, recode
+from sparseagg._rows import NotSorted, RowOrder, ascending_spans, flatten_indices, unflatten_rows
 from sparseagg._value_coding import (
     VALUE_CODINGS,
     coded_bytes,
@@ -41,19 +37,22 @@ PACKED = "coo.packed"
 _ENCODINGS = ("auto", RAW, PACKED)
 # Below, packing takes longer than the bytes that it saves.
 _PACKED_BYTES_MIN = 1024
-# What "auto" decides on: so many blocks of indices, and so many values, spread over the tensor.
-_SAMPLE_BLOCKS, _SAMPLE_VALUES = 16, 4096
-# Seconds that packing takes in numpy: in all; for an entry in order, and out of order; for a value that is checked and
-# coded. Measured on a loaded core with numpy 1.24: 4 to 30 ns an entry, 130 to 200 with sorting, 2 to 10 a value.
-_SECONDS, _SECONDS_OF_ENTRY, _SECONDS_OF_UNSORTED, _SECONDS_OF_VALUE = 3e-4, 3e-8, 2e-7, 1e-8
-# So many entries are packed to see how long it takes, of a tensor that has so many times as many.
-_TRIAL_ENTRIES, _TRIAL_SHARE = 1 << 16, 8
-# Memory that "auto" may take for packed indices, or for sorting.
-_EXTRA_BYTES_MAX = 48 << 20
 _ROWS_MAX = 1 << 63
 _I32 = np.iinfo(np.int32)
 _NO_INDICES: Array = np.empty(0, "<i4")
 _NO_BYTES: Array = np.empty(0, np.uint8)
+
+__all__ = [
+    "PACKED",
+    "RAW",
+    "EncodeOptions",
+    "EncodedTensor",
+    "ValuesChoice",
+    "encode_tensor",
+    "flatten_indices",
+    "rounding_seed",
+    "unflatten_rows",
+]
 
 ValuesChoice = Union[str, Mapping[str, str]]
 
@@ -135,7 +134,7 @@ def encode_tensor(
     if may_be_raw:
         if _bytes(raw) < _PACKED_BYTES_MIN:
             return raw
-        coding = _choose(tensor, raw, values, options.bytes_per_second)
+        coding = choose(tensor, raw.indices.nbytes, values, options.bytes_per_second)
         if coding is None:
             return raw
         values = coding
@@ -144,76 +143,14 @@ def encode_tensor(
         if options.encoding == "auto":
             return raw  # The server refuses it, in its own words.
         raise InvalidUpdateError(f'tensor "{name}": {wrong}', reason="INDEX_OUT_OF_RANGE")
-    packed = _pack(name, tensor, nnz, values, seed)
+    if may_be_raw and isinstance(tensor, SparseTensor) and not auto_may_sort(tensor):
+        try:
+            packed = _pack(name, tensor, nnz, values, seed, may_sort=False)
+        except NotSorted:
+            return raw
+    else:
+        packed = _pack(name, tensor, nnz, values, seed)
     return raw if may_be_raw and _bytes(raw) <= _bytes(packed) else packed
-
-
-def _choose(
-    tensor: AnyTensor, raw: EncodedTensor, values: str, bytes_per_second: float
-) -> str | None:
-    """The values encoding ("auto" or "raw") with which `tensor` is packed, or None where it is sooner there unpacked.
-
-    Judged by a sample: what packing saves, at the speed of the connection, against the seconds that packing takes.
-    """
-    seconds = _SECONDS
-    saved = 0.0
-    if isinstance(tensor, SparseTensor) and tensor.nnz:
-        size, is_sorted = _estimate(tensor)
-        saved = raw.indices.nbytes - size
-        seconds += tensor.nnz * (_SECONDS_OF_ENTRY if is_sorted else _SECONDS_OF_UNSORTED)
-        needed = size if is_sorted else size + 8 * tensor.nnz  # the order
-        if needed > _EXTRA_BYTES_MAX:
-            return None
-        is_worth_a_trial = bytes_per_second and _gain(saved, seconds, bytes_per_second) > 0
-        if is_worth_a_trial and tensor.nnz >= _TRIAL_SHARE * _TRIAL_ENTRIES:
-            seconds = max(seconds, _seconds_by_trial(tensor, is_sorted))
-    gain = _gain(saved, seconds, bytes_per_second)
-    choice = "raw"
-    if values == "auto":
-        flat = tensor.values.reshape(-1)
-        sample = flat[:: -(-flat.size // _SAMPLE_VALUES) or 1]
-        coding = smallest_exact_coding(np.ascontiguousarray(sample), tensor.value_type)
-        if coding != "raw":
-            size = coded_bytes(coding, flat.itemsize, flat.size)
-            more = _gain(flat.nbytes - size, _SECONDS_OF_VALUE * flat.size, bytes_per_second)
-            if more > 0:
-                gain, choice = gain + more, "auto"
-    return choice if gain > 0 else None
-
-
-def _seconds_by_trial(tensor: SparseTensor, is_sorted: bool) -> float:
-    """Seconds that the indices will take, by some of them: of a machine that is busy, more than it takes by itself."""
-    seconds = []
-    for _ in range(2 if is_sorted else 1):  # the first of short ones says little
-        begin = time.monotonic()
-        rows = flatten_indices(tensor.indices[:_TRIAL_ENTRIES], tensor.dense_shape)
-        encode_rows(rows if is_sorted else np.sort(rows))
-        seconds.append(time.monotonic() - begin)
-    return min(seconds) * tensor.nnz / _TRIAL_ENTRIES
-
-
-def _gain(saved: float, seconds: float, bytes_per_second: float) -> float:
-    """Seconds, or bytes where only these count."""
-    return saved / bytes_per_second - seconds if bytes_per_second else saved
-
-
-def _estimate(tensor: SparseTensor) -> tuple[float, bool]:
-    """Bytes of packed indices, and whether they seem to be in order, by some blocks."""
-    nnz, shape = tensor.nnz, tensor.dense_shape
-    starts = np.zeros(1, np.int64)
-    if nnz > BLOCK_ENTRIES:
-        starts = np.unique(np.linspace(0, nnz - BLOCK_ENTRIES, _SAMPLE_BLOCKS).astype(np.int64))
-    width = min(nnz, BLOCK_ENTRIES)
-    places = (starts[:, None] + np.arange(width)).reshape(-1)
-    rows = flatten_indices(tensor.indices[places], shape)
-    blocks = rows.reshape(-1, width)
-    in_blocks = bool((blocks[:, 1:] >= blocks[:, :-1]).all())
-    is_sorted = in_blocks and bool((blocks[1:, 0] >= blocks[:-1, 0]).all())
-    if not is_sorted:  # Sorted, the rows of a block are as far apart as so many rows of the tensor.
-        gap = max(1, math.prod(shape[: tensor.sparse_dim]) // nnz)
-        steps = np.random.default_rng(0).geometric(1 / gap, (_SAMPLE_BLOCKS, width))
-        blocks = np.cumsum(steps, axis=1).astype(np.uint64)
-    return packed_bytes(blocks) * -(-nnz // BLOCK_ENTRIES), is_sorted
 
 
 def rounding_seed(round_name: str, contributor: str, tensor: str) -> int:
@@ -226,14 +163,19 @@ def _bytes(encoded: EncodedTensor) -> int:
     return encoded.indices.nbytes + encoded.values.nbytes
 
 
-def _pack(name: str, tensor: AnyTensor, nnz: int, values: str, seed: int) -> EncodedTensor:
+def _pack(
+    name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, *, may_sort: bool = True
+) -> EncodedTensor:
+    """`tensor` in coo.packed. Raises NotSorted where it has to be sorted and may not be."""
     indices: Array = _NO_BYTES
-    order: _Order | None = None
+    order: RowOrder | None = None
     if isinstance(tensor, SparseTensor):
         try:
-            indices = encode_spans(_ascending_spans(tensor))
-        except _NotSorted:
-            order = _Order(tensor)
+            indices = encode_spans(ascending_spans(tensor))
+        except NotSorted:
+            if not may_sort:
+                raise
+            order = RowOrder(tensor)
             indices = encode_spans(order.spans())
     flat = tensor.values.reshape(-1)
     coding = values
@@ -259,68 +201,6 @@ def _pack(name: str, tensor: AnyTensor, nnz: int, values: str, seed: int) -> Enc
     return EncodedTensor(PACKED, "" if coding == "raw" else coding, nnz, indices, coded)
 
 
-class _Order:
-    """The order in which the rows of a tensor ascend; equal rows stay in theirs. Takes 8 bytes an entry, or 24 where a row
-    and a position do not fit in 64 bits together."""
-
-    def __init__(self, tensor: SparseTensor) -> None:
-        self._position_bits = np.uint64(tensor.nnz.bit_length())
-        row_bits = math.prod(tensor.dense_shape[: tensor.sparse_dim]).bit_length()
-        self._rows: Array | None = None
-        if row_bits + int(self._position_bits) <= 64:
-            self._keys = np.empty(tensor.nnz, np.uint64)  # row and position
-            for begin in range(0, tensor.nnz, SPAN_ENTRIES):
-                rows = _rows_of(tensor, begin)
-                positions = np.arange(begin, begin + len(rows), dtype=np.uint64)
-                self._keys[begin:][: len(rows)] = rows << self._position_bits | positions
-            self._keys.sort()
-        else:
-            rows = flatten_indices(tensor.indices, tensor.dense_shape)
-            self._keys = np.argsort(rows, kind="stable").astype(np.uint64)  # positions
-            self._rows = rows
-
-    def spans(self) -> Iterator[Array]:
-        """The rows in order, in spans of `SPAN_ENTRIES`."""
-        for begin in range(0, len(self._keys), SPAN_ENTRIES):
-            keys = self._keys[begin:][:SPAN_ENTRIES]
-            yield keys >> self._position_bits if self._rows is None else self._rows[keys]
-
-    def of(self, values: Array, keys: Array | None = None) -> Array:
-        """`values` in this order, or those of some of its keys."""
-        keys = self._keys if keys is None else keys
-        if self._rows is None:
-            keys = keys & ((np.uint64(1) << self._position_bits) - np.uint64(1))
-        taken: Array = values[keys]
-        return taken
-
-    def values(self, values: Array, convert: Callable[[Array], Array], itemsize: int) -> Payload:
-        """`values` in this order, converted to elements of `itemsize`."""
-        width = math.prod(values.shape[1:])
-        return recode(
-            self._keys, itemsize * width, lambda keys: convert(self.of(values, keys).reshape(-1))
-        )
-
-
-class _NotSorted(Exception):
-    """A row is below the one before."""
-
-
-def _ascending_spans(tensor: SparseTensor) -> Iterator[Array]:
-    """The rows in spans of `SPAN_ENTRIES`. Raises _NotSorted at the first that descends."""
-    last = np.uint64(0)
-    for begin in range(0, tensor.nnz, SPAN_ENTRIES):
-        rows = _rows_of(tensor, begin)
-        if rows[0] < last or (rows[1:] < rows[:-1]).any():
-            raise _NotSorted
-        last = rows[-1]
-        yield rows
-
-
-def _rows_of(tensor: SparseTensor, begin: int) -> Array:
-    """Those of a span."""
-    return flatten_indices(tensor.indices[begin : begin + SPAN_ENTRIES], tensor.dense_shape)
-
-
 def _ranges(indices: Array) -> list[tuple[int, int]]:
     """The smallest and the largest index of each dimension; none where there are no entries. By column: numpy takes ten
     times as long with an axis."""
@@ -344,26 +224,6 @@ def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
                 f"is not in [0, {size})"
             )
     return ""
-
-
-def flatten_indices(indices: Array, dense_shape: tuple[int, ...]) -> Array:
-    """Indices `[nnz, sparse_dim]` as uint64 rows, row-major."""
-    rows = indices[:, 0].astype(np.uint64)
-    for dimension in range(1, indices.shape[1]):
-        rows = rows * np.uint64(dense_shape[dimension]) + indices[:, dimension].astype(np.uint64)
-    return rows
-
-
-def unflatten_rows(rows: Array, indexed_shape: tuple[int, ...]) -> Array:
-    """The opposite: int64 indices `[nnz, sparse_dim]`."""
-    indices = np.empty((len(rows), len(indexed_shape)), "<i8")
-    rest = rows
-    for dimension in reversed(range(len(indexed_shape))):
-        if dimension == 0:
-            indices[:, 0] = rest
-        else:
-            rest, indices[:, dimension] = np.divmod(rest, np.uint64(indexed_shape[dimension]))
-    return indices
 
 
 def _narrowed(indices: Array, ranges: list[tuple[int, int]]) -> Payload:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sparseagg.aio
 from sparseagg import Client, SparseTensor, TensorSpec, Update, sparse_sum, specs_of
-from sparseagg import _encodings as encodings
+from sparseagg import _auto_encoding as auto_encoding
 from sparseagg import _wire as wire
 from sparseagg._address import parse
 from sparseagg._encodings import EncodeOptions, encode_tensor
@@ -53,7 +53,7 @@ def test_indices_are_packed_where_that_is_sooner_there():
 
 def test_on_a_busy_machine_packing_is_tried_before(monkeypatch):
     clock = itertools.count(0, 0.5)  # half a second for the trial of 1 of 8 parts
-    monkeypatch.setattr(encodings, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(auto_encoding, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     tensor = sparse(8 << 16, in_order=True)
     assert chosen(tensor, SLOW) == ("coo.raw", "")
     assert chosen(tensor, SLOW / 50) == ("coo.packed", "")
@@ -85,6 +85,16 @@ def test_what_the_sample_did_not_see_is_not_lost():
     encoded = EncodedUpdate({"t": tensor}, options=EncodeOptions("auto", "auto", SLOW))
     want = EncodedUpdate({"t": tensor}, options=EncodeOptions("coo.packed"))
     assert encoded.payload.read(0, MB) == want.payload.read(0, MB)
+
+
+def test_what_the_sample_took_for_sorted_is_not_sorted_at_any_price(monkeypatch):
+    rows = np.arange(100_000)
+    rows[60_001] = 3
+    tensor = SparseTensor(rows, np.ones(100_000, np.float32), [100_000])
+    monkeypatch.setattr(auto_encoding, "_EXTRA_BYTES_MAX", 400_000)  # 800,000 are needed
+    assert chosen(tensor, SLOW) == ("coo.raw", "")
+    monkeypatch.setattr(auto_encoding, "_EXTRA_BYTES_MAX", 900_000)
+    assert chosen(tensor, SLOW)[0] == "coo.packed"
 
 
 def updates():
