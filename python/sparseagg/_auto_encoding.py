@@ -16,12 +16,12 @@ from sparseagg._rows import RowOrder, flatten_indices
 from sparseagg._value_coding import coded_bytes, smallest_exact_coding
 from sparseagg.tensors import AnyTensor, SparseTensor
 
-# What "auto" decides on: so many blocks of indices, and so many values, spread over the tensor.
+# The sample that "auto" decides on: blocks of indices, and values, spread over the tensor.
 _SAMPLE_BLOCKS, _SAMPLE_VALUES = 16, 4096
 # Seconds that packing takes in numpy: in all; for an entry in order, and out of order; for a value that is checked and
 # coded. Measured on a loaded core with numpy 1.24: 4 to 30 ns an entry, 130 to 200 with sorting, 2 to 10 a value.
 _SECONDS, _SECONDS_OF_ENTRY, _SECONDS_OF_UNSORTED, _SECONDS_OF_VALUE = 3e-4, 3e-8, 2e-7, 1e-8
-# So many entries are packed to see how long it takes, of a tensor that has so many times as many.
+# A trial packs this number of entries to see how long it takes now; a tensor gets one if it has this many times as many.
 _TRIAL_ENTRIES, _TRIAL_SHARE = 1 << 16, 8
 # Memory that "auto" may take for packed indices, or for sorting.
 _EXTRA_BYTES_MAX = 48 << 20
@@ -59,9 +59,9 @@ def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: f
 
 
 def _seconds_by_trial(tensor: SparseTensor, is_sorted: bool) -> float:
-    """Seconds that the indices will take, by some of them: of a machine that is busy, more than it takes by itself."""
+    """Seconds that packing the indices will take, extrapolated from some of them: a busy machine takes longer than the rates."""
     seconds = []
-    for _ in range(2 if is_sorted else 1):  # the first of short ones says little
+    for _ in range(2 if is_sorted else 1):  # The first short trial is slower: its caches are cold.
         begin = time.monotonic()
         rows = flatten_indices(tensor.indices[:_TRIAL_ENTRIES], tensor.dense_shape)
         encode_rows(rows if is_sorted else np.sort(rows))
@@ -86,7 +86,7 @@ def _estimate(tensor: SparseTensor) -> tuple[float, bool]:
     blocks = rows.reshape(-1, width)
     in_blocks = bool((blocks[:, 1:] >= blocks[:, :-1]).all())
     is_sorted = in_blocks and bool((blocks[1:, 0] >= blocks[:-1, 0]).all())
-    if not is_sorted:  # Sorted, the rows of a block are as far apart as so many rows of the tensor.
+    if not is_sorted:  # Once sorted, neighbours are as far apart as random rows of this density.
         gap = max(1, math.prod(shape[: tensor.sparse_dim]) // nnz)
         steps = np.random.default_rng(0).geometric(1 / gap, (_SAMPLE_BLOCKS, width))
         blocks = np.cumsum(steps, axis=1).astype(np.uint64)

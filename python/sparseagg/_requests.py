@@ -36,7 +36,7 @@ from sparseagg.tensors import AnyTensor, TensorSpec, empty_tensor
 WAIT_SLICE_SECONDS = 30.0
 # The seconds that a question may take which the server answers at once: on a slow network, with a new connection.
 _LOOK_SECONDS = 5.0
-# The first call of a wait has so much time even where the caller's timeout is shorter: an answer needs some.
+# The first call of a wait has this time even where the caller's timeout is shorter: an answer needs some.
 _FIRST_CALL_SECONDS = 1.0
 # A server is asked to wait for the caller's time less this share of it, one second at most, so that its answer is here in time.
 _ANSWER_SHARE, _ANSWER_SECONDS_MAX = 0.2, 1.0
@@ -167,9 +167,8 @@ class _UpdateIds:
 
     def new(self) -> str:
         """One that no other update has."""
-        if (
-            self._process != os.getpid()
-        ):  # A forked child must not go on with the numbers of its parent.
+        # A forked child must not go on with the numbers of its parent.
+        if self._process != os.getpid():
             self._prefix, self._process = uuid.uuid4().hex, os.getpid()
         return f"{self._prefix}-{next(self._numbers):x}"
 

@@ -223,7 +223,7 @@ class Transport(Channel):
             return
         for channel in self._connections.channels():
             channel.close()
-        # gRPC waits for ever at the exit of the process for a lock that a thread held which went with it.
+        # A thread that is left at the exit of the process may hold a lock of gRPC, for which gRPC then waits for ever.
         with self._streams_lock:
             streams = list(self._streams)
         for stream in streams:
@@ -390,7 +390,7 @@ class StreamCall:
         self._call.cancel()
 
     def join(self, timeout: float) -> None:
-        """Waits at most so many seconds for the end of the thread, after the call was ended."""
+        """Waits at most `timeout` seconds for the end of the thread, after the call was ended."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()

@@ -35,8 +35,8 @@ class Result(Mapping[str, ResultTensor]):
         self._tensors = tensors
         self.manifest = manifest
 
-    # Whoever names a tensor knows of which kind it is: a union would have to be narrowed each time. sparse() and dense() tell
-    # a type checker.
+    # Any: a caller knows the kind of a tensor that it names, and would have to narrow a union each time. sparse() and
+    # dense() are typed.
     def __getitem__(self, name: str) -> Any:
         return tensor_of(self._tensors, name)
 
@@ -63,7 +63,7 @@ class Result(Mapping[str, ResultTensor]):
     def like(self, example: Any) -> Any:
         """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
         `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting. They are copies:
-        whoever changes one changes neither this result nor what a later call gives.
+        changing one changes neither this result nor what a later call gives.
 
         Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not.
         """

@@ -63,9 +63,8 @@ class ManyUpdates:
 
     async def run(self) -> list[Outcome]:
         """What became of each update, in their order. Raises when the server stays unreachable."""
-        self._taking = (
-            asyncio.Lock()
-        )  # Before Python 3.10 it belongs to the loop in which it is made.
+        # Before Python 3.10 a lock belongs to the loop in which it is made.
+        self._taking = asyncio.Lock()
         workers = [asyncio.ensure_future(self._work()) for _ in range(_CONCURRENCY)]
         try:
             await asyncio.gather(*workers)

@@ -119,9 +119,8 @@ class Transport(Channel):
             except Exception as failure:
                 if not iterable_failed.done():
                     iterable_failed.set_exception(failure)
-                await (
-                    asyncio.Event().wait()
-                )  # The end of this iterator would end the upload in good order.
+                # The end of this iterator would tell the server that the upload is complete.
+                await asyncio.Event().wait()
 
         is_server_stream = METHODS[method][0] == "unary_stream"
         connection = self._connections.take() if method == UPLOADS else self._connections.first
