@@ -13,7 +13,8 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     _arguments         checks of what a caller says
     _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
                        error details
-    _encodings, _packed_indices, _value_coding   what tensors travel as (docs/wire_format.md)
+    _encodings, _auto_encoding, _rows, _packed_indices, _value_coding, _recoded   what tensors travel as
+                       (docs/wire_format.md); _upload_rate: how fast
 """
 
 from sparseagg._handles import DEFAULT_TARGET

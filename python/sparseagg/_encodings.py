@@ -1,4 +1,6 @@
-"""Which encoding a tensor travels in: the smallest that changes nothing, or the one asked for. docs/wire_format.md."""
+"""Which encoding a tensor travels in: one that changes nothing and is soonest there, or the one asked for.
+docs/wire_format.md has the encodings, docs/python.md the rule.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,16 @@ from typing import TYPE_CHECKING, Union
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._packed_indices import encode_rows
+from sparseagg._auto_encoding import choose
+from sparseagg._auto_encoding import may_sort as auto_may_sort
+from sparseagg._packed_indices import encode_spans
+from sparseagg._recoded import Payload, recode
+from sparseagg._rows import NotSorted, RowOrder, ascending_spans, flatten_indices, unflatten_rows
 from sparseagg._value_coding import (
     VALUE_CODINGS,
+    coded_bytes,
     encode_values,
+    exact_values,
     smallest_exact_coding,
     value_codings_of,
 )
@@ -31,16 +39,34 @@ _ENCODINGS = ("auto", RAW, PACKED)
 _PACKED_BYTES_MIN = 1024
 _ROWS_MAX = 1 << 63
 _I32 = np.iinfo(np.int32)
+_NO_INDICES: Array = np.empty(0, "<i4")
+_NO_BYTES: Array = np.empty(0, np.uint8)
+
+__all__ = [
+    "PACKED",
+    "RAW",
+    "EncodeOptions",
+    "EncodedTensor",
+    "ValuesChoice",
+    "encode_tensor",
+    "flatten_indices",
+    "rounding_seed",
+    "unflatten_rows",
+]
 
 ValuesChoice = Union[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """What a caller asks for; see `Round.submit`. `encoding` is what the server knows, too."""
+    """What a caller asks for; see `Round.submit`.
+
+    bytes_per_second: of the connection, for "auto"; 0 where only the number of bytes counts.
+    """
 
     encoding: str = "auto"
     values: ValuesChoice = "auto"
+    bytes_per_second: float = 0.0
 
     def __post_init__(self) -> None:
         if self.encoding not in _ENCODINGS:
@@ -61,11 +87,11 @@ class EncodeOptions:
         if isinstance(self.values, Mapping):
             _arguments.names("values", self.values, tensors)
 
-    def for_server(self, encodings: frozenset[str]) -> EncodeOptions:
-        """For a server that knows these: one that cannot unpack gets what everyone reads."""
+    def for_server(self, encodings: frozenset[str], bytes_per_second: float = 0.0) -> EncodeOptions:
+        """For a server that knows these, over such a connection. One that cannot unpack gets what everyone reads."""
         if self.encoding == "auto" and PACKED not in encodings:
             return EncodeOptions(RAW, "auto")
-        return self
+        return EncodeOptions(self.encoding, self.values, bytes_per_second)
 
     def values_of(self, tensor: str) -> str:
         """The coding asked for a tensor's values."""
@@ -81,18 +107,20 @@ class EncodedTensor:
     encoding: str
     values_encoding: str
     nnz: int
-    indices: Array
-    values: Array
+    indices: Payload
+    values: Payload
 
 
 def encode_tensor(
     name: str, tensor: AnyTensor, options: EncodeOptions, seed: int = 0
 ) -> EncodedTensor:
     """`tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot hold."""
+    ranges: list[tuple[int, int]] = []
+    nnz = int(tensor.values.size > 0)
+    indices: Payload = _NO_INDICES
     if isinstance(tensor, SparseTensor):
-        nnz, indices = tensor.nnz, _narrowed(tensor.indices)
-    else:
-        nnz, indices = int(tensor.values.size > 0), np.empty(0, "<i4")
+        ranges = _ranges(tensor.indices)
+        nnz, indices = tensor.nnz, _narrowed(tensor.indices, ranges)
     raw = EncodedTensor(RAW, "", nnz, indices, tensor.values)
     values = options.values_of(name)
     if options.encoding == RAW:
@@ -102,18 +130,27 @@ def encode_tensor(
                 reason="UNKNOWN_VALUES_ENCODING",
             )
         return raw
-    lossless = values in ("auto", "raw")
-    if options.encoding == "auto" and lossless and _bytes(raw) < _PACKED_BYTES_MIN:
-        return raw
-    wrong = _wrong_indices(tensor) if isinstance(tensor, SparseTensor) else ""
+    may_be_raw = options.encoding == "auto" and values in ("auto", "raw")
+    if may_be_raw:
+        if _bytes(raw) < _PACKED_BYTES_MIN:
+            return raw
+        coding = choose(tensor, raw.indices.nbytes, values, options.bytes_per_second)
+        if coding is None:
+            return raw
+        values = coding
+    wrong = _wrong_indices(tensor, ranges) if isinstance(tensor, SparseTensor) else ""
     if wrong:
         if options.encoding == "auto":
-            return raw  # it is the server that refuses it
+            return raw  # The server refuses it, in its own words.
         raise InvalidUpdateError(f'tensor "{name}": {wrong}', reason="INDEX_OUT_OF_RANGE")
-    packed = _pack(name, tensor, nnz, values, seed)
-    if options.encoding == "auto" and _bytes(raw) <= _bytes(packed):
-        return raw
-    return packed
+    if may_be_raw and isinstance(tensor, SparseTensor) and not auto_may_sort(tensor):
+        try:
+            packed = _pack(name, tensor, nnz, values, seed, may_sort=False)
+        except NotSorted:
+            return raw
+    else:
+        packed = _pack(name, tensor, nnz, values, seed)
+    return raw if may_be_raw and _bytes(raw) <= _bytes(packed) else packed
 
 
 def rounding_seed(round_name: str, contributor: str, tensor: str) -> int:
@@ -126,41 +163,60 @@ def _bytes(encoded: EncodedTensor) -> int:
     return encoded.indices.nbytes + encoded.values.nbytes
 
 
-def _pack(name: str, tensor: AnyTensor, nnz: int, values: str, seed: int) -> EncodedTensor:
-    flat = tensor.values.reshape(-1)
-    indices = b""
+def _pack(
+    name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, *, may_sort: bool = True
+) -> EncodedTensor:
+    """`tensor` in coo.packed. Raises NotSorted where it has to be sorted and may not be."""
+    indices: Array = _NO_BYTES
+    order: RowOrder | None = None
     if isinstance(tensor, SparseTensor):
-        rows = flatten_indices(tensor.indices, tensor.dense_shape)
-        if (rows[1:] < rows[:-1]).any():
-            order = np.argsort(rows, kind="stable")
-            rows, flat = rows[order], tensor.values[order].reshape(-1)
-        indices = encode_rows(rows)
+        try:
+            indices = encode_spans(ascending_spans(tensor))
+        except NotSorted:
+            if not may_sort:
+                raise
+            order = RowOrder(tensor)
+            indices = encode_spans(order.spans())
+    flat = tensor.values.reshape(-1)
     coding = values
     if values == "auto":
         coding = smallest_exact_coding(flat, tensor.value_type)
-    elif coding not in value_codings_of(tensor.value_type):
+    elif values not in value_codings_of(tensor.value_type):
         # Narrow types and integers stay as they are; f32 of an f32 tensor is what it is.
         coding = "raw"
-    coded = encode_values(flat, tensor.value_type, coding, seed, name)
-    return EncodedTensor(
-        PACKED,
-        "" if coding == "raw" else coding,
-        nnz,
-        np.frombuffer(indices, np.uint8),
-        np.frombuffer(coded, np.uint8),
-    )
+    coded: Payload
+    if coding == "raw" or values == "auto":
+
+        def convert(part: Array) -> Array:
+            return exact_values(part, coding)
+
+        if order is not None:
+            coded = order.values(tensor.values, convert, coded_bytes(coding, flat.itemsize, 1))
+        else:
+            coded = flat if coding == "raw" else recode(flat, coded_bytes(coding, 8, 1), convert)
+    else:
+        if order is not None:
+            flat = order.of(tensor.values).reshape(-1)
+        coded = np.frombuffer(encode_values(flat, tensor.value_type, coding, seed, name), np.uint8)
+    return EncodedTensor(PACKED, "" if coding == "raw" else coding, nnz, indices, coded)
 
 
-def _wrong_indices(tensor: SparseTensor) -> str:
+def _ranges(indices: Array) -> list[tuple[int, int]]:
+    """The smallest and the largest index of each dimension; none where there are no entries. By column: numpy takes ten
+    times as long with an axis."""
+    if not len(indices):
+        return []
+    columns = [indices[:, dimension] for dimension in range(indices.shape[1])]
+    return [(int(column.min()), int(column.max())) for column in columns]
+
+
+def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
     """What is wrong with the indices; empty when each is one of the shape."""
     indexed = tensor.dense_shape[: tensor.sparse_dim]
     if math.prod(indexed) >= _ROWS_MAX:
         return "its indexed dimensions multiply to 2^63 or more"
-    if not tensor.nnz:
-        return ""
-    low, high = tensor.indices.min(axis=0), tensor.indices.max(axis=0)
-    for dimension, size in enumerate(indexed):
-        if low[dimension] < 0 or high[dimension] >= size:
+    for dimension, (size, (low, high)) in enumerate(zip(indexed, ranges)):
+        if low < 0 or high >= size:
             column = tensor.indices[:, dimension]
             entry = int(((column < 0) | (column >= size)).argmax())
             return (
@@ -170,31 +226,11 @@ def _wrong_indices(tensor: SparseTensor) -> str:
     return ""
 
 
-def flatten_indices(indices: Array, dense_shape: tuple[int, ...]) -> Array:
-    """Indices `[nnz, sparse_dim]` as uint64 rows, row-major."""
-    rows = indices[:, 0].astype(np.uint64)
-    for dimension in range(1, indices.shape[1]):
-        rows = rows * np.uint64(dense_shape[dimension]) + indices[:, dimension].astype(np.uint64)
-    return rows
-
-
-def unflatten_rows(rows: Array, indexed_shape: tuple[int, ...]) -> Array:
-    """The opposite: int64 indices `[nnz, sparse_dim]`."""
-    indices = np.empty((len(rows), len(indexed_shape)), "<i8")
-    rest = rows
-    for dimension in reversed(range(len(indexed_shape))):
-        if dimension == 0:
-            indices[:, 0] = rest
-        else:
-            rest, indices[:, dimension] = np.divmod(rest, np.uint64(indexed_shape[dimension]))
-    return indices
-
-
-def _narrowed(indices: Array) -> Array:
+def _narrowed(indices: Array, ranges: list[tuple[int, int]]) -> Payload:
     """int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones too:
     it is the server that names them."""
-    if indices.itemsize == 4 or not indices.size:
+    if indices.itemsize == 4:
         return indices
-    if int(indices.min()) < _I32.min or int(indices.max()) > _I32.max:
+    if any(low < _I32.min or high > _I32.max for low, high in ranges) or not ranges:
         return indices
-    return indices.astype("<i4")
+    return recode(indices, 4, lambda part: part.astype("<i4"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 import grpc
 
@@ -34,14 +34,14 @@ class ClientBase:
         self,
         target: str | None = None,
         *,
-        timeout: float | None = 60.0,
+        timeout: SupportsFloat | None = 60.0,
         retry: RetryPolicy | None = None,
         tls: Tls | bool | None = None,
         token: Token | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Sequence[tuple[str, str]] = (),
         channel_options: Sequence[tuple[str, Any]] = (),
-        connections: int = 4,
+        connections: SupportsIndex = 4,
     ) -> None:
         text = os.environ.get("SPARSEAGG_SERVER") or DEFAULT_TARGET if target is None else target
         address = _address.parse(_arguments.text("target", text))
@@ -94,7 +94,7 @@ class RoundBase:
         """Keeps the first that is told."""
         self._birth = self._birth or Birth(durability, epoch)
 
-    def _time_limit(self, timeout: float | None) -> float:
+    def _time_limit(self, timeout: SupportsFloat | None) -> float:
         """The seconds of a call; of the client where there are none."""
         if timeout is None:
             return float(self._transport.timeout)

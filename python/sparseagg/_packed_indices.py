@@ -9,6 +9,7 @@ Blocks of one form are done at a time, as a matrix [blocks, rows of a block].
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ _ROWS_MAX = 1 << 63
 _SAFE_WIDTH_MAX = 54
 _ENTRY = np.dtype([("first", "<u8"), ("begin", "<u4"), ("tag", "<u4")])
 _BLOCKS_AT_ONCE = 1024  # bits are handled as bytes, so that memory stays a few MiB
+# Rows that are packed at a time, for the same reason.
+SPAN_ENTRIES = BLOCK_ENTRIES * _BLOCKS_AT_ONCE
 
 
 def block_key(n: Array) -> Array:
@@ -44,17 +47,44 @@ _KEY_INTS: list[int] = _KEYS.tolist()
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)  # of a byte
 
 
-def encode_rows(rows: Array) -> bytes:
-    """uint64 rows that never descend, below 2^63, as `coo.packed` has them."""
-    if len(rows) == 0:
-        return b""
-    if len(rows) <= BLOCK_ENTRIES:
-        return _encode_block(rows.tolist())
-    return _encode_blocks(rows)
+def encode_rows(rows: Array) -> Array:
+    """uint64 rows that never descend, below 2^63, as the bytes that `coo.packed` has for them."""
+    return encode_spans(
+        [rows[begin:][:SPAN_ENTRIES] for begin in range(0, len(rows), SPAN_ENTRIES)]
+    )
 
 
-def _encode_blocks(rows: Array) -> bytes:
-    """Any number of blocks but none."""
+def encode_spans(spans: Iterable[Array]) -> Array:
+    """The same of rows that come in spans: `SPAN_ENTRIES` each, the last one fewer."""
+    all_entries: list[Array] = []
+    all_words: list[Array] = []
+    begin = 0
+    for rows in spans:
+        if not all_entries and len(rows) <= BLOCK_ENTRIES:  # the only block
+            return np.frombuffer(_encode_block(rows.tolist()), np.uint8)
+        entries, words = _encode_blocks(rows)
+        entries["begin"] += np.uint32(begin)
+        begin += len(words)
+        all_entries.append(entries)
+        all_words.append(words)
+    encoded = np.empty(sum(entries.nbytes for entries in all_entries) + 4 * begin, np.uint8)
+    end = 0
+    for parts in (all_entries, all_words):
+        parts.reverse()
+        while parts:  # of the packed bytes no second copy is in memory
+            part = parts.pop().view(np.uint8)
+            encoded[end : end + len(part)] = part
+            end += len(part)
+    return encoded
+
+
+def packed_bytes(blocks: Array) -> float:
+    """Mean bytes of blocks `[n, BLOCK_ENTRIES]` of uint64 rows that never descend."""
+    return float(_plan(blocks)[1].mean()) * 4 + _ENTRY.itemsize
+
+
+def _encode_blocks(rows: Array) -> tuple[Array, Array]:
+    """Entries, and words, of any number of blocks but none."""
     count = len(rows)
     blocks = -(-count // BLOCK_ENTRIES)
     full = count // BLOCK_ENTRIES
@@ -79,7 +109,7 @@ def _encode_blocks(rows: Array) -> bytes:
     entries["begin"] = begins
     checks = _checks(entries["first"], forms, begins, ends, words)
     entries["tag"] = forms.astype(np.uint32) | checks << np.uint32(8)
-    return entries.tobytes() + words.tobytes()
+    return entries, words
 
 
 def _encode_block(rows: list[int]) -> bytes:

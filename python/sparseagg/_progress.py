@@ -34,6 +34,11 @@ class Meter:
         if self._report is not None:
             self._report(self._done, self._total)
 
+    def finish(self) -> None:
+        """All of a known total is done: reports what is missing, as of what went in one message."""
+        if self._total is not None and (self._done < self._total or self._done == 0):
+            self.advance(self._total - self._done)
+
     def close(self) -> None:
         """Leaves the bar as it is."""
         if self._bar is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Union
+from typing import Any, SupportsFloat, SupportsIndex, Union
 
 from google.protobuf import duration_pb2
 
@@ -28,13 +30,18 @@ from sparseagg.errors import (
 )
 from sparseagg.records import RoundInfo, RoundState, ServerInfo, StoreEpoch
 from sparseagg.result import layout_number
-from sparseagg.tensors import TensorSpec, empty_tensor
+from sparseagg.tensors import AnyTensor, TensorSpec, empty_tensor
 
 # Answers of one long poll; the server allows up to 300 s, and proxies cut calls that are silent for a minute.
 WAIT_SLICE_SECONDS = 30.0
-# How much later than asked an answer may come before the call is given up: the way there and back
-# on a slow network.
-_WAIT_MARGIN_SECONDS = 5.0
+# The seconds that a question may take which the server answers at once: on a slow network, with a new connection.
+_LOOK_SECONDS = 5.0
+# The first call of a wait has this time even where the caller's timeout is shorter: an answer needs some.
+_FIRST_CALL_SECONDS = 1.0
+# A server is asked to wait for the caller's time less this share of it, one second at most, so that its answer is here in time.
+_ANSWER_SHARE, _ANSWER_SECONDS_MAX = 0.2, 1.0
+# With less time left no further answer is asked for.
+_LAST_CALL_SECONDS = 0.05
 _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tell
 _NO_MORE: Any = object()
 # Weights play no part in their results; the server takes any that is finite and not negative.
@@ -61,32 +68,34 @@ class Server:
 class Update:
     """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
 
-    tensors: Mapping[str, Any]
+    tensors: Any
     contributor: str
-    weight: float | None = None
+    weight: SupportsFloat | None = None
     update_id: str | None = None
 
 
-Seconds = Union[float, timedelta]
+Seconds = Union[SupportsFloat, timedelta]
 
 
 def _duration(field: str, time: Seconds) -> duration_pb2.Duration:
     duration = duration_pb2.Duration()
     try:
-        duration.FromTimedelta(time if isinstance(time, timedelta) else timedelta(seconds=time))
+        duration.FromTimedelta(
+            time if isinstance(time, timedelta) else timedelta(seconds=float(time))
+        )
     except (OverflowError, ValueError, TypeError) as bad:
         raise InvalidArgumentError(f"{field}: {time!r} is no number of seconds ({bad})") from None
     return duration
 
 
-def _count(field: str, count: int | None) -> int:
+def _count(field: str, count: SupportsIndex | None) -> int:
     return 0 if count is None else _arguments.whole(field, count, 0, 2**64 - 1)
 
 
 def round_policy(
-    goal: int | None,
-    min_contributors: int | None,
-    max_contributors: int | None,
+    goal: SupportsIndex | None,
+    min_contributors: SupportsIndex | None,
+    max_contributors: SupportsIndex | None,
     deadline: Seconds | datetime | None,
     grace: Seconds | None,
 ) -> types_pb2.RoundPolicy:
@@ -108,7 +117,7 @@ def round_policy(
 
 
 def create_round(
-    tensors: Sequence[TensorSpec],
+    tensors: Iterable[TensorSpec],
     round_id: str | None,
     durability: str | None,
     request_id: str | None,
@@ -141,18 +150,52 @@ def full_name(round_name: str) -> str:
     return name if name.startswith("rounds/") else f"rounds/{name}"
 
 
-def list_rounds(page_size: int) -> aggregation_pb2.ListRoundsRequest:
+def list_rounds(page_size: SupportsIndex) -> aggregation_pb2.ListRoundsRequest:
     """See `Client.rounds`."""
     size = _arguments.whole("page_size", page_size, -(2**31), 2**31 - 1)  # the server has limits
     return aggregation_pb2.ListRoundsRequest(page_size=size)
 
 
-def encode_update(
+class _UpdateIds:
+    """Makes ids of updates: one that is random for each process, and a number. To ask the system for each takes longer than to
+    encode a small update."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._prefix = ""
+        self._numbers = itertools.count()
+
+    def new(self) -> str:
+        """One that no other update has."""
+        # A forked child must not go on with the numbers of its parent.
+        if self._process != os.getpid():
+            self._prefix, self._process = uuid.uuid4().hex, os.getpid()
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+
+_UPDATE_IDS = _UpdateIds()
+
+
+class ReadUpdate:
+    """An update whose tensors are read, and which is still to be encoded: both raise SparseAggError for what is wrong with
+    it. nbytes: of its tensors."""
+
+    def __init__(self, tensors: dict[str, AnyTensor], **header: Any) -> None:
+        self._tensors = tensors
+        self._header = header
+        self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
+
+    def encode(self) -> EncodedUpdate:
+        """Takes long for a large one."""
+        return EncodedUpdate(self._tensors, **self._header)
+
+
+def read_update(
     round_name: str,
     specs: Mapping[str, TensorSpec],
     update: Update,
     options: EncodeOptions,
-) -> EncodedUpdate:
+) -> ReadUpdate:
     """An update for a round; a tensor of the round that is left out counts as not touched."""
     options.check_names(specs)
     if not isinstance(update, Update):
@@ -162,17 +205,27 @@ def encode_update(
         if name not in tensors:
             tensors[name] = empty_tensor(spec)
     _check_weight(update.weight, specs.values())
-    return EncodedUpdate(
+    return ReadUpdate(
         tensors,
         round_name=round_name,
         contributor=update.contributor,
-        update_id=update.update_id or uuid.uuid4().hex,
+        update_id=update.update_id or _UPDATE_IDS.new(),
         weight=update.weight,
         options=options,
     )
 
 
-def _check_weight(weight: float | None, specs: Iterable[TensorSpec]) -> None:
+def encode_update(
+    round_name: str,
+    specs: Mapping[str, TensorSpec],
+    update: Update,
+    options: EncodeOptions,
+) -> EncodedUpdate:
+    """`read_update`, encoded."""
+    return read_update(round_name, specs, update, options).encode()
+
+
+def _check_weight(weight: SupportsFloat | None, specs: Iterable[TensorSpec]) -> None:
     """Of an update of these tensors; where the operator does not use it, as with max, any weight will do."""
     if weight is not None and any(
         spec.value_type[0] in "iu" and spec.op not in _OPS_WITHOUT_WEIGHTS for spec in specs
@@ -180,54 +233,73 @@ def _check_weight(weight: float | None, specs: Iterable[TensorSpec]) -> None:
         _arguments.weight_of_integers(weight)
 
 
+class TimeLimit:
+    """The seconds of one operation, which may be infinite; counted from when this is made."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds; never negative."""
+        return max(0.0, self._end - time.monotonic())
+
+
 def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRoundRequest:
-    """One slice of waiting, with `left` seconds until the deadline."""
+    """One slice of waiting, with `left` seconds until the caller's deadline (None: there is none), of which the answer
+    needs a part."""
+    seconds = WAIT_SLICE_SECONDS
+    if left is not None:
+        seconds = min(seconds, left - min(_ANSWER_SHARE * left, _ANSWER_SECONDS_MAX))
     request = aggregation_pb2.WaitRoundRequest(name=round_name)
-    seconds = WAIT_SLICE_SECONDS if left is None else max(0.0, min(left, WAIT_SLICE_SECONDS))
     request.timeout.FromNanoseconds(int(seconds * 1e9))
     return request
 
 
-def wait_call_seconds(left: float | None, timeout: float) -> float:
-    """Seconds that the call of one slice may take, with `left` until the caller's deadline (None:
-    there is none) and the client's `timeout` for a call."""
+def wait_call_seconds(limit: TimeLimit | None, timeout: float, *, is_first: bool) -> float:
+    """Seconds that the call of one slice may take, with the client's `timeout` for a call: no more than the caller's
+    `limit` leaves. The first one of a short limit has the time that an answer needs."""
     seconds = WAIT_SLICE_SECONDS + timeout
-    if left is not None:
-        seconds = min(seconds, max(0.0, left) + min(timeout, _WAIT_MARGIN_SECONDS))
-    return seconds
+    if limit is None:
+        return seconds
+    needed = 0.0
+    if is_first:
+        needed = min(timeout, _FIRST_CALL_SECONDS if limit.seconds > 0 else _LOOK_SECONDS)
+    return min(seconds, max(limit.left(), needed))
 
 
-def look_seconds(left: float | None, timeout: float) -> float:
-    """Seconds that a look may take which is answered at once, with `left` until the caller's deadline and the client's
-    `timeout` for a call."""
-    seconds = min(timeout, _WAIT_MARGIN_SECONDS)
-    return seconds if left is None else max(0.0, min(seconds, left))
+def look_seconds(limit: TimeLimit | None, timeout: float) -> float:
+    """Seconds that a question may take which is answered at once, with what the caller's `limit` leaves and the client's
+    `timeout` for a call. A limit of 0 is for no question: the caller wants to know without waiting."""
+    seconds = min(timeout, _LOOK_SECONDS)
+    return seconds if limit is None or limit.seconds <= 0 else min(seconds, limit.left())
+
+
+def question_seconds(limit: TimeLimit | None) -> float | None:
+    """Seconds of a question that comes before the operation of this limit; None: those of the client."""
+    return None if limit is None or limit.seconds <= 0 else limit.left()
 
 
 def check_time_left(
-    round_name: str, timeout: float | None, deadline: float | None, silence: DeadlineExceededError
+    round_name: str, limit: TimeLimit | None, silence: DeadlineExceededError
 ) -> None:
-    """After a slice that brought no answer (`silence`): raises DeadlineExceededError where the
-    caller's time is over, too.
-
-    deadline: of the caller, as of `time.monotonic()`; None: the next slice may bring one, however
-    many it takes.
-    """
-    if deadline is not None and time.monotonic() >= deadline:
+    """After a slice that brought no answer (`silence`): raises DeadlineExceededError where the caller's time is over, too.
+    Without a limit the next slice may bring one, however many it takes."""
+    if limit is not None and limit.left() <= _LAST_CALL_SECONDS:
         raise DeadlineExceededError(
-            f"the server did not say within {timeout:g} s whether {round_name} is published"
+            f"the server did not say within {limit.seconds:g} s whether {round_name} is published"
         ) from silence
 
 
-def is_published(info: RoundInfo, timeout: float | None, left: float | None) -> bool:
+def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
     """What to do after a slice of waiting: True is the end; raises when there will be no result, or no time is left."""
     if info.state is RoundState.ABORTED:
         raise RoundAbortedError(info.failure or f"{info.name} was aborted", reason="ROUND_ABORTED")
     if info.state.final:
         return True
-    if left is not None and left <= 0:
+    if limit is not None and limit.left() <= _LAST_CALL_SECONDS:
         raise DeadlineExceededError(
-            f"{info.name} is {info.state.value} after {timeout:g} s"
+            f"{info.name} is {info.state.value} after {limit.seconds:g} s"
             + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
         )
     return False
@@ -262,7 +334,7 @@ def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFou
     return RoundLostError(f"{error.message}: it {why}{hint}", code=error.code, reason="ROUND_LOST")
 
 
-def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.WatchRoundRequest:
+def watch_round(round_name: str, min_interval: Seconds | None) -> aggregation_pb2.WatchRoundRequest:
     """See `Round.watch`."""
     request = aggregation_pb2.WatchRoundRequest(name=round_name)
     if min_interval is not None:
@@ -273,7 +345,7 @@ def watch_round(round_name: str, min_interval: float | None) -> aggregation_pb2.
 def get_aggregate(
     round_name: str,
     layout: str,
-    tensors: Sequence[str] | None,
+    tensors: Iterable[str] | None,
     indices: Mapping[str, Any] | None,
     encoding: str,
     specs: Mapping[str, TensorSpec],
@@ -300,19 +372,19 @@ def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.Re
     return aggregation_pb2.ReduceRequest(start=start)
 
 
-def encode_for_reduce(
+def read_for_reduce(
     specs: Sequence[TensorSpec],
-    updates: Iterable[Mapping[str, Any]],
-    weights: Iterable[float] | None,
+    updates: Iterable[Any],
+    weights: Iterable[SupportsFloat] | None,
     options: EncodeOptions,
-) -> list[EncodedUpdate]:
-    """The updates of one Reduce; error messages name an update by its place in the list."""
+) -> Iterator[ReadUpdate]:
+    """The updates of one Reduce; error messages name an update by its place in the list, those of `encode`, too."""
     by_name = {spec.name: spec for spec in specs}
     options.check_names(by_name)
     check_is_list("updates", updates)
     given = _arguments.items("updates", updates)
     factors = None if weights is None else _arguments.one_of_each("weights", weights)
-    encoded: list[EncodedUpdate] = []
+    position = -1
     for position, update in enumerate(given):
         weight = None
         if factors is not None:  # one by one: there may be no end of them
@@ -323,19 +395,32 @@ def encode_for_reduce(
                 )
         with _arguments.refusing(f"update {position}", InvalidUpdateError):
             _check_weight(weight, by_name.values())
-            one = EncodedUpdate(
+            read = _ReduceUpdate(
                 read_tensors(update, by_name),
                 contributor=str(position),
                 update_id=str(position),
                 weight=weight,
                 options=options,
             )
-        if may_fill_arrays_again(updates):
-            one.keep()
-        encoded.append(one)
+        yield read
     if factors is not None and next(factors, _NO_MORE) is not _NO_MORE:
-        raise InvalidArgumentError(f"more weights than the {len(encoded)} updates")
+        raise InvalidArgumentError(f"more weights than the {position + 1} updates")
+
+
+def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpdate:
+    """The update, which no longer needs the caller's arrays where they may be filled again."""
+    encoded = update.encode()
+    if may_fill_arrays_again:
+        encoded.keep()
     return encoded
+
+
+class _ReduceUpdate(ReadUpdate):
+    """An update of Reduce, which is named by its place."""
+
+    def encode(self) -> EncodedUpdate:
+        with _arguments.refusing(f"update {self._header['update_id']}", InvalidUpdateError):
+            return super().encode()
 
 
 def may_fill_arrays_again(updates: Iterable[Any]) -> bool:

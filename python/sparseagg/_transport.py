@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Callable, TypeVar
 
 import grpc
+import grpc.aio
 from google.protobuf import empty_pb2
 
 from sparseagg import _arguments, _forks
@@ -24,6 +27,7 @@ from sparseagg._proxy import proxy_of
 from sparseagg._retry import Backoff, RetryPolicy
 from sparseagg._tls_probe import TlsProbe
 from sparseagg._transport_errors import Peer
+from sparseagg._upload_rate import UploadRate
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -54,8 +58,10 @@ METHODS = {
     "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
 }
 # The distribution's gRPC (1.51) gets on with connecting while a call waits, and otherwise looks every 5 s: too seldom
-# for attempts that nobody waits in between. It reads this when the first channel is made.
-os.environ.setdefault("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100")
+# for attempts that nobody waits in between. It reads this when it starts, with the first channel.
+_POLL_INTERVAL = "GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS"
+_POLL_INTERVAL_MS = "100"
+_environment = threading.Lock()
 # gRPC's own pause between two attempts to connect grows to two minutes; a server that restarts is back in seconds.
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -80,8 +86,24 @@ CHANNEL_OPTIONS = (
 # gRPC sends every TCP connection through the proxy that http_proxy names, which does not reach our
 # loopback.
 _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
+# A thread that reads ends in milliseconds once its channel is closed.
+_JOIN_SECONDS = 5.0
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
+
+
+@contextmanager
+def _poll_interval() -> Iterator[None]:
+    """For the time in which gRPC may start: afterwards the variable is gone again, for this process and its children."""
+    with _environment:
+        is_ours = _POLL_INTERVAL not in os.environ
+        if is_ours:
+            os.environ[_POLL_INTERVAL] = _POLL_INTERVAL_MS
+        try:
+            yield
+        finally:
+            if is_ours:
+                os.environ.pop(_POLL_INTERVAL, None)
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
@@ -110,8 +132,10 @@ class Channel:
         all_options = list(by_name.items())
 
         def connect() -> Connection:
-            _forks.check_process(self._made_in)
-            channel = access.open_channel(self._library, address.target, all_options)
+            # close() sets _closed before it lists the channels, so none is opened that it does not find.
+            self._check_open()
+            with _poll_interval():
+                channel = access.open_channel(self._library, address.target, all_options)
             _forks.keep(channel)
             methods = {
                 name: getattr(channel, kind)(
@@ -134,6 +158,7 @@ class Channel:
             tls=access.credentials is not None,
         )
         self._tls_probe = TlsProbe(address, self._peer)
+        self.upload_rate = UploadRate(address)
         self._answered = False
         self._access = access
         self.timeout = timeout
@@ -143,6 +168,15 @@ class Channel:
         _forks.check_process(self._made_in)
         if self._closed:  # where gRPC has errors of its own
             raise _client_is_closed()
+
+    @contextmanager
+    def _starting_call(self) -> Iterator[None]:
+        """For the start of a call: gRPC raises a ValueError, or one of its own, where close() was faster."""
+        try:
+            yield
+        except (ValueError, grpc.aio.UsageError):
+            self._check_open()
+            raise
 
     def new_backoff(self, timeout: float | None = None, *, since_failure: bool = False) -> Backoff:
         """Of one operation of `timeout` seconds (default: the client's)."""
@@ -177,6 +211,11 @@ class Channel:
 class Transport(Channel):
     """The channel of the client for threads. Thread-safe."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._streams: weakref.WeakSet[StreamCall] = weakref.WeakSet()
+        self._streams_lock = threading.Lock()
+
     def close(self) -> None:
         """Ends the channels and every call on them; in a forked child nothing, they are the parent's."""
         self._closed = True
@@ -184,6 +223,11 @@ class Transport(Channel):
             return
         for channel in self._connections.channels():
             channel.close()
+        # A thread that is left at the exit of the process may hold a lock of gRPC, for which gRPC then waits for ever.
+        with self._streams_lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.join(_JOIN_SECONDS)
 
     def unary(
         self,
@@ -199,9 +243,10 @@ class Transport(Channel):
         while True:
             self._check_open()
             try:
-                answer = self._connections.first.methods[method](
-                    request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                )
+                with self._starting_call():
+                    answer = self._connections.first.methods[method](
+                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                    )
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -243,16 +288,20 @@ class Transport(Channel):
         connection = self._connections.take() if method == UPLOADS else self._connections.first
 
         def start(requests: Iterator[Any]) -> Any:
-            return connection.methods[method](
-                requests if request is None else request, metadata=metadata
-            )
+            with self._starting_call():
+                return connection.methods[method](
+                    requests if request is None else request, metadata=metadata
+                )
 
         def end() -> None:
             if method == UPLOADS:
                 self._connections.give_back(connection)
 
         error_of = partial(self._error_of, for_update=for_update)
-        return StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
+        call = StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
+        with self._streams_lock:
+            self._streams.add(call)
+        return call
 
 
 class StreamCall:
@@ -294,7 +343,8 @@ class StreamCall:
         self._moves = 0
         self._made_in = _forks.generation()
         self._call = start(self._requests())
-        threading.Thread(target=self._read, name="sparseagg-stream", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name="sparseagg-stream", daemon=True)
+        self._reader.start()
 
     def send(self, message: Any) -> None:
         """Hands `message` over; blocks while the connection is busy. Raises when the stream has ended."""
@@ -338,6 +388,13 @@ class StreamCall:
             self._ended = True
             self._changed.notify_all()
         self._call.cancel()
+
+    def join(self, timeout: float) -> None:
+        """Waits at most `timeout` seconds for the end of the thread, after the call was ended."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._reader.join(timeout)
 
     def __enter__(self) -> StreamCall:
         return self

@@ -11,6 +11,7 @@ the message that stays: its arrays are the caller's, who may have filled them wi
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Callable, Union
@@ -105,6 +106,8 @@ class UpdateStream:
         self._messages: dict[str, Any] = {}  # of the small ones among the pending
         self._pending_bytes = 0
         self._again: deque[tuple[EncodedUpdate, SparseAggError]] = deque()
+        # Of the large update under way: id, when its chunks began, and their bytes; None after an interruption.
+        self._timed: tuple[str, float, int] | None = None
         self._offset: int | None = None  # answer to the BeginUpdate under way
         self._committed: dict[str, int] = {}  # the most that the server had of each large one
 
@@ -165,6 +168,7 @@ class UpdateStream:
             return
         except SparseAggError as failure:
             error = failure
+        self._timed = None
         while True:
             self._take_answers()  # those that came before the break
             self.close()
@@ -201,6 +205,7 @@ class UpdateStream:
         while self._offset is None and self._is_expected(update):
             self._receive(stream)
         offset = self._offset or 0
+        self._timed = (update.update_id, time.monotonic(), update.payload.size - offset)
         while offset < update.payload.size and self._is_expected(update):
             chunk = update.chunk(offset, chunk_size(self._message_bytes_max))
             stream.send(aggregation_pb2.StreamUpdatesRequest(chunk=chunk))
@@ -244,8 +249,14 @@ class UpdateStream:
             return
         outcome = outcome_of(answer, update)
         if isinstance(outcome, SparseAggError) and is_retryable(outcome):
+            self._timed = None
             self._again.append((update, outcome))
             return
+        if self._timed is not None and self._timed[0] == answer.update_id:
+            _, begin, size = self._timed
+            self._timed = None
+            if not isinstance(outcome, SparseAggError):
+                self._transport.upload_rate.record(size, time.monotonic() - begin)
         self._backoff = None
         del self._pending[answer.update_id]
         self._messages.pop(answer.update_id, None)

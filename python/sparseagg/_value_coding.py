@@ -5,6 +5,8 @@ Every operation on numbers is one of IEEE arithmetic, rounded to nearest, in the
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,7 @@ from sparseagg.tensors import VALUE_DTYPES
 if TYPE_CHECKING:
     from sparseagg.tensors import Array
 
+_LOG = logging.getLogger("sparseagg")
 VALUE_CODINGS = (
     "raw",
     "f32",
@@ -27,6 +30,7 @@ VALUE_CODINGS = (
     "int4.stochastic",
 )
 _SCALE_VALUES = 128
+_VALUES_AT_ONCE = 1 << 16  # of which a few copies are in memory
 _LIMITS = {"int8": 127.0, "int4": 7.0}
 
 
@@ -40,23 +44,38 @@ def value_codings_of(value_type: str) -> tuple[str, ...]:
 
 
 def smallest_exact_coding(values: Array, value_type: str) -> str:
-    """The smallest coding that changes none of these values."""
-    if value_type not in ("f32", "f64"):
-        return "raw"
+    """The smallest coding that changes none of these values, which are flat. Takes a small part of them at a time, and ends
+    with the first that only "raw" leaves as it is."""
+    left = {"f32": ["bf16", "f16"], "f64": ["bf16", "f16", "f32"]}.get(value_type, [])
+    for begin in range(0, len(values), _VALUES_AT_ONCE):
+        if not left:
+            break
+        left = _exact_codings(values[begin : begin + _VALUES_AT_ONCE], left)
+    return left[0] if left else "raw"
+
+
+def _exact_codings(values: Array, codings: list[str]) -> list[str]:
+    """Those of `codings` that change none of the values."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         single = values.astype("<f4")
-        if not _same_bits(single.astype(values.dtype), values):
-            return "raw"
-        if not (single.view("<u4") & np.uint32(0xFFFF)).any():
-            return "bf16"
-        if _same_bits(single.astype("<f2").astype("<f4"), single):
-            return "f16"
-    return "f32" if value_type == "f64" else "raw"
+        if not np.isfinite(single).all() or not _same_bits(single.astype(values.dtype), values):
+            return []
+        exact = {
+            "bf16": lambda: not (single.view("<u4") & np.uint32(0xFFFF)).any(),
+            "f16": lambda: _same_bits(single.astype("<f2").astype("<f4"), single),
+            "f32": lambda: values.itemsize > 4,
+        }
+        return [coding for coding in codings if exact[coding]()]
 
 
 def _same_bits(a: Array, b: Array) -> bool:
     bits = f"<u{a.itemsize}"
-    return bool(np.isfinite(a).all() and (a.view(bits) == b.view(bits)).all())
+    return bool((a.view(bits) == b.view(bits)).all())
+
+
+def exact_values(values: Array, coding: str) -> Array:
+    """Flat values in a coding that changes none of them."""
+    return values if coding == "raw" else _coded_floats(values, coding)[0]
 
 
 def encode_values(values: Array, value_type: str, coding: str, seed: int, name: str) -> bytes:
@@ -71,6 +90,13 @@ def encode_values(values: Array, value_type: str, coding: str, seed: int, name: 
         )
     if coding.startswith("int"):
         return _encode_scaled(values, coding, seed, name)
+    coded, good = _coded_floats(values, coding)
+    _refuse(values, good, coding, name)
+    return coded.tobytes()
+
+
+def _coded_floats(values: Array, coding: str) -> tuple[Array, Array]:
+    """The values as f32, bf16 or f16, and which of them these can hold."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         single = values.astype("<f4")
         coded: Array = single
@@ -83,8 +109,7 @@ def encode_values(values: Array, value_type: str, coding: str, seed: int, name: 
             rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
             coded = (rounded >> np.uint32(16)).astype("<u2")
             good &= (coded & np.uint16(0x7F80)) != 0x7F80
-    _refuse(values, good, coding, name)
-    return coded.tobytes()
+    return coded, good
 
 
 def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
@@ -110,12 +135,25 @@ def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
     else:
         q = np.rint(quotients)
     q[scales == 0] = 0
+    if (magnitudes[scales == 0] != 0).any():
+        _warn_of_zeros(name, coding)
     flat = np.clip(q, -limit, limit).astype(np.int8).reshape(-1)[: len(values)]
     if coding.startswith("int8"):
         return bytes(scales.tobytes() + flat.tobytes())
     nibbles = np.zeros(len(flat) + len(flat) % 2, np.uint8)
     nibbles[: len(flat)] = flat.view(np.uint8) & np.uint8(0xF)
     return bytes(scales.tobytes() + (nibbles[::2] | nibbles[1::2] << np.uint8(4)).tobytes())
+
+
+@functools.lru_cache(maxsize=1000)
+def _warn_of_zeros(name: str, coding: str) -> None:
+    """Once for each tensor."""
+    _LOG.warning(
+        'tensor "%s": values are so small that %s makes zeros of them (up to 8.9e-44 of int8, 4.9e-45 of int4); send them raw '
+        "where they count (this is logged once)",
+        name,
+        coding,
+    )
 
 
 def _refuse(values: Array, good: Array, coding: str, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from sparseagg._encodings import (
 )
 from sparseagg._packed_indices import decode_rows
 from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._recoded import Payload, Recoded
 from sparseagg._value_coding import check_values, decode_values
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 from sparseagg.records import TensorEncoding, value_type_name
@@ -54,19 +55,28 @@ _RAW_OPTIONS = EncodeOptions(RAW)
 class ByteString:
     """Arrays seen as one string of bytes, which is read or written piece by piece."""
 
-    def __init__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        self._parts = [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
+    def __init__(self, arrays: Sequence[Payload]) -> None:
+        self._parts: list[Any] = [
+            array if isinstance(array, Recoded) else array.reshape(-1).view(np.uint8).data
+            for array in arrays
+            if array.size
+        ]
         self._starts: list[int] = []
         self.size = 0
         for part in self._parts:
             self._starts.append(self.size)
-            self.size += len(part)
+            self.size += _length(part)
+
+    @property
+    def is_made_when_read(self) -> bool:
+        """True where reading takes more than copying."""
+        return any(isinstance(part, Recoded) for part in self._parts)
 
     def read(self, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset`; fewer only at the end."""
         pieces = []
         for part, begin, end in self._pieces(offset, size):
-            pieces.append(part[begin:end])
+            pieces.append(part.read(begin, end) if isinstance(part, Recoded) else part[begin:end])
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes) -> None:
@@ -83,11 +93,15 @@ class ByteString:
         while size > 0 and 0 <= number < len(self._parts):
             part = self._parts[number]
             begin = offset - self._starts[number]
-            end = min(len(part), begin + size)
+            end = min(_length(part), begin + size)
             yield part, begin, end
             offset += end - begin
             size -= end - begin
             number += 1
+
+
+def _length(part: Any) -> int:
+    return part.nbytes if isinstance(part, Recoded) else len(part)
 
 
 class EncodedUpdate:
@@ -100,7 +114,7 @@ class EncodedUpdate:
         round_name: str = "",
         contributor: str = "",
         update_id: str = "",
-        weight: float | None = None,
+        weight: SupportsFloat | None = None,
         options: EncodeOptions = _RAW_OPTIONS,
     ) -> None:
         self.header = types_pb2.UpdateHeader(
@@ -115,7 +129,7 @@ class EncodedUpdate:
         if weight is not None:
             # Rounded here: protobuf 3.20 in pure Python would make what is just above f32's largest number infinite.
             self.header.weight = float(np.float32(_arguments.weight(weight)))
-        self._tensors = []
+        self._tensors: list[tuple[Any, Payload, Payload]] = []
         for name, tensor in tensors.items():
             seed = rounding_seed(round_name, contributor, name)
             encoded = encode_tensor(name, tensor, options, seed)

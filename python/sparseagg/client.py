@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
@@ -61,21 +62,24 @@ class Client(ClientBase):
 
     def info(self) -> ServerInfo:
         """Version, back ends, operators, encodings and limits of the server."""
+        return self._info(None)
+
+    def _info(self, timeout: float | None) -> ServerInfo:
         request = aggregation_pb2.GetServerInfoRequest()
-        return info_from_proto(self._transport.unary("GetServerInfo", request))
+        return info_from_proto(self._transport.unary("GetServerInfo", request, timeout=timeout))
 
     def create_round(
         self,
-        tensors: Sequence[TensorSpec],
+        tensors: Iterable[TensorSpec],
         round_id: str | None = None,
         *,
         durability: str | None = None,
         request_id: str | None = None,
-        goal: int | None = None,
-        min_contributors: int | None = None,
-        max_contributors: int | None = None,
-        deadline: float | timedelta | datetime | None = None,
-        grace: float | timedelta | None = None,
+        goal: SupportsIndex | None = None,
+        min_contributors: SupportsIndex | None = None,
+        max_contributors: SupportsIndex | None = None,
+        deadline: SupportsFloat | timedelta | datetime | None = None,
+        grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
     ) -> Round:
         """Opens a round.
@@ -107,7 +111,7 @@ class Client(ClientBase):
         """A handle of a round that someone opened: "rounds/r1" or just "r1". Asks the server nothing yet."""
         return Round(self._transport, self._server, _requests.full_name(name))
 
-    def rounds(self, page_size: int = 50) -> Iterator[RoundInfo]:
+    def rounds(self, page_size: SupportsIndex = 50) -> Iterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
         request = _requests.list_rounds(page_size)
         while True:
@@ -120,10 +124,10 @@ class Client(ClientBase):
 
     def reduce(
         self,
-        tensors: Sequence[TensorSpec],
-        updates: Iterable[Mapping[str, Any]],
+        tensors: Iterable[TensorSpec],
+        updates: Iterable[Any],
         *,
-        weights: Iterable[float] | None = None,
+        weights: Iterable[SupportsFloat] | None = None,
         layout: str = "sparse",
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -139,10 +143,15 @@ class Client(ClientBase):
 
         Raises InvalidUpdateError, OutOfRangeError (overflow of a checked integer sum).
         """
-        start = _requests.reduce_start(tensors, layout)
+        specs = tuple(_arguments.items("tensors", tensors))
+        start = _requests.reduce_start(specs, layout)
         server = self._server()
-        options = EncodeOptions(encoding, values).for_server(server.encodings)
-        encoded = _requests.encode_for_reduce(tensors, updates, weights, options)
+        options = EncodeOptions(encoding, values).for_server(
+            server.encodings, self._transport.upload_rate.bytes_per_second
+        )
+        encoded = []
+        for read in _requests.read_for_reduce(specs, updates, weights, options):
+            encoded.append(_requests.encode(read, _requests.may_fill_arrays_again(updates)))
 
         def call() -> Result:
             with self._transport.stream(
@@ -152,15 +161,19 @@ class Client(ClientBase):
                 for_update=True,
             ) as stream:
                 stream.send(start)
+                begin = time.monotonic()
                 for update in encoded:
                     for message in reduce_messages(update, server.message_bytes_max):
                         stream.send(message)
+                size = sum(update.payload.size for update in encoded)
+                self._transport.upload_rate.record(size, time.monotonic() - begin)
                 stream.sent_all()
                 return receive_result(stream, ResultReader(layout))
 
         return self._transport.repeat(call)
 
-    def _server(self) -> _requests.Server:
+    def _server(self, limit: _requests.TimeLimit | None = None) -> _requests.Server:
         if self._known_server is None:  # two threads may ask; the answer is the same
-            self._known_server = _requests.Server.of(self.info())
+            info = self._info(_requests.question_seconds(limit))
+            self._known_server = _requests.Server.of(info)
         return self._known_server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec,
 
 _SEPARATOR = "/"
 _ROOT = "tensor"  # name of a tensor that stands alone
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
@@ -155,11 +156,24 @@ def flatten(tree: Any) -> dict[str, Any]:
 
 
 def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
-    """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there.
+    """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there, of its own memory.
 
     tensors: results: SparseTensor or numpy array. Raises UnknownTensorError (a KeyError) for a name of `like` that is not among them.
     """
-    return _restore(like, "", tensors)
+    return _restore(like, "", tensors, _copy)
+
+
+def unflatten_owned(like: Any, tensors: Mapping[str, Any]) -> Any:
+    """`unflatten` for tensors that nobody else keeps: what is returned may share their memory."""
+    return _restore(like, "", tensors, lambda tensor: tensor)
+
+
+def _copy(tensor: ResultTensor) -> ResultTensor:
+    if not isinstance(tensor, SparseTensor):
+        return tensor.copy()
+    return SparseTensor(
+        tensor.indices.copy(), tensor.values.copy(), tensor.dense_shape, tensor.value_type
+    )
 
 
 def specs_of(
@@ -216,6 +230,8 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 
 def _is_node(tree: Any, prefix: str) -> bool:
     if isinstance(tree, list):
+        if _NUMBERS.issuperset(map(type, tree)):  # a million of them may be one tensor
+            return False
         return any(is_tensor(item) or isinstance(item, (Mapping, tuple)) for item in tree) or (
             _holds_arrays(tree)
         )
@@ -233,7 +249,7 @@ def _is_node(tree: Any, prefix: str) -> bool:
 def _holds_arrays(tree: Any) -> bool:
     """True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
     if isinstance(tree, list):
-        return any(map(_holds_arrays, tree))
+        return not _NUMBERS.issuperset(map(type, tree)) and any(map(_holds_arrays, tree))
     if isinstance(tree, tuple):  # (indices, values, dense_shape), or numbers
         return any(isinstance(part, (list, tuple)) or _holds_arrays(part) for part in tree)
     return isinstance(tree, Mapping) or (is_tensor(tree) and not isinstance(tree, np.generic))
@@ -260,16 +276,21 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
         _collect(child, f"{prefix}{key}{_SEPARATOR}", found)
 
 
-def _restore(like: Any, prefix: str, tensors: Mapping[str, ResultTensor]) -> Any:
+def _restore(
+    like: Any,
+    prefix: str,
+    tensors: Mapping[str, ResultTensor],
+    owned: Callable[[ResultTensor], ResultTensor],
+) -> Any:
     if not _is_node(like, prefix):
         name = _name_at(prefix)
         if name not in tensors and is_without_values(like):
             return like
         tensor = tensor_of(tensors, name)
         with _arguments.refusing(f'tensor "{name}"'):
-            return kind_of(like).restore(tensor, like)
+            return kind_of(like).restore(owned(tensor), like)
     restored = {
-        key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors)
+        key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors, owned)
         for key, child in _children(like, prefix)
     }
     if isinstance(like, list):

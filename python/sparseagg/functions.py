@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, SupportsFloat, overload
+
+import numpy as np
 
 from sparseagg import _arguments
+from sparseagg._encodings import ValuesChoice
 from sparseagg._requests import may_fill_arrays_again
 from sparseagg.client import Client
 from sparseagg.convert import (
@@ -17,22 +21,72 @@ from sparseagg.convert import (
     is_without_entries,
     is_without_values,
     specs_of,
-    unflatten,
+    unflatten_owned,
 )
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
-from sparseagg.tensors import AnyTensor
+from sparseagg.tensors import AnyTensor, SparseTensor
 
 
+@overload
 def sparse_sum(
-    tensors: Iterable[Any],
+    tensors: Iterable[SparseTensor | tuple[Any, Any, Any]],
     op: str = "sum",
-    weights: Iterable[float] | None = None,
+    weights: Iterable[SupportsFloat] | None = None,
+    *,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: Literal["sparse"] = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> SparseTensor: ...
+
+
+@overload
+def sparse_sum(
+    tensors: Iterable[np.ndarray[Any, Any]],
+    op: str = "sum",
+    weights: Iterable[SupportsFloat] | None = None,
     *,
     target: str | None = None,
     client: Client | None = None,
     layout: str = "sparse",
     value_type: str | None = None,
     integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> np.ndarray[Any, Any]: ...
+
+
+@overload
+def sparse_sum(
+    tensors: Iterable[Any],
+    op: str = "sum",
+    weights: Iterable[SupportsFloat] | None = None,
+    *,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: str = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> Any: ...
+
+
+def sparse_sum(
+    tensors: Iterable[Any],
+    op: str = "sum",
+    weights: Iterable[SupportsFloat] | None = None,
+    *,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: str = "sparse",
+    value_type: str | None = None,
+    integer_overflow: str = "checked",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
 ) -> Any:
     """The exact aggregate of equally shaped tensors, or of models of them, rounded once.
 
@@ -47,6 +101,7 @@ def sparse_sum(
         as one), "dense" arrays of the full shape, of the same package.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
     integer_overflow: "checked" (OutOfRangeError names the index) or "modular" (wraps).
+    encoding, values: what the tensors travel as, as in `Round.submit`.
 
     The order of the tensors changes no bit of the result. Equal indices within one tensor are summed first.
 
@@ -79,12 +134,11 @@ def sparse_sum(
     )
     if not may_fill_arrays_again(tensors):
         updates = list(updates)
-    if client is not None:
-        result = client.reduce(specs, updates, weights=weights, layout=layout)
-    else:
-        with Client(target) as own:
-            result = own.reduce(specs, updates, weights=weights, layout=layout)
-    return unflatten(first[0], result)
+    with contextlib.ExitStack() as stack:
+        result = (client or stack.enter_context(Client(target))).reduce(
+            specs, updates, weights=weights, layout=layout, encoding=encoding, values=values
+        )
+    return unflatten_owned(first[0], result)
 
 
 def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, AnyTensor]:
@@ -105,14 +159,14 @@ def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, An
 
 
 def sparse_weighted_mean(
-    tensors: Iterable[Any], weights: Iterable[float] | None = None, **options: Any
+    tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
     """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero."""
     return sparse_sum(tensors, "weighted_mean", weights, **options)
 
 
 def sparse_mean_of_contributors(
-    tensors: Iterable[Any], weights: Iterable[float] | None = None, **options: Any
+    tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
     """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it."""
     return sparse_sum(tensors, "mean_of_contributors", weights, **options)

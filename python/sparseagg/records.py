@@ -100,7 +100,7 @@ class Manifest:
 
     contributors: int
     total_weight: float
-    rejected: dict[str, int]  # refused submissions by reason
+    rejected: dict[str, int] = field(hash=False)  # refused submissions by reason
     duplicates: int
     updates_digest: bytes
     result_digest: bytes
@@ -108,7 +108,7 @@ class Manifest:
     publish_time: datetime | None
     seal_reason: str = ""  # "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction
     late: dict[str, int] = field(
-        default_factory=dict
+        default_factory=dict, hash=False
     )  # of `rejected`, by what had closed the round
 
 
@@ -195,7 +195,7 @@ class ServerInfo:
     encodings: tuple[str, ...]
     values_encodings: tuple[str, ...]
     value_types: tuple[str, ...]
-    limits: dict[str, int]
+    limits: dict[str, int] = field(hash=False)
     default_durability: str
     durabilities: tuple[str, ...]
     epoch: StoreEpoch = _NO_EPOCH

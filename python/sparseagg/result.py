@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._transport import StreamCall
@@ -12,7 +14,7 @@ from sparseagg._wire import Answer
 from sparseagg.convert import tensor_of, unflatten
 from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import Manifest, manifest_from_proto
-from sparseagg.tensors import ResultTensor
+from sparseagg.tensors import ResultTensor, SparseTensor
 
 # Unread answers of a result being received: 16 chunks of 1 MiB keep the connection busy.
 ANSWERS_MAX = 16
@@ -33,7 +35,8 @@ class Result(Mapping[str, ResultTensor]):
         self._tensors = tensors
         self.manifest = manifest
 
-    # Whoever names a tensor knows of which kind it is: a union would have to be narrowed each time.
+    # Any: a caller knows the kind of a tensor that it names, and would have to narrow a union each time. sparse() and
+    # dense() are typed.
     def __getitem__(self, name: str) -> Any:
         return tensor_of(self._tensors, name)
 
@@ -43,9 +46,24 @@ class Result(Mapping[str, ResultTensor]):
     def __len__(self) -> int:
         return len(self._tensors)
 
+    def sparse(self, name: str) -> SparseTensor:
+        """The tensor of this name, which has to be a sparse one."""
+        tensor = tensor_of(self._tensors, name)
+        if not isinstance(tensor, SparseTensor):
+            raise InvalidArgumentError(
+                f'tensor "{name}" of the result is dense; take dense("{name}")'
+            )
+        return tensor
+
+    def dense(self, name: str) -> np.ndarray[Any, Any]:
+        """The tensor of this name as an array of the full shape."""
+        tensor = tensor_of(self._tensors, name)
+        return tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
+
     def like(self, example: Any) -> Any:
         """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
-        `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting.
+        `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting. They are copies:
+        changing one changes neither this result nor what a later call gives.
 
         Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not.
         """

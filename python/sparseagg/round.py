@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Callable, Literal, overload
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
@@ -42,30 +43,37 @@ class Round(RoundBase):
     """
 
     _transport: Transport
-    _server: Callable[[], _requests.Server]
+    _server: Callable[..., _requests.Server]
 
     def info(self) -> RoundInfo:
         """The round as it is now."""
+        return self._info(None)
+
+    def _info(self, timeout: float | None) -> RoundInfo:
         request = aggregation_pb2.GetRoundRequest(name=self.name)
-        info = round_from_proto(self._call("GetRound", request))
+        info = round_from_proto(self._call("GetRound", request, timeout=timeout))
         self._was_born(info.durability, info.epoch)
         return info
 
     @property
     def specs(self) -> Mapping[str, TensorSpec]:
         """The round's tensors by name; asked from the server once."""
+        return self._specs_within(None)
+
+    def _specs_within(self, limit: _requests.TimeLimit | None) -> Mapping[str, TensorSpec]:
         if self._specs is None:
-            self._specs = {spec.name: spec for spec in self.info().tensors}
+            info = self._info(_requests.question_seconds(limit))
+            self._specs = {spec.name: spec for spec in info.tensors}
         return self._specs
 
     def submit(
         self,
-        tensors: Mapping[str, Any],
+        tensors: Any,
         *,
         contributor: str,
-        weight: float | None = None,
+        weight: SupportsFloat | None = None,
         update_id: str | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -82,15 +90,16 @@ class Round(RoundBase):
         update_id: 1 to 64 characters of [A-Za-z0-9._-]; made up when left out. Give your own, and keep it, to make
             submitting safe over a restart of the contributor: the same id with the same bytes is counted once, and an
             interrupted large update is resumed.
-        timeout: seconds; for an update beyond the server's message limit, which goes in chunks, seconds without any
-            progress. Default: the client's.
-        progress: True shows a bar where tqdm is installed; a function is called with (bytes sent, of all). Only an
-            update that goes in chunks takes long enough for more than one step.
+        timeout: seconds, with what has to be asked of the server before; for an update beyond the server's message limit,
+            which goes in chunks, seconds without any progress. Default: the client's.
+        progress: True shows a bar where tqdm is installed; a function is called with (bytes sent, of all). An update
+            that goes in one message has one step. What the function raises ends the upload and is raised here.
 
-        encoding: "coo.raw", "coo.packed" (fewer bytes; unsorted entries are sorted), or "auto": the smaller one that the
-            server knows, and coo.raw for a tensor below 1 KiB.
-        values: how values travel in coo.packed (docs/wire_format.md); for all tensors, or by name. "auto": the fewest
-            bytes that change nothing. "bf16", "f16", "int8", "int8.stochastic", "int4", "int4.stochastic" round f32 and
+        encoding: "coo.raw", "coo.packed" (fewer bytes; unsorted entries are sorted), or "auto": for each tensor the one that
+            should be there sooner. A sample of the tensor tells what packing saves, earlier uploads how long that takes to
+            send (docs/python.md); coo.raw for a tensor below 1 KiB.
+        values: how values travel in coo.packed (docs/wire_format.md); for all tensors, or by name. "auto": in as few
+            bytes as change nothing, where that is sooner there. "bf16", "f16", "int8", "int8.stochastic", "int4", "int4.stochastic" round f32 and
             f64 values here, before they are sent; others stay as they are.
 
         The receipt's `encodings` say what was chosen.
@@ -98,16 +107,34 @@ class Round(RoundBase):
         Raises InvalidUpdateError (the message names tensor and position; nothing was counted), RoundNotOpenError,
         AlreadyCountedError, ResourceExhaustedError.
         """
-        limit = self._time_limit(timeout)
+        limit = _requests.TimeLimit(self._time_limit(timeout))
         options = EncodeOptions(encoding, values)
-        update = self._encode(Update(tensors, contributor, weight, update_id), options)
+        specs = self._specs_within(limit)
+        options = options.for_server(
+            self._server(limit).encodings, self._transport.upload_rate.bytes_per_second
+        )
+        left = limit.left()
+        update = _requests.encode_update(
+            self.name, specs, Update(tensors, contributor, weight, update_id), options
+        )
+        with Meter(progress, update.payload.size, "sending") as meter:
+            receipt = self._send(update, limit.seconds, left, meter)
+            meter.finish()
+        return receipt
+
+    def _send(
+        self, update: EncodedUpdate, idle_timeout: float, call_timeout: float, meter: Meter
+    ) -> Receipt:
+        """One update, whole, or in chunks, of which none may take longer than `idle_timeout`."""
         if update.message_bytes <= self._server().message_bytes_max:
-            answer = self._call("SubmitUpdate", update.whole(), timeout=limit, for_update=True)
+            message = update.whole()
+            begin = time.monotonic()
+            answer = self._call("SubmitUpdate", message, timeout=call_timeout, for_update=True)
+            self._transport.upload_rate.record(update.payload.size, time.monotonic() - begin)
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
-        with Meter(progress, update.payload.size, "sending") as meter:
-            outcome = self._submit_stream([update], limit, meter)[0]
+        outcome = self._submit_stream([update], idle_timeout, meter)[0]
         if isinstance(outcome, SparseAggError):
             raise outcome
         return outcome
@@ -118,7 +145,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: Literal[False] = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -130,7 +157,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -141,7 +168,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
@@ -158,15 +185,18 @@ class Round(RoundBase):
         an update beyond the server's message limit must stay as they are until it is answered. `progress`: as in `submit`, counting bytes.
         `encoding`, `values`: as in `submit`.
         """
-        limit = self._time_limit(timeout)
-        specs = self.specs  # asked here, so that below a refusal is one of the update
+        limit = _requests.TimeLimit(self._time_limit(timeout))
+        # What has to be known is asked here, so that below a refusal is one of the update.
+        specs = self._specs_within(limit)
         options = EncodeOptions(encoding, values)
         options.check_names(specs)
-        options = options.for_server(self._server().encodings)
+        options = options.for_server(
+            self._server(limit).encodings, self._transport.upload_rate.bytes_per_second
+        )
         given = _arguments.items("updates", updates)
         encoded = (self._encoded_or_refusal(specs, update, options) for update in given)
         with Meter(progress, None, "sending") as meter:
-            outcomes = self._submit_stream(encoded, limit, meter)
+            outcomes = self._submit_stream(encoded, limit.seconds, meter)
         if not return_exceptions:
             self._raise_first_refusal(outcomes)
         return outcomes
@@ -176,42 +206,48 @@ class Round(RoundBase):
         request = aggregation_pb2.SealRoundRequest(name=self.name)
         return round_from_proto(self._call("SealRound", request))
 
-    def wait(self, timeout: float | None = None) -> RoundInfo:
+    def wait(self, timeout: SupportsFloat | None = None) -> RoundInfo:
         """Waits until the round is published (or retired). Does not seal: someone has to.
 
         timeout: seconds; None waits for ever. Raises RoundAbortedError when the round is given up or fails (the
         message says why), DeadlineExceededError when the time is over.
         """
-        return self._wait(timeout)
+        limit = (
+            None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
+        )
+        return self._wait(limit)
 
     def _wait(
-        self, timeout: float | None, on_unpublished: Callable[[float], None] | None = None
+        self,
+        limit: _requests.TimeLimit | None,
+        on_unpublished: Callable[[float], None] | None = None,
     ) -> RoundInfo:
         """See `wait`. on_unpublished: called once, with the seconds it may take, where the round is not published yet, before
         the time goes into waiting for that."""
-        if timeout is not None:
-            timeout = _arguments.seconds("timeout", timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        is_first = True
         while True:
-            left = None if deadline is None else deadline - time.monotonic()
+            left = None if limit is None else limit.left()
+            call_seconds = _requests.wait_call_seconds(
+                limit, self._transport.timeout, is_first=is_first
+            )
+            is_first = False
             try:
                 answer = self._call(
                     "WaitRound",
                     _requests.wait_round(self.name, left if on_unpublished is None else 0.0),
-                    timeout=_requests.wait_call_seconds(left, self._transport.timeout),
+                    timeout=call_seconds,
                 )
             except DeadlineExceededError as silence:
-                _requests.check_time_left(self.name, timeout, deadline, silence)
+                _requests.check_time_left(self.name, limit, silence)
                 continue
             info = round_from_proto(answer)
-            left = None if deadline is None else deadline - time.monotonic()
-            if _requests.is_published(info, timeout, left):
+            if _requests.is_published(info, limit):
                 return info
             if on_unpublished is not None:
-                on_unpublished(_requests.look_seconds(left, self._transport.timeout))
+                on_unpublished(_requests.look_seconds(limit, self._transport.timeout))
                 on_unpublished = None
 
-    def watch(self, min_interval: float | None = None) -> Iterator[RoundInfo]:
+    def watch(self, min_interval: float | timedelta | None = None) -> Iterator[RoundInfo]:
         """The round now and after every change, at most every `min_interval` seconds (the server's default: 0.1).
 
         Ends after a final state. A broken connection is taken up again.
@@ -240,9 +276,9 @@ class Round(RoundBase):
     def result(
         self,
         layout: str = "sparse",
-        tensors: Sequence[str] | None = None,
+        tensors: Iterable[str] | None = None,
         indices: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = RAW,
     ) -> Result:
@@ -253,8 +289,8 @@ class Round(RoundBase):
         tensors: names; all when left out.
         indices: by tensor name, integers `[n, sparse_dim]` (or `[n]`): only these rows. Sparse: those of them that were
             touched. Dense: an array `[n, *row shape]` in the order asked.
-        timeout: seconds to wait for the publication; 0 does not wait. How long receiving may go without progress is the
-            client's timeout.
+        timeout: seconds to wait for the publication, also of a server that says nothing; 0 does not wait for it, and 5 s
+            for the server's answer. How long receiving may go without progress is the client's timeout.
         progress: True shows a bar where tqdm is installed; a function is called with (bytes received, of all).
         encoding: "coo.packed" lets indices travel as bits, a sixth of the bytes; unpacking takes longer than a local
             network saves.
@@ -264,9 +300,12 @@ class Round(RoundBase):
         bfloat16 values come as uint16 bit patterns. Raises as `wait` does; InvalidArgumentError for an unknown tensor;
         PermissionDeniedError, without waiting, for a caller who may not read results.
         """
-        specs = self.specs if indices else {}
+        limit = (
+            None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
+        )
+        specs = self._specs_within(limit) if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
-        self._wait(timeout, lambda seconds: self._check_access(request, seconds))
+        self._wait(limit, lambda seconds: self._check_access(request, seconds))
 
         def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
@@ -300,7 +339,7 @@ class Round(RoundBase):
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
         return round_from_proto(self._call("AbortRound", request))
 
-    def verify(self, timeout: float | None = None) -> Verification:
+    def verify(self, timeout: SupportsFloat | None = None) -> Verification:
         """Computes the published round again from its updates and compares every bit.
 
         timeout: seconds; None waits as long as it takes, as for `wait`.
@@ -328,14 +367,14 @@ class Round(RoundBase):
         if not self._may_be_lost(error):
             return error
         try:
-            server = self._transport.unary("GetServerInfo", aggregation_pb2.GetServerInfoRequest())
+            server = self._transport.unary(
+                "GetServerInfo",
+                aggregation_pb2.GetServerInfoRequest(),
+                timeout=_requests.look_seconds(None, self._transport.timeout),
+            )
         except SparseAggError:
             return error  # what is known already
         return self._why_lost(error, server)
-
-    def _encode(self, update: Update, options: EncodeOptions) -> EncodedUpdate:
-        options = options.for_server(self._server().encodings)
-        return _requests.encode_update(self.name, self.specs, update, options)
 
     def _encoded_or_refusal(
         self, specs: Mapping[str, TensorSpec], update: Update, options: EncodeOptions

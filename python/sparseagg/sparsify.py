@@ -5,6 +5,9 @@
     top_k, TopK                      lossy; TopK carries what it left out over to the next call (error feedback)
     above                            lossy; the values of a magnitude of at least a threshold
 
+A ChangedRows or a TopK takes its update as sent. `undo()` takes that back when the server refused the update, and so does the
+block `with compressor.sending(gradients) as update:`.
+
 Arrays are numpy's or whatever `as_tensor` takes as dense (torch, TensorFlow, JAX). Results are SparseTensors.
 
 Where values are left out, a NaN has no magnitude to be left out by: those functions raise
@@ -14,15 +17,24 @@ InvalidUpdateError (reason NON_FINITE_VALUE, with the position) for NaN and infi
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from sparseagg import _arguments
 from sparseagg.convert import as_tensor, flatten
-from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
+from sparseagg.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    InvalidUpdateError,
+    UnavailableError,
+)
 from sparseagg.tensors import DenseValues, SparseTensor
+
+# After these errors of a submission the server may have counted the update.
+_OUTCOME_UNKNOWN = (UnavailableError, DeadlineExceededError)
 
 
 def changed_rows(after: Any, before: Any) -> SparseTensor:
@@ -118,37 +130,73 @@ class ChangedRows:
 
         changes = ChangedRows(model, ["emb.weight"])
         train(model)
-        round.submit(changes.since_last(model), contributor="phone-17")
+        with changes.sending(model) as update:
+            round.submit(update, contributor="phone-17")
 
     model: see `flatten` for the nesting and the names. names: the tables to watch; all of this model when left out. Keeps a
-    copy of these tables.
+    copy of these tables, and of the rows that the last update changed.
     """
 
     def __init__(self, model: Any, names: Iterable[str] | None = None) -> None:
         flat = flatten(model)
+        self._is_whole_model = names is None
         self._names = tuple(flat) if names is None else _arguments.list_of_names("names", names)
+        if not self._names:
+            what = "the model has no tensors" if names is None else "names is empty"
+            raise InvalidArgumentError(f"{what}: there is no table to watch")
         self._before = {name: _dense(table).copy() for name, table in self._watched(flat).items()}
+        self._replaced: dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
 
     def since_last(self, model: Any) -> dict[str, SparseTensor]:
         """The changes by name since the last call, or since this object was made. Each table that is watched has to be in
-        `model`."""
+        `model`; an object that watches all of a model refuses one that has gained tables."""
         watched = self._watched(flatten(model))
         tables = {name: _dense(table) for name, table in watched.items()}
         changes = {name: changed_rows(table, self._before[name]) for name, table in tables.items()}
-        for (
-            name,
-            change,
-        ) in changes.items():  # where none has failed: it would be lost with the others
-            rows = change.indices[:, 0]
+        self._replaced = {}
+        # The copies change only now: an error above leaves the changes of every table for the next call.
+        for name, change in changes.items():
+            rows = change.indices[:, 0].copy()  # the caller may change what is handed out
+            self._replaced[name] = (rows, self._before[name][rows])
             self._before[name][rows] = tables[name][rows]
         return changes
 
-    def _watched(self, flat: dict[str, Any]) -> dict[str, Any]:
+    def undo(self) -> None:
+        """Takes back the last `since_last`: the next one has its changes, too. To be called when its update was refused.
+        A second call does nothing."""
+        for name, (rows, values) in self._replaced.items():
+            self._before[name][rows] = values
+        self._replaced = {}
+
+    @contextmanager
+    def sending(self, model: Any) -> Iterator[dict[str, SparseTensor]]:
+        """`since_last` for the length of a block that submits the update; see `TopK.sending`."""
+        with _undone_where_refused(self):
+            yield self.since_last(model)
+
+    def _watched(self, flat: Mapping[str, Any]) -> dict[str, Any]:
         _arguments.names("names", self._names, flat)
+        new = [name for name in flat if name not in self._names] if self._is_whole_model else []
+        if new:
+            raise InvalidArgumentError(
+                f"the model has gained {_arguments.listed(new)}: make a new ChangedRows of it"
+            )
         return {name: flat[name] for name in self._names}
 
 
-def top_k(array: Any, k: int) -> SparseTensor:
+@contextmanager
+def _undone_where_refused(sender: ChangedRows | TopK) -> Iterator[None]:
+    """Calls `undo` where the block raises an error after which the update is not counted."""
+    try:
+        yield
+    except _OUTCOME_UNKNOWN:
+        raise
+    except Exception:
+        sender.undo()
+        raise
+
+
+def top_k(array: Any, k: SupportsIndex) -> SparseTensor:
     """The `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
 
     Ties go to the lower index, so the choice does not depend on the machine. Raises
@@ -158,7 +206,7 @@ def top_k(array: Any, k: int) -> SparseTensor:
     return _largest(values, k)
 
 
-def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
+def _largest(values: np.ndarray[Any, Any], k: SupportsIndex) -> SparseTensor:
     flat = _magnitudes(values)
     with _arguments.refusing("k"):
         k = max(0, min(operator.index(k), flat.size))
@@ -170,7 +218,7 @@ def _largest(values: np.ndarray[Any, Any], k: int) -> SparseTensor:
     return _entries(values, np.sort(np.concatenate([chosen, ties])))
 
 
-def above(array: Any, threshold: float) -> SparseTensor:
+def above(array: Any, threshold: float | np.number[Any]) -> SparseTensor:
     """The values of a magnitude of at least `threshold`, every dimension indexed. Raises
     InvalidUpdateError for a value that is not finite."""
     values = _finite(_dense(array))
@@ -182,20 +230,27 @@ def above(array: Any, threshold: float) -> SparseTensor:
 class TopK:
     """Top-k with error feedback: what is left out of one update is added to the next, so nothing is lost for good.
 
+        compressor = TopK(0.01)
+        with compressor.sending({"w": gradient}) as update:
+            round.submit(update, contributor="phone-17")
+
     One object for each contributor, kept from round to round. fraction: share of the values of each tensor that is sent,
-    at least one value. See Stich et al., "Sparsified SGD with Memory" (2018).
+    at least one value. What is left out of floating-point tensors is kept in float64, with what rounding took from the values
+    that were sent. See Stich et al., "Sparsified SGD with Memory" (2018).
     """
 
-    def __init__(self, fraction: float) -> None:
+    def __init__(self, fraction: float | np.number[Any]) -> None:
         if not isinstance(fraction, (int, float, np.number)) or not 0 < fraction <= 1:
             raise InvalidArgumentError(
                 f"fraction is {fraction!r}; it must be above 0 and at most 1"
             )
-        self._fraction = fraction
+        self._fraction = float(fraction)
         self._left_out: dict[str, np.ndarray[Any, Any]] = {}
+        # Indices and values of the last update.
+        self._sent: dict[str, tuple[tuple[Any, ...], np.ndarray[Any, Any]]] = {}
 
     def compress(self, update: Any) -> dict[str, SparseTensor]:
-        """The largest values of each dense tensor of `update`, by the names of `flatten`.
+        """The largest values of each dense tensor of `update`, by the names of `flatten`, in the types of `update`.
 
         Raises InvalidUpdateError, naming tensor and position, where the update plus what was left
         out before is not finite, InvalidArgumentError where it does not fit in a type of whole
@@ -203,28 +258,62 @@ class TopK:
         """
         compressed = {}
         left_out = {}
+        sent = {}
         for name, tensor in flatten(update).items():
-            total = self._with_left_out(name, _dense(tensor))
-            sparse = _largest(_finite(total, name), max(1, round(self._fraction * total.size)))
-            rest = total.copy()
-            rest[tuple(sparse.indices.T)] = 0
-            left_out[name] = rest
+            values = _dense(tensor)
+            total = self._with_left_out(name, values)
+            with np.errstate(over="ignore"):  # an infinite value is refused below
+                typed = _finite(total.astype(values.dtype, copy=False), name)
+            sparse = _largest(typed, max(1, round(self._fraction * total.size)))
+            index = tuple(sparse.indices.T.copy())
+            sent[name] = (index, sparse.values.copy())  # the caller may change what is handed out
+            total[index] -= sparse.values
+            left_out[name] = total
             compressed[name] = sparse
-        # A NaN that got in here would be in every later update.
+        # Nothing is kept before every tensor is known to be finite: a NaN would be in every later update.
         self._left_out.update(left_out)
+        self._sent = sent
         return compressed
 
+    def undo(self) -> None:
+        """Takes back the last `compress`: what it sent is added to the next update. To be called when the update was
+        refused. A second call does nothing."""
+        for name, (index, values) in self._sent.items():
+            self._left_out[name][index] += values
+        self._sent = {}
+
+    @contextmanager
+    def sending(self, update: Any) -> Iterator[dict[str, SparseTensor]]:
+        """`compress` for the length of a block that submits the update. An exception of the block calls `undo`, but for
+        UnavailableError, DeadlineExceededError and what cancels the block: after these the server may have counted the
+        update. The caller then submits the same update again with the same `update_id`, and calls `undo` if it is refused.
+        """
+        with _undone_where_refused(self):
+            yield self.compress(update)
+
     def _with_left_out(self, name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """`values` and what was left out of this tensor before."""
+        """`values` and what was left out of this tensor before, as an array of its own: of float64, or of the type of
+        whole numbers."""
+        is_float = values.dtype.kind == "f"
+        total: np.ndarray[Any, Any] = values.astype(np.float64) if is_float else values.copy()
         left_out = self._left_out.get(name)
         if left_out is None:
-            return values
+            return total
         if left_out.shape != values.shape:  # which numpy might broadcast
             raise InvalidArgumentError(
                 f'tensor "{name}" has the shape {list(values.shape)}; before it had {list(left_out.shape)}'
             )
-        total: np.ndarray[Any, Any] = values + left_out
-        if total.dtype.kind in "iu" and ((left_out < 0) != (total < values)).any():
+        if is_float != (left_out.dtype.kind == "f"):
+            raise InvalidArgumentError(
+                f'tensor "{name}" is of {values.dtype}; what was left out of it before is of {left_out.dtype}'
+            )
+        with np.errstate(over="ignore"):  # an infinite sum is refused by compress()
+            rest = left_out.astype(total.dtype, copy=False)
+            total += rest
+        if is_float:
+            return total
+        is_kept = (rest == left_out) & ((rest < 0) == (left_out < 0))
+        if not is_kept.all() or ((rest < 0) != (total < values)).any():
             raise InvalidArgumentError(
                 f'tensor "{name}" and what was left out of it before do not fit in {total.dtype}; '
                 "convert it to a wider type first"

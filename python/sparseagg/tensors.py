@@ -6,9 +6,9 @@ table `[vocabulary, 64]` has `sparse_dim` 1 and rows of 64 values; a scalar COO 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, SupportsIndex, Union
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class SparseTensor:
         self,
         indices: Any,
         values: Any,
-        dense_shape: Sequence[int],
+        dense_shape: Iterable[SupportsIndex],
         value_type: str | None = None,
     ) -> None:
         with _arguments.refusing("dense_shape", InvalidUpdateError, "SHAPE_MISMATCH"):
@@ -161,7 +161,7 @@ class SparseTensor:
         return {**arrays, "value_type": np.array("bf16")} if self.value_type == "bf16" else arrays
 
     def to_dense(self) -> np.ndarray[Any, Any]:
-        """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in, ascending
+        """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in, distinct
         ones, as results have them, are put in place as they are.
 
         For results, whose indices are distinct, this is exact. bfloat16 comes as uint16 bit patterns, and equal
@@ -177,22 +177,29 @@ class SparseTensor:
                 reason="INDEX_OUT_OF_RANGE",
             )
         index = tuple(self.indices.T)
-        if self._is_ascending():
+        first, repeated = self._occurrences()
+        if not len(repeated):
             dense[index] = self.values
-        elif self.value_type != "bf16":
-            np.add.at(dense, index, self.values)
-        elif len(np.unique(self.indices, axis=0)) == self.nnz:
-            dense[index] = self.values
-        else:
+        elif self.value_type == "bf16":
             raise InvalidArgumentError(
                 "bfloat16 entries with equal indices: sum them with sparse_sum first"
             )
+        else:  # numpy adds entry by entry, which takes long
+            dense[tuple(self.indices[first].T)] = self.values[first]
+            np.add.at(dense, tuple(self.indices[repeated].T), self.values[repeated])
         return dense
 
-    def _is_ascending(self) -> bool:
-        """True for ascending distinct indices of a shape that an array may have."""
+    def _occurrences(self) -> tuple[Array, Array]:
+        """The entries whose index no entry before has, and the others, in the order they come in. Of a shape that an array
+        may have."""
         rows = np.ravel_multi_index(tuple(self.indices.T), self.dense_shape[: self.sparse_dim])
-        return bool((rows[1:] > rows[:-1]).all())
+        entries = np.arange(self.nnz)
+        if (rows[1:] > rows[:-1]).all():
+            return entries, entries[:0]
+        order = np.argsort(rows, kind="stable")
+        is_first = np.ones(self.nnz, bool)
+        is_first[order[1:]] = rows[order[1:]] != rows[order[:-1]]
+        return entries[is_first], entries[~is_first]
 
     def to_scipy(self) -> Any:
         """A `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed, and for

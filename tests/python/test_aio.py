@@ -247,16 +247,20 @@ def calls_of(*updates):
     specs = {"n": TensorSpec("n", [20_000], "i64")}
     many = ManyUpdates(
         iter(updates),
-        lambda update: _requests.encode_update("rounds/r", specs, update, EncodeOptions(RAW)),
+        lambda update: _requests.read_update("rounds/r", specs, update, EncodeOptions(RAW)),
         send=None,
         send_together=None,
         message_bytes_max=100_000,
         may_fill_arrays_again=False,
     )
-    calls = []
-    while batch := many._take_batch():
-        calls.append([one.update.header.contributor for one in batch.values()])
-    return calls
+
+    async def take_all():
+        calls = []
+        while batch := await many._take_next():
+            calls.append([one.update.header.contributor for one in batch.values()])
+        return calls
+
+    return asyncio.run(take_all())
 
 
 def entries(count, contributor):

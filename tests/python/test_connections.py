@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from flaky_proxy import FlakyProxy
-from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError, _transport
+from sparseagg import (
+    Client,
+    RetryPolicy,
+    SparseAggError,
+    TensorSpec,
+    UnavailableError,
+    Update,
+    _transport,
+)
 
 
 def uploads(client: Client) -> list[int]:
@@ -144,3 +152,85 @@ def test_other_machines_are_reached_through_the_proxy(http_proxy):
         connection, _ = http_proxy.accept()
         with connection:
             assert connection.recv(1024).startswith(b"CONNECT agg.invalid:50061 ")
+
+
+def calls_of(client, round):
+    """One of each kind of call, again and again."""
+    one = {"n": ([1], np.float32([1]), [10])}
+    while True:
+        yield client.info
+        yield lambda: list(client.rounds())
+        yield lambda: round.submit_many([Update(one, "a", update_id="a")])
+        yield lambda: next(round.watch())
+
+
+def error_that_ends(client, round, is_busy):
+    """What the calls of one thread end with; `is_busy` is set after its first ones."""
+    try:
+        for number, call in enumerate(calls_of(client, round)):
+            call()
+            if number == 4:
+                is_busy.set()
+    except Exception as error:
+        return error
+
+
+def test_calls_beside_close_say_that_the_client_is_closed(server):
+    others = []
+    for _ in range(20):
+        client = Client(server.target, retry=RetryPolicy(attempts=1))
+        round = client.create_round([TensorSpec("n", [10])])
+        is_busy = threading.Event()
+        with ThreadPoolExecutor(6) as threads:
+            working = [threads.submit(error_that_ends, client, round, is_busy) for _ in range(6)]
+            is_busy.wait(60)
+            client.close()
+            errors = [future.result(60) for future in working]
+        others += [error for error in errors if getattr(error, "reason", "") != "CLIENT_CLOSED"]
+    assert others == []
+
+
+@pytest.mark.parametrize("method", ["GetServerInfo", "StreamUpdates"])
+def test_a_channel_that_closes_before_a_call_starts_is_the_closed_client(server, method):
+    """The moment between the check and the call, in which another thread calls close()."""
+    client = Client(server.target)
+    client.info()
+    transport = client._transport
+    metadata = transport._access.metadata
+
+    def close_first():
+        client.close()
+        return metadata()
+
+    transport._access.metadata = close_first
+    with pytest.raises(SparseAggError) as refusal:
+        client.info() if method == "GetServerInfo" else open_stream(client)
+    assert refusal.value.reason == "CLIENT_CLOSED"
+
+
+def test_no_connection_is_opened_by_a_closed_client(server):
+    client = Client(server.target)
+    client.info()
+    connections = client._transport._connections
+    connections.first.uploads = 1  # so that the next upload wants another one
+    client.close()
+    with pytest.raises(SparseAggError, match="closed"):
+        connections.take()
+    assert len(connections._all) == 1
+
+
+def test_no_thread_is_left_behind_by_a_closed_client(server):
+    """At the exit of the process gRPC would wait for what such a thread holds."""
+
+    def readers():
+        return [thread for thread in threading.enumerate() if thread.name == "sparseagg-stream"]
+
+    others = readers()
+    for _ in range(20):
+        client = Client(server.target)
+        round = client.create_round([TensorSpec("n", [10])])
+        streams = [open_stream(client) for _ in range(4)]
+        next(round.watch())
+        client.close()
+        assert [thread for thread in readers() if thread not in others] == []
+        del streams

@@ -188,8 +188,7 @@ def test_large_packed_updates_go_in_chunks(client):
     values = np.random.default_rng(4).normal(size=(nnz, 4)).astype("f4")
     tensor = SparseTensor(np.arange(0, 2 * nnz, 2), values, [2 * nnz, 4])
     round = client.create_round([TensorSpec("emb", [2 * nnz, 4])])
-    receipt = round.submit({"emb": tensor}, contributor="a")
-    assert receipt.encodings["emb"].encoding == "coo.packed"
+    receipt = round.submit({"emb": tensor}, contributor="a", encoding="coo.packed")
     assert receipt.encodings["emb"].nbytes > 16 << 20
     round.seal()
     result = round.result()["emb"]
@@ -229,3 +228,20 @@ def test_what_the_server_knows_comes_from_its_info(client):
     server = Server.of(client.info())
     assert {"coo.raw", "coo.packed"} <= server.encodings
     assert client.info().values_encodings == VALUE_CODINGS
+
+
+@pytest.mark.parametrize(("coding", "largest"), [("int8", 8e-44), ("int4.stochastic", 4e-45)])
+def test_numbers_that_become_zeros_are_warned_of_once(caplog, coding, largest):
+    values = np.zeros(300, np.float32)
+    values[200] = largest
+    tensor = DenseValues(values)
+    name = f"tiny {coding}"
+    for _ in range(3):
+        encoded = encode_tensor(name, tensor, EncodeOptions("coo.packed", coding))
+        sent = decode_values(encoded.values, 300, "f32", coding, name)
+        assert not sent.any()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert name in told[0] and coding in told[0]
+    encode_tensor("zeros", DenseValues(np.zeros(300, "f4")), EncodeOptions("coo.packed", coding))
+    assert len(caplog.records) == 1

@@ -432,3 +432,54 @@ def test_indices_travel_as_int32_where_they_fit(indices, bytes_each):
     tensor = SparseTensor(np.int64(indices), np.ones(len(indices), np.float32), [2**40])
     update = EncodedUpdate({"t": tensor})
     assert update.whole().tensors[0].header.indices_bytes == bytes_each * len(indices)
+
+
+def result_of_both_kinds():
+    """A dense and a sparse tensor."""
+    table = SparseTensor([1, 3], np.float32([[1, 2], [3, 4]]), [5, 2])
+    return Result({"w": np.zeros(4, np.float32), "emb": table}, None)
+
+
+EXAMPLES = {
+    "arrays": {"w": np.ones(4), "emb": np.ones((5, 2))},
+    "sparse ones": {"w": np.ones(4), "emb": ([0], np.ones((1, 2)), [5, 2])},
+    "dictionaries": {
+        "w": np.ones(4),
+        "emb": {"indices": [], "values": [], "dense_shape": [5, 2]},
+    },
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_what_like_gives_shares_no_memory_with_the_result(example):
+    def arrays(tensor):
+        return list(tensor.values()) if isinstance(tensor, dict) else list(tensor)
+
+    result = result_of_both_kinds()
+    first, second = result.like(example), result.like(example)
+    for model in (first, second):
+        given = [array for tensor in model.values() for array in arrays(tensor)]
+        assert not any(
+            np.shares_memory(array, own)
+            for array in given
+            if isinstance(array, np.ndarray)
+            for own in (result["w"], result["emb"].indices, result["emb"].values)
+        )
+    assert not np.shares_memory(first["w"], second["w"])
+
+
+def test_scipy_matrices_share_no_memory_with_the_result():
+    sparse = pytest.importorskip("scipy.sparse")
+    result = Result({"m": SparseTensor([[0, 1]], np.float32([5]), [2, 2])}, None)
+    for layout in ("coo", "csr"):
+        result.like({"m": sparse.eye(2, format=layout)})["m"].data *= 10
+    assert result["m"].values.tolist() == [5]
+
+
+def test_numbers_come_back_as_numbers(client):
+    model = {"python": 1.5, "whole": 2, "numpy": np.float32(2), "array": np.array(4.0)}
+    total = sparse_sum([model, model], client=client)
+    assert total == {"python": 3.0, "whole": 4, "numpy": 4, "array": 8}
+    kinds = {name: type(value) for name, value in total.items()}
+    assert kinds == {"python": float, "whole": int, "numpy": np.float32, "array": np.ndarray}
+    assert type(sparse_sum([1.0, 2.0], client=client)) is float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -54,6 +55,25 @@ def test_no_other_package_is_imported_before_it_is_used():
     assert done.stdout.strip() == "[]"
 
 
+EXAMPLES = ROOT / "tests/python/typed_examples.py"
+
+
+def test_what_runs_is_what_a_type_checker_takes(tmp_path):
+    pytest.importorskip("mypy", reason="checks types with the package mypy, which is not here")
+    options = ["--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, EXAMPLES],
+        capture_output=True,
+        text=True,
+        env={"MYPYPATH": str(ROOT / "python")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_a_type_checker_takes_runs(server):
+    subprocess.run([sys.executable, EXAMPLES, server.target], check=True)
+
+
 def test_a_program_that_is_type_checked(tmp_path):
     pytest.importorskip("mypy")
     program = tmp_path / "program.py"
@@ -75,3 +95,16 @@ def test_a_program_that_is_type_checked(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"list\[.*SparseTensor.*ndarray", done.stdout)
+
+
+def test_the_package_leaves_the_environment_as_it_is(server):
+    """Children of the process inherit it, and other users of gRPC in the process read it."""
+    program = (
+        "import os; before = dict(os.environ); import sparseagg, sparseagg.aio\n"
+        "assert dict(os.environ) == before\n"
+        f"with sparseagg.Client({server.target!r}) as client: client.info()\n"
+        "assert dict(os.environ) == before"
+    )
+    # This process may have it from another version of the package.
+    mine = {name: text for name, text in os.environ.items() if not name.startswith("GRPC_CLIENT")}
+    subprocess.run([sys.executable, "-c", program], env=mine, check=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
+import sparseagg.aio
 from sparseagg import TensorSpec, Update
 from sparseagg._progress import Meter
 
@@ -50,3 +53,58 @@ def test_true_shows_a_bar_where_tqdm_is_installed(capsys):
     with Meter(True, 10, "sending") as meter:
         meter.advance(10)
     assert "sending: 100%" in capsys.readouterr().err
+
+
+def one_message(nnz):
+    """An update that goes in one message."""
+    return {"one": (np.arange(nnz), np.ones(nnz, np.float32), [100])}
+
+
+@pytest.mark.parametrize("nnz", [0, 5])
+def test_an_update_in_one_message_has_one_step(client, server, nnz):
+    round = client.create_round([TensorSpec("one", [100])])
+    steps = []
+
+    def progress(done, total):
+        steps.append((done, total))
+
+    async def submit():
+        async with sparseagg.aio.Client(server.target) as other:
+            handle = other.round(round.name)
+            await handle.submit(one_message(nnz), contributor="b", progress=progress)
+
+    round.submit(one_message(nnz), contributor="a", progress=progress)
+    asyncio.run(submit())
+    assert steps == [(8 * nnz, 8 * nnz)] * 2
+
+
+def large_update():
+    """An update that goes in 26 chunks."""
+    return {"emb": (np.arange(ROWS), np.ones((ROWS, 64), np.float32), [ROWS, 64])}
+
+
+@pytest.mark.parametrize("step", [1, 5])
+def test_what_a_progress_function_raises_ends_the_upload(client, server, step):
+    round = client.create_round([TensorSpec("emb", [ROWS, 64])])
+    calls = []
+
+    def progress(done, total):
+        calls.append(done)
+        if len(calls) == step:
+            raise KeyError("a bug of the caller's")
+
+    async def submit():
+        async with sparseagg.aio.Client(server.target) as other:
+            handle = other.round(round.name)
+            await handle.submit(
+                large_update(), contributor="a", progress=progress, encoding="coo.raw"
+            )
+
+    with pytest.raises(KeyError, match="a bug"):
+        asyncio.run(submit())
+    assert len(calls) == step
+    with pytest.raises(KeyError, match="a bug"):
+        calls.clear()
+        round.submit(large_update(), contributor="a", progress=progress, encoding="coo.raw")
+    assert len(calls) == step
+    assert round.info().contributors == 0

@@ -433,3 +433,13 @@ def test_bfloat16_bits_in_a_dictionary(client):
     again = client.reduce([TensorSpec("emb", [10, 2], "bf16")], [{"emb": total.to_dict()}])
     assert again["emb"].values.tolist() == total.values.tolist()
     round.delete()
+
+
+def test_what_the_server_tells_can_be_hashed(client):
+    round = client.create_round([TensorSpec("n", [10])])
+    receipt = round.submit({}, contributor="a")
+    round.seal()
+    published = round.wait()
+    records = {receipt, published, published.manifest, client.info()}
+    assert len(records) == 4
+    assert round.info() in records

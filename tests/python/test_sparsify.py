@@ -1,4 +1,4 @@
-"""Dense updates made sparse; no server needed."""
+"""Dense updates made sparse, and what becomes of them where they are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from sparseagg import InvalidArgumentError, InvalidUpdateError
+from sparseagg import (
+    InvalidArgumentError,
+    InvalidUpdateError,
+    RoundNotOpenError,
+    TensorSpec,
+    UnavailableError,
+)
 from sparseagg.sparsify import ChangedRows, TopK, above, changed_rows, top_k
 
 
@@ -238,3 +244,105 @@ def test_a_model_that_lacks_a_watched_table_is_refused():
 
 def test_a_table_without_rows_has_not_changed():
     assert changed_rows(np.empty((0, 3)), np.empty((0, 3))).nnz == 0
+
+
+@pytest.fixture
+def closed_round(client):
+    """A round that takes no more updates, as every late contributor meets it."""
+    round = client.create_round([TensorSpec("w", [2]), TensorSpec("table", [4, 2])])
+    round.abort()
+    return round
+
+
+def test_top_k_sends_a_refused_update_with_the_next_one(closed_round):
+    compressor = TopK(0.5)
+    with pytest.raises(RoundNotOpenError), compressor.sending({"w": np.float32([1, 10])}) as update:
+        closed_round.submit(update, contributor="late")
+    again = [compressor.compress({"w": np.float32([0, 0])})["w"].to_dense() for _ in range(3)]
+    assert [array.tolist() for array in again] == [[0, 10], [1, 0], [0, 0]]
+
+
+def test_changed_rows_of_a_refused_update_are_in_the_next_one(closed_round):
+    model = {"table": np.zeros((4, 2), np.float32)}
+    changes = ChangedRows(model)
+    model["table"][1] = 7
+    with pytest.raises(RoundNotOpenError), changes.sending(model) as update:
+        closed_round.submit(update, contributor="late")
+    model["table"][3] = 2
+    assert changes.since_last(model)["table"].to_dense().tolist() == model["table"].tolist()
+    assert changes.since_last(model)["table"].nnz == 0
+
+
+@pytest.mark.parametrize("sparsifier", [TopK(0.5), ChangedRows({"w": np.zeros(2)})])
+def test_an_update_that_may_be_counted_is_not_taken_back(sparsifier):
+    with pytest.raises(UnavailableError), sparsifier.sending({"w": np.array([1.0, 10.0])}):
+        raise UnavailableError("the connection broke")
+    rest = {"w": np.array([0.0, 0.0] if isinstance(sparsifier, TopK) else [1.0, 10.0])}
+    with sparsifier.sending(rest) as update:
+        assert 10 not in update["w"].values
+
+
+def test_undo_takes_back_one_update_and_needs_nothing_of_the_callers():
+    compressor = TopK(0.5)
+    update = compressor.compress({"w": np.float32([1, 10])})
+    update["w"].values[:] = np.nan
+    compressor.undo()
+    compressor.undo()
+    assert compressor.compress({"w": np.float32([0, 0])})["w"].to_dense().tolist() == [0, 10]
+
+    changes = ChangedRows({"w": np.zeros(3)})
+    update = changes.since_last({"w": np.array([0, 5.0, 0])})
+    update["w"].indices[:] = 0
+    changes.undo()
+    changes.undo()
+    assert changes.since_last({"w": np.array([0, 5.0, 1])})["w"].to_dense().tolist() == [0, 5, 1]
+
+
+def test_a_fraction_may_be_of_any_type():
+    update = {"w": np.arange(200_000, dtype=np.float32)}  # more than float16 can count
+    assert TopK(np.float16(0.5)).compress(update)["w"].nnz == 100_000
+
+
+def test_an_update_keeps_its_type_whatever_was_left_out_before():
+    compressor = TopK(0.5)
+    compressor.compress({"w": np.float64([1, 10])})
+    sent = compressor.compress({"w": np.float32([0, 0])})["w"]
+    assert (sent.value_type, sent.values.tolist()) == ("f32", [1])
+
+
+def test_whole_numbers_of_another_type_stay_whole():
+    compressor = TopK(0.5)
+    compressor.compress({"w": np.int64([2**53 + 1, 2**60])})
+    sent = compressor.compress({"w": np.uint64([0, 0])})["w"]
+    assert (sent.value_type, sent.values.tolist()) == ("u64", [2**53 + 1])
+    compressor.compress({"w": np.int64([-1, -5])})
+    with pytest.raises(InvalidArgumentError, match="do not fit in uint64"):
+        compressor.compress({"w": np.uint64([0, 0])})
+    with pytest.raises(InvalidArgumentError, match="is of float64"):
+        compressor.compress({"w": np.zeros(2)})
+
+
+def test_error_feedback_of_float32_loses_nothing_to_rounding():
+    compressor = TopK(0.1)
+    given, sent = np.zeros(20), np.zeros(20)
+    random = np.random.default_rng(5)
+    for _ in range(50):
+        update = (random.normal(size=20) * 10.0 ** random.integers(0, 6, 20)).astype(np.float32)
+        given += update
+        sent += compressor.compress({"w": update})["w"].to_dense()
+    assert np.abs(given - sent - compressor._left_out["w"]).max() < 1e-6
+
+
+def test_nothing_to_watch_is_refused():
+    for arguments in ([{}], [{"w": np.zeros(2)}, []], [{"w": np.zeros(2)}, iter(())]):
+        with pytest.raises(InvalidArgumentError, match="no table to watch"):
+            ChangedRows(*arguments)
+
+
+def test_a_table_that_a_whole_model_gains_is_not_passed_over():
+    changes = ChangedRows({"a": np.zeros(2)})
+    with pytest.raises(InvalidArgumentError, match="gained b"):
+        changes.since_last({"a": np.ones(2), "b": np.ones(2)})
+    assert changes.since_last({"a": np.ones(2)})["a"].nnz == 2
+    some = ChangedRows({"a": np.zeros(2)}, ["a"])
+    assert list(some.since_last({"a": np.ones(2), "b": np.ones(2)})) == ["a"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,8 +26,10 @@ from sparseagg import (
     as_tensor,
     sparse_sum,
 )
+from sparseagg._encodings import EncodeOptions
 from sparseagg._proto import aggregation_pb2
 from sparseagg._proto.types_pb2 import Tensor
+from sparseagg._requests import encode_update
 from sparseagg._uploads import take_together
 from sparseagg._wire import EncodedUpdate
 
@@ -320,3 +323,30 @@ def test_of_updates_that_are_sent_together_each_has_its_outcome(client):
     round.seal()
     assert np.array_equal(round.result("dense")["one"], np.arange(2000) < 1200)
     round.delete()
+
+
+def ids_of(count):
+    """Of updates to which none is given."""
+    specs = {"n": TensorSpec("n", [10])}
+    update = Update({}, "a")
+    return [
+        encode_update("rounds/r", specs, update, EncodeOptions()).update_id for _ in range(count)
+    ]
+
+
+def test_ids_that_are_made_up_are_random_once_for_each_process(monkeypatch):
+    random = []
+
+    def uuid4(make=uuid.uuid4):
+        random.append(make())
+        return random[-1]
+
+    monkeypatch.setattr(uuid, "uuid4", uuid4)
+    ids = ids_of(1000)
+    assert len(set(ids)) == 1000
+    assert len(random) <= 1
+    assert all(len(one) <= 64 for one in ids)
+    monkeypatch.setattr("os.getpid", lambda: -1)  # as a forked child
+    child = ids_of(1000)
+    assert not set(child) & set(ids)
+    assert child[0].partition("-")[0] != ids[0].partition("-")[0]

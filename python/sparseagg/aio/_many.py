@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Callable, NamedTuple
 
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update
+from sparseagg._requests import ReadUpdate, Update
 from sparseagg._retry import is_retryable
 from sparseagg._uploads import BATCH_BYTES_MAX, BATCH_UPDATES_MAX, Outcome, outcome_of
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport
+from sparseagg.aio._uploads import encode
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -42,7 +43,7 @@ class ManyUpdates:
     def __init__(
         self,
         updates: Iterator[Update],
-        encode: Callable[[Update], EncodedUpdate],
+        read: Callable[[Update], ReadUpdate],
         send: Callable[[Submission], Awaitable[Receipt]],
         send_together: Callable[[Mapping[str, Submission]], Awaitable[dict[str, Outcome]]],
         *,
@@ -50,16 +51,20 @@ class ManyUpdates:
         may_fill_arrays_again: bool,
     ) -> None:
         self._numbered = enumerate(updates)  # shared by all workers
-        self._encode = encode
+        self._read = read
         self._send = send
         self._send_together = send_together
         self._message_bytes_max = message_bytes_max
         self._may_fill_arrays_again = may_fill_arrays_again
         self._ahead: Submission | None = None  # taken, and the call had no room for it
+        # Of those who take updates: encoding a large one waits for a thread, and the iterable may fill the same arrays again.
+        self._taking: asyncio.Lock | None = None
         self._outcomes: dict[int, Outcome] = {}
 
     async def run(self) -> list[Outcome]:
         """What became of each update, in their order. Raises when the server stays unreachable."""
+        # Before Python 3.10 a lock belongs to the loop in which it is made.
+        self._taking = asyncio.Lock()
         workers = [asyncio.ensure_future(self._work()) for _ in range(_CONCURRENCY)]
         try:
             await asyncio.gather(*workers)
@@ -70,7 +75,7 @@ class ManyUpdates:
         return [self._outcomes[position] for position in range(len(self._outcomes))]
 
     async def _work(self) -> None:
-        while batch := self._take_batch():
+        while batch := await self._take_batch():
             answered = await self._send_together(batch) if len(batch) > 1 else {}
             for update_id, submission in batch.items():
                 outcome = answered.get(update_id) or await self._send_alone(submission)
@@ -84,11 +89,16 @@ class ManyUpdates:
         except SparseAggError as refusal:
             return refusal
 
-    def _take_batch(self) -> dict[str, Submission]:
+    async def _take_batch(self) -> dict[str, Submission]:
         """What goes in one call next, by update_id, as answers name nothing else; empty when nothing is left."""
+        assert self._taking is not None  # run()
+        async with self._taking:
+            return await self._take_next()
+
+    async def _take_next(self) -> dict[str, Submission]:
         batch: dict[str, Submission] = {}
         size = 0
-        while (submission := self._take()) is not None:
+        while (submission := await self._take()) is not None:
             size += submission.update.message_bytes
             fits = (
                 submission.message is not None
@@ -104,20 +114,23 @@ class ManyUpdates:
                 break
         return batch
 
-    def _take(self) -> Submission | None:
+    async def _take(self) -> Submission | None:
         """The next one, which no longer needs the caller's arrays where they may be filled again; None: there is none."""
         if self._ahead is not None:
             submission, self._ahead = self._ahead, None
             return submission
         for position, update in self._numbered:
             try:
-                encoded = self._encode(update)
+                read = self._read(update)
+                # A message is a copy by itself.
+                is_large = read.nbytes > self._message_bytes_max
+                encoded = await encode(read, self._may_fill_arrays_again and is_large)
             except SparseAggError as refusal:
                 self._outcomes[position] = refusal
                 continue
             if encoded.message_bytes <= self._message_bytes_max:
                 return Submission(position, encoded, encoded.whole())
-            if self._may_fill_arrays_again:
+            if self._may_fill_arrays_again and not is_large:
                 encoded.keep()
             return Submission(position, encoded, None)
         return None

@@ -58,9 +58,10 @@ class Transport(Channel):
         while True:
             self._check_open()
             try:
-                answer = await self._connections.first.methods[method](
-                    request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                )
+                with self._starting_call():
+                    answer = await self._connections.first.methods[method](
+                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                    )
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -100,17 +101,26 @@ class Transport(Channel):
     ) -> AsyncGenerator[Any, None]:
         """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
 
-        DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds.
+        DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds. What the iterable raises
+        is raised here.
         """
         self._check_open()
         moves = 0
         idle_timeout = _arguments.finite(idle_timeout)
+        # grpc.aio would log what the iterable raises, and end the call without it.
+        iterable_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def counted(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
             nonlocal moves
-            async for message in requests:
-                moves += 1
-                yield message
+            try:
+                async for message in requests:
+                    moves += 1
+                    yield message
+            except Exception as failure:
+                if not iterable_failed.done():
+                    iterable_failed.set_exception(failure)
+                # The end of this iterator would tell the server that the upload is complete.
+                await asyncio.Event().wait()
 
         is_server_stream = METHODS[method][0] == "unary_stream"
         connection = self._connections.take() if method == UPLOADS else self._connections.first
@@ -122,10 +132,17 @@ class Transport(Channel):
             )
             while True:
                 reading, seen = asyncio.ensure_future(call.read()), moves
-                while not (await asyncio.wait([reading], timeout=idle_timeout))[0]:
+                waiting = (reading, iterable_failed)
+                while not (
+                    await asyncio.wait(
+                        waiting, timeout=idle_timeout, return_when=asyncio.FIRST_COMPLETED
+                    )
+                )[0]:
                     if moves == seen:
                         raise DeadlineExceededError(f"no progress for {idle_timeout:g} s")
                     seen = moves
+                if iterable_failed.done():
+                    iterable_failed.result()
                 if reading.cancelled():  # by grpc.aio, as below; it never hears of a cancelled task
                     self._check_open()
                     raise self._peer.connection_lost("grpc.aio could not write to it")
@@ -146,6 +163,7 @@ class Transport(Channel):
                 call.cancel()
             if reading is not None and not reading.done():
                 reading.cancel()
+            iterable_failed.cancel()
 
 
 def _is_task_cancelled() -> bool:

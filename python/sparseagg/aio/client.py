@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
-from sparseagg import _requests
+from sparseagg import _arguments, _requests
 from sparseagg._encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
-from sparseagg._uploads import reduce_messages
 from sparseagg.aio._transport import Transport
+from sparseagg.aio._uploads import encode, messages_of_reduce
 from sparseagg.aio.round import Round
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
@@ -39,21 +40,26 @@ class Client(ClientBase):
 
     async def info(self) -> ServerInfo:
         """Version, back ends, operators, encodings and limits of the server."""
+        return await self._info(None)
+
+    async def _info(self, timeout: float | None) -> ServerInfo:
         request = aggregation_pb2.GetServerInfoRequest()
-        return info_from_proto(await self._transport.unary("GetServerInfo", request))
+        return info_from_proto(
+            await self._transport.unary("GetServerInfo", request, timeout=timeout)
+        )
 
     async def create_round(
         self,
-        tensors: Sequence[TensorSpec],
+        tensors: Iterable[TensorSpec],
         round_id: str | None = None,
         *,
         durability: str | None = None,
         request_id: str | None = None,
-        goal: int | None = None,
-        min_contributors: int | None = None,
-        max_contributors: int | None = None,
-        deadline: float | timedelta | datetime | None = None,
-        grace: float | timedelta | None = None,
+        goal: SupportsIndex | None = None,
+        min_contributors: SupportsIndex | None = None,
+        max_contributors: SupportsIndex | None = None,
+        deadline: SupportsFloat | timedelta | datetime | None = None,
+        grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
     ) -> Round:
         """Opens a round; see `sparseagg.Client.create_round`."""
@@ -68,7 +74,7 @@ class Client(ClientBase):
         """A handle of a round that someone opened. Asks the server nothing yet."""
         return Round(self._transport, self._server, _requests.full_name(name))
 
-    async def rounds(self, page_size: int = 50) -> AsyncIterator[RoundInfo]:
+    async def rounds(self, page_size: SupportsIndex = 50) -> AsyncIterator[RoundInfo]:
         """Every round by name, ascending; fetched page by page."""
         request = _requests.list_rounds(page_size)
         while True:
@@ -81,25 +87,33 @@ class Client(ClientBase):
 
     async def reduce(
         self,
-        tensors: Sequence[TensorSpec],
-        updates: Iterable[Mapping[str, Any]],
+        tensors: Iterable[TensorSpec],
+        updates: Iterable[Any],
         *,
-        weights: Iterable[float] | None = None,
+        weights: Iterable[SupportsFloat] | None = None,
         layout: str = "sparse",
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> Result:
         """The stateless operator; see `sparseagg.Client.reduce`."""
-        start = _requests.reduce_start(tensors, layout)
+        specs = tuple(_arguments.items("tensors", tensors))
+        start = _requests.reduce_start(specs, layout)
         server = await self._server()
-        options = EncodeOptions(encoding, values).for_server(server.encodings)
-        encoded = _requests.encode_for_reduce(tensors, updates, weights, options)
+        options = EncodeOptions(encoding, values).for_server(
+            server.encodings, self._transport.upload_rate.bytes_per_second
+        )
+        encoded = []
+        for read in _requests.read_for_reduce(specs, updates, weights, options):
+            encoded.append(await encode(read, _requests.may_fill_arrays_again(updates)))
 
         async def messages() -> AsyncIterator[object]:
             yield start
+            begin = time.monotonic()
             for update in encoded:
-                for message in reduce_messages(update, server.message_bytes_max):
+                async for message in messages_of_reduce(update, server.message_bytes_max):
                     yield message
+            size = sum(update.payload.size for update in encoded)
+            self._transport.upload_rate.record(size, time.monotonic() - begin)
 
         async def call() -> Result:
             reader = ResultReader(layout)
@@ -111,7 +125,8 @@ class Client(ClientBase):
 
         return await self._transport.repeat(call)
 
-    async def _server(self) -> _requests.Server:
+    async def _server(self, limit: _requests.TimeLimit | None = None) -> _requests.Server:
         if self._known_server is None:
-            self._known_server = _requests.Server.of(await self.info())
+            info = await self._info(_requests.question_seconds(limit))
+            self._known_server = _requests.Server.of(info)
         return self._known_server

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from typing import Any, Callable, Literal, overload
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._requests import Update
+from sparseagg._requests import ReadUpdate, Update
 from sparseagg._uploads import Outcome
 from sparseagg._wire import EncodedUpdate
 from sparseagg.aio import _many
 from sparseagg.aio._many import ManyUpdates, Submission
 from sparseagg.aio._transport import Transport
-from sparseagg.aio._uploads import ChunkedUpload
+from sparseagg.aio._uploads import ChunkedUpload, encode
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -43,38 +44,46 @@ class Round(RoundBase):
     `sparseagg.Round`."""
 
     _transport: Transport
-    _server: Callable[[], Awaitable[_requests.Server]]
+    _server: Callable[..., Awaitable[_requests.Server]]
 
     async def info(self) -> RoundInfo:
         """The round as it is now."""
+        return await self._info(None)
+
+    async def _info(self, timeout: float | None) -> RoundInfo:
         request = aggregation_pb2.GetRoundRequest(name=self.name)
-        info = round_from_proto(await self._call("GetRound", request))
+        info = round_from_proto(await self._call("GetRound", request, timeout=timeout))
         self._was_born(info.durability, info.epoch)
         return info
 
     async def specs(self) -> Mapping[str, TensorSpec]:
         """The round's tensors by name; asked from the server once."""
+        return await self._specs_within(None)
+
+    async def _specs_within(self, limit: _requests.TimeLimit | None) -> Mapping[str, TensorSpec]:
         if self._specs is None:
-            self._specs = {spec.name: spec for spec in (await self.info()).tensors}
+            info = await self._info(_requests.question_seconds(limit))
+            self._specs = {spec.name: spec for spec in info.tensors}
         return self._specs
 
     async def submit(
         self,
-        tensors: Mapping[str, Any],
+        tensors: Any,
         *,
         contributor: str,
-        weight: float | None = None,
+        weight: SupportsFloat | None = None,
         update_id: str | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> Receipt:
         """Submits one contributor's update; returns when it is counted. See `sparseagg.Round.submit`."""
-        limit = self._time_limit(timeout)
-        encode = await self._encoder(encoding, values)
-        update = encode(Update(tensors, contributor, weight, update_id))
-        return await self._send(update, limit, progress)
+        limit = _requests.TimeLimit(self._time_limit(timeout))
+        read = await self._reader(encoding, values, limit)
+        left = limit.left()
+        update = await encode(read(Update(tensors, contributor, weight, update_id)), False)
+        return await self._send(update, limit.seconds, left, progress)
 
     @overload
     async def submit_many(
@@ -82,7 +91,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: Literal[False] = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Receipt]: ...
@@ -93,7 +102,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Outcome]: ...
@@ -103,7 +112,7 @@ class Round(RoundBase):
         updates: Iterable[Update],
         *,
         return_exceptions: bool = False,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         encoding: str = "auto",
         values: ValuesChoice = "auto",
     ) -> list[Any]:
@@ -117,11 +126,11 @@ class Round(RoundBase):
         sequence.
         """
         limit = self._time_limit(timeout)
-        encode = await self._encoder(encoding, values)
+        read = await self._reader(encoding, values, _requests.TimeLimit(limit))
         message_bytes_max = (await self._server()).message_bytes_max
 
         async def send(submission: Submission) -> Receipt:
-            return await self._send(submission.update, limit, False, submission.message)
+            return await self._send(submission.update, limit, limit, False, submission.message)
 
         async def send_together(batch: Mapping[str, Submission]) -> dict[str, Outcome]:
             answered = await _many.send_together(self._transport, batch, limit)
@@ -132,7 +141,7 @@ class Round(RoundBase):
 
         many = ManyUpdates(
             _arguments.items("updates", updates),
-            encode,
+            read,
             send,
             send_together,
             message_bytes_max=message_bytes_max,
@@ -148,40 +157,46 @@ class Round(RoundBase):
         request = aggregation_pb2.SealRoundRequest(name=self.name)
         return round_from_proto(await self._call("SealRound", request))
 
-    async def wait(self, timeout: float | None = None) -> RoundInfo:
+    async def wait(self, timeout: SupportsFloat | None = None) -> RoundInfo:
         """Waits until the round is published. Does not seal: someone has to. See `sparseagg.Round.wait`."""
-        return await self._wait(timeout)
+        limit = (
+            None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
+        )
+        return await self._wait(limit)
 
     async def _wait(
         self,
-        timeout: float | None,
+        limit: _requests.TimeLimit | None,
         on_unpublished: Callable[[float], Awaitable[None]] | None = None,
     ) -> RoundInfo:
         """See `wait`. on_unpublished: called once, with the seconds it may take, where the round is not published yet, before
         the time goes into waiting for that."""
-        if timeout is not None:
-            timeout = _arguments.seconds("timeout", timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        is_first = True
         while True:
-            left = None if deadline is None else deadline - time.monotonic()
+            left = None if limit is None else limit.left()
+            call_seconds = _requests.wait_call_seconds(
+                limit, self._transport.timeout, is_first=is_first
+            )
+            is_first = False
             try:
                 answer = await self._call(
                     "WaitRound",
                     _requests.wait_round(self.name, left if on_unpublished is None else 0.0),
-                    timeout=_requests.wait_call_seconds(left, self._transport.timeout),
+                    timeout=call_seconds,
                 )
             except DeadlineExceededError as silence:
-                _requests.check_time_left(self.name, timeout, deadline, silence)
+                _requests.check_time_left(self.name, limit, silence)
                 continue
             info = round_from_proto(answer)
-            left = None if deadline is None else deadline - time.monotonic()
-            if _requests.is_published(info, timeout, left):
+            if _requests.is_published(info, limit):
                 return info
             if on_unpublished is not None:
-                await on_unpublished(_requests.look_seconds(left, self._transport.timeout))
+                await on_unpublished(_requests.look_seconds(limit, self._transport.timeout))
                 on_unpublished = None
 
-    async def watch(self, min_interval: float | None = None) -> AsyncIterator[RoundInfo]:
+    async def watch(
+        self, min_interval: float | timedelta | None = None
+    ) -> AsyncIterator[RoundInfo]:
         """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
         request = _requests.watch_round(self.name, min_interval)
         backoff = self._transport.new_backoff(since_failure=True)
@@ -204,16 +219,19 @@ class Round(RoundBase):
     async def result(
         self,
         layout: str = "sparse",
-        tensors: Sequence[str] | None = None,
+        tensors: Iterable[str] | None = None,
         indices: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        timeout: SupportsFloat | None = None,
         progress: Progress = False,
         encoding: str = RAW,
     ) -> Result:
         """The published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
-        specs = await self.specs() if indices else {}
+        limit = (
+            None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
+        )
+        specs = await self._specs_within(limit) if indices else {}
         request = _requests.get_aggregate(self.name, layout, tensors, indices, encoding, specs)
-        await self._wait(timeout, lambda seconds: self._check_access(request, seconds))
+        await self._wait(limit, lambda seconds: self._check_access(request, seconds))
 
         async def receive() -> Result:
             reader = ResultReader(layout, tuple(indices or ()), progress)
@@ -246,7 +264,7 @@ class Round(RoundBase):
         request = aggregation_pb2.AbortRoundRequest(name=self.name)
         return round_from_proto(await self._call("AbortRound", request))
 
-    async def verify(self, timeout: float | None = None) -> Verification:
+    async def verify(self, timeout: SupportsFloat | None = None) -> Verification:
         """Computes the published round again from its updates and compares every bit.
 
         timeout: seconds; None waits as long as it takes, as for `wait`.
@@ -263,38 +281,56 @@ class Round(RoundBase):
         week), so that late retries cannot count in another round. Idempotent."""
         await self._call("DeleteRound", aggregation_pb2.DeleteRoundRequest(name=self.name))
 
-    async def _encoder(
-        self, encoding: str, values: ValuesChoice
-    ) -> Callable[[Update], EncodedUpdate]:
-        """Makes messages of updates; what it takes to know for that is asked here."""
-        specs = await self.specs()
-        server = await self._server()
+    async def _reader(
+        self, encoding: str, values: ValuesChoice, limit: _requests.TimeLimit
+    ) -> Callable[[Update], ReadUpdate]:
+        """Reads updates, to be encoded; what it takes to know for that is asked here, within the limit."""
+        specs = await self._specs_within(limit)
+        server = await self._server(limit)
         options = EncodeOptions(encoding, values)
         options.check_names(specs)
-        options = options.for_server(server.encodings)
-        return lambda update: _requests.encode_update(self.name, specs, update, options)
+        options = options.for_server(server.encodings, self._transport.upload_rate.bytes_per_second)
+        return lambda update: _requests.read_update(self.name, specs, update, options)
 
     async def _send(
-        self, update: EncodedUpdate, timeout: float, progress: Progress, message: Any = None
+        self,
+        update: EncodedUpdate,
+        idle_timeout: float,
+        call_timeout: float,
+        progress: Progress,
+        message: Any = None,
     ) -> Receipt:
-        """`message`: the update as a whole, if it is made already."""
+        """`message`: the update as a whole, if it is made already. call_timeout: of an update in one message; idle_timeout:
+        without progress, of one in chunks."""
+        with Meter(progress, update.payload.size, "sending") as meter:
+            receipt = await self._send_metered(update, idle_timeout, call_timeout, meter, message)
+            meter.finish()
+        return receipt
+
+    async def _send_metered(
+        self,
+        update: EncodedUpdate,
+        idle_timeout: float,
+        call_timeout: float,
+        meter: Meter,
+        message: Any,
+    ) -> Receipt:
         message_bytes_max = (await self._server()).message_bytes_max
         if update.message_bytes <= message_bytes_max:
+            message = update.whole() if message is None else message
+            begin = time.monotonic()
             answer = await self._call(
-                "SubmitUpdate",
-                update.whole() if message is None else message,
-                timeout=timeout,
-                for_update=True,
+                "SubmitUpdate", message, timeout=call_timeout, for_update=True
             )
+            self._transport.upload_rate.record(update.payload.size, time.monotonic() - begin)
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
-        with Meter(progress, update.payload.size, "sending") as meter:
-            upload = ChunkedUpload(self._transport, update, message_bytes_max, timeout, meter)
-            try:
-                return await upload.run()
-            except NotFoundError as missing:
-                raise await self._explained(missing) from None
+        upload = ChunkedUpload(self._transport, update, message_bytes_max, idle_timeout, meter)
+        try:
+            return await upload.run()
+        except NotFoundError as missing:
+            raise await self._explained(missing) from None
 
     async def _call(self, method: str, request: Any, **options: Any) -> Any:
         try:
@@ -308,7 +344,9 @@ class Round(RoundBase):
             return error
         try:
             server = await self._transport.unary(
-                "GetServerInfo", aggregation_pb2.GetServerInfoRequest()
+                "GetServerInfo",
+                aggregation_pb2.GetServerInfoRequest(),
+                timeout=_requests.look_seconds(None, self._transport.timeout),
             )
         except SparseAggError:
             return error  # what is known already

@@ -3,7 +3,7 @@
 A kind is a module with two functions:
 
     read(value, value_type)    the SparseTensor or DenseValues that `value` holds, without a copy where the layouts agree
-    restore(tensor, like)      a tensor of a result as what `like` is: its class, format and device
+    restore(tensor, like)      a tensor of a result as what `like` is: its class, format and device; may keep its memory
 
 Which package an object belongs to is told by the names of its classes' modules, so no package is imported that the
 process has not imported itself. One more package is one more module and one more row.
@@ -27,7 +27,8 @@ class Kind(Protocol):
         ...
 
     def restore(self, tensor: ResultTensor, like: Any) -> Any:
-        """`tensor` in the kind of `like`; an array of the full shape becomes the package's dense tensor."""
+        """`tensor` in the kind of `like`; an array of the full shape becomes the package's dense tensor. What is returned
+        may keep the memory of `tensor`, which nobody else uses any more."""
         ...
 
 

@@ -55,13 +55,11 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
 
 
 def _put(array: np.ndarray[Any, Any], device: Any, what: str = "value") -> Any:
-    """A JAX array of its own memory, of the same values."""
+    """A JAX array of the same values, which may keep the memory."""
     jax = sys.modules["jax"]
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     if dtype == array.dtype:
-        return jax.device_put(
-            array.copy(), device
-        )  # JAX may keep the memory, and arrays of its own never change
+        return jax.device_put(array, device)
     hint = "set jax.config.update('jax_enable_x64', True), or take an example of numpy"
     return jax.device_put(unchanged(array, dtype, what, hint), device)
 

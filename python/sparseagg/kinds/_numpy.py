@@ -55,13 +55,19 @@ def _of_parts(indices: Any, values: Any, dense_shape: Any, value_type: str | Non
     return SparseTensor(indices, values, dense_shape, value_type)
 
 
-def to_numpy(array: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
-    """`array` in the shape of a scalar, and with the bfloat16 of ml_dtypes, where `like` has these."""
+def to_numpy(array: np.ndarray[Any, Any], like: Any) -> Any:
+    """`array` as a scalar, and with the bfloat16 of ml_dtypes, where `like` is one or has it: numbers of Python and of numpy
+    come back as such."""
     dtype = getattr(like, "dtype", None)
     if getattr(dtype, "name", "") == "bfloat16" and array.dtype == np.uint16:
         array = array.view(dtype)
-    is_scalar = np.isscalar(like) or getattr(like, "shape", None) == ()
-    return array.reshape(()) if is_scalar and array.shape == (1,) else array
+    if array.shape != (1,):
+        return array
+    if isinstance(like, (bool, int, float)) and not isinstance(like, np.generic):
+        return array.item()
+    if isinstance(like, np.generic):
+        return array[0]
+    return array.reshape(()) if getattr(like, "shape", None) == () else array
 
 
 def unchanged(

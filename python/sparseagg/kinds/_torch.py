@@ -1,4 +1,4 @@
-"""torch tensors: dense ones, sparse COO (hybrid and uncoalesced, too), CSR and CSC; on any device.
+"""torch tensors: dense ones, sparse COO (hybrid and uncoalesced, too), CSR, CSC, BSR and BSC; on any device.
 
 The gradient of `nn.Embedding(sparse=True)` is a hybrid COO tensor with repeated rows; it is taken as it is. torch holds
 indices as `[sparse_dim, nnz]`, so one indexed dimension needs no copy, more need one.
@@ -16,6 +16,7 @@ from sparseagg.kinds._numpy import unchanged
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 _COMPRESSED = ("sparse_csr", "sparse_csc")
+_BLOCKED = ("sparse_bsr", "sparse_bsc")
 
 
 def read(value: Any, value_type: str | None) -> AnyTensor:
@@ -63,6 +64,8 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
         check_invariants=False,
     )
     layout = str(like.layout).partition(".")[2]
+    if layout in _BLOCKED:
+        return getattr(coo, f"to_{layout}")(tuple(like.values().shape[1:3]))
     return getattr(coo, f"to_{layout}")() if layout in _COMPRESSED else coo
 
 

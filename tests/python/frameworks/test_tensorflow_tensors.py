@@ -138,3 +138,12 @@ def test_one_tensor_in_the_place_of_a_list_is_refused(client, kind):
     }[kind]
     with pytest.raises(InvalidArgumentError, match="give a list of them"):
         sparse_sum(one, client=client)
+
+
+def test_a_tensor_does_not_change_with_the_result():
+    memory = np.zeros(128 + 64, np.uint8)
+    begin = -memory.ctypes.data % 64  # TensorFlow may keep memory that is aligned so
+    result = Result({"w": memory[begin : begin + 128].view(np.float32)}, None)
+    tensor = result.like({"w": tf.ones(32)})["w"]
+    result["w"][:] = 7
+    assert float(tensor[0]) == 0

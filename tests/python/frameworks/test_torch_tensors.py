@@ -9,6 +9,7 @@ from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
     Result,
+    SparseTensor,
     TensorSpec,
     as_tensor,
     sparse_count,
@@ -237,3 +238,26 @@ def test_a_state_dict_with_buffers_without_values_and_of_truth_values(client):
     module.register_buffer("mask", torch.ones(2, dtype=torch.bool))
     with pytest.raises(InvalidUpdateError, match='tensor "mask": .*bool.*leave them out'):
         specs_of(module.state_dict())
+
+
+@pytest.mark.parametrize("layout", ["strided", "sparse_coo", "sparse_csr"])
+def test_what_is_done_to_a_tensor_is_not_done_to_the_result(layout):
+    is_dense = layout == "strided"
+    table = SparseTensor([[0, 0], [1, 1]], np.float32([1, 2]), [2, 2])
+    result = Result({"w": table.to_dense() if is_dense else table}, None)
+    example = torch.ones(2, 2)
+    if not is_dense:
+        example = example.to_sparse(layout=getattr(torch, layout))
+    changed = result.like({"w": example})["w"]
+    (changed if is_dense else changed.values()).mul_(10)
+    assert result.like({"w": example})["w"].to_dense().tolist() == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize("layout", ["sparse_bsr", "sparse_bsc"])
+def test_blocks_come_back_as_blocks(client, layout):
+    dense = torch.arange(24.0).reshape(4, 6)
+    dense[:2, :3] = 0
+    tensor = dense.to_sparse(layout=getattr(torch, layout), blocksize=(2, 3))
+    total = sparse_sum([tensor, tensor], client=client)
+    assert (total.layout, total.values().shape[1:]) == (tensor.layout, (2, 3))
+    assert torch.equal(total.to_dense(), 2 * dense)

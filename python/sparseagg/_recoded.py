@@ -1,0 +1,59 @@
+"""An array in another type, of which each part is made when it is read: of a large update no second copy is in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Union
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from sparseagg.tensors import Array
+
+# Below, a copy costs less than making it in parts.
+_BYTES_MIN = 1 << 20
+
+
+class Recoded:
+    """`convert(source)` for a conversion that takes each element by itself; `source` is flat. It must stay as it is."""
+
+    def __init__(self, source: Array, itemsize: int, convert: Callable[[Array], Array]) -> None:
+        self._source = source
+        self._convert = convert
+        self.itemsize = itemsize
+        self.size = int(source.size)
+        self.nbytes = self.size * itemsize
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """The bytes from `begin` to `end`, which may lie in the middle of an element."""
+        first = begin // self.itemsize
+        part = self._convert(self._source[first : -(-end // self.itemsize)])
+        skipped = first * self.itemsize
+        return _bytes_of(part)[begin - skipped : end - skipped]
+
+    def copy(self) -> Array:
+        """All of it, as bytes; made in parts, whose temporaries are small."""
+        whole = np.empty(self.nbytes, np.uint8)
+        step = max(1, _BYTES_MIN // self.itemsize) * self.itemsize
+        for begin in range(0, self.nbytes, step):
+            end = min(begin + step, self.nbytes)
+            whole[begin:end] = self.read(begin, end)
+        return whole
+
+    def tobytes(self) -> bytes:
+        """All of it."""
+        return self.copy().tobytes()
+
+
+# What a tensor's indices or values travel as.
+Payload = Union["Array", Recoded]
+
+
+def recode(source: Array, itemsize: int, convert: Callable[[Array], Array]) -> Payload:
+    """`convert(source)`, made when it is read where it is large. `source` is in the order of its memory."""
+    if source.size * itemsize < _BYTES_MIN:
+        return convert(source)
+    return Recoded(source.reshape(-1), itemsize, convert)
+
+
+def _bytes_of(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
