@@ -19,7 +19,8 @@ from typing import Any, Callable, Union
 from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2
 from sparseagg._retry import STREAM_IDLE, Backoff, is_retryable
-from sparseagg._transport import StreamCall, Transport
+from sparseagg._stream_call import StreamCall
+from sparseagg._transport import Transport
 from sparseagg._wire import EncodedUpdate
 from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
 from sparseagg.records import Receipt, receipt_from_proto

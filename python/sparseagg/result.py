@@ -9,7 +9,7 @@ import numpy as np
 
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._transport import StreamCall
+from sparseagg._stream_call import StreamCall
 from sparseagg._wire import Answer
 from sparseagg.convert import tensor_of, unflatten
 from sparseagg.errors import InvalidArgumentError, SparseAggError

@@ -6,7 +6,10 @@ LIBRARIES = [
     # Own folders. Generated protocol code and the conversions in proto/ are different things.
     ("proto/generated", r"(sparseagg/v\d+|google/rpc|grpc/health/v1)/\w+\.pb\.h"),
     ("proto/grpc", r"(sparseagg/v\d+|google/rpc|grpc/health/v1)/\w+\.grpc\.pb\.h"),
-    ("installed client", r"sparseagg/(base|client|sparse)/.*"),  # as find_package(sparseagg) offers it
+    (
+        "installed client",
+        r"sparseagg/(base|client|sparse)/.*",
+    ),  # as find_package(sparseagg) offers it
     ("base", r"base/.*"),  # errors with reasons, memory of the host
     ("sparse/encodings", r"sparse/encodings/.*"),
     ("sparse", r"sparse/.*"),

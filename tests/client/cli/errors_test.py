@@ -149,7 +149,9 @@ class ErrorsTest(ProgramTest):
         ):
             line = self.error(*reduce, flag, value, code=2)
             self.assertEqual(line, f"sparseagg: --local cannot be combined with {flag}\n")
-        self.assertIn("--local cannot be combined with --tls\n", self.error(*reduce, "--tls", code=2))
+        self.assertIn(
+            "--local cannot be combined with --tls\n", self.error(*reduce, "--tls", code=2)
+        )
         self.run_cli(*reduce, "--json")  # where SPARSEAGG_SERVER is set
 
     def test_the_shortest_wait_ends(self) -> None:
