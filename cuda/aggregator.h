@@ -11,7 +11,7 @@
 #include <future>
 #include <memory>
 
-#include "cuda/gpu.h"
+#include "cuda/device/gpu.h"
 #include "cuda/reduction.h"
 #include "sparse/backend.h"
 

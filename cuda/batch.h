@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cuda/kernels/batch.h"
+#include "cuda/memory/staging.h"
 #include "cuda/raii/queue.h"
 #include "cuda/raii/stream.h"
-#include "cuda/staging.h"
 #include "sparse/backend.h"
 
 namespace sparseagg::gpu {

@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cuda/aggregator.h"
-#include "cuda/calibration.h"
 #include "cuda/cost_model.h"
+#include "cuda/device/calibration.h"
+#include "cuda/device/gpu.h"
+#include "cuda/device/probe.h"
 #include "cuda/error.h"
-#include "cuda/gpu.h"
 #include "cuda/plan.h"
-#include "cuda/probe.h"
 #include "sparse/ops/all.h"
 
 namespace sparseagg {

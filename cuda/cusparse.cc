@@ -1,6 +1,6 @@
 // cuSPARSE behind kernels/cusparse.h. The library is 162 MB and on few machines: it is opened at
 // run time, so that a server without it starts, and only its plans are missing.
-#include "cuda/kernels/cusparse.h"
+#include "cuda/kernels/cusparse/cusparse.h"
 
 #include <cusparse.h>
 #include <dlfcn.h>

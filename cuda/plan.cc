@@ -4,14 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels/cusparse.h"
-#include "cuda/kernels/cusparse_dense.h"
-#include "cuda/kernels/cusparse_spmm.h"
+#include "cuda/kernels/cusparse/cusparse.h"
+#include "cuda/kernels/cusparse/cusparse_dense.h"
+#include "cuda/kernels/cusparse/cusparse_spmm.h"
 #include "cuda/kernels/dense_state.h"
-#include "cuda/kernels/merge_runs.h"
-#include "cuda/kernels/radix_segments.h"
-#include "cuda/kernels/thrust_sort_reduce.h"
-#include "cuda/kernels/tile_merge.h"
+#include "cuda/kernels/sort/radix_segments.h"
+#include "cuda/kernels/sort/thrust_sort_reduce.h"
+#include "cuda/kernels/tiles/merge_runs.h"
+#include "cuda/kernels/tiles/tile_merge.h"
 
 namespace sparseagg::gpu {
 namespace {

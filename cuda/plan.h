@@ -12,7 +12,7 @@
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/dense_state.h"
 #include "cuda/kernels/lower.h"
-#include "cuda/kernels/row_reduce.h"
+#include "cuda/kernels/rows/row_reduce.h"
 #include "cuda/raii/queue.h"
 #include "cuda/run.h"
 

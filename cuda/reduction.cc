@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "cuda/kernels/lower.h"
-#include "cuda/kernels/merge_runs.h"
-#include "cuda/row_split.h"
+#include "cuda/kernels/tiles/merge_runs.h"
+#include "cuda/memory/row_split.h"
 #include "cuda/side_rows.h"
 #include "cuda/window.h"
 

@@ -12,7 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "cuda/context.h"
+#include "cuda/device/context.h"
 #include "cuda/kernels/side.h"
 #include "cuda/plan.h"
 #include "sparse/backend.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/batch.h"
-#include "cuda/kernels/count.h"
+#include "cuda/kernels/launch/count.h"
 #include "cuda/raii/queue.h"
 
 namespace sparseagg::gpu {

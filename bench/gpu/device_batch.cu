@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "bench/gpu/device_batch.h"
-#include "cuda/kernels/hash.h"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/launch/launch.cuh"
+#include "cuda/kernels/sort/hash.h"
 
 namespace sparseagg::gpu {
 namespace {

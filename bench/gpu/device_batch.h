@@ -8,7 +8,7 @@
 
 #include "bench/gpu/batch_case.h"
 #include "cuda/kernels/batch.h"
-#include "cuda/kernels/hash.h"
+#include "cuda/kernels/sort/hash.h"
 #include "cuda/run.h"
 
 namespace sparseagg::gpu {

@@ -8,7 +8,7 @@
 #include <cuda/std/functional>
 
 #include "bench/gpu/gpu_peers.h"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/launch/launch.cuh"
 #include "cuda/kernels/slots.cuh"
 
 namespace sparseagg::gpu {

@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "bench/gpu/case_list.h"
-#include "cuda/calibration.h"
 #include "cuda/cost_model.h"
+#include "cuda/device/calibration.h"
 #include "cuda/plan.h"
 #include "sparse/planner.h"
 

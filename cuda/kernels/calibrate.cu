@@ -3,9 +3,9 @@
 // One thread a number or add; in shared memory blocks of 512 threads with the slots of a tile of
 // tile_merge.cu, so that as many are on a multiprocessor, and 64 adds a thread.
 #include "cuda/kernels/calibrate.h"
-#include "cuda/kernels/hash.h"
-#include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/tile_sums.cuh"
+#include "cuda/kernels/launch/launch.cuh"
+#include "cuda/kernels/sort/hash.h"
+#include "cuda/kernels/tiles/tile_sums.cuh"
 
 namespace sparseagg::gpu {
 namespace {

@@ -1,4 +1,5 @@
-// Loads that show a device's rates (cuda/calibration.h): nothing but what a plan does most of.
+// Loads that show a device's rates (cuda/device/calibration.h): nothing but what a plan does most
+// of.
 #ifndef SPARSEAGG_CUDA_KERNELS_CALIBRATE_H_
 #define SPARSEAGG_CUDA_KERNELS_CALIBRATE_H_
 

@@ -6,11 +6,11 @@
 // (model). A row that all entries have serialises: the planner avoids this plan for such rounds.
 // ListHeld: a block of 256 threads counts, and then writes, what 8192 rows hold: the bits are read
 // twice, slots of held rows once.
-#include "cuda/kernels/block_scan.cuh"
 #include "cuda/kernels/dense_state.h"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/launch/block_scan.cuh"
+#include "cuda/kernels/launch/launch.cuh"
+#include "cuda/kernels/launch/scan.h"
 #include "cuda/kernels/ordered_key.h"
-#include "cuda/kernels/scan.h"
 #include "cuda/kernels/slots.cuh"
 
 namespace sparseagg::gpu {

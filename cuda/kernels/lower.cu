@@ -4,9 +4,9 @@
 // arithmetic of some hundred instructions (sparse/float_format.h).
 #include <type_traits>
 
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/launch/launch.cuh"
+#include "cuda/kernels/launch/search.cuh"
 #include "cuda/kernels/lower.h"
-#include "cuda/kernels/search.cuh"
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
 

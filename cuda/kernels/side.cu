@@ -5,7 +5,7 @@
 // and that costs its sender's round only.
 #include <algorithm>
 
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/launch/launch.cuh"
 #include "cuda/kernels/side.h"
 #include "cuda/kernels/slots.cuh"
 

@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "cuda/kernels/batch.h"
-#include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/long_sums.h"
-#include "cuda/kernels/sorted_slots.h"
+#include "cuda/kernels/launch/launch.cuh"
+#include "cuda/kernels/rows/long_sums.h"
+#include "cuda/kernels/sort/sorted_slots.h"
 #include "sparse/slot_math.h"
 #include "sparse/values.h"
 #include "sparse/wide_integer.h"

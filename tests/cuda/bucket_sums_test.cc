@@ -1,6 +1,6 @@
 // Unsorted scalars are summed as std::map would sum them, at the borders of spans, rounds and
 // places, and in spans of more entries than one block sums. On the fake GPU.
-#include "cuda/kernels/bucket_sums.h"
+#include "cuda/kernels/sort/bucket_sums.h"
 
 #include <gtest/gtest.h>
 

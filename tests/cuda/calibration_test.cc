@@ -1,5 +1,5 @@
 // The rates that the planner gets, on the fake GPU with a fake clock.
-#include "cuda/calibration.h"
+#include "cuda/device/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "cuda/kernels/cusparse_dense.h"
+#include "cuda/kernels/cusparse/cusparse_dense.h"
 
 namespace sparseagg::gpu {
 namespace {

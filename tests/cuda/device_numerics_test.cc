@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/status.h"
-#include "cuda/probe.h"
+#include "cuda/device/probe.h"
 
 namespace sparseagg::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
-#include "cuda/result_memory.h"
+#include "cuda/memory/result_memory.h"
 #include "sparse/failover_backend.h"
 #include "sparse/reference_backend.h"
 #include "tests/cuda/emulator/runtime.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cuda/probe.h"
+#include "cuda/device/probe.h"
 
 constexpr int kSkipped = 77;  // as CTest is told
 

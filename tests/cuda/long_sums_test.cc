@@ -1,6 +1,6 @@
 // For min and max: updates that have very many entries in a row, at the sizes where pieces and
 // groups of pieces end. On the fake GPU, against the reference.
-#include "cuda/kernels/long_sums.h"
+#include "cuda/kernels/rows/long_sums.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The look-back over what earlier tiles have published, on the fake GPU: blocks run one after the
 // other there, so states that tiles of other blocks would leave half-way are written by the test.
-#include "cuda/kernels/look_back.cuh"
+#include "cuda/kernels/launch/look_back.cuh"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "cuda/kernels/block_scan.cuh"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/launch/block_scan.cuh"
+#include "cuda/kernels/launch/launch.cuh"
 
 namespace sparseagg::gpu {
 namespace {

@@ -1,5 +1,5 @@
 // Runs are merged as std::map would merge them, whatever stands where tiles end. On the fake GPU.
-#include "cuda/kernels/merge_runs.h"
+#include "cuda/kernels/tiles/merge_runs.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
-#include "cuda/download.h"
+#include "cuda/memory/download.h"
 #include "cuda/raii/memory_pool.h"
 #include "sparse/failover_backend.h"
 #include "sparse/reference_backend.h"

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/cuda_backend.h"
-#include "cuda/kernels/row_pieces.h"
-#include "cuda/kernels/sorted_tiles.h"
-#include "cuda/kernels/tile_merge.h"
+#include "cuda/kernels/rows/row_pieces.h"
+#include "cuda/kernels/sort/sorted_tiles.h"
+#include "cuda/kernels/tiles/tile_merge.h"
 #include "sparse/reference_backend.h"
 #include "tests/cuda/chosen_plans.h"
 #include "tests/support/workload.h"

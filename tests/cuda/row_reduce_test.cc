@@ -1,7 +1,7 @@
 // The plan "row_reduce" where its warps, groups of lanes, pieces and positions end, in the three
 // ways that it sums: rounded at once, as one batch that becomes slots, and in several. On the fake
 // GPU.
-#include "cuda/kernels/row_reduce.h"
+#include "cuda/kernels/rows/row_reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/kernels/row_pieces.h"
+#include "cuda/kernels/rows/row_pieces.h"
 #include "cuda/raii/memory_pool.h"
 #include "cuda/reduction.h"
 #include "cuda/window.h"

@@ -1,5 +1,5 @@
 // Sums in two 64-bit integers against those of 128 bits, which define them.
-#include "cuda/kernels/split_sum.h"
+#include "cuda/kernels/rows/split_sum.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cuda/staging.h"
+#include "cuda/memory/staging.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Sorted updates are merged as std::map would merge them, at the borders of tiles, rounds and
 // places. On the fake GPU.
-#include "cuda/kernels/tile_merge.h"
+#include "cuda/kernels/tiles/tile_merge.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/tile_sums.cuh"
+#include "cuda/kernels/launch/launch.cuh"
+#include "cuda/kernels/tiles/tile_sums.cuh"
 #include "tests/cuda/host_batch.h"
 
 namespace sparseagg::gpu {

@@ -1,4 +1,4 @@
-#include "cuda/watchdog.h"
+#include "cuda/device/watchdog.h"
 
 #include <gtest/gtest.h>
 

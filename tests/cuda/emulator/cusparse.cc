@@ -1,6 +1,6 @@
 // The tests' version of cuda/cusparse.cc: what the library promises and no more, and what it asks
 // of its callers.
-#include "cuda/kernels/cusparse.h"
+#include "cuda/kernels/cusparse/cusparse.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// The tests' version of cuda/kernels/device_sort.cu, which CUB has for devices only.
-#include "cuda/kernels/device_sort.h"
+// The tests' version of cuda/kernels/sort/device_sort.cu, which CUB has for devices only.
+#include "cuda/kernels/sort/device_sort.h"
 
 #include <algorithm>
 #include <numeric>
