@@ -11,15 +11,14 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says
-    _requests, _wire, _uploads, _transport, _status_details   requests, bytes, resumable uploads, calls with retries,
-                       error details
-    _encodings, _auto_encoding, _rows, _packed_indices, _value_coding, _recoded   what tensors travel as
-                       (docs/wire_format.md); _upload_rate: how fast
+    _requests, _uploads   requests, resumable uploads
+    _net/              addresses, connections, calls with retries, streams, who answered
+    _encode/           what tensors travel as (docs/wire_format.md), and which encoding to take
 """
 
 from sparseagg._handles import DEFAULT_TARGET
+from sparseagg._net.retry import RetryPolicy
 from sparseagg._requests import Update
-from sparseagg._retry import RetryPolicy
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor, flatten, specs_of, unflatten
 from sparseagg.errors import (

@@ -9,9 +9,10 @@ from typing import Any, SupportsFloat, SupportsIndex
 
 import grpc
 
-from sparseagg import _address, _arguments, _requests
+from sparseagg import _arguments, _requests
+from sparseagg._net import address as _address
+from sparseagg._net.retry import RetryPolicy
 from sparseagg._requests import Birth, why_not_found
-from sparseagg._retry import RetryPolicy
 from sparseagg.errors import (
     InvalidArgumentError,
     InvalidUpdateError,

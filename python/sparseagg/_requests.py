@@ -14,9 +14,9 @@ from typing import Any, SupportsFloat, SupportsIndex, Union
 from google.protobuf import duration_pb2
 
 from sparseagg import _arguments
-from sparseagg._encodings import EncodeOptions
+from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._encode.wire import EncodedUpdate, selection_to_proto, spec_to_proto
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._wire import EncodedUpdate, selection_to_proto, spec_to_proto
 from sparseagg.convert import check_is_list, read_tensors
 from sparseagg.errors import (
     DeadlineExceededError,

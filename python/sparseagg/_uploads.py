@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Callable, Union
 
+from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.retry import STREAM_IDLE, Backoff, is_retryable
+from sparseagg._net.stream_call import StreamCall
+from sparseagg._net.transport import Transport
 from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2
-from sparseagg._retry import STREAM_IDLE, Backoff, is_retryable
-from sparseagg._stream_call import StreamCall
-from sparseagg._transport import Transport
-from sparseagg._wire import EncodedUpdate
 from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
 from sparseagg.records import Receipt, receipt_from_proto
 

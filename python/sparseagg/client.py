@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
-from sparseagg._encodings import EncodeOptions, ValuesChoice
+from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
+from sparseagg._net.transport import Transport
 from sparseagg._proto import aggregation_pb2
-from sparseagg._transport import Transport
 from sparseagg._uploads import reduce_messages
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from sparseagg._status_details import StatusDetails, parse_status_details
+from sparseagg._net.status_details import StatusDetails, parse_status_details
 
 __all__ = [
     "AlreadyCountedError",

@@ -10,7 +10,7 @@ from typing import Any, Literal, SupportsFloat, overload
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._encodings import ValuesChoice
+from sparseagg._encode.encodings import ValuesChoice
 from sparseagg._requests import may_fill_arrays_again
 from sparseagg.client import Client
 from sparseagg.convert import (

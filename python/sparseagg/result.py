@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from sparseagg._encode.wire import Answer
+from sparseagg._net.stream_call import StreamCall
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
-from sparseagg._stream_call import StreamCall
-from sparseagg._wire import Answer
 from sparseagg.convert import tensor_of, unflatten
 from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.records import Manifest, manifest_from_proto

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
-from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
+from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
+from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._handles import RoundBase
+from sparseagg._net.transport import Transport
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
-from sparseagg._transport import Transport
 from sparseagg._uploads import Outcome, UpdateStream
-from sparseagg._wire import EncodedUpdate
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,

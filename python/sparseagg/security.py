@@ -18,7 +18,7 @@ from typing import Any, Callable, Union
 import grpc
 
 from sparseagg import _arguments
-from sparseagg._address import Address, is_local
+from sparseagg._net.address import Address, is_local
 from sparseagg.errors import CredentialFileError, InvalidArgumentError
 
 __all__ = ["Tls", "Token", "TokenFile"]

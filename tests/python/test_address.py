@@ -8,7 +8,8 @@ import socket
 import pytest
 import sparseagg.aio
 from conftest import ROOT
-from sparseagg import Client, InvalidArgumentError, RetryPolicy, UnavailableError, _address
+from sparseagg import Client, InvalidArgumentError, RetryPolicy, UnavailableError
+from sparseagg._net import address as _address
 
 VECTORS = json.loads((ROOT / "tests/vectors/addresses.json").read_text())
 ONCE = RetryPolicy(attempts=1)

@@ -23,7 +23,7 @@ from sparseagg import (
     Update,
     _requests,
 )
-from sparseagg._encodings import RAW, EncodeOptions
+from sparseagg._encode.encodings import RAW, EncodeOptions
 from sparseagg.aio import Client
 from sparseagg.aio._many import ManyUpdates
 

@@ -28,8 +28,8 @@ from sparseagg import (
     specs_of,
     unflatten,
 )
-from sparseagg._encodings import EncodeOptions
-from sparseagg._wire import EncodedUpdate
+from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._encode.wire import EncodedUpdate
 from sparseagg.sparsify import ChangedRows, TopK, above, top_k
 
 SPECS = [TensorSpec("emb", [800, 2]), TensorSpec("bias", [3], sparse_dim=0)]

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import sparseagg.aio
 from sparseagg import Client, SparseTensor, TensorSpec, Update, sparse_sum, specs_of
-from sparseagg import _auto_encoding as auto_encoding
-from sparseagg import _wire as wire
-from sparseagg._address import parse
-from sparseagg._encodings import EncodeOptions, encode_tensor
-from sparseagg._upload_rate import UploadRate
-from sparseagg._wire import EncodedUpdate
+from sparseagg._encode import auto_encoding as auto_encoding
+from sparseagg._encode import wire as wire
+from sparseagg._encode.encodings import EncodeOptions, encode_tensor
+from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.address import parse
+from sparseagg._net.upload_rate import UploadRate
 from sparseagg.tensors import DenseValues
 
 SLOW, FAST = 12.5e6, 1e9  # bytes a second: 100 Mbit/s, and a connection to this machine

@@ -19,8 +19,8 @@ from sparseagg import (
     TensorSpec,
     UnavailableError,
     Update,
-    _transport,
 )
+from sparseagg._net import transport as _transport
 
 
 def uploads(client: Client) -> list[int]:

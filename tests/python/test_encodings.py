@@ -8,23 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sparseagg import SparseAggError, SparseTensor, TensorSpec
-from sparseagg._encodings import (
+from sparseagg._encode.encodings import (
     EncodeOptions,
     encode_tensor,
     flatten_indices,
     rounding_seed,
     unflatten_rows,
 )
-from sparseagg._packed_indices import decode_rows, encode_rows
-from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._requests import Server
-from sparseagg._value_coding import (
+from sparseagg._encode.packed_indices import decode_rows, encode_rows
+from sparseagg._encode.value_coding import (
     VALUE_CODINGS,
     decode_values,
     smallest_exact_coding,
     value_codings_of,
 )
-from sparseagg._wire import Answer
+from sparseagg._encode.wire import Answer
+from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._requests import Server
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
 from sparseagg.tensors import VALUE_DTYPES, DenseValues
 

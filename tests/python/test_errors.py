@@ -26,7 +26,7 @@ from sparseagg import (
     UnavailableError,
     aio,
 )
-from sparseagg._status_details import parse_status_details
+from sparseagg._net.status_details import parse_status_details
 
 SPECS = [TensorSpec("emb", [800, 2]), TensorSpec("bias", [3], sparse_dim=0)]
 

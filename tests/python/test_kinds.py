@@ -26,7 +26,7 @@ from sparseagg import (
     specs_of,
     unflatten,
 )
-from sparseagg._wire import EncodedUpdate
+from sparseagg._encode.wire import EncodedUpdate
 
 
 @pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([40, 3], 1), ([30, 20], 2)])

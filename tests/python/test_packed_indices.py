@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 from sparseagg import SparseAggError, SparseTensor, TensorSpec
-from sparseagg._encodings import EncodeOptions, encode_tensor
-from sparseagg._packed_indices import BLOCK_ENTRIES, _encode_blocks, block_key, encode_rows
+from sparseagg._encode.encodings import EncodeOptions, encode_tensor
+from sparseagg._encode.packed_indices import BLOCK_ENTRIES, _encode_blocks, block_key, encode_rows
+from sparseagg._encode.wire import Answer
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._wire import Answer
 
 ENTRY = np.dtype([("first", "<u8"), ("begin", "<u4"), ("tag", "<u4")])
 LAST_ROW = (1 << 63) - 2

@@ -13,8 +13,8 @@ import pytest
 import sparseagg
 import sparseagg.aio
 from sparseagg import RetryPolicy, RoundState, TensorSpec, UnavailableError, Update, sparse_sum
+from sparseagg._net.transport import METHODS, SERVICE
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._transport import METHODS, SERVICE
 
 ANSWERS = {
     "GetServerInfo": [aggregation_pb2.ServerInfo(version="7")],

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 from sparseagg import SparseTensor, flatten
-from sparseagg._encodings import EncodeOptions, encode_tensor
-from sparseagg._packed_indices import encode_rows
+from sparseagg._encode.encodings import EncodeOptions, encode_tensor
+from sparseagg._encode.packed_indices import encode_rows
 
 RANDOM = np.random.default_rng(11)
 ENTRIES = 300_000

@@ -12,7 +12,7 @@ from sparseagg import (
     as_tensor,
     flatten,
 )
-from sparseagg._wire import ByteString, EncodedUpdate, selection_to_proto
+from sparseagg._encode.wire import ByteString, EncodedUpdate, selection_to_proto
 
 
 def test_one_indexed_dimension_needs_no_second_axis():

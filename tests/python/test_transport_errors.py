@@ -16,10 +16,11 @@ import sparseagg.aio
 from certificates import issue, make_authority
 from conftest import ROOT
 from intermediaries import ConnectProxy, Listener, http1, http2
-from sparseagg import Client, RetryPolicy, Tls, UnavailableError, _address
-from sparseagg._proxy import proxy_of
-from sparseagg._retry import Backoff, is_retryable
-from sparseagg._transport_errors import Peer
+from sparseagg import Client, RetryPolicy, Tls, UnavailableError
+from sparseagg._net import address as _address
+from sparseagg._net.proxy import proxy_of
+from sparseagg._net.retry import Backoff, is_retryable
+from sparseagg._net.transport_errors import Peer
 
 VECTORS = json.loads((ROOT / "tests/vectors/transport_errors.json").read_text())
 ONCE = RetryPolicy(attempts=1)
@@ -225,7 +226,7 @@ def test_an_http_proxy_that_is_not_there(monkeypatch):
 def test_a_server_behind_an_http_proxy_is_reached(server, monkeypatch):
     """The proxy is asked for this machine only because the test says so."""
     with ConnectProxy() as proxy:
-        monkeypatch.setattr("sparseagg._transport.is_direct", lambda address: False)
+        monkeypatch.setattr("sparseagg._net.transport.is_direct", lambda address: False)
         use_proxy(monkeypatch, proxy.target)
         for_threads(server.target)
     assert proxy.asked == [server.target]

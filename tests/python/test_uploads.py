@@ -22,16 +22,16 @@ from sparseagg import (
     SparseTensor,
     TensorSpec,
     Update,
-    _retry,
     as_tensor,
     sparse_sum,
 )
-from sparseagg._encodings import EncodeOptions
+from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net import retry as _retry
 from sparseagg._proto import aggregation_pb2
 from sparseagg._proto.types_pb2 import Tensor
 from sparseagg._requests import encode_update
 from sparseagg._uploads import take_together
-from sparseagg._wire import EncodedUpdate
 
 ROWS, WIDTH = 1_000_000, 64
 SPECS = [TensorSpec("emb", [ROWS, WIDTH]), TensorSpec("bias", [5], sparse_dim=0)]

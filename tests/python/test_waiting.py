@@ -13,7 +13,7 @@ import sparseagg.aio
 from conftest import Server
 from name_server import NameServer
 from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError
-from sparseagg._retry import Backoff
+from sparseagg._net.retry import Backoff
 
 QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02)
 # An attempt to connect to a stopped server ends after this time, and not after 5 s.
@@ -84,7 +84,7 @@ def test_a_number_of_attempts_that_is_asked_for_ends_a_call():
 
 
 def test_a_call_ends_with_its_timeout(caplog, monkeypatch):
-    monkeypatch.setattr("sparseagg._retry._SILENT_SECONDS", 0)
+    monkeypatch.setattr("sparseagg._net.retry._SILENT_SECONDS", 0)
     with (
         Client("127.0.0.1:1", timeout=0.5, retry=QUICK) as client,
         pytest.raises(UnavailableError),
@@ -113,7 +113,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("sparseagg._retry.time", clock)
+    monkeypatch.setattr("sparseagg._net.retry.time", clock)
     return clock
 
 

@@ -16,8 +16,8 @@ import numpy as np
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parents[1] / "python"))
 
-from sparseagg._encodings import EncodeOptions, encode_tensor, unflatten_rows  # noqa: E402
-from sparseagg._value_coding import decode_values  # noqa: E402
+from sparseagg._encode.encodings import EncodeOptions, encode_tensor, unflatten_rows  # noqa: E402
+from sparseagg._encode.value_coding import decode_values  # noqa: E402
 from sparseagg.tensors import VALUE_DTYPES, DenseValues, SparseTensor  # noqa: E402
 
 random = np.random.default_rng(20261121)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Callable, NamedTuple
 
+from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.retry import is_retryable
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import ReadUpdate, Update
-from sparseagg._retry import is_retryable
 from sparseagg._uploads import BATCH_BYTES_MAX, BATCH_UPDATES_MAX, Outcome, outcome_of
-from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import encode
 from sparseagg.errors import (

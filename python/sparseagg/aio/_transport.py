@@ -10,9 +10,10 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
-from sparseagg import _arguments, _forks
-from sparseagg._retry import Backoff
-from sparseagg._transport import METHODS, UPLOADS, Channel, was_done_before
+from sparseagg import _arguments
+from sparseagg._net import forks as _forks
+from sparseagg._net.retry import Backoff
+from sparseagg._net.transport import METHODS, UPLOADS, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError
 
 _T = TypeVar("_T")

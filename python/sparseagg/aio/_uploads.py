@@ -7,12 +7,12 @@ import time
 from collections.abc import AsyncIterator
 
 from sparseagg import _requests
+from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.retry import Backoff
 from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import ReadUpdate
-from sparseagg._retry import Backoff
 from sparseagg._uploads import chunk_size, reduce_messages
-from sparseagg._wire import EncodedUpdate
 from sparseagg.aio._transport import Transport
 from sparseagg.errors import SparseAggError, UnavailableError, from_error_message
 from sparseagg.records import Receipt, receipt_from_proto

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
-from sparseagg._encodings import EncodeOptions, ValuesChoice
+from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._proto import aggregation_pb2
 from sparseagg.aio._transport import Transport

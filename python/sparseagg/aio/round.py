@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
-from sparseagg._encodings import RAW, EncodeOptions, ValuesChoice
+from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
+from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._handles import RoundBase
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import ReadUpdate, Update
 from sparseagg._uploads import Outcome
-from sparseagg._wire import EncodedUpdate
 from sparseagg.aio import _many
 from sparseagg.aio._many import ManyUpdates, Submission
 from sparseagg.aio._transport import Transport

@@ -10,7 +10,8 @@ from typing import Any, Callable
 
 import grpc
 
-from sparseagg import _arguments, _forks
+from sparseagg import _arguments
+from sparseagg._net import forks as _forks
 from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableError
 
 Take = Callable[["deque[Any]"], Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from sparseagg import _arguments
-from sparseagg._transport_errors import LASTING, NOBODY_THERE
+from sparseagg._net.transport_errors import LASTING, NOBODY_THERE
 from sparseagg.errors import InvalidArgumentError, SparseAggError, UnavailableError
 
 _LOG = logging.getLogger("sparseagg")

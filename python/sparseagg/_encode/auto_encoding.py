@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 
-from sparseagg._packed_indices import BLOCK_ENTRIES, encode_rows, packed_bytes
-from sparseagg._rows import RowOrder, flatten_indices
-from sparseagg._value_coding import coded_bytes, smallest_exact_coding
+from sparseagg._encode.packed_indices import BLOCK_ENTRIES, encode_rows, packed_bytes
+from sparseagg._encode.rows import RowOrder, flatten_indices
+from sparseagg._encode.value_coding import coded_bytes, smallest_exact_coding
 from sparseagg.tensors import AnyTensor, SparseTensor
 
 # The sample that "auto" decides on: blocks of indices, and values, spread over the tensor.

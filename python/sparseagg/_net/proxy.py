@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from sparseagg._address import Address, is_direct
+from sparseagg._net.address import Address, is_direct
 
 # The variables that name a proxy, and those that name hosts without one: the first that is set counts.
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")

@@ -17,16 +17,16 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
-from sparseagg import _forks
-from sparseagg._address import Address, is_direct
-from sparseagg._connections import Connection, Connections
+from sparseagg._net import forks as _forks
+from sparseagg._net.address import Address, is_direct
+from sparseagg._net.connections import Connection, Connections
+from sparseagg._net.proxy import proxy_of
+from sparseagg._net.retry import Backoff, RetryPolicy
+from sparseagg._net.stream_call import StreamCall, Take
+from sparseagg._net.tls_probe import TlsProbe
+from sparseagg._net.transport_errors import Peer
+from sparseagg._net.upload_rate import UploadRate
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._proxy import proxy_of
-from sparseagg._retry import Backoff, RetryPolicy
-from sparseagg._stream_call import StreamCall, Take
-from sparseagg._tls_probe import TlsProbe
-from sparseagg._transport_errors import Peer
-from sparseagg._upload_rate import UploadRate
 from sparseagg.errors import (
     NotFoundError,
     SparseAggError,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Callable
 
 import numpy as np
 
-from sparseagg._packed_indices import SPAN_ENTRIES
-from sparseagg._recoded import Payload, recode
+from sparseagg._encode.packed_indices import SPAN_ENTRIES
+from sparseagg._encode.recoded import Payload, recode
 from sparseagg.tensors import SparseTensor
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 
-from sparseagg._address import Address
-from sparseagg._transport_errors import Peer
+from sparseagg._net.address import Address
+from sparseagg._net.transport_errors import Peer
 
 _SECONDS = 2.0
 

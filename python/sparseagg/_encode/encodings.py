@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Union
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._auto_encoding import choose
-from sparseagg._auto_encoding import may_sort as auto_may_sort
-from sparseagg._packed_indices import encode_spans
-from sparseagg._recoded import Payload, recode
-from sparseagg._rows import NotSorted, RowOrder, ascending_spans, flatten_indices, unflatten_rows
-from sparseagg._value_coding import (
+from sparseagg._encode.auto_encoding import choose
+from sparseagg._encode.auto_encoding import may_sort as auto_may_sort
+from sparseagg._encode.packed_indices import encode_spans
+from sparseagg._encode.recoded import Payload, recode
+from sparseagg._encode.rows import (
+    NotSorted,
+    RowOrder,
+    ascending_spans,
+    flatten_indices,
+    unflatten_rows,
+)
+from sparseagg._encode.value_coding import (
     VALUE_CODINGS,
     coded_bytes,
     encode_values,

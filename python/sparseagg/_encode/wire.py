@@ -14,7 +14,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._encodings import (
+from sparseagg._encode.encodings import (
     PACKED,
     RAW,
     EncodedTensor,
@@ -23,10 +23,10 @@ from sparseagg._encodings import (
     rounding_seed,
     unflatten_rows,
 )
-from sparseagg._packed_indices import decode_rows
+from sparseagg._encode.packed_indices import decode_rows
+from sparseagg._encode.recoded import Payload, Recoded
+from sparseagg._encode.value_coding import check_values, decode_values
 from sparseagg._proto import aggregation_pb2, types_pb2
-from sparseagg._recoded import Payload, Recoded
-from sparseagg._value_coding import check_values, decode_values
 from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, SparseAggError
 from sparseagg.records import TensorEncoding, value_type_name
 from sparseagg.tensors import (

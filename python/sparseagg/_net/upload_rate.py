@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparseagg._address import Address, is_direct
+from sparseagg._net.address import Address, is_direct
 
 # Bytes a second before anything is measured: of this machine; of 100 Mbit/s elsewhere.
 _HERE, _ELSEWHERE = 1e9, 12.5e6

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparseagg._packed_indices import block_key
+from sparseagg._encode.packed_indices import block_key
 from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.tensors import VALUE_DTYPES
 
