@@ -43,7 +43,7 @@ std::vector<std::vector<NamedBackend>> AllBackendsHere() {
   return backends;
 }
 
-// How the updates of a round come to an aggregator.
+// The ways in which the updates of a round reach an aggregator.
 enum class Arrival {
   kAny,           // each in its own way
   kPackedPieces,  // all as coo.packed, in pieces

@@ -101,7 +101,7 @@ class AnsweredStream {
   std::deque<v1::StreamUpdatesResponse> answers_;  // that have come and nobody has asked for
 };
 
-// How a result is asked for.
+// One way to ask for a result.
 struct Question {
   bool dense = false;
   bool selected = false;
@@ -311,7 +311,7 @@ class ServedBordersTest : public ::testing::Test {
     return same;
   }
 
-  // In memory, by one transport.
+  // The round is in memory, and one transport is used.
   bool CheckInMemory(const Served& made, Transport transport) {
     Served served = made;
     const char* const what = kTransportNames[static_cast<size_t>(transport)];

@@ -1,5 +1,5 @@
 // Unsorted scalars are summed as std::map would sum them, at the borders of spans, rounds and
-// places, and in spans of more entries than one block sums. On the fake GPU.
+// places, and in spans of more entries than one block sums. The GPU is fake.
 #include "cuda/kernels/sort/bucket_sums.h"
 
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ using std::chrono::nanoseconds;
 using ::testing::HasSubstr;
 
 constexpr GpuInfo kH200{.compute_major = 9, .multiprocessors = 132, .cache_bytes = 60'000'000};
-// As small as the fake GPU.
+// This device is as small as the fake GPU.
 constexpr GpuInfo kSmall{.compute_major = 9, .multiprocessors = 2, .cache_bytes = 1 << 20};
 constexpr int kLooksOfLoad = 6;  // begin and end of three runs
 

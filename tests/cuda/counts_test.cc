@@ -1,5 +1,5 @@
 // Counts stay on the device while a batch is reduced: what the host waits for, and what memory that
-// takes. On the fake GPU, which counts waits.
+// takes. The fake GPU counts waits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class CountsTest : public ::testing::Test {
       batch.Add({std::move(staged), update.weight});
     }
   }
-  // As one batch.
+  // They are one batch.
   static void Fold(Reduction& reduction, Context& context, const ReduceSpec& spec,
                    const std::vector<Update>& updates, size_t begin, size_t end) {
     Batch batch(context.uploads, context.staging);

@@ -1,4 +1,4 @@
-// What the back end says of its device, and page-locked memory for results. On the fake GPU.
+// What the back end says of its device, and page-locked memory for results. The GPU is fake.
 #include <gtest/gtest.h>
 
 #include <algorithm>

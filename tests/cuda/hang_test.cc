@@ -1,4 +1,4 @@
-// A device that hangs: it takes what is queued and never ends it. On the fake GPU. Time is
+// A device that hangs: it takes what is queued and never ends it. The GPU is the fake one. Time is
 // injected: each look at the clock is a second later than the one before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What a device that runs everything as late as it may shows: memory that is given back while
-// kernels that read it are queued. On the fake GPU.
+// kernels that read it are queued. The GPU is fake.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // For min and max: updates that have very many entries in a row, at the sizes where pieces and
-// groups of pieces end. On the fake GPU, against the reference.
+// groups of pieces end. The GPU is fake, and the sums are the reference's.
 #include "cuda/kernels/rows/long_sums.h"
 
 #include <gtest/gtest.h>

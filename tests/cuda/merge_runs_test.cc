@@ -1,4 +1,4 @@
-// Runs are merged as std::map would merge them, whatever stands where tiles end. On the fake GPU.
+// Runs are merged as std::map would merge them, whatever stands where tiles end. The GPU is fake.
 #include "cuda/kernels/tiles/merge_runs.h"
 
 #include <gtest/gtest.h>

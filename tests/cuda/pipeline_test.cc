@@ -1,4 +1,4 @@
-// From the decoder's memory to the result: what runs beside what. On the fake GPU, whose waits can
+// From the decoder's memory to the result: what runs beside what. The fake GPU's waits can
 // be made to last.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Sorted updates are merged as std::map would merge them, at the borders of tiles, rounds and
-// places. On the fake GPU.
+// places. The GPU is fake.
 #include "cuda/kernels/tiles/tile_merge.h"
 
 #include <gtest/gtest.h>

@@ -259,7 +259,7 @@ TEST_F(AdminTest, TheLogLevelChangesWhileTheServerRuns) {
   EXPECT_EQ((*row)["source"], "changed while the server runs");
 }
 
-// As `curl -X POST` sends it. Nothing follows, and the server does not wait until it is sure.
+// `curl -X POST` sends this. Nothing follows, and the server does not wait until it is sure.
 TEST_F(AdminTest, ACommandThatAnnouncesNoBodyIsAnsweredAtOnce) {
   EXPECT_THAT(RawPost("/api/log-level?level=debug", ""), HasSubstr("HTTP/1.1 200 "));
   EXPECT_THAT(RawPost("/api/log-level?level=loud", ""), HasSubstr("HTTP/1.1 400 "));
@@ -288,7 +288,7 @@ TEST_F(AdminTest, ANumberThatIsNoneIsRefused) {
   EXPECT_THAT(Get("/api/status?after="), HasSubstr("after must be a whole number"));
 }
 
-// What clients and callers send is not always text.
+// Clients and callers do not always send text.
 TEST_F(AdminTest, ForeignBytesNeverKeepThePageFromAnswering) {
   const std::string round = client_.Create(VectorRound("t", 10), "step-1")->name();
   const std::string name = std::string(79, 'a') + "\u00e9\u00e9";

@@ -102,7 +102,7 @@ TEST_F(CheckConfigTest, RefusesDataDirectoriesThatCannotBe) {
                 "cannot use the data directory /proc/data: its file system cannot hold files");
 }
 
-// As the operator does before a restart.
+// The operator does this before a restart.
 TEST_F(CheckConfigTest, TakesWhatTheServerHasThatIsToBeReplaced) {
   testing::ServerProcess server({"--data-dir", Path("data")});
   ASSERT_NE(server.address(), "");

@@ -97,7 +97,7 @@ TEST_F(PolicyE2eTest, AKillAroundTheGoalCutsExactlyThere) {
     for (std::thread& thread : threads) thread.join();
     server = Start();
     TestClient client(testing::NewChannel(server->address()));
-    // What is still missing for the goal.
+    // The number that is missing for the goal.
     for (int64_t i = 0; i < static_cast<int64_t>(2 * kGoal); ++i) {
       const auto receipt = client.Submit(UpdateOf(name, i));
       if (receipt.ok()) {

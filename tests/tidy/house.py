@@ -53,6 +53,8 @@ def is_fragment(sentence):
     first = words[0].lower()
     if first in CLAUSE_STARTS:
         return "," not in sentence and ":" not in sentence[:-1]
+    if sentence.startswith(("In: ", "Out: ")):
+        return False  # what a kernel reads and writes
     return first in PHRASE_STARTS and not FINITE_VERB.search(sentence[len(words[0]) :])
 
 
