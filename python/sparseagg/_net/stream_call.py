@@ -102,9 +102,11 @@ class StreamCall:
             self._changed.notify_all()
         self._call.cancel()
 
-    def join(self, timeout: float) -> None:
-        """Waits at most `timeout` seconds for the end of the thread, after the call was ended."""
+    def join(self, timeout: float, why: SparseAggError) -> None:
+        """Waits at most `timeout` seconds for the end of the thread, after the call was ended; its users hear `why`."""
         with self._changed:
+            if not self._ended:
+                self._error = self._error or why
             self._ended = True
             self._changed.notify_all()
         self._reader.join(timeout)

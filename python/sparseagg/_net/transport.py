@@ -223,7 +223,7 @@ class Transport(Channel):
         with self._streams_lock:
             streams = list(self._streams)
         for stream in streams:
-            stream.join(_JOIN_SECONDS)
+            stream.join(_JOIN_SECONDS, _client_is_closed())
 
     def unary(
         self,
