@@ -1,6 +1,6 @@
 // The sender's half of sparse/encodings/value_coding.h. Every operation on numbers here is one of
-// IEEE arithmetic, rounded to nearest, so that another client (python/sparseagg/_encode/value_coding.py)
-// produces the same bytes.
+// IEEE arithmetic, rounded to nearest, so that another client
+// (python/sparseagg/_encode/value_coding.py) produces the same bytes.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import pytest
-from flaky_proxy import FlakyProxy
 from sparseagg import (
     AlreadyCountedError,
     DeadlineExceededError,
@@ -26,6 +25,7 @@ from sparseagg import (
 from sparseagg._encode.encodings import RAW, EncodeOptions
 from sparseagg.aio import Client
 from sparseagg.aio._many import ManyUpdates
+from support.flaky_proxy import FlakyProxy
 
 SPECS = [TensorSpec("emb", [100, 2], op="weighted_mean"), TensorSpec("bias", [3], sparse_dim=0)]
 

@@ -6,9 +6,9 @@ import random
 from fractions import Fraction
 
 import numpy as np
-import oracle
 import pytest
 from sparseagg import OutOfRangeError, SparseTensor, sparse_sum
+from support import oracle
 
 FLOAT_OPERATORS = ["sum", "weighted_mean", "mean_of_contributors", "min", "max"]
 ROWS = 6

@@ -7,7 +7,6 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
@@ -27,6 +26,7 @@ from sparseagg import (
     unflatten,
 )
 from sparseagg._encode.wire import EncodedUpdate
+from support.random_updates import check_sum, dense_arrays, dense_sum, triples
 
 
 @pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([40, 3], 1), ([30, 20], 2)])

@@ -55,7 +55,7 @@ def test_no_other_package_is_imported_before_it_is_used():
     assert done.stdout.strip() == "[]"
 
 
-EXAMPLES = ROOT / "tests/python/typed_examples.py"
+EXAMPLES = ROOT / "tests/python/support/typed_examples.py"
 
 
 def test_what_runs_is_what_a_type_checker_takes(tmp_path):

@@ -6,8 +6,8 @@ import asyncio
 
 import numpy as np
 import pytest
-from flaky_proxy import FlakyProxy
 from sparseagg import Client, TensorSpec, Update, aio, sparse_sum
+from support.flaky_proxy import FlakyProxy
 
 COUNT, WIDTH = 2000, 512
 SPECS = [TensorSpec("emb", [COUNT, WIDTH])]

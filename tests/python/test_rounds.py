@@ -8,7 +8,6 @@ from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import oracle
 import pytest
 from sparseagg import (
     AlreadyCountedError,
@@ -25,6 +24,7 @@ from sparseagg import (
     sparse_sum,
 )
 from sparseagg._proto import types_pb2
+from support import oracle
 
 SPECS = [
     TensorSpec("emb", [100, 3], op="weighted_mean"),

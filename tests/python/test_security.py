@@ -11,7 +11,6 @@ import time
 
 import numpy as np
 import pytest
-from certificates import issue, make_authority
 from conftest import BINARY
 from sparseagg import (
     Client,
@@ -28,6 +27,7 @@ from sparseagg import (
     UnavailableError,
     aio,
 )
+from support.certificates import issue, make_authority
 
 SPECS = [TensorSpec("t", [10])]
 UPDATE = {"t": SparseTensor([3], np.float32([2]), [10])}

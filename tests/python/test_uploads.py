@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from flaky_proxy import FlakyProxy
 from sparseagg import (
     AlreadyCountedError,
     Client,
@@ -32,6 +31,7 @@ from sparseagg._proto import aggregation_pb2
 from sparseagg._proto.types_pb2 import Tensor
 from sparseagg._requests import encode_update
 from sparseagg._uploads import take_together
+from support.flaky_proxy import FlakyProxy
 
 ROWS, WIDTH = 1_000_000, 64
 SPECS = [TensorSpec("emb", [ROWS, WIDTH]), TensorSpec("bias", [5], sparse_dim=0)]

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sparseagg.aio
 from conftest import Server
-from name_server import NameServer
 from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError
 from sparseagg._net.retry import Backoff
+from support.name_server import NameServer
 
 QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02)
 # An attempt to connect to a stopped server ends after this time, and not after 5 s.

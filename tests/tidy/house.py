@@ -1,6 +1,6 @@
 """Measures of the house: sizes of files, functions, folders and pages, and sentences of comments that have no main clause.
 
-    house.py        prints each measure beside its limit; ends with 1 when one is exceeded
+    house.py [--fragments]    prints each measure beside its limit; ends with 1 when one is exceeded
 
 The limits are those of docs/decisions/0015-the-house.md.
 """

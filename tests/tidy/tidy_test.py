@@ -6,6 +6,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import checks
+import house
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
@@ -29,6 +30,32 @@ class TreeTest(unittest.TestCase):
     def assert_clean(self, check):
         problems = list(check(self.tree))
         self.assertEqual([], problems, "\n" + "\n".join(map(str, problems)))
+
+    def test_the_measures_of_the_house_are_kept(self):
+        exceeded = [row for row in house.measures(self.tree) if row[1] > row[2]]
+        self.assertEqual([], exceeded)
+
+
+class HouseTest(unittest.TestCase):
+    """What counts as a fragment."""
+
+    def test_a_sentence_without_a_main_clause_is_a_fragment(self):
+        for sentence in ["Of one reduction.", "Whether it is the first.", "Beside that kernel."]:
+            self.assertTrue(house.is_fragment(sentence), sentence)
+
+    def test_sentences_notes_and_heads_of_kernels_are_none(self):
+        for sentence in [
+            "Returns the rows of a run.",
+            "For a durable round, the receipt means stable storage.",
+            "If it fails, nothing is counted.",
+            "In: a batch.",
+            "Thread-safe.",
+        ]:
+            self.assertFalse(house.is_fragment(sentence), sentence)
+
+    def test_sentences_of_a_comment_are_read_over_its_lines(self):
+        text = "// Takes all. Of one\n// reduction.\nint x;  // Of y.\n// | a | table |\n"
+        self.assertEqual(["Takes all.", "Of one reduction."], list(house.comment_sentences(text)))
 
 
 for _check in checks.ALL_CHECKS:

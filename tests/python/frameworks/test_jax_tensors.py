@@ -6,7 +6,6 @@ import os
 
 import numpy as np
 import pytest
-from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
@@ -16,6 +15,7 @@ from sparseagg import (
     sparse_count,
     sparse_sum,
 )
+from support.random_updates import check_sum, dense_arrays, dense_sum, triples
 
 # Two devices on any machine; read when JAX starts.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"

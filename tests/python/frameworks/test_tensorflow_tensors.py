@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
@@ -13,6 +12,7 @@ from sparseagg import (
     as_tensor,
     sparse_sum,
 )
+from support.random_updates import check_sum, dense_arrays, dense_sum, triples
 
 tf = pytest.importorskip("tensorflow")
 try:  # two devices on any machine

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from random_updates import dense_sum, triples
+from support.random_updates import dense_sum, triples
 
 tf = pytest.importorskip("tensorflow")
 tff = pytest.importorskip("tensorflow_federated")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from random_updates import check_sum, dense_arrays, dense_sum, triples
 from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
@@ -16,6 +15,7 @@ from sparseagg import (
     sparse_sum,
     specs_of,
 )
+from support.random_updates import check_sum, dense_arrays, dense_sum, triples
 
 torch = pytest.importorskip("torch")
 

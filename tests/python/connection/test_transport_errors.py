@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 import sparseagg.aio
-from certificates import issue, make_authority
 from conftest import ROOT
-from intermediaries import ConnectProxy, Listener, http1, http2
 from sparseagg import Client, RetryPolicy, Tls, UnavailableError
 from sparseagg._net import address as _address
 from sparseagg._net.proxy import proxy_of
 from sparseagg._net.retry import Backoff, is_retryable
 from sparseagg._net.transport_errors import Peer
+from support.certificates import issue, make_authority
+from support.intermediaries import ConnectProxy, Listener, http1, http2
 
 VECTORS = json.loads((ROOT / "tests/vectors/transport_errors.json").read_text())
 ONCE = RetryPolicy(attempts=1)

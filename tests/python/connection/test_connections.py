@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from conftest import ROOT
-from flaky_proxy import FlakyProxy
 from sparseagg import (
     Client,
     RetryPolicy,
@@ -21,6 +20,7 @@ from sparseagg import (
     Update,
 )
 from sparseagg._net import transport as _transport
+from support.flaky_proxy import FlakyProxy
 
 
 def uploads(client: Client) -> list[int]:
