@@ -21,12 +21,6 @@ Round::Round(std::string name, std::unique_ptr<TensorReducers> reducers, RoundCl
     : name_(std::move(name)),
       spec_(reducers->spec()),
       services_(services),
-      strand_(services.executor),
-      fold_queue_(
-          services.executor, strand_,
-          [this](std::vector<UpdateToFold> batch) { FoldBatch(std::move(batch)); },
-          [this] { return shared_from_this(); }),
-      publisher_(*this, services_, strand_),
       clock_(clock),
       anchor_is_stored_(true),
       reducers_(std::move(reducers)) {
@@ -41,12 +35,6 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
     : name_(std::move(name)),
       spec_(std::move(restored.spec)),
       services_(services),
-      strand_(services.executor),
-      fold_queue_(
-          services.executor, strand_,
-          [this](std::vector<UpdateToFold> batch) { FoldBatch(std::move(batch)); },
-          [this] { return shared_from_this(); }),
-      publisher_(*this, services_, strand_),
       clock_(restored.clock),
       reducers_(std::move(restored.reducers)),
       snapshot_(std::move(restored.snapshot)) {

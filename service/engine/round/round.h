@@ -202,9 +202,11 @@ class Round : public std::enable_shared_from_this<Round> {
   const std::string name_;  // qualified; callers see snapshot_.name
   const RoundSpec spec_;
   const RoundServices services_;
-  Strand strand_;
-  FoldQueue fold_queue_;
-  RoundPublisher publisher_;
+  Strand strand_{services_.executor};
+  FoldQueue fold_queue_{services_.executor, strand_,
+                        [this](std::vector<UpdateToFold> batch) { FoldBatch(std::move(batch)); },
+                        [this] { return shared_from_this(); }};
+  RoundPublisher publisher_{*this, services_, strand_};
   Watchers watchers_;
   mutable CommitGate gate_;
 
