@@ -17,7 +17,7 @@ namespace sparseagg::gpu {
 struct Run {
   DeviceArray<uint64_t> rows;         // [size]; may be longer
   DeviceArray<Int128> slots;          // [size, slots()]; may be longer
-  uint64_t size = 0;                  // at most so many, while the device alone knows
+  uint64_t size = 0;                  // an upper bound while only the device knows it
   DeviceArray<uint64_t> number = {};  // [1]: rows, while the device alone knows
 
   Count count() const { return {number.data(), size}; }
@@ -65,8 +65,8 @@ Run FillRun(Queue& queue, const SlotRule& rule, uint64_t most, const Fill& fill)
 // Waits for the queue unless the host knows already. Throws CudaError.
 void CountRows(Queue& queue, Run& run);
 
-// The run has so many rows, says the device. Gives memory back when most of it is not needed. Does
-// not wait, and does not throw that memory is out.
+// Sets the number of rows, which the device has counted. Gives memory back when most of it is not
+// needed. Does not wait, and does not throw that memory is out.
 void SetCount(Queue& queue, const SlotRule& rule, uint64_t rows, Run& run);
 
 }  // namespace sparseagg::gpu

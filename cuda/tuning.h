@@ -16,8 +16,8 @@ struct Tuning {
   bool calibrate = true;
   // A transfer starts when so much has been staged: long enough to reach the rate of the bus.
   uint64_t upload_bytes = uint64_t{4} << 20;
-  // A batch is reduced when it has so many bytes: its reduction takes less time than the next one
-  // takes on the bus, and it bounds what is left to do when the last update has arrived.
+  // A batch is reduced when it has this number of bytes: its reduction takes less time than the
+  // next one takes on the bus, and it bounds what is left to do when the last update has arrived.
   uint64_t batch_bytes = uint64_t{64} << 20;
   // A reduction takes up to 16 times the bytes of its entries.
   uint64_t batch_share_of_memory = 32;

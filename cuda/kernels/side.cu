@@ -12,7 +12,8 @@
 namespace sparseagg::gpu {
 namespace {
 
-// Side entries are few; for one in so many values there is memory, within these bounds.
+// Side entries are few; there is memory for one in this number of values, within these
+// bounds.
 constexpr uint64_t kSideShare = 64;
 constexpr uint64_t kSideCapacityMin = 256;
 constexpr uint64_t kSideCapacityMax = uint64_t{1} << 16;

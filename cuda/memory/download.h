@@ -41,7 +41,7 @@ class Downloads {
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
-  // Whether the first so many pieces have their memory.
+  // Returns whether the first `pieces` pieces have their memory.
   bool Lock(size_t pieces);
   // On the stream of downloads, which reaches `arrived` with it.
   void Start(Queue& queue, const std::byte* from, std::byte* to, size_t bytes, Event& arrived);

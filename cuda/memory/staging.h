@@ -35,7 +35,7 @@ class PinnedStaging {
 
   // The same from what is locked already: does not take long.
   Block AllocateLocked(size_t bytes);
-  // Locks pages for a block of so many bytes, where they can be.
+  // Locks pages for a block of `bytes` bytes, if they can be locked.
   void Lock(size_t bytes);
   // What the owner of a block does at its end.
   static void FreeBlock(void* block);

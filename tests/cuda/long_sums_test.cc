@@ -32,7 +32,7 @@ class LongSumsTest : public ::testing::Test {
           << ValueTypeName(spec.layout.value_type);
     }
   }
-  // An update whose rows have so many entries each, one after another.
+  // An update whose row r has entries[r] entries, one after another.
   static Update WithRuns(const ReduceSpec& spec, const std::vector<uint64_t>& entries,
                          uint64_t seed) {
     std::mt19937_64 random(seed);

@@ -95,7 +95,8 @@ __device__ inline void AtomicAddSlot(Int128* slot, Int128 addend) {
 }
 
 inline constexpr unsigned kForEachThreads = 256;
-// Enough blocks to fill any device several times; a thread then takes every so many-th i.
+// Enough blocks to fill any device several times; a thread then takes several i, one
+// grid apart.
 inline constexpr uint64_t kForEachBlocksMax = 1 << 14;
 
 template <class F>

@@ -3,10 +3,10 @@
 //
 // A tile publishes its own size as soon as it knows it, then adds up the sizes of the tiles before
 // it, back to the nearest one that has published the sum of all up to itself, and publishes that
-// sum of its own. Tiles are taken by ticket (TakeTile), so whoever waits for a tile waits for one
-// that a running block has taken before: the lowest tile that is not done waits for nobody. A block
-// may take its next ticket while it works on a tile: it comes to it without waiting for any tile
-// behind it.
+// sum of its own. Tiles are taken by ticket (TakeTile), so a block that waits for a tile waits for
+// one that a running block has taken before: the lowest tile that is not done waits for nobody. A
+// block may take its next ticket while it works on a tile: it comes to it without waiting for any
+// tile behind it.
 #ifndef SPARSEAGG_CUDA_KERNELS_LAUNCH_LOOK_BACK_CUH_
 #define SPARSEAGG_CUDA_KERNELS_LAUNCH_LOOK_BACK_CUH_
 
@@ -80,7 +80,7 @@ struct TileStates {
   }
 };
 
-// Tickets and states for so many tiles, cleared.
+// Returns tickets and states for `tiles` tiles, cleared.
 inline DeviceArray<uint64_t> MakeTileStates(Queue& queue, uint64_t tiles) {
   DeviceArray<uint64_t> words(queue, 1 + tiles);
   queue.Fill(words.data(), 0, words.size());

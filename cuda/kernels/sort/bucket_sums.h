@@ -10,7 +10,7 @@
 
 namespace sparseagg::gpu {
 
-// A span of more entries is summed by several blocks, each of so many at a time.
+// A span of more entries is summed by several blocks, each of which takes this number.
 inline constexpr uint64_t kHeavyEntries = 1 << 16;
 
 // Whether SumBuckets() can take the batch: sums of scalars; without duplicates inside an update

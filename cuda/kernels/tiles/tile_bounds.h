@@ -11,7 +11,7 @@
 
 namespace sparseagg::gpu {
 
-// One entry in so many is a sample.
+// One entry in this number is a sample.
 inline constexpr uint64_t kEntriesOfSample = 64;
 
 struct TileShape {
