@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparseagg import __version__
 from sparseagg.errors import SparseAggError, from_error_message
 from sparseagg.tensors import VALUE_DTYPES, TensorSpec
 
 if TYPE_CHECKING:
     from sparseagg.tensors import Array
 
-VERSION = "0.1.0"  # of the package; sparseagg.__version__ comes later
 LIBRARY = Path(__file__).with_name("_native_core.so")
 
 _NUMBERS = {name: number for number, name in enumerate(VALUE_DTYPES, 1)}  # sparseagg::ValueType
-_NAMES = dict(map(reversed, _NUMBERS.items()))  # type: ignore[arg-type]
+_NAMES = {number: name for name, number in _NUMBERS.items()}
 _Shape = ctypes.POINTER(ctypes.c_int64)
 
 
@@ -155,8 +155,8 @@ def _load() -> Any:
         function.restype, function.argtypes = result, arguments
         setattr(functions, name, function)
     version = functions.version().decode()
-    if version != VERSION:
-        raise ImportError(f"the native library {LIBRARY} is {version}, this package {VERSION}")
+    if version != __version__:
+        raise ImportError(f"{LIBRARY} is of version {version}, the package of {__version__}")
     return functions
 
 

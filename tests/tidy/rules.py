@@ -240,8 +240,16 @@ DEPENDENCIES = [
     # The core for the Python package: no protocol, no network.
     (
         r"python/native/.*",
-        [*_ENGINE, "service/engine/result", "service/engine/round", "cpu", "python/native"],
+        [
+            *_ENGINE,
+            "service/engine/result",
+            "service/engine/round",
+            "cpu",
+            "posix",
+            "python/native",
+        ],
     ),
+    (r"tests/python/native/.*", [*_LOW, "python/native", "posix", "gtest"]),
     # Measures kernels beside raw CUB.
     (r"bench/gpu/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "bench"]),
     (
