@@ -13,6 +13,7 @@ from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._requests import may_fill_arrays_again, read_for_reduce
 from sparseagg.client import Client
 from sparseagg.convert import (
+    ReadTensors,
     as_tensor,
     as_tensor_of,
     check_is_list,
@@ -122,17 +123,15 @@ def sparse_sum(
     specs = specs_of(_typed_example(examples, value_type), op, integer_overflow=integer_overflow)
     by_name = {spec.name: spec for spec in specs}
 
-    def read(position: int, tree: Any) -> dict[str, AnyTensor]:
-        update = {}
+    def read(position: int, tree: Any) -> ReadTensors:
+        update = ReadTensors()
         for name, tensor in flatten(tree).items():
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
                 if name in by_name or not is_without_values(tensor):
                     update[name] = as_tensor_of(by_name.get(name), tensor, value_type)
         return update
 
-    updates: Iterable[dict[str, AnyTensor]] = map(
-        read, itertools.count(), itertools.chain(first, given)
-    )
+    updates: Iterable[ReadTensors] = map(read, itertools.count(), itertools.chain(first, given))
     if not may_fill_arrays_again(tensors):
         updates = list(updates)
     result = reduce(
