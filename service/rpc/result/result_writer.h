@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/engine/engine.h"
+#include "service/engine/types.h"
 #include "service/rpc/result/result_source.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
