@@ -24,6 +24,7 @@
 #include "service/engine/types.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
+#include "sparse/partial.h"
 
 namespace sparseagg {
 
@@ -52,7 +53,8 @@ class Upload {
 };
 
 // A stateless reduction: a round without a name and without a store, which ends with Report().
-// Contributors are not compared, so every added update counts. Thread-safe.
+// Contributors are not compared, so every added update counts. Thread-safe: what several threads
+// add, or merge, at the same time is counted once each.
 class StatelessReduction {
  public:
   virtual ~StatelessReduction() = default;
@@ -60,6 +62,14 @@ class StatelessReduction {
                            const std::vector<EncodedTensor>& tensors) = 0;
   virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
       const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
+  // Returns the exact state so far, one partial aggregate for each tensor in the order of the
+  // specification. Changes no result. The caller accounts for the memory of the partials.
+  virtual absl::StatusOr<std::vector<Partial>> Snapshot() = 0;
+  // Adds what the partial aggregates hold, as if their updates had been added here. The digests of
+  // those updates are not known, so the manifest of the result has no digests. Returns
+  // FAILED_PRECONDITION (SPEC_MISMATCH), and changes nothing, unless they are of the same tensors
+  // in the same order.
+  virtual absl::Status Merge(const std::vector<Partial>& partials) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() = 0;
 };
 

@@ -57,6 +57,7 @@ struct Manifest {
   std::map<std::string, uint64_t> rejected;  // by reason
   std::map<std::string, uint64_t> late;      // subset of `rejected`: by what closed the round
   uint64_t duplicates = 0;
+  // Empty where a reduction computes no digests, or has merged partial aggregates.
   std::string updates_digest;
   std::string result_digest;
   uint64_t infinite_values = 0;
