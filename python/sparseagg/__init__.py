@@ -8,6 +8,7 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
     errors             one class for each kind of error
     security           TLS and tokens
     client, round, result, functions   the API
+    _local_server, _program   a server as a child; where the program is, which `python -m sparseagg` becomes
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says
