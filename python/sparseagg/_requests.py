@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, SupportsFloat, SupportsIndex, Union
+from typing import Any, SupportsFloat, SupportsIndex, Union, cast
 
 from google.protobuf import duration_pb2
 
@@ -181,13 +181,23 @@ class ReadUpdate:
     it. nbytes: of its tensors."""
 
     def __init__(self, tensors: dict[str, AnyTensor], **header: Any) -> None:
-        self._tensors = tensors
+        self.tensors = tensors
         self._header = header
         self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
 
+    @property
+    def update_id(self) -> str:
+        """The id that it is sent with."""
+        return str(self._header["update_id"])
+
+    @property
+    def weight(self) -> SupportsFloat | None:
+        """As the caller gave it; None: 1."""
+        return cast("SupportsFloat | None", self._header["weight"])
+
     def encode(self) -> EncodedUpdate:
         """Takes long for a large one."""
-        return EncodedUpdate(self._tensors, **self._header)
+        return EncodedUpdate(self.tensors, **self._header)
 
 
 def read_update(
@@ -393,18 +403,28 @@ def read_for_reduce(
                 raise InvalidArgumentError(
                     f"{position} weights for the updates, of which there are more"
                 )
-        with _arguments.refusing(f"update {position}", InvalidUpdateError):
-            _check_weight(weight, by_name.values())
-            read = _ReduceUpdate(
-                read_tensors(update, by_name),
-                contributor=str(position),
-                update_id=str(position),
-                weight=weight,
-                options=options,
-            )
-        yield read
+        yield read_one_for_reduce(by_name, position, update, weight, options)
     if factors is not None and next(factors, _NO_MORE) is not _NO_MORE:
         raise InvalidArgumentError(f"more weights than the {position + 1} updates")
+
+
+def read_one_for_reduce(
+    specs: Mapping[str, TensorSpec],
+    position: int,
+    update: Any,
+    weight: SupportsFloat | None,
+    options: EncodeOptions,
+) -> ReadUpdate:
+    """The update at this place of a reduction, by which error messages name it."""
+    with _arguments.refusing(f"update {position}", InvalidUpdateError):
+        _check_weight(weight, specs.values())
+        return _ReduceUpdate(
+            read_tensors(update, specs),
+            contributor=str(position),
+            update_id=str(position),
+            weight=weight,
+            options=options,
+        )
 
 
 def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpdate:
@@ -419,7 +439,7 @@ class _ReduceUpdate(ReadUpdate):
     """An update of Reduce, which is named by its place."""
 
     def encode(self) -> EncodedUpdate:
-        with _arguments.refusing(f"update {self._header['update_id']}", InvalidUpdateError):
+        with _arguments.refusing(f"update {self.update_id}", InvalidUpdateError):
             return super().encode()
 
 

@@ -27,6 +27,7 @@
 #include "service/store/store.h"
 #include "sparse/backend.h"
 #include "sparse/encoding.h"
+#include "sparse/partial.h"
 
 namespace sparseagg {
 
@@ -69,6 +70,7 @@ struct Manifest {
   std::map<std::string, uint64_t> rejected;  // by reason
   std::map<std::string, uint64_t> late;      // subset of `rejected`: by what closed the round
   uint64_t duplicates = 0;
+  // Empty where a reduction computes no digests, or has merged partial aggregates.
   std::string updates_digest;
   std::string result_digest;
   uint64_t infinite_values = 0;
@@ -152,7 +154,8 @@ class Upload {
 };
 
 // A stateless reduction: a round without a name and without a store, which ends with Report().
-// Contributors are not compared, so every added update counts. Thread-safe.
+// Contributors are not compared, so every added update counts. Thread-safe: what several threads
+// add, or merge, at the same time is counted once each.
 class StatelessReduction {
  public:
   virtual ~StatelessReduction() = default;
@@ -160,6 +163,14 @@ class StatelessReduction {
                            const std::vector<EncodedTensor>& tensors) = 0;
   virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
       const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
+  // Returns the exact state so far, one partial aggregate for each tensor in the order of the
+  // specification. Changes no result. The caller accounts for the memory of the partials.
+  virtual absl::StatusOr<std::vector<Partial>> Snapshot() = 0;
+  // Adds what the partial aggregates hold, as if their updates had been added here. The digests of
+  // those updates are not known, so the manifest of the result has no digests. Returns
+  // FAILED_PRECONDITION (SPEC_MISMATCH), and changes nothing, unless they are of the same tensors
+  // in the same order.
+  virtual absl::Status Merge(const std::vector<Partial>& partials) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() = 0;
 };
 

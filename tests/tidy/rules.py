@@ -149,6 +149,7 @@ DEPENDENCIES = [
             "protobuf",
             "service/auth",
             "service/engine",
+            "service/engine/result",
             "service/store",
             "service/rpc",
             "service/telemetry",
@@ -235,6 +236,8 @@ DEPENDENCIES = [
             "posix",
         ],
     ),
+    # The core for the Python package: no protocol, no network.
+    (r"python/native/.*", [*_ENGINE, "service/engine/result", "service/engine/round"]),
     # Measures kernels beside raw CUB.
     (r"bench/gpu/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "bench"]),
     (

@@ -122,8 +122,9 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                              aggregation.Reserve(LargestOf(groups), "the round"));
   // This decodes updates; an unused aggregator of the reference back end has only an empty table.
   SPARSEAGG_ASSIGN_OR_RETURN(const auto reference, MakeReferenceBackend({}));
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto decoder,
-                             TensorReducers::Make(spec, *reference, aggregation, kUnlimited));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      const auto decoder,
+      TensorReducers::Make(spec, *reference, aggregation, {.result_nnz_max = kUnlimited}));
   const Limits limits = WithoutLimits();
   Verification read;
   std::vector<UpdateRecord> updates;

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "service/engine/engine.h"
-#include "service/rpc/result/result_source.h"
+#include "service/engine/result/result_source.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
