@@ -74,6 +74,12 @@ class InstalledTest(unittest.TestCase):
         if OPTIONS.seconds_max:
             self.assertLess(self.seconds, OPTIONS.seconds_max * share)
 
+    def test_the_round_of_the_page_starts_a_server_and_prints_its_rows(self) -> None:
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        (program,) = (text for text in blocks if "Client.local()" in text)
+        done = self.python("-c", program)
+        self.assertEqual((done.returncode, done.stdout), (0, "[ 3 17]\n"), done.stderr)
+
     def test_there_is_no_compiler(self) -> None:
         if not OPTIONS.no_compiler:
             self.skipTest("a machine of developers has one")
