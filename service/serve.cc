@@ -352,6 +352,7 @@ int Serve(const LoadedConfig& loaded, const ReloadConfig& reload,
           std::span<const BackendFactory> backends) {
   const ServerConfig& config = loaded.config;
   BlockStopSignals();
+  if (config.stop_at_eof) StopAtEndOfInput(STDIN_FILENO);
   const Log log(config.log_level);
   RaiseFileLimit(log);
   const std::unique_ptr<Ticker> idle_memory = GiveBackIdleMemory(config);
