@@ -106,7 +106,7 @@ RECORDS = [
 NOT_MADE_BY_USERS = (sparseagg.Round, sparseagg.Result, sparseagg.aio.Round)
 
 
-@pytest.mark.parametrize("record", filter(dataclasses.is_dataclass, RECORDS))
+@pytest.mark.parametrize("record", [one for one in RECORDS if dataclasses.is_dataclass(one)])
 def test_every_field_of_a_record_is_described(record):
     names = [field.name for field in dataclasses.fields(record)]
     assert list(docstrings.split(record.__doc__, names).items) == names
