@@ -66,7 +66,15 @@ class Server:
 
 @dataclass(frozen=True)
 class Update:
-    """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
+    """One contributor's tensors for one round, for `Round.submit_many`.
+
+    tensors: by name, whatever `as_tensor` takes.
+    contributor: 1 to 128 characters; each is counted once.
+    weight: finite and not negative; 1 when left out.
+    update_id: 1 to 64 characters; made up when left out.
+
+    `Round.submit` describes these further.
+    """
 
     tensors: Any
     contributor: str
