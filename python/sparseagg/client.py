@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
+from sparseagg._local_server import LocalServer
 from sparseagg._net.transport import Transport
 from sparseagg._proto import aggregation_pb2
 from sparseagg._uploads import reduce_messages
@@ -26,10 +28,10 @@ class Client(ClientBase):
         variable SPARSEAGG_SERVER says, or this machine's default port.
     timeout: seconds for one call with its retries; for streams, seconds without any progress; for `Round.wait` and
         `Round.watch` without an end, how long they go on without a server; None for no limit. Until the server has
-        answered once, a call ends after 10 s where nobody is at the address (`RetryPolicy.connect_timeout`).
+        answered once, a call ends after 10 s where nobody is at the address (`RetryPolicy(connect_timeout=...)`).
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
-    tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment
-        (`sparseagg.security`), and is plain text where that says nothing.
+    tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment (see `Tls`), and is
+        plain text where that says nothing.
     token: the bearer token, or a callable that gives it, asked for every call so that it can be renewed
         (`TokenFile(path)` is one); None asks the environment. Over plain text only to this machine.
     credentials: `grpc.ssl_channel_credentials(...)`, instead of `tls`.
@@ -50,9 +52,47 @@ class Client(ClientBase):
     _transport_type = Transport
     _transport: Transport
 
+    @classmethod
+    def local(
+        cls,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, object] | None = None,
+        start_timeout: SupportsFloat = 60.0,
+        **options: Any,
+    ) -> Client:
+        """A client with a server of its own: a child of this process, which nobody else can reach.
+
+        The server ends with `close`, with the `with` block, when nothing refers to the client and its rounds any more, and
+        with this process, even if that is killed. It leaves nothing behind but `data_dir`.
+
+        data_dir: keeps durable rounds there, for a later server; None keeps all rounds in memory.
+        settings: of the server, by the names that `sparseagg serve --help` lists: {"threads": 2}.
+        start_timeout: seconds until it has to serve, which take longer where `data_dir` holds much.
+        options: parameters of `Client` other than the target and what protects a connection.
+
+        The program is the one that SPARSEAGG_BINARY names, the one in the wheel, or the first `sparseagg` on PATH.
+
+        Raises SparseAggError (NO_PROGRAM; LOCAL_SERVER_FAILED, with what the server's log says).
+
+            with Client.local() as client:
+                round = client.create_round([TensorSpec("emb", [50000, 64])])
+        """
+        server = LocalServer(data_dir, settings)
+        try:
+            server.wait_until_it_serves(start_timeout)
+            client = cls(server.target, tls=False, **options)
+        except BaseException:
+            server.stop()
+            raise
+        client._owns(server)
+        return client
+
     def close(self) -> None:
-        """Closes the connection; calls under way fail."""
+        """Closes the connection; calls under way fail. A server that is this client's own ends."""
         self._transport.close()
+        if self._transport.local_server is not None:
+            self._transport.local_server.stop()
 
     def __enter__(self) -> Client:
         return self
@@ -84,6 +124,7 @@ class Client(ClientBase):
     ) -> Round:
         """Opens a round.
 
+        tensors: one `TensorSpec` for each tensor of an update; `specs_of` makes them from an example.
         round_id: 1 to 63 characters of [a-z0-9-], starting with a letter; the server makes one up when left out.
         durability: "memory" or "durable"; the server's default when left out.
         request_id: at most 64 characters; a second call with the same id and content returns the first round, which
@@ -108,11 +149,17 @@ class Client(ClientBase):
         return Round(self._transport, self._server, info.name, info)
 
     def round(self, name: str) -> Round:
-        """A handle of a round that someone opened: "rounds/r1" or just "r1". Asks the server nothing yet."""
+        """A handle of a round that someone opened. Asks the server nothing yet.
+
+        name: "rounds/r1" or just "r1".
+        """
         return Round(self._transport, self._server, _requests.full_name(name))
 
     def rounds(self, page_size: SupportsIndex = 50) -> Iterator[RoundInfo]:
-        """Every round by name, ascending; fetched page by page."""
+        """Every round by name, ascending; fetched page by page.
+
+        page_size: rounds of one answer; at most 1,000, and fewer of large ones.
+        """
         request = _requests.list_rounds(page_size)
         while True:
             page = self._transport.unary("ListRounds", request)

@@ -214,27 +214,42 @@ def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, An
 def sparse_weighted_mean(
     tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
-    """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero."""
+    """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero.
+
+    tensors, weights, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "weighted_mean", weights, **options)
 
 
 def sparse_mean_of_contributors(
     tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
-    """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it."""
+    """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it.
+
+    tensors, weights, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "mean_of_contributors", weights, **options)
 
 
 def sparse_count(tensors: Iterable[Any], **options: Any) -> Any:
-    """`sparse_sum(op="count")`: how many of the tensors hold each index."""
+    """`sparse_sum(op="count")`: how many of the tensors hold each index.
+
+    tensors, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "count", **options)
 
 
 def sparse_min(tensors: Iterable[Any], **options: Any) -> Any:
-    """`sparse_sum(op="min")`: the smallest value of those that hold the index."""
+    """`sparse_sum(op="min")`: the smallest value of those that hold the index.
+
+    tensors, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "min", **options)
 
 
 def sparse_max(tensors: Iterable[Any], **options: Any) -> Any:
-    """`sparse_sum(op="max")`: the largest value of those that hold the index."""
+    """`sparse_sum(op="max")`: the largest value of those that hold the index.
+
+    tensors, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "max", **options)
