@@ -1,7 +1,7 @@
 // The host memory of the library (base/host_vector.h), in place of base/host_vector.cc. The server
 // has tcmalloc, which keeps freed memory. A Python process has the C library's allocator, which
-// returns each large block to the system, and then the next sum pays for fresh pages: 50 ms and
-// more for 10^7 entries, a quarter of the time. So large blocks are mapped here, and some are kept.
+// returns each large block to the system, so that the next sum pays for fresh pages: 10^7 entries
+// took 50 to 290 ms of system time more. So large blocks are mapped here, and some are kept.
 #include "python/native/host_memory.h"
 
 #include <pthread.h>

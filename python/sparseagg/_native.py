@@ -164,17 +164,20 @@ _library = _load()
 
 
 class _Core:
-    """The back end of this process, made when it is first needed. A forked child makes one of its own, without threads:
-    those of its parent are not there."""
+    """The back end of this process, made when it is first needed. A forked child makes one of its own: with one thread
+    where its parent had one with many, which are not there."""
 
     def __init__(self) -> None:
-        self._forget(threads=0)
-        os.register_at_fork(after_in_child=lambda: self._forget(threads=1))
+        self._begin(threads=0)  # one for each processor
+        os.register_at_fork(after_in_child=self._begin_in_child)
 
-    def _forget(self, threads: int) -> None:
+    def _begin(self, threads: int) -> None:
         self._threads = threads
         self._handle = _Handle()
         self._lock = threading.Lock()
+
+    def _begin_in_child(self) -> None:
+        self._begin(1 if self._handle else self._threads)
 
     def handle(self) -> Any:
         """It lives as long as the process."""

@@ -8,7 +8,16 @@ import sys
 import numpy as np
 import pytest
 from conftest import ROOT
-from sparseagg import IN_PROCESS, Client, Reduction, TensorSpec, UnavailableError, sparse_sum
+from sparseagg import (
+    IN_PROCESS,
+    Client,
+    DeadlineExceededError,
+    Reduction,
+    SparseAggError,
+    TensorSpec,
+    UnavailableError,
+    sparse_sum,
+)
 
 UPDATE = ([0, 5], np.float32([1, 1]), [10])
 
@@ -40,8 +49,9 @@ def test_this_process_is_named_in_spite_of_the_environment(in_process, monkeypat
 
 
 def test_a_client_is_used_where_it_is_given():
-    with Client("127.0.0.1:1", timeout=0.01) as nowhere, pytest.raises(UnavailableError):
+    with Client("127.0.0.1:1", timeout=0.01) as nowhere, pytest.raises(SparseAggError) as caught:
         sparse_sum([UPDATE], client=nowhere)
+    assert isinstance(caught.value, (UnavailableError, DeadlineExceededError))
 
 
 def in_a_pure_package(program):
