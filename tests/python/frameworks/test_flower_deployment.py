@@ -6,11 +6,7 @@ import os
 import re
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +14,11 @@ import pytest
 pytest.importorskip("flwr")
 from conftest import ROOT  # noqa: E402
 from sparseagg import Client, NotFoundError  # noqa: E402
+from support.flower_deployment import Deployment  # noqa: E402
 
 NODES, ROUNDS = 3, 2
 APP = ROOT / "examples/flower_app"
-BIN = Path(sys.executable).parent
+CONFIG = {"rounds": ROUNDS, "min-nodes": NODES}
 # A client that never answers: what a phone that is switched off looks like to the strategy.
 LOST_CLIENT = """
 
@@ -54,69 +51,6 @@ def train_late(message: Message, context: Context) -> Message:
 """
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-class Deployment:
-    """A SuperLink and three SuperNodes. Flower's commands start processes of their own, so whole sessions are ended."""
-
-    def __init__(self, folder):
-        self._folder = folder
-        self._port = free_port()
-        (folder / "config.toml").write_text(
-            f'[superlink]\ndefault = "here"\n'
-            f'[superlink.here]\naddress = "127.0.0.1:{self._port}"\ninsecure = true\n'
-        )
-        self._environment = {**os.environ, "FLWR_HOME": str(folder), "NO_COLOR": "1"}
-        self._environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
-        self._started = []
-        self._start("superlink", "--disable-runtime-dependency-installation", "--port", self._port)
-        for node in range(NODES):
-            options = ("--superlink", f"127.0.0.1:{self._port}", "--port", free_port())
-            self._start("supernode", *options, "--node-config", f"partition-id={node}")
-
-    def _start(self, what, *options):
-        command = [str(BIN / f"flower-{what}"), "--insecure", *map(str, options)]
-        with (self._folder / f"{what}{len(self._started)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=self._environment, start_new_session=True
-            )
-        self._started.append(process)
-
-    def start_run(self, app, **config):
-        """`flwr run` with its output in a pipe."""
-        pairs = " ".join(
-            f"{name}={value!r}".replace("'", '"').replace("True", "true").replace("False", "false")
-            for name, value in {"rounds": ROUNDS, "min-nodes": NODES, **config}.items()
-        )
-        command = [str(BIN / "flwr"), "run", str(app), "here", "--stream", "--run-config", pairs]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=self._environment
-        )
-
-    def run(self, app, **config):
-        """{round: (loss, bytes of updates, None where Flower carried them)}, and all of the output."""
-        deadline = time.monotonic() + 60
-        while True:
-            with self.start_run(app, **config) as run:
-                output, _ = run.communicate(timeout=200)
-            # The SuperLink takes a few seconds to serve; there is no command that waits for it.
-            if "is unavailable" not in output or time.monotonic() > deadline:
-                break
-        rounds = rounds_in(output)
-        assert len(rounds) == ROUNDS, output
-        return rounds, output
-
-    def stop(self):
-        for process in self._started:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def rounds_in(output):
     found = re.findall(r"round (\d+): loss ([\d.]+), updates: (\d*)", output)
     return {int(n): (float(loss), int(b) if b else None) for n, loss, b in found}
@@ -124,7 +58,7 @@ def rounds_in(output):
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
-    running = Deployment(tmp_path_factory.mktemp("flower"))
+    running = Deployment(tmp_path_factory.mktemp("flower"), NODES)
     yield running
     running.stop()
 
@@ -133,9 +67,17 @@ def deployment(tmp_path_factory):
 def uninterrupted(deployment, server, tmp_path_factory):
     """The rounds with FedAvg and with SparseFedAvg, and the model that the latter leaves."""
     model = tmp_path_factory.mktemp("model") / "model.npz"
-    dense, _ = deployment.run(APP, sparse=False)
-    sparse, _ = deployment.run(APP, sparse=True, server=server.target, checkpoint=str(model))
+    dense, _ = run(deployment, APP, sparse=False)
+    sparse, _ = run(deployment, APP, sparse=True, server=server.target, checkpoint=str(model))
     return dense, sparse, model
+
+
+def run(deployment, app, **config):
+    """{round: (loss, bytes of updates, None where Flower carried them)}, and all of the output."""
+    output = deployment.run(app, **CONFIG, **config)
+    rounds = rounds_in(output)
+    assert len(rounds) == ROUNDS, output
+    return rounds, output
 
 
 def app_with(client, folder):
@@ -164,13 +106,12 @@ def test_a_server_app_that_was_killed_goes_on_with_its_rounds(
     gate, model = tmp_path / "gate", tmp_path / "model.npz"
     os.mkfifo(gate)
     app = app_with(LATE_CLIENT.replace("GATE", repr(str(gate))), tmp_path / "app")
-    config = {"sparse": True, "server": durable.target, "checkpoint": str(model)}
+    config = {**CONFIG, "sparse": True, "server": durable.target, "checkpoint": str(model)}
     with Client(durable.target) as client:
         with deployment.start_run(app, **config) as killed:
             wait_for("[ROUND 2/2]", killed)
             old = round_with_two(client)
             os.kill(int(old.name.split("-")[2]), signal.SIGKILL)
-            killed.kill()
         with deployment.start_run(app, **config) as again:
             before = wait_for("Sampled 3 nodes", again)
             assert "process" in before and "is erased" in before
@@ -219,7 +160,7 @@ def release(gate):
 
 def test_rounds_end_without_a_lost_client(deployment, server, tmp_path):
     app = app_with(LOST_CLIENT, tmp_path / "app")
-    alone, output = deployment.run(app, sparse=True, server=server.target, goal=2)
+    alone, output = run(deployment, app, sparse=True, server=server.target, goal=2)
     assert output.count("1 of 3 clients did not reply") == ROUNDS
     assert output.count("Received 2 results and 0 failures") == ROUNDS
     assert alone[2][0] < alone[1][0]

@@ -14,13 +14,17 @@ OPTIONS = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes"
 
 @pytest.fixture(autouse=True)
 def identity(monkeypatch):
+    take_identity(monkeypatch.setattr)
+
+
+def take_identity(set_attribute=setattr):
     """What Flower's processes get from the SuperLink; older versions need nothing."""
     try:
         from flwr.supercore.task_identity import TaskIdentity
     except ImportError:
         return
     for name in ("task_id", "run_id", "node_id"):
-        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
+        set_attribute(TaskIdentity, f"_{name}", 1)
 
 
 class Nodes:
