@@ -141,7 +141,7 @@ def round_with_two(client):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for info in client.rounds():
-            for later in client.round(info.name).watch(timeout=60):
+            for later in client.round(info.name).watch():
                 if later.contributors == 2:
                     return client.round(info.name)
     pytest.fail("no round counts two updates")

@@ -69,7 +69,7 @@ def test_one_round_has_the_bits_of_flower(server, pair):
     """Of numbers whose mean is exact in f32, so that only the mean itself could make a difference."""
     theirs, sparse, options = pair
     initial = arrays_of(
-        table=np.float32([[1, 2], [3, 4], [5, 6]]), dense=np.float32([0.5, -8]), count=np.int64(4)
+        table=np.float32([[1, 2], [3, 4], [5, 6]]), dense=np.float32([0.5, -8]), count=np.int64([4])
     )
     by = np.float32([[0, 0], [0.5, -2], [0, 0]])
     nodes = [adding({"table": by, "dense": 1}), adding({"table": 3 * by, "count": 2})]
