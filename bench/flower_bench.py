@@ -25,17 +25,17 @@ from support.flower_nodes import OPTIONS, Nodes, take_identity
 from support.flower_quickstart import change, changes_of, download, render
 
 NODES = 10
-# In the place of CIFAR-10: ten patterns and noise, 500 pictures for each node.
+# In the place of CIFAR-10: ten patterns and noise, 250 pictures for each node.
 DATA = '''
 def load_data(partition_id: int, num_partitions: int):
     """Made-up pictures in the shapes of CIFAR-10."""
     patterns = torch.randn(10, 3, 32, 32, generator=torch.Generator().manual_seed(99))
     random = torch.Generator().manual_seed(partition_id)
-    labels = torch.randint(10, (500,), generator=random)
-    pictures = 0.1 * patterns[labels] + 0.5 * torch.randn(500, 3, 32, 32, generator=random)
+    labels = torch.randint(10, (250,), generator=random)
+    pictures = 0.1 * patterns[labels] + 0.5 * torch.randn(250, 3, 32, 32, generator=random)
     data = [{"img": img, "label": label} for img, label in zip(pictures, labels)]
-    trainloader = DataLoader(data[:400], batch_size=32, shuffle=True, generator=random)
-    return trainloader, DataLoader(data[400:], batch_size=32)
+    trainloader = DataLoader(data[:200], batch_size=32, shuffle=True, generator=random)
+    return trainloader, DataLoader(data[200:], batch_size=32)
 
 
 '''
@@ -104,26 +104,28 @@ def quickstart(target, runs):
             for rounds in [1] + [3] * runs:
                 for kind, app in apps:
                     config = {"num-server-rounds": rounds, "fraction-train": 1.0}
-                    output = flower.run(app, f"num-supernodes={NODES}", timeout=600, **config)
+                    output = flower.run(app, f"num-supernodes={NODES}", timeout=1200, **config)
                     took = re.search(r"execution finished in ([\d.]+)s", output)
                     if not took:
                         sys.exit(output)
                     model = torch.load(folder / "final_model.pt")
-                    models[kind, rounds] = {n: t.numpy() for n, t in model.items()}
-                    if rounds > 1:
-                        seconds.setdefault(kind, []).append(float(took[1]))
-                        for line in re.findall(r"The mean of.*|'eval_acc': [^,}]*", output):
-                            print(f"{kind}: {line}", flush=True)
+                    models[kind] = {n: t.numpy() for n, t in model.items()}
+                    seconds.setdefault((kind, rounds), []).append(float(took[1]))
+                    print(f"{kind}, {rounds} rounds: {took[1]} s", flush=True)
+                    for line in re.findall(r"The mean of.*|'eval_acc': [^,}]*", output):
+                        print(f"    {line}", flush=True)
+                compare(models, rounds)
         finally:
             flower.stop()
-    for rounds in (1, 3):
-        ours, theirs = models["SparseFedAvg", rounds], models["FedAvg", rounds]
-        gap = max(abs(ours[n] - theirs[n]).max() for n in theirs)
-        print(f"largest difference of a parameter after {rounds} rounds: {gap:.2g}")
-    print("parameters:", sum(t.size for t in theirs.values()))
-    print("bytes of arrays:", sum(t.nbytes for t in theirs.values()))
-    for kind, each in seconds.items():
-        print(f"{kind}: median {statistics.median(each):.1f} s of {each}")
+    for (kind, rounds), each in seconds.items():
+        print(f"{kind}, {rounds} rounds: median {statistics.median(each):.1f} s of {each}")
+
+
+def compare(models, rounds):
+    ours, theirs = models["SparseFedAvg"], models["FedAvg"]
+    gap = max(abs(ours[n] - theirs[n]).max() for n in theirs)
+    size = sum(t.size for t in theirs.values())
+    print(f"{size} parameters, largest difference after {rounds} rounds: {gap:.2g}", flush=True)
 
 
 def made_up(app):

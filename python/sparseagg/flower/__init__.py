@@ -28,7 +28,8 @@ is logged; whole numbers and truth values are averaged in float64, as by FedAvg;
 
 from __future__ import annotations
 
-from sparseagg.flower._client_app import ClientApp, SparseUpload, numpy_client_mod
+from sparseagg.flower._client_app import ClientApp, SparseUpload
+from sparseagg.flower._numpy_client import numpy_client_mod
 from sparseagg.flower._records import sparse_record, tensors_of
 from sparseagg.flower._strategies import (
     SparseFedAdagrad,

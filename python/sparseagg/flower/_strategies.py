@@ -91,24 +91,24 @@ class SparseFedAvg(_Sparse, ExactMean):
     """
 
 
-class SparseFedAvgM(_Sparse, FedAvgM, ExactMean):
+class SparseFedAvgM(_Sparse, FedAvgM, ExactMean):  # type: ignore[misc]  # as in _exact_mean.py
     """Flower's FedAvgM (momentum at the server) on the exact mean; other arguments as SparseFedAvg."""
 
 
-class SparseFedProx(_Sparse, FedProx, ExactMean):
+class SparseFedProx(_Sparse, FedProx, ExactMean):  # type: ignore[misc]  # as in _exact_mean.py
     """Flower's FedProx (clients get "proximal-mu") with the exact mean; other arguments as SparseFedAvg."""
 
 
-class SparseFedAdagrad(_Sparse, FedAdagrad, ExactMean):
+class SparseFedAdagrad(_Sparse, FedAdagrad, ExactMean):  # type: ignore[misc]  # as in _exact_mean.py
     """Flower's FedAdagrad on the exact mean; other arguments as SparseFedAvg."""
 
 
-class SparseFedAdam(_Sparse, FedAdam, ExactMean):
+class SparseFedAdam(_Sparse, FedAdam, ExactMean):  # type: ignore[misc]  # as in _exact_mean.py
     """Flower's FedAdam on the exact mean; other arguments as SparseFedAvg.
 
     As with Flower, momentum moves a row also in the rounds after the one that touched it.
     """
 
 
-class SparseFedYogi(_Sparse, FedYogi, ExactMean):
+class SparseFedYogi(_Sparse, FedYogi, ExactMean):  # type: ignore[misc]  # as in _exact_mean.py
     """Flower's FedYogi on the exact mean; other arguments as SparseFedAvg."""
