@@ -7,6 +7,8 @@ server. The quickstart trains on CIFAR-10, which it downloads; here it gets made
 """
 
 import argparse
+import importlib
+import logging
 import os
 import pathlib
 import re
@@ -14,17 +16,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 from conftest import ROOT, Server
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from sparseagg.flower import SparseFedAvg
-from support.flower_deployment import Deployment
 from support.flower_nodes import OPTIONS, Nodes, take_identity
 from support.flower_quickstart import change, changes_of, download, render
 
 NODES = 10
+KINDS = ("FedAvg", "SparseFedAvg")
 # In the place of CIFAR-10: ten patterns and noise, 250 pictures for each node.
 DATA = '''
 def load_data(partition_id: int, num_partitions: int):
@@ -84,48 +87,81 @@ def reply(arrays):
 
 
 def quickstart(target, runs):
-    """Times, bytes and parameters of Flower's PyTorch quickstart, as it is and as the page changes it."""
+    """Processor times, bytes and parameters of Flower's PyTorch quickstart, as it is and as the page changes it. ServerApp
+    and clients are called in this process, one after another; what carries their messages is not measured."""
     import torch
 
+    torch.set_num_threads(1)
+    take_identity()
     os.environ["SPARSEAGG_SERVER"] = target
+    logging.getLogger("flwr").addHandler(Means())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
+        os.chdir(folder)  # the app writes its model there
         wheel = download(folder)
-        apps = []
-        for kind in ("FedAvg", "SparseFedAvg"):
-            app = render(wheel, "pytorch", folder / kind)
+        apps = {kind: render(wheel, "pytorch", folder / kind) for kind in KINDS}
+        for app in apps.values():
             made_up(app)
-            apps.append((kind, app))
-        change(apps[1][1], changes_of((ROOT / "docs/flower.md").read_text()))
-        subprocess.run(["diff", "-ru", *(str(app) for _, app in apps)], check=False)
-        flower = Deployment(folder)
+        change(apps["SparseFedAvg"], changes_of((ROOT / "docs/flower.md").read_text()))
+        subprocess.run(["diff", "-ru", *map(str, apps.values())], check=False)
         seconds, models = {}, {}
-        try:
-            for rounds in [1] + [3] * runs:
-                for kind, app in apps:
-                    config = {"num-server-rounds": rounds, "fraction-train": 1.0}
-                    output = flower.run(app, f"num-supernodes={NODES}", timeout=1200, **config)
-                    took = re.search(r"execution finished in ([\d.]+)s", output)
-                    if not took:
-                        sys.exit(output)
-                    model = torch.load(folder / "final_model.pt")
-                    models[kind] = {n: t.numpy() for n, t in model.items()}
-                    seconds.setdefault((kind, rounds), []).append(float(took[1]))
-                    print(f"{kind}, {rounds} rounds: {took[1]} s", flush=True)
-                    for line in re.findall(r"The mean of.*|'eval_acc': [^,}]*", output):
-                        print(f"    {line}", flush=True)
-                compare(models, rounds)
-        finally:
-            flower.stop()
+        for rounds in [1] + [3] * runs:
+            for kind, app in apps.items():
+                seconds.setdefault((kind, rounds), []).append(run(app, rounds))
+                model = {n: t.numpy() for n, t in torch.load("final_model.pt").items()}
+                models.setdefault((kind, rounds), []).append(model)
+    size = sum(t.size for t in model.values())
+    print(f"{size} parameters, {sum(t.nbytes for t in model.values())} bytes")
+    for rounds in (1, 3):
+        ours, theirs = models["SparseFedAvg", rounds], models["FedAvg", rounds]
+        gap = max(map(largest_difference, ours, theirs))
+        print(f"largest difference of the two after {rounds} rounds: {gap:.2g}")
     for (kind, rounds), each in seconds.items():
-        print(f"{kind}, {rounds} rounds: median {statistics.median(each):.1f} s of {each}")
+        of_runs = max(largest_difference(m, models[kind, rounds][0]) for m in models[kind, rounds])
+        print(
+            f"{kind}, {rounds} rounds: median {statistics.median(each):.2f} s of processor time, "
+            f"{min(each):.2f} to {max(each):.2f}; largest difference of two runs {of_runs:.2g}"
+        )
 
 
-def compare(models, rounds):
-    ours, theirs = models["SparseFedAvg"], models["FedAvg"]
-    gap = max(abs(ours[n] - theirs[n]).max() for n in theirs)
-    size = sum(t.size for t in theirs.values())
-    print(f"{size} parameters, largest difference after {rounds} rounds: {gap:.2g}", flush=True)
+class Means(logging.Handler):
+    """Prints what the strategy logs about each mean."""
+
+    def emit(self, record):
+        if "The mean of" in record.getMessage():
+            print("   ", record.getMessage())
+
+
+class Quickstart(Nodes):
+    """A grid whose nodes run the quickstart's ClientApp."""
+
+    def __init__(self, app):
+        super().__init__(*[None] * NODES)
+        self.mod = lambda message, context, _: app(message, context_of(message))
+
+
+def context_of(message):
+    node = message.metadata.dst_node_id
+    place = {"partition-id": node - 1, "num-partitions": NODES}
+    return Context(1, node, place, RecordDict(), {"local-epochs": 1, "lr": 0.01})
+
+
+def run(app, rounds):
+    """The processor seconds of a run of the app."""
+    for name in [name for name in sys.modules if name.startswith("quickstart")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(app))
+    server = importlib.import_module("quickstart.server_app")
+    client = importlib.import_module("quickstart.client_app")
+    sys.path.remove(str(app))
+    config = {"num-server-rounds": rounds, "fraction-train": 1.0, "lr": 0.01}
+    begin = time.process_time()
+    server.app(Quickstart(client.app), Context(1, 1, {}, RecordDict(), config))
+    return time.process_time() - begin
+
+
+def largest_difference(a, b):
+    return max(abs(a[name] - b[name]).max() for name in a)
 
 
 def made_up(app):
@@ -141,7 +177,7 @@ def made_up(app):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=["errors", "quickstart"])
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         server = Server(pathlib.Path(folder))
