@@ -52,10 +52,11 @@ def errors(target):
     take_identity()
     initial = task.initial_arrays()
     random = np.random.default_rng(3)
-    after_some_rounds = {
-        n: (a + 0.1 * random.normal(size=a.shape)).astype(np.float32) for n, a in initial.items()
-    }
-    for name, start in (("zeros", initial), ("numbers of size 0.1", after_some_rounds)):
+    for size in (0, 0.1, 1):
+        start = {
+            n: (a + size * random.normal(size=a.shape)).astype(np.float32)
+            for n, a in initial.items()
+        }
         for clients in (10, 50):
             trained = []
             for node in range(clients):
@@ -74,7 +75,7 @@ def errors(target):
                     max(float(abs(result.arrays[n].numpy() - exact[n]).max()) for n in start)
                 )
             print(
-                f"start {name}, {clients} clients: FedAvg {found[0]:.2g}, SparseFedAvg {found[1]:.2g}"
+                f"values of size {size}, {clients} clients: FedAvg {found[0]:.2g}, SparseFedAvg {found[1]:.2g}"
             )
 
 
