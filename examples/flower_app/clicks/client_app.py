@@ -1,14 +1,13 @@
-"""A client as Flower has it: it gets all arrays and returns all arrays. SparseUpload sends what changed."""
+"""A client as Flower has it: it gets all arrays and returns all arrays. The ClientApp of sparseagg sends what changed."""
 
 from __future__ import annotations
 
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from sparseagg.flower import SparseUpload
+from sparseagg.flower import ClientApp
 
 from clicks import task
 
-app = ClientApp(mods=[SparseUpload()])
+app = ClientApp()
 
 
 @app.train()

@@ -122,7 +122,7 @@ def stock():
     ("sparse", "direct"), [((), True), (("emb.weight",), True), (("emb.weight",), False)]
 )
 def test_the_parameters_are_those_of_fedavg(server, stock, sparse, direct):
-    strategy = SparseFedAvg(server.target, sparse=sparse, direct=direct, **OPTIONS)
+    strategy = SparseFedAvg(target=server.target, sparse=sparse, direct=direct, **OPTIONS)
     result, reply_bytes = simulate(strategy, [SparseUpload()])
     expected, dense_bytes = stock
     assert list(result.arrays) == list(expected.arrays)
@@ -145,7 +145,11 @@ def test_the_parameters_are_those_of_fedavg(server, stock, sparse, direct):
 
 def test_a_round_ends_at_its_goal(server):
     strategy = SparseFedAvg(
-        server.target, sparse=["emb.weight"], direct=False, round_options={"goal": 30}, **OPTIONS
+        target=server.target,
+        sparse=["emb.weight"],
+        direct=False,
+        round_options={"goal": 30},
+        **OPTIONS,
     )
     average, counted = strategy.train_metrics_aggr_fn, []
     strategy.train_metrics_aggr_fn = lambda replies, key: (
@@ -161,7 +165,7 @@ def test_a_round_ends_at_its_goal(server):
 
 def test_too_few_contributors_leave_the_arrays_as_they_are(server):
     strategy = SparseFedAvg(
-        server.target, round_options={"min_contributors": CLIENTS + 1}, **OPTIONS
+        target=server.target, round_options={"min_contributors": CLIENTS + 1}, **OPTIONS
     )
     result, _ = simulate(strategy, [SparseUpload()])
     assert result.train_metrics_clientapp == {}
@@ -178,7 +182,7 @@ def test_records_carry_sparse_tensors():
 
 
 def test_a_name_that_no_array_has_is_refused(server):
-    strategy = SparseFedAvg(server.target, sparse=["embb.weight"], **OPTIONS)
+    strategy = SparseFedAvg(target=server.target, sparse=["embb.weight"], **OPTIONS)
     with pytest.raises(ValueError, match=r"embb\.weight"):
         strategy._specs(initial_arrays())
 
@@ -201,7 +205,7 @@ def train_carelessly(message, context):
 
 
 def test_a_malformed_reply_is_the_failure_of_its_client_only(server):
-    strategy = SparseFedAvg(server.target, sparse=["emb.weight"], direct=False, **OPTIONS)
+    strategy = SparseFedAvg(target=server.target, sparse=["emb.weight"], direct=False, **OPTIONS)
     average, counted = strategy.train_metrics_aggr_fn, []
     strategy.train_metrics_aggr_fn = lambda replies, key: (
         counted.append(len(replies)) or average(replies, key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from flwr.app import (  # noqa: E402
     Array,
     ArrayRecord,
     ConfigRecord,
-    Error,
     Message,
     MetricRecord,
     RecordDict,
@@ -28,89 +28,21 @@ from sparseagg import (  # noqa: E402
     NotFoundError,
     RoundState,
 )
-from sparseagg.flower import SparseFedAvg, SparseUpload  # noqa: E402
+from sparseagg.flower import SparseFedAvg  # noqa: E402
+from support.flower_nodes import (  # noqa: E402, F401
+    OPTIONS,
+    Nodes,
+    adding,
+    arrays_of,
+    identity,
+    trained,
+)
 
-OPTIONS = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
 pytestmark = pytest.mark.parametrize("direct", [True, False])
 
 
-@pytest.fixture(autouse=True)
-def identity(monkeypatch):
-    """What Flower's processes get from the SuperLink; older versions need nothing."""
-    try:
-        from flwr.supercore.task_identity import TaskIdentity
-    except ImportError:
-        return
-    for name in ("task_id", "run_id", "node_id"):
-        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
-
-
-class Nodes:
-    """A grid: the function in place n trains on node n + 1. errors: what nodes replied instead of arrays."""
-
-    pull_interval = 0.01
-
-    def __init__(self, *trainings):
-        self._trainings = dict(enumerate(trainings, 1))
-        self._replies = {}
-        self.mod = SparseUpload()
-        self.errors = []
-
-    def get_node_ids(self):
-        return list(self._trainings)
-
-    def push_messages(self, messages):
-        return [self._push(message) for message in messages]
-
-    def _push(self, message):
-        node = message.metadata.dst_node_id
-        arrived = copy.deepcopy(message)
-        arrived.metadata.__dict__["_message_id"] = f"message-{len(self._replies)}"
-        try:
-            reply = self.mod(arrived, None, lambda m, _: self._trainings[node](m))
-        except Exception as error:
-            self.errors.append(str(error))
-            reply = Message(Error(code=0, reason=str(error)), reply_to=arrived)
-        self._replies[arrived.metadata.message_id] = reply
-        return arrived.metadata.message_id
-
-    def pull_messages(self, ids):
-        return [self._replies[message] for message in ids]
-
-    def send_and_receive(self, messages, *, timeout=None):
-        return self.pull_messages(self.push_messages(messages))
-
-
-def adding(change, examples=1, **metrics):
-    """A training that adds `change` to every array: a number, or by name; None leaves the array out."""
-
-    def train(message):
-        arrays = {}
-        for name, array in message.content["arrays"].items():
-            by = change.get(name, 0) if isinstance(change, dict) else change
-            if by is not None:
-                arrays[name] = Array(array.numpy() + array.numpy().dtype.type(by))
-        content = {
-            "arrays": ArrayRecord(arrays),
-            "metrics": MetricRecord({"num-examples": examples, **metrics}),
-        }
-        return Message(RecordDict(content), reply_to=message)
-
-    return train
-
-
-def arrays_of(**arrays):
-    return ArrayRecord({name: Array(np.array(array)) for name, array in arrays.items()})
-
-
-def trained(strategy, nodes, arrays):
-    """The arrays by name after one round; empty where there are none."""
-    result = strategy.start(nodes, arrays, num_rounds=1)
-    return {name: array.numpy() for name, array in result.arrays.items()}
-
-
 def ours(server, direct, **options):
-    return SparseFedAvg(server.target, direct=direct, **options, **OPTIONS)
+    return SparseFedAvg(target=server.target, direct=direct, **options, **OPTIONS)
 
 
 def test_a_reply_without_one_of_the_dense_arrays_does_not_count(server, direct):
@@ -260,7 +192,7 @@ def test_the_round_of_a_server_app_that_died_is_erased_at_the_next_start(server,
         "import sys, numpy as np\n"
         "from flwr.app import Array, ArrayRecord, ConfigRecord\n"
         "from sparseagg.flower import SparseFedAvg\n"
-        "strategy = SparseFedAvg(sys.argv[1], min_train_nodes=1, min_available_nodes=1)\n"
+        "strategy = SparseFedAvg(target=sys.argv[1], min_train_nodes=1, min_available_nodes=1)\n"
         "strategy._construct_messages = lambda *arguments: [type('M', (), {'content': {}})()]\n"
         "class Grid:\n"
         "    def get_node_ids(self): return [1]\n"
@@ -305,3 +237,41 @@ def test_a_receipt_that_names_no_round_does_not_count(server, direct):
     nodes.mod = lambda message, context, call_next: call_next(message, context)
     after = trained(ours(server, direct), nodes, arrays_of(a=np.float32([1])))
     assert after["a"].tolist() == [3]
+
+
+def test_a_durable_round_goes_on_over_a_restart_of_the_server(own_server, tmp_path, direct):
+    """The server is killed while a client trains; it comes back while the client is uploading already."""
+    durable = own_server("--data-dir", str(tmp_path / "data"))
+    restarts = []
+
+    def train(message):
+        durable.kill()
+        restarts.append(threading.Thread(target=durable.start))
+        restarts[-1].start()
+        return adding(3.0)(message)
+
+    initial = arrays_of(a=np.float32([1]), table=np.float32([[1], [2]]))
+    nodes = Nodes(adding(1.0), train, adding(5.0))
+    strategy = ours(durable, direct, sparse=["table"])
+    after = trained(strategy, nodes, initial, rounds=2)
+    for restart in restarts:
+        restart.join()
+    assert not nodes.errors
+    assert {name: array.tolist() for name, array in after.items()} == {
+        "a": [7],
+        "table": [[7], [8]],
+    }
+
+
+def test_clients_wait_for_the_server_as_long_as_the_strategy(server, direct):
+    waits = []
+
+    def train(message):
+        waits.append(message.content["sparseagg"]["timeout"])
+        return adding(1.0)(message)
+
+    arrays = arrays_of(a=np.float32([1]))
+    trained(ours(server, direct), Nodes(train), arrays)
+    trained(ours(server, direct, client_options={"timeout": 600}), Nodes(train), arrays)
+    trained(ours(server, direct, client_options={"timeout": None}), Nodes(train), arrays)
+    assert waits == [60, 600, math.inf]

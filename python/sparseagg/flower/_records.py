@@ -15,6 +15,7 @@ from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.sparsify import changed_rows
 from sparseagg.tensors import SparseTensor
 
+KEY = "sparseagg"  # of our ConfigRecord in messages and replies
 _PARTS = ("indices", "values", "dense_shape")
 
 
@@ -138,7 +139,7 @@ def id_of(metadata: Any) -> str:
 
 def only_key(records: Mapping[str, Any], what: str) -> str:
     if len(records) != 1:
-        raise SparseAggError(f"a reply has {len(records)} {what}s; it must have one")
+        raise SparseAggError(f"a message has {len(records)} {what}s; it must have one")
     return str(next(iter(records)))
 
 
