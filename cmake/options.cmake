@@ -8,6 +8,7 @@ set(SPARSEAGG_SANITIZE "" CACHE STRING "Sanitizers: empty, address (with undefin
 option(SPARSEAGG_TESTS "Build the tests" ON)
 option(SPARSEAGG_BENCH "Build the benchmarks" ON)
 option(SPARSEAGG_SERVER "Build the server, the client and the CPU back end: not needed to check a GPU (bench/gpu)" ON)
+option(SPARSEAGG_PYTHON "Build the native library of the Python package: sums without a server" OFF)
 option(SPARSEAGG_STATIC_DEPS "Link libraries statically, all but the C library's: one program for any distribution" OFF)
 option(SPARSEAGG_WERROR "Treat warnings as errors" ON)
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <thread>
 
 namespace sparseagg {
@@ -38,6 +39,17 @@ void ExitOnNextStopSignal(int exit_code) {
   std::thread([exit_code] {
     WaitForStopSignal([] {});
     _exit(exit_code);
+  }).detach();
+}
+
+void StopAtEndOfInput(int fd) {
+  std::thread([fd] {
+    char ignored[256];
+    ssize_t bytes = 0;
+    do {
+      bytes = read(fd, ignored, sizeof(ignored));
+    } while (bytes > 0 || (bytes < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
   }).detach();
 }
 

@@ -1,4 +1,4 @@
-// Waits for SIGTERM, SIGINT and SIGHUP.
+// Waits for SIGTERM, SIGINT and SIGHUP, and makes the end of an input one of them.
 #ifndef SPARSEAGG_SERVICE_STOP_SIGNALS_H_
 #define SPARSEAGG_SERVICE_STOP_SIGNALS_H_
 
@@ -17,6 +17,11 @@ int WaitForStopSignal(const std::function<void()>& on_hangup);
 // Ends the process with `exit_code` at the next SIGTERM or SIGINT. Starts a thread that lives as
 // long as the process.
 void ExitOnNextStopSignal(int exit_code);
+
+// Sends this process SIGTERM when nothing more can be read from `fd`. A pipe ends with the last
+// process that could write to it, however that process ended. Starts a thread that lives as long as
+// this process. REQUIRES: BlockStopSignals().
+void StopAtEndOfInput(int fd);
 
 }  // namespace sparseagg
 

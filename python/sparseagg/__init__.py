@@ -1,13 +1,15 @@
-"""Client of sparseagg, a server that exactly sums sparse federated-learning updates.
+"""Exact sums of sparse federated-learning updates, in this process or on a sparseagg server.
 
-Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules, in reading order:
+Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules, in reading order:
 
     tensors, convert   what a user hands in and gets back; models as nested mappings
     kinds/             tensors of scipy, torch, TensorFlow, JAX
     records            what the server tells, as immutable records
     errors             one class for each kind of error
     security           TLS and tokens
-    client, round, result, functions   the API
+    client, round, result, functions, reduction   the API
+    _local, _native    reductions in this process
+    _local_server, _program   a server as a child; where the program is, which `python -m sparseagg` becomes
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says
@@ -17,6 +19,7 @@ Start with `Client` (rounds) or `sparse_sum` (one call, nothing stored). Modules
 """
 
 from sparseagg._handles import DEFAULT_TARGET
+from sparseagg._local import IN_PROCESS
 from sparseagg._net.retry import RetryPolicy
 from sparseagg._requests import Update
 from sparseagg.client import Client
@@ -43,6 +46,7 @@ from sparseagg.errors import (
     UnknownTensorError,
 )
 from sparseagg.functions import (
+    reduce,
     sparse_count,
     sparse_max,
     sparse_mean_of_contributors,
@@ -60,6 +64,7 @@ from sparseagg.records import (
     StoreEpoch,
     Verification,
 )
+from sparseagg.reduction import Partial, Reduction
 from sparseagg.result import Result
 from sparseagg.round import Round
 from sparseagg.security import Tls, TokenFile
@@ -69,6 +74,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DEFAULT_TARGET",
+    "IN_PROCESS",
     "AlreadyCountedError",
     "AlreadyExistsError",
     "Client",
@@ -79,8 +85,10 @@ __all__ = [
     "Manifest",
     "NotFoundError",
     "OutOfRangeError",
+    "Partial",
     "PermissionDeniedError",
     "Receipt",
+    "Reduction",
     "ResourceExhaustedError",
     "Result",
     "RetryPolicy",
@@ -108,6 +116,7 @@ __all__ = [
     "__version__",
     "as_tensor",
     "flatten",
+    "reduce",
     "sparse_count",
     "sparse_max",
     "sparse_mean_of_contributors",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
 import grpc
 
 from sparseagg import _arguments, _requests
+from sparseagg._local_server import LocalServer
+from sparseagg._lost_rounds import Birth, why_not_found
 from sparseagg._net import address as _address
 from sparseagg._net.retry import RetryPolicy
-from sparseagg._requests import Birth, why_not_found
 from sparseagg.errors import (
     InvalidArgumentError,
     InvalidUpdateError,
@@ -63,6 +65,11 @@ class ClientBase:
             connections=_arguments.whole("connections", connections, 0, 1000),
         )
         self._known_server: _requests.Server | None = None
+
+    def _owns(self, server: LocalServer) -> None:
+        """Ends `server` with this client. Its rounds refer to it, and nothing else does that lives longer."""
+        self._transport.local_server = server
+        weakref.finalize(self, server.stop)
 
     def __repr__(self) -> str:
         return f"Client({self.target!r})"

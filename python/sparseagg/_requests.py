@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, SupportsFloat, SupportsIndex, Union
+from typing import Any, SupportsFloat, SupportsIndex, Union, cast
 
 from google.protobuf import duration_pb2
 
@@ -22,13 +22,11 @@ from sparseagg.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
     InvalidUpdateError,
-    NotFoundError,
     PermissionDeniedError,
     RoundAbortedError,
-    RoundLostError,
     UnauthenticatedError,
 )
-from sparseagg.records import RoundInfo, RoundState, ServerInfo, StoreEpoch
+from sparseagg.records import RoundInfo, RoundState, ServerInfo
 from sparseagg.result import layout_number
 from sparseagg.tensors import AnyTensor, TensorSpec, empty_tensor
 
@@ -189,13 +187,23 @@ class ReadUpdate:
     it. nbytes: of its tensors."""
 
     def __init__(self, tensors: dict[str, AnyTensor], **header: Any) -> None:
-        self._tensors = tensors
+        self.tensors = tensors
         self._header = header
         self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
 
+    @property
+    def update_id(self) -> str:
+        """The id that it is sent with."""
+        return str(self._header["update_id"])
+
+    @property
+    def weight(self) -> SupportsFloat | None:
+        """As the caller gave it; None: 1."""
+        return cast("SupportsFloat | None", self._header["weight"])
+
     def encode(self) -> EncodedUpdate:
         """Takes long for a large one."""
-        return EncodedUpdate(self._tensors, **self._header)
+        return EncodedUpdate(self.tensors, **self._header)
 
 
 def read_update(
@@ -313,35 +321,6 @@ def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Birth:
-    """What a handle knows of where its round lives."""
-
-    durability: str
-    epoch: StoreEpoch
-
-
-def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFoundError:
-    """The error for a round that was there in `birth.epoch`: a better one, where the server's life explains it."""
-    then = birth.epoch
-    if now == then or not now.epoch or not then.epoch:
-        return error
-    if now.store_id != then.store_id and birth.durability == "memory":
-        why = "was kept in memory only, and the server that had it is another process now"
-    elif now.store_id != then.store_id:
-        why = f"was in store {then.store_id}; the server's data directory is {now.store_id} now"
-    elif now.epoch < then.epoch:
-        why = f"is gone: the server's data was set back, from epoch {then.epoch} to {now.epoch}"
-    elif birth.durability == "memory":
-        why = "was kept in memory only, and the server was started again since"
-    else:
-        return error
-    hint = "; create it again" + (
-        ', with durability "durable" to keep it' if birth.durability == "memory" else ""
-    )
-    return RoundLostError(f"{error.message}: it {why}{hint}", code=error.code, reason="ROUND_LOST")
-
-
 def watch_round(round_name: str, min_interval: Seconds | None) -> aggregation_pb2.WatchRoundRequest:
     """See `Round.watch`."""
     request = aggregation_pb2.WatchRoundRequest(name=round_name)
@@ -401,18 +380,28 @@ def read_for_reduce(
                 raise InvalidArgumentError(
                     f"{position} weights for the updates, of which there are more"
                 )
-        with _arguments.refusing(f"update {position}", InvalidUpdateError):
-            _check_weight(weight, by_name.values())
-            read = _ReduceUpdate(
-                read_tensors(update, by_name),
-                contributor=str(position),
-                update_id=str(position),
-                weight=weight,
-                options=options,
-            )
-        yield read
+        yield read_one_for_reduce(by_name, position, update, weight, options)
     if factors is not None and next(factors, _NO_MORE) is not _NO_MORE:
         raise InvalidArgumentError(f"more weights than the {position + 1} updates")
+
+
+def read_one_for_reduce(
+    specs: Mapping[str, TensorSpec],
+    position: int,
+    update: Any,
+    weight: SupportsFloat | None,
+    options: EncodeOptions,
+) -> ReadUpdate:
+    """The update at this place of a reduction, by which error messages name it."""
+    with _arguments.refusing(f"update {position}", InvalidUpdateError):
+        _check_weight(weight, specs.values())
+        return _ReduceUpdate(
+            read_tensors(update, specs),
+            contributor=str(position),
+            update_id=str(position),
+            weight=weight,
+            options=options,
+        )
 
 
 def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpdate:
@@ -427,7 +416,7 @@ class _ReduceUpdate(ReadUpdate):
     """An update of Reduce, which is named by its place."""
 
     def encode(self) -> EncodedUpdate:
-        with _arguments.refusing(f"update {self._header['update_id']}", InvalidUpdateError):
+        with _arguments.refusing(f"update {self.update_id}", InvalidUpdateError):
             return super().encode()
 
 

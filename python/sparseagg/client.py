@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
+from sparseagg._local_server import LocalServer
 from sparseagg._net.transport import Transport
 from sparseagg._proto import aggregation_pb2
 from sparseagg._uploads import reduce_messages
@@ -50,9 +52,47 @@ class Client(ClientBase):
     _transport_type = Transport
     _transport: Transport
 
+    @classmethod
+    def local(
+        cls,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, object] | None = None,
+        start_timeout: SupportsFloat = 60.0,
+        **options: Any,
+    ) -> Client:
+        """A client with a server of its own: a child of this process, which nobody else can reach.
+
+        The server ends with `close`, with the `with` block, when nothing refers to the client and its rounds any more, and
+        with this process, even if that is killed. It leaves nothing behind but `data_dir`.
+
+        data_dir: keeps durable rounds there, for a later server; None keeps all rounds in memory.
+        settings: of the server, by the names that `sparseagg serve --help` lists: {"threads": 2}.
+        start_timeout: seconds until it has to serve, which take longer where `data_dir` holds much.
+        options: parameters of `Client` other than the target and what protects a connection.
+
+        The program is the one that SPARSEAGG_BINARY names, the one in the wheel, or the first `sparseagg` on PATH.
+
+        Raises SparseAggError (NO_PROGRAM; LOCAL_SERVER_FAILED, with what the server's log says).
+
+            with Client.local() as client:
+                round = client.create_round([TensorSpec("emb", [50000, 64])])
+        """
+        server = LocalServer(data_dir, settings)
+        try:
+            server.wait_until_it_serves(start_timeout)
+            client = cls(server.target, tls=False, **options)
+        except BaseException:
+            server.stop()
+            raise
+        client._owns(server)
+        return client
+
     def close(self) -> None:
-        """Closes the connection; calls under way fail."""
+        """Closes the connection; calls under way fail. A server that is this client's own ends."""
         self._transport.close()
+        if self._transport.local_server is not None:
+            self._transport.local_server.stop()
 
     def __enter__(self) -> Client:
         return self

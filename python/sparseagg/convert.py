@@ -128,9 +128,15 @@ def _is_triple(value: tuple[Any, ...]) -> bool:
     return True
 
 
-def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> dict[str, AnyTensor]:
+class ReadTensors(dict[str, AnyTensor]):
+    """What `read_tensors` gives; it is not read again."""
+
+
+def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
     """The tensors of an update by the names of `flatten`, each as it is meant for its spec."""
-    tensors = {}
+    if isinstance(tree, ReadTensors):
+        return tree
+    tensors = ReadTensors()
     for name, value in flatten(tree).items():
         with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
             if name in specs or not is_without_values(value):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, SupportsFloat, overload
+from typing import Any, Callable, Literal, SupportsFloat, overload
 
 import numpy as np
 
-from sparseagg import _arguments
-from sparseagg._encode.encodings import ValuesChoice
-from sparseagg._requests import may_fill_arrays_again
+from sparseagg import _arguments, _local
+from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
+from sparseagg._requests import may_fill_arrays_again, read_for_reduce
 from sparseagg.client import Client
 from sparseagg.convert import (
+    ReadTensors,
     as_tensor,
     as_tensor_of,
     check_is_list,
@@ -23,8 +23,9 @@ from sparseagg.convert import (
     specs_of,
     unflatten_owned,
 )
-from sparseagg.errors import InvalidArgumentError, InvalidUpdateError
-from sparseagg.tensors import AnyTensor, SparseTensor
+from sparseagg.errors import InvalidArgumentError, InvalidUpdateError, UnavailableError
+from sparseagg.result import Result, layout_number
+from sparseagg.tensors import AnyTensor, SparseTensor, TensorSpec
 
 
 @overload
@@ -96,7 +97,8 @@ def sparse_sum(
     op: "sum", "weighted_mean" (absent counts as zero), "mean_of_contributors" (only those that hold the index),
         "count", "min" or "max".
     weights: one for each tensor; 1 each when left out.
-    target, client: the server; give a `client` where one is open already.
+    target, client: the server; give a `client` where one is open already. Without both, the sum is made in this process,
+        unless SPARSEAGG_SERVER names a server or the package has no native library; target="in-process" insists.
     layout: "sparse" gives the kind and nesting of the first tensor (a tuple comes back as a SparseTensor, which unpacks
         as one), "dense" arrays of the full shape, of the same package.
     value_type: "bf16" where the values are uint16 bit patterns; otherwise taken from the values.
@@ -121,24 +123,75 @@ def sparse_sum(
     specs = specs_of(_typed_example(examples, value_type), op, integer_overflow=integer_overflow)
     by_name = {spec.name: spec for spec in specs}
 
-    def read(position: int, tree: Any) -> dict[str, AnyTensor]:
-        update = {}
+    def read(position: int, tree: Any) -> ReadTensors:
+        update = ReadTensors()
         for name, tensor in flatten(tree).items():
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
                 if name in by_name or not is_without_values(tensor):
                     update[name] = as_tensor_of(by_name.get(name), tensor, value_type)
         return update
 
-    updates: Iterable[dict[str, AnyTensor]] = map(
-        read, itertools.count(), itertools.chain(first, given)
-    )
+    updates: Iterable[ReadTensors] = map(read, itertools.count(), itertools.chain(first, given))
     if not may_fill_arrays_again(tensors):
         updates = list(updates)
-    with contextlib.ExitStack() as stack:
-        result = (client or stack.enter_context(Client(target))).reduce(
-            specs, updates, weights=weights, layout=layout, encoding=encoding, values=values
-        )
+    result = reduce(
+        specs,
+        updates,
+        weights=weights,
+        target=target,
+        client=client,
+        layout=layout,
+        encoding=encoding,
+        values=values,
+    )
     return unflatten_owned(first[0], result)
+
+
+def reduce(
+    tensors: Iterable[TensorSpec],
+    updates: Iterable[Any],
+    *,
+    weights: Iterable[SupportsFloat] | None = None,
+    target: str | None = None,
+    client: Client | None = None,
+    layout: str = "sparse",
+    encoding: str = "auto",
+    values: ValuesChoice = "auto",
+) -> Result:
+    """`Client.reduce`, in this process or on a server: target, client, as in `sparse_sum`. In this process the manifest has
+    no digests."""
+    if client is not None or not _local.is_wanted(target):
+        return _reduce_on_server(
+            client,
+            target,
+            lambda connection: connection.reduce(
+                tensors, updates, weights=weights, layout=layout, encoding=encoding, values=values
+            ),
+        )
+    options = EncodeOptions(encoding, values)
+    specs = tuple(_arguments.items("tensors", tensors))
+    layout_number(layout)  # refuses another one before the work
+    reduction = _local.LocalReduction(specs, options, _local.at_once(updates))
+    for update in read_for_reduce(specs, updates, weights, options):
+        reduction.add(update)
+    return reduction.result(layout)
+
+
+def _reduce_on_server(
+    client: Client | None, target: str | None, call: Callable[[Client], Result]
+) -> Result:
+    if client is not None:
+        return call(client)
+    with Client(target) as own:
+        try:
+            return call(own)
+        except UnavailableError as bad:
+            hint = _local.why_a_server_is_needed(target)
+            if not hint:
+                raise
+            raise UnavailableError(
+                f"{bad.message}; {hint}", code=bad.code, reason=bad.reason, metadata=bad.metadata
+            ) from bad
 
 
 def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, AnyTensor]:

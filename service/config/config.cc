@@ -120,6 +120,10 @@ std::vector<Setting> ServingSettings() {
                               "How long a stopping server waits for calls and publications in "
                               "progress; then the process ends in every case",
                               {0, 3'600'000}, SPARSEAGG_FIELD(uint64_t, drain_timeout_ms)),
+      SwitchSetting("stop-at-eof",
+                    "Stop when standard input ends, as at SIGTERM: a server whose input is a pipe "
+                    "ends with the process that holds the other end",
+                    SPARSEAGG_FIELD(bool, stop_at_eof)),
       NumberSetting<uint64_t>(
           "self-probe-interval-ms", "ms",
           "How often the server connects to itself; after three failures in a row it ends with "

@@ -38,6 +38,7 @@ struct ServerConfig {
   LogLevel log_level = LogLevel::kInfo;
   uint64_t drain_delay_ms = 200;
   uint64_t drain_timeout_ms = 30'000;
+  bool stop_at_eof = false;
   uint64_t self_probe_interval_ms = 10'000;  // 0: off
   double verify_share = 0;
   std::string port_file;

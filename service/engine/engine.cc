@@ -41,7 +41,7 @@ std::string RoundName(std::string_view tenant, std::string_view id) {
 uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
   if (limits.aggregation_bytes_max != 0) return limits.aggregation_bytes_max;
   const BackendInfo& info = backend.info();
-  if (!info.may_be_lost) return info.memory_bytes;
+  if (!info.can_fail) return info.memory_bytes;
   // The host holds updates until the result exists, and fetched states and results, so a GPU's
   // memory is not the limit. The host's memory is read once, so that the limit stays constant.
   static const uint64_t kHostBytes = AvailableMemoryBytes() / 2;
@@ -172,9 +172,9 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_ASSIGN_OR_RETURN(const auto time_open,
                              TimeOpen(normal.spec.policy, options_.limits, now.wall));
   const RoundClock clock(time_open, now);
-  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
-                             TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
-                                                  options_.limits.result_nnz_max));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      auto reducers, TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
+                                          {.result_nnz_max = options_.limits.result_nnz_max}));
   const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   ServicesFor(tenant));
@@ -373,13 +373,12 @@ absl::StatusOr<std::unique_ptr<StatelessReduction>> EngineImpl::NewReduction(
     const RoundSpec& spec, std::string_view tenant) {
   SPARSEAGG_RETURN_IF_ERROR(CheckNotDraining());
   TenantBudgets& budgets = tenants_->Of(tenant);
-  RoundSpec stateless = spec;
-  stateless.durability = Durability{};  // nothing is stored
-  SPARSEAGG_ASSIGN_OR_RETURN(stateless, NormaliseRoundSpec(stateless, options_, store_));
-  SPARSEAGG_ASSIGN_OR_RETURN(auto reducers,
-                             TensorReducers::Make(stateless, backend_, budgets.aggregation,
-                                                  options_.limits.result_nnz_max));
-  return MakeReduction(std::move(reducers), options_, budgets.staging, tenants_);
+  return MakeReduction(spec, {.options = options_,
+                              .backend = backend_,
+                              .store = store_,
+                              .staging = budgets.staging,
+                              .aggregation = budgets.aggregation,
+                              .budgets = tenants_});
 }
 
 EngineStats EngineImpl::Stats() const {

@@ -70,6 +70,12 @@ SUITES = (
         needs_root=True,
     ),
     Suite(
+        "wheel",
+        "the wheels on Python 3.9 to 3.13 and on a bare Debian 12",
+        (dev("wheel"), ("tests/wheel/run",)),
+        needs_root=True,
+    ),
+    Suite(
         "fresh",
         "./dev test and ./dev demo on a bare Debian 12",
         (("tests/fresh_machine/run", "--copy-host-config", "build/check/fresh_machine"),),

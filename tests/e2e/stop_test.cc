@@ -28,6 +28,14 @@ TEST(StopTest, AnIdleServerStopsWithZero) {
   }
 }
 
+TEST(StopTest, AServerThatIsToldToStopsWithItsInput) {
+  const std::string serve = "serve --listen 127.0.0.1:0 --admin-listen none";
+  const testing::ProgramRun run = testing::RunProgram(serve + " --stop-at-eof", "echo x | ");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output, ::testing::HasSubstr("event=serving"));
+  EXPECT_THAT(run.output, ::testing::HasSubstr("event=stopped"));
+}
+
 // Submits until the server refuses, then notes whether the refusal was a clean one.
 struct Submitter {
   int acknowledged = 0;

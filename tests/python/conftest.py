@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from sparseagg import Client
+from sparseagg import IN_PROCESS, Client
+from sparseagg._local import is_possible
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("SPARSEAGG_BINARY") or ROOT / "build/dev/bin/sparseagg")
@@ -113,6 +114,22 @@ def client(server):
     """A connection to the shared server."""
     with Client(server.target) as connection:
         yield connection
+
+
+@pytest.fixture
+def in_process():
+    """What tells `sparse_sum` to work in this process. SPARSEAGG_NATIVE says that the library has to be there."""
+    if not is_possible():
+        assert not os.environ.get("SPARSEAGG_NATIVE"), "the native library does not load"
+        pytest.skip("the installed package has no native library")
+    return {"target": IN_PROCESS}
+
+
+@pytest.fixture(params=["client", "in_process"])
+def where(request):
+    """What tells `sparse_sum` where to work: on the shared server, and in this process."""
+    found = request.getfixturevalue(request.param)
+    return {"client": found} if request.param == "client" else found
 
 
 @pytest.fixture

@@ -117,11 +117,11 @@ def _expected(op, value_type, updates, weights) -> dict[int, int]:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("value_type", list(oracle.FORMATS))
 @pytest.mark.parametrize("op", FLOAT_OPERATORS)
-def test_equals_rational_arithmetic_rounded_once(client, op, value_type, seed):
+def test_equals_rational_arithmetic_rounded_once(where, op, value_type, seed):
     generator = random.Random(f"{op} {value_type} {seed}")
     updates = [_random_update(value_type, generator) for _ in range(generator.randrange(1, 20))]
     weights = [float(np.float32(generator.choice(_WEIGHTS))) for _ in updates]
-    result = sparse_sum(updates, op, weights, client=client)
+    result = sparse_sum(updates, op, weights, **where)
     actual = dict(zip(result.indices[:, 0].tolist(), oracle.bits_of(value_type, result.values)))
     assert actual == _expected(op, value_type, updates, weights)
 
@@ -154,28 +154,28 @@ def test_the_oracle_rounds_as_numpy_does(value_type):
         ([-0.0, -0.0], 0.0),
     ],
 )
-def test_famous_sums_of_f32(client, values, expected):
+def test_famous_sums_of_f32(where, values, expected):
     updates = [([0], np.float32([value]), [1]) for value in values]
-    result = sparse_sum(updates, client=client)
+    result = sparse_sum(updates, **where)
     assert result.values.tobytes() == np.float32([expected]).tobytes()
 
 
-def test_a_sum_beyond_the_range_is_infinite(client):
+def test_a_sum_beyond_the_range_is_infinite(where):
     updates = [([0], np.float32([3e38]), [1])] * 2
-    assert sparse_sum(updates, client=client).values.tolist() == [float("inf")]
+    assert sparse_sum(updates, **where).values.tolist() == [float("inf")]
 
 
-def test_sums_values_at_their_indices_and_not_the_components(client):
+def test_sums_values_at_their_indices_and_not_the_components(where):
     a = ([0, 5], np.float32([1, 1]), [10])
     b = ([5, 9], np.float32([1, 1]), [10])
-    result = sparse_sum([a, b], client=client)
+    result = sparse_sum([a, b], **where)
     assert result.indices[:, 0].tolist() == [0, 5, 9]
     assert result.values.tolist() == [1, 2, 1]
 
 
 @pytest.mark.parametrize("value_type", list(oracle.INTEGER_BITS))
 @pytest.mark.parametrize("seed", range(4))
-def test_modular_integers_wrap(client, value_type, seed):
+def test_modular_integers_wrap(where, value_type, seed):
     bits = oracle.INTEGER_BITS[value_type]
     generator = random.Random(f"{value_type} {seed}")
     signed = value_type.startswith("i")
@@ -183,61 +183,61 @@ def test_modular_integers_wrap(client, value_type, seed):
     numbers = [generator.randrange(low, low + (1 << bits)) for _ in range(9)]
     dtype = {"i": "int", "u": "uint"}[value_type[0]] + str(bits)
     updates = [([3], np.array([number], dtype), [5]) for number in numbers]
-    result = sparse_sum(updates, client=client, integer_overflow="modular")
+    result = sparse_sum(updates, **where, integer_overflow="modular")
     expected = (sum(numbers) - low) % (1 << bits) + low
     assert result.values.tolist() == [expected]
 
 
-def test_a_checked_integer_overflow_names_the_index(client):
+def test_a_checked_integer_overflow_names_the_index(where):
     updates = [([7], np.array([2**31 - 1], np.int32), [10]), ([7], np.array([1], np.int32), [10])]
     with pytest.raises(OutOfRangeError, match="7") as caught:
-        sparse_sum(updates, client=client)
+        sparse_sum(updates, **where)
     assert caught.value.reason == "INTEGER_OVERFLOW"
 
 
-def test_a_checked_integer_sum_may_leave_the_range_on_the_way(client):
+def test_a_checked_integer_sum_may_leave_the_range_on_the_way(where):
     updates = [
         ([0], np.array([number], np.int64), [1]) for number in (2**63 - 1, 2**63 - 1, -(2**63))
     ]
-    assert sparse_sum(updates, client=client).values.tolist() == [2**63 - 2]
+    assert sparse_sum(updates, **where).values.tolist() == [2**63 - 2]
 
 
-def test_count_counts_contributors_and_not_entries(client):
+def test_count_counts_contributors_and_not_entries(where):
     updates = [
         ([1, 1, 2], np.float32([[1, 2], [3, 4], [5, 6]]), [4, 2]),
         ([1], np.float32([[0, 0]]), [4, 2]),
     ]
-    result = sparse_sum(updates, "count", client=client)
+    result = sparse_sum(updates, "count", **where)
     assert result.indices[:, 0].tolist() == [1, 2]
     assert result.values.ravel().tolist() == [2, 1]
     assert result.value_type == "u64"
 
 
-def test_the_two_means_differ_where_a_contributor_is_absent(client):
+def test_the_two_means_differ_where_a_contributor_is_absent(where):
     updates = [([0, 1], np.float32([4, 4]), [2]), ([0], np.float32([8]), [2])]
-    weighted = sparse_sum(updates, "weighted_mean", [1, 3], client=client)
-    of_contributors = sparse_sum(updates, "mean_of_contributors", [1, 3], client=client)
+    weighted = sparse_sum(updates, "weighted_mean", [1, 3], **where)
+    of_contributors = sparse_sum(updates, "mean_of_contributors", [1, 3], **where)
     assert weighted.values.tolist() == [7, 1]
     assert of_contributors.values.tolist() == [7, 4]
 
 
 @pytest.mark.parametrize("value_type", list(oracle.FORMATS))
 @pytest.mark.parametrize("op", [*FLOAT_OPERATORS, "count"])
-def test_order_and_splitting_change_no_bit(client, op, value_type):
+def test_order_and_splitting_change_no_bit(where, op, value_type):
     generator = random.Random(f"order {op} {value_type}")
     updates = [_random_update(value_type, generator) for _ in range(12)]
     # Powers of two: halving them is exact.
     weights = [float(2 ** generator.randrange(0, 8)) for _ in updates]
-    reference = _bytes_of(sparse_sum(updates, op, weights, client=client))
+    reference = _bytes_of(sparse_sum(updates, op, weights, **where))
 
     shuffled = list(zip([_shuffled(update, generator) for update in updates], weights))
     generator.shuffle(shuffled)
     tensors, shuffled_weights = zip(*shuffled)
-    assert _bytes_of(sparse_sum(tensors, op, shuffled_weights, client=client)) == reference
+    assert _bytes_of(sparse_sum(tensors, op, shuffled_weights, **where)) == reference
 
     pieces = [piece for pair in zip(updates, weights) for piece in _split(op, *pair)]
     tensors, split_weights = zip(*pieces)
-    assert _bytes_of(sparse_sum(tensors, op, split_weights, client=client)) == reference
+    assert _bytes_of(sparse_sum(tensors, op, split_weights, **where)) == reference
 
 
 def _bytes_of(result: SparseTensor) -> tuple:

@@ -1,4 +1,5 @@
-"""What a new user types: the five lines of README.md and docs/python.md, and the stubs of docs/api.md, as they stand there."""
+"""What a user of the sources types: the five lines of docs/python.md, and the stubs of docs/api.md, as they stand there.
+tests/wheel has the lines of README.md, which need the wheel."""
 
 from __future__ import annotations
 
@@ -15,16 +16,11 @@ from conftest import BINARY, ROOT
 SECONDS_MAX = 60
 
 
-def first_steps(page):
-    """The shell block of a page that starts a server and installs the package."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+def first_steps():
+    """The shell block that starts a server and installs the package."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
     (block,) = (text for text in blocks if "pip install ./python" in text)
     return block.splitlines()
-
-
-def test_the_pages_agree():
-    assert len(first_steps("README.md")) == 5
-    assert first_steps("docs/python.md") == first_steps("README.md")
 
 
 def has_index(folder):
@@ -47,7 +43,7 @@ def test_five_lines_lead_from_pip_install_to_an_aggregate_within_a_minute(tmp_pa
     }
     begin = time.monotonic()
     done = subprocess.run(
-        ["bash", "-e", "-c", "trap 'kill $(jobs -p)' EXIT\n" + "\n".join(first_steps("README.md"))],
+        ["bash", "-e", "-c", "trap 'kill $(jobs -p)' EXIT\n" + "\n".join(first_steps())],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -30,9 +30,9 @@ from support.random_updates import check_sum, dense_arrays, dense_sum, triples
 
 
 @pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([40, 3], 1), ([30, 20], 2)])
-def test_a_hundred_numpy_triples_give_their_dense_sum(client, shape, sparse_dim):
+def test_a_hundred_numpy_triples_give_their_dense_sum(where, shape, sparse_dim):
     updates = triples(shape, sparse_dim)
-    indices, values, dense_shape = sparse_sum(updates, client=client)
+    indices, values, dense_shape = sparse_sum(updates, **where)
     expected, bound = dense_sum(updates)
     assert dense_shape == tuple(shape)
     found = np.zeros(shape, np.float32)
@@ -43,17 +43,17 @@ def test_a_hundred_numpy_triples_give_their_dense_sum(client, shape, sparse_dim)
 
 @pytest.mark.parametrize("style", ["matrix", "array"])
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "lil", "dia", "dok"])
-def test_a_hundred_scipy_matrices_give_their_dense_sum(client, layout, style):
+def test_a_hundred_scipy_matrices_give_their_dense_sum(where, layout, style):
     sparse = pytest.importorskip("scipy.sparse")
     if not hasattr(sparse, f"coo_{style}"):
         pytest.skip("scipy has arrays from 1.8 on")
     kind, coo = getattr(sparse, f"{layout}_{style}"), getattr(sparse, f"coo_{style}")
     updates = triples([30, 20], 2)
     matrices = [kind(coo((v, tuple(i.T)), shape=shape)) for i, v, shape in updates]
-    total = sparse_sum(matrices, client=client)
+    total = sparse_sum(matrices, **where)
     assert type(total) is kind
     check_sum(total.toarray(), updates, sum(matrix.toarray() for matrix in matrices))
-    assert np.array_equal(sparse_sum(matrices, client=client, layout="dense"), total.toarray())
+    assert np.array_equal(sparse_sum(matrices, **where, layout="dense"), total.toarray())
 
 
 def repeating_itself(sparse, layout):
@@ -82,55 +82,55 @@ def test_scipy_entries_that_repeat_a_place_are_summed(client, layout):
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "dok"])
-def test_a_scipy_vector(client, layout):
+def test_a_scipy_vector(where, layout):
     pytest.importorskip("scipy", minversion="1.15")
     sparse = pytest.importorskip("scipy.sparse")
     vector = getattr(sparse, f"{layout}_array")(np.float32([0, 3, 0, 5]))
-    total = sparse_sum([vector, vector], client=client)
+    total = sparse_sum([vector, vector], **where)
     assert type(total) is type(vector)
     assert total.toarray().tolist() == [0, 6, 0, 10]
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
 @pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
-def test_scipy_slices_of_both_index_types_and_none(client, layout, index_dtype):
+def test_scipy_slices_of_both_index_types_and_none(where, layout, index_dtype):
     sparse = pytest.importorskip("scipy.sparse")
     whole = sparse.random(40, 30, density=0.2, dtype=np.float32, random_state=1, format="csc")
     part = whole[::2, ::3].asformat(layout)
     for name in ("row", "col", "indices", "indptr"):
         if hasattr(part, name):
             setattr(part, name, getattr(part, name).astype(index_dtype))
-    total = sparse_sum([part, part], client=client)
+    total = sparse_sum([part, part], **where)
     assert np.array_equal(total.toarray(), 2 * part.toarray())
     empty = sparse.coo_matrix((3, 4), dtype=np.float32).asformat(layout)
-    assert sparse_sum([empty, empty], client=client).nnz == 0
+    assert sparse_sum([empty, empty], **where).nnz == 0
 
 
-def test_a_hundred_dense_arrays_give_their_sum(client):
+def test_a_hundred_dense_arrays_give_their_sum(where):
     updates = dense_arrays([20, 3])
-    total = sparse_sum([values for _, values, _ in updates], client=client)
+    total = sparse_sum([values for _, values, _ in updates], **where)
     assert type(total) is np.ndarray
     check_sum(total, updates, sum(values for _, values, _ in updates))
 
 
-def test_a_hundred_dictionaries_give_their_sum(client):
+def test_a_hundred_dictionaries_give_their_sum(where):
     updates = triples([40, 3], 1)
     names = ("indices", "values", "dense_shape")
-    total = sparse_sum([dict(zip(names, update)) for update in updates], client=client)
+    total = sparse_sum([dict(zip(names, update)) for update in updates], **where)
     assert set(total) == set(names)
     found = np.zeros((40, 3), np.float32)
     found[total["indices"].ravel()] = total["values"]
     check_sum(found, updates, dense_sum(updates)[0])
 
 
-def test_arrays_that_are_not_contiguous(client):
+def test_arrays_that_are_not_contiguous(where):
     indices, values = np.arange(20)[::-2], np.arange(80, dtype=np.float32).reshape(20, 4)[::2, ::2]
-    total = sparse_sum([(indices, values, [20, 2])], client=client, layout="dense")
+    total = sparse_sum([(indices, values, [20, 2])], **where, layout="dense")
     expected = np.zeros((20, 2), np.float32)
     expected[indices] = values
     assert np.array_equal(total, expected)
     dense = np.arange(12, dtype=np.float32).reshape(3, 4).T
-    assert np.array_equal(sparse_sum([dense, dense], client=client), 2 * dense)
+    assert np.array_equal(sparse_sum([dense, dense], **where), 2 * dense)
 
 
 def model(scale):
@@ -144,8 +144,8 @@ def model(scale):
     )
 
 
-def test_a_model_comes_back_in_its_nesting(client):
-    total = sparse_sum([model(1), model(2)], client=client)
+def test_a_model_comes_back_in_its_nesting(where):
+    total = sparse_sum([model(1), model(2)], **where)
     assert type(total) is OrderedDict
     assert list(total) == ["embedding", "cross", "layers", "steps"]
     assert isinstance(total["embedding"]["table"], SparseTensor)
@@ -204,13 +204,13 @@ def test_a_tuple_of_arrays_is_neither_stacked_nor_taken_apart(rows):
         sparse_sum([[(np.ones((rows, 4)), np.ones((3, 4)))]])
 
 
-def test_lists_of_lists_are_layers_of_a_model_unless_they_are_numbers(client):
+def test_lists_of_lists_are_layers_of_a_model_unless_they_are_numbers(where):
     def layers(factor, rows=(3, 3)):
         table = ([1], np.float32([factor]), [3])
         return [[np.full(n, factor), np.float64(factor)] for n in rows] + [[table]]
 
     for rows in ((3, 3), (3, 4)):  # numpy would stack those of one shape
-        total = sparse_sum([layers(1.0, rows), layers(2.0, rows)], client=client)
+        total = sparse_sum([layers(1.0, rows), layers(2.0, rows)], **where)
         assert [[np.shape(tensor) for tensor in layer] for layer in total[:2]] == [
             [(n,), ()] for n in rows
         ]
@@ -250,10 +250,10 @@ def test_one_tensor_where_a_list_of_them_belongs_is_refused(client, kind):
         client.reduce([TensorSpec("t", [9])], one)
 
 
-def test_rows_are_summed_where_a_list_says_so(client):
-    assert sparse_sum(list(np.ones((3, 2))), client=client).tolist() == [3, 3]
-    assert sparse_sum((np.ones(2), np.ones(2), np.ones(2)), client=client).tolist() == [3, 3]
-    assert sparse_sum(iter(np.ones((3, 2))), client=client).tolist() == [3, 3]
+def test_rows_are_summed_where_a_list_says_so(where):
+    assert sparse_sum(list(np.ones((3, 2))), **where).tolist() == [3, 3]
+    assert sparse_sum((np.ones(2), np.ones(2), np.ones(2)), **where).tolist() == [3, 3]
+    assert sparse_sum(iter(np.ones((3, 2))), **where).tolist() == [3, 3]
 
 
 NOTHING = {
@@ -285,12 +285,12 @@ def test_an_update_without_entries_of_another_shape_is_refused(client):
 
 
 @pytest.mark.parametrize("kind", NOTHING)
-def test_a_sum_with_updates_without_entries(client, kind):
+def test_a_sum_with_updates_without_entries(where, kind):
     some = ([5], np.float32([[1, 2]]), [8, 2])
     for tensors in ([NOTHING[kind], some], [some, NOTHING[kind]], iter([some, NOTHING[kind]])):
-        total = as_tensor(sparse_sum(tensors, client=client))
+        total = as_tensor(sparse_sum(tensors, **where))
         assert (total.value_type, total.values.tolist()) == ("f32", [[1, 2]])
-    assert as_tensor(sparse_sum([NOTHING[kind]] * 2, client=client)).dense_shape == (8, 2)
+    assert as_tensor(sparse_sum([NOTHING[kind]] * 2, **where)).dense_shape == (8, 2)
 
 
 def test_buffers_without_values_are_in_no_round_and_stay_as_they_are(client):
@@ -411,17 +411,17 @@ def test_specs_of_a_model_whose_updates_are_sparse():
         specs_of(parameters, sparse_dim={"embb": 1})
 
 
-def test_the_family_of_operators(client):
+def test_the_family_of_operators(where):
     a, b = ([0, 1], np.float32([2, 8]), [4]), ([1, 3], np.float32([4, 5]), [4])
 
     def dense(tensor):
         return tensor.to_dense().tolist()
 
-    assert dense(sparse_weighted_mean([a, b], [1, 3], client=client)) == [0.5, 5, 0, 3.75]
-    assert dense(sparse_mean_of_contributors([a, b], [1, 3], client=client)) == [2, 5, 0, 5]
-    assert dense(sparse_min([a, b], client=client)) == [2, 4, 0, 5]
-    assert dense(sparse_max([a, b], client=client)) == [2, 8, 0, 5]
-    assert dense(sparse_count([a, b], client=client)) == [1, 2, 0, 1]
+    assert dense(sparse_weighted_mean([a, b], [1, 3], **where)) == [0.5, 5, 0, 3.75]
+    assert dense(sparse_mean_of_contributors([a, b], [1, 3], **where)) == [2, 5, 0, 5]
+    assert dense(sparse_min([a, b], **where)) == [2, 4, 0, 5]
+    assert dense(sparse_max([a, b], **where)) == [2, 8, 0, 5]
+    assert dense(sparse_count([a, b], **where)) == [1, 2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -476,10 +476,10 @@ def test_scipy_matrices_share_no_memory_with_the_result():
     assert result["m"].values.tolist() == [5]
 
 
-def test_numbers_come_back_as_numbers(client):
+def test_numbers_come_back_as_numbers(where):
     model = {"python": 1.5, "whole": 2, "numpy": np.float32(2), "array": np.array(4.0)}
-    total = sparse_sum([model, model], client=client)
+    total = sparse_sum([model, model], **where)
     assert total == {"python": 3.0, "whole": 4, "numpy": 4, "array": 8}
     kinds = {name: type(value) for name, value in total.items()}
     assert kinds == {"python": float, "whole": int, "numpy": np.float32, "array": np.ndarray}
-    assert type(sparse_sum([1.0, 2.0], client=client)) is float
+    assert type(sparse_sum([1.0, 2.0], **where)) is float

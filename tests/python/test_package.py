@@ -38,6 +38,17 @@ def test_pip_builds_a_pure_wheel_of_every_module(tmp_path):
     assert packed == sources
 
 
+def test_both_wheels_say_the_same_of_the_package():
+    """pip takes one for the other where only that fits."""
+    tomllib = pytest.importorskip("tomllib", reason="Python reads TOML from 3.11 on")
+    platform, pure = (
+        tomllib.loads((ROOT / path).read_text())["project"]
+        for path in ("pyproject.toml", "python/pyproject.toml")
+    )
+    for name in ("name", "version", "requires-python", "dependencies", "optional-dependencies"):
+        assert platform[name] == pure[name]
+
+
 def test_no_other_package_is_imported_before_it_is_used():
     frameworks = "torch tensorflow tensorflow_federated jax flwr nvflare scipy pandas tqdm".split()
     program = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
@@ -189,24 +190,34 @@ class EncodedUpdate:
         return ByteString([array for _, *arrays in self._tensors for array in arrays])
 
 
-def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
-    """A record as `sparseagg.v1.TensorSpec`."""
+def check_spec(spec: TensorSpec) -> None:
+    """Raises InvalidArgumentError for what no message can hold; the rest is checked where the tensor is aggregated."""
     if not isinstance(spec, TensorSpec):
         raise InvalidArgumentError(f"{spec!r} is no TensorSpec")
     if spec.integer_overflow not in ("checked", "modular"):
         raise InvalidArgumentError(
             f'tensor "{spec.name}": no integer_overflow "{spec.integer_overflow}", only "checked" and "modular"'
         )
+    with _arguments.refusing(f'tensor "{spec.name}"', reason="INVALID_SPEC"):
+        _arguments.text("name", spec.name)
+        _arguments.whole("sparse_dim", spec.sparse_dim, 0, 2**32 - 1)
+        _arguments.text("op", spec.op)
+        _arguments.text("plan", spec.plan)
+
+
+def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
+    """A record as `sparseagg.v1.TensorSpec`."""
+    check_spec(spec)
     overflow = f"INTEGER_OVERFLOW_{spec.integer_overflow.upper()}"
     with _arguments.refusing(f'tensor "{spec.name}"', reason="INVALID_SPEC"):
         return types_pb2.TensorSpec(
-            name=_arguments.text("name", spec.name),
+            name=spec.name,
             value_type=_VALUE_TYPES[spec.value_type],
             dense_shape=spec.dense_shape,
-            sparse_dim=_arguments.whole("sparse_dim", spec.sparse_dim, 0, 2**32 - 1),
-            op=_arguments.text("op", spec.op),
+            sparse_dim=operator.index(spec.sparse_dim),
+            op=spec.op,
             integer_overflow=types_pb2.IntegerOverflow.Value(overflow),
-            plan=_arguments.text("plan", spec.plan),
+            plan=spec.plan,
         )
 
 

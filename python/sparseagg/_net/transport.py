@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2
 
+from sparseagg._local_server import LocalServer
 from sparseagg._net import forks as _forks
 from sparseagg._net.address import Address, is_direct
 from sparseagg._net.connections import Connection, Connections
@@ -111,6 +112,8 @@ class Channel:
     """The channels of `grpc`, or of `grpc.aio`, to one server, and what every call over them shares."""
 
     _library: Any = grpc
+    # The server, where it is a child of this process alone: it can tell why it no longer answers.
+    local_server: LocalServer | None = None
 
     def __init__(
         self,
@@ -197,7 +200,8 @@ class Channel:
         # gRPC's word for calls that come while the server stops, too; of one cancelled here nobody hears.
         if error.code is grpc.StatusCode.CANCELLED and self._closed:
             return _client_is_closed()
-        return self._peer.explain(error.code, error.message) or error
+        error = self._peer.explain(error.code, error.message) or error
+        return error if self.local_server is None else self.local_server.explain(error)
 
     def _should_try_tls(self, error: SparseAggError) -> bool:
         """True where a server with TLS, called without, is a likely cause."""

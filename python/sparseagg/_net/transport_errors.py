@@ -17,6 +17,7 @@ from sparseagg.errors import DeadlineExceededError, SparseAggError, UnavailableE
 LASTING = frozenset(
     {
         "INTERMEDIARY_REFUSED",
+        "LOCAL_SERVER_ENDED",
         "NOT_GRPC",
         "PROXY_REFUSED",
         "SERVER_HAS_OTHER_NAME",

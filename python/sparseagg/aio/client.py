@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
+from sparseagg._local_server import LocalServer
 from sparseagg._proto import aggregation_pb2
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import encode, messages_of_reduce
@@ -28,9 +31,35 @@ class Client(ClientBase):
     _transport_type = Transport
     _transport: Transport
 
+    @classmethod
+    async def local(
+        cls,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, object] | None = None,
+        start_timeout: SupportsFloat = 60.0,
+        **options: Any,
+    ) -> Client:
+        """A client with a server of its own; see `sparseagg.Client.local`.
+
+        async with await Client.local() as client:
+            ...
+        """
+        server = LocalServer(data_dir, settings)
+        try:
+            await asyncio.to_thread(server.wait_until_it_serves, start_timeout)
+            client = cls(server.target, tls=False, **options)
+        except BaseException:
+            server.stop()
+            raise
+        client._owns(server)
+        return client
+
     async def close(self) -> None:
-        """Closes the connection; calls under way fail."""
+        """Closes the connection; calls under way fail. A server that is this client's own ends."""
         await self._transport.close()
+        if self._transport.local_server is not None:
+            await asyncio.to_thread(self._transport.local_server.stop)
 
     async def __aenter__(self) -> Client:
         return self

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "sparse/encodings/coo_packed.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {
@@ -26,20 +25,20 @@ absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
 absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
                                                                      Backend& backend,
                                                                      Admission& aggregation,
-                                                                     uint64_t result_nnz_max,
-                                                                     Budget budget) {
+                                                                     const Settings& settings) {
   std::unique_ptr<TensorReducers> reducers(
-      new TensorReducers(spec, backend.info().name, aggregation, result_nnz_max));
+      new TensorReducers(spec, backend.info().name, aggregation, settings.result_nnz_max));
   uint64_t bytes = 0;
   for (const TensorSpec& tensor : spec.tensors) {
     Reducer reducer;
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.spec, MakeReduceSpec(tensor));
+    const Workload workload{.at_once = settings.folding == Folding::kAtOnce};
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.plan,
-                               MakePlan(reducer.spec, Workload{}, backend.info(), tensor.plan));
+                               MakePlan(reducer.spec, workload, backend.info(), tensor.plan));
     bytes += reducer.plan.cost.index_space_bytes();
     reducers->reducers_.push_back(std::move(reducer));
   }
-  if (budget == Budget::kRecordOnly) {
+  if (settings.budget == Budget::kRecordOnly) {
     reducers->memory_ = aggregation.RecordReservation(bytes);
   } else {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers->memory_, aggregation.Reserve(bytes, "the round"));
@@ -89,13 +88,8 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
 }
 
 absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHeader& header) const {
-  CompactRowForms forms;
-  if (header.encoding == kCooPacked.name) {
-    forms.packed_bytes = header.indices_bytes;
-  } else {
-    forms.narrow = header.sparse_dim == 1;
-  }
-  return reducers_[i].aggregator->StageIncremental(header.nnz, forms);
+  SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
+  return reducers_[i].aggregator->StageIncremental(header.nnz, encoding->row_forms(header));
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {
@@ -123,13 +117,62 @@ absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const Encode
 }
 
 absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
-  uint64_t bytes = ++updates_ * kRecordBytes;
+  ++updates_;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     reducers_[i].entries += update[i].entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Accumulate(std::move(update[i]), weight));
-    bytes += reducers_[i].aggregator->memory_bytes();
   }
+  AccountForMemory();
+  return absl::OkStatus();
+}
+
+void TensorReducers::AccountForMemory() {
+  uint64_t bytes = updates_ * kRecordBytes;
+  for (const Reducer& reducer : reducers_) bytes += reducer.aggregator->memory_bytes();
   memory_.SetBytes(bytes);
+}
+
+absl::StatusOr<std::vector<Partial>> TensorReducers::Snapshot() {
+  std::vector<Partial> partials;
+  partials.reserve(reducers_.size());
+  for (const Reducer& reducer : reducers_) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Partial partial, reducer.aggregator->Snapshot());
+    partials.push_back(std::move(partial));
+  }
+  AccountForMemory();  // waiting entries have been reduced
+  return partials;
+}
+
+absl::StatusOr<Reservation> TensorReducers::ReserveMerge(std::span<const Partial> partials) const {
+  if (partials.size() != reducers_.size()) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH",
+                     absl::StrCat("a partial aggregate of ", partials.size(),
+                                  " tensors cannot be merged into one of ", reducers_.size()));
+  }
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    const Reducer& reducer = reducers_[i];
+    if (partials[i].spec.name != reducer.spec.name) {
+      return MakeError(
+          absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH",
+          absl::StrCat("tensor ", Quoted(reducer.spec.name), ": the partial aggregate has ",
+                       Quoted(partials[i].spec.name), " in its place"));
+    }
+    Partial own;
+    own.spec = reducer.spec;
+    own.addends = reducer.entries;
+    SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partials[i]));
+    bytes += partials[i].rows.size() * reducer.plan.cost.entry_bytes;
+  }
+  return aggregation_.Reserve(bytes);
+}
+
+absl::Status TensorReducers::Merge(std::span<const Partial> partials) {
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Merge(partials[i]));
+    reducers_[i].entries += partials[i].addends;
+  }
+  AccountForMemory();
   return absl::OkStatus();
 }
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "service/engine/engine.h"
 #include "service/engine/ingest/update.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 
@@ -24,16 +24,22 @@ class TensorReducers {
   // Make() reserves within the budget (kEnforce), or only records the memory of a round that was
   // accepted before (kRecordOnly).
   enum class Budget { kEnforce, kRecordOnly };
+  // Updates are reduced in batches while others arrive, or all at once by Report() or Snapshot().
+  enum class Folding { kInBatches, kAtOnce };
+  struct Settings {
+    uint64_t result_nnz_max = 0;
+    Budget budget = Budget::kEnforce;
+    Folding folding = Folding::kInBatches;
+  };
 
   // Plans every tensor and reserves memory from `aggregation`. Errors are those of
   // MakeReduceSpec(), MakePlan(), Admission::Reserve() and Backend::NewAggregator(). A tensor whose
-  // result has more than `result_nnz_max` entries is an error (INVALID_ARGUMENT,
+  // result has more than `settings.result_nnz_max` entries is an error (INVALID_ARGUMENT,
   // RESULT_NNZ_EXCEEDED): of Stage() if one update alone exceeds the limit, otherwise of Report().
   static absl::StatusOr<std::unique_ptr<TensorReducers>> Make(const RoundSpec& spec,
                                                               Backend& backend,
                                                               Admission& aggregation,
-                                                              uint64_t result_nnz_max,
-                                                              Budget budget = Budget::kEnforce);
+                                                              const Settings& settings);
 
   const RoundSpec& spec() const { return spec_; }
   const std::string& backend() const { return backend_; }
@@ -65,6 +71,17 @@ class TensorReducers {
   // unusable, because some tensors may have the update and others not.
   absl::Status Accumulate(StagedTensors update, float weight);
 
+  // Returns the exact state of every tensor. Does not change the result.
+  absl::StatusOr<std::vector<Partial>> Snapshot();
+
+  // Checks partial aggregates and reserves the most memory that merging them can take. Returns the
+  // errors of CheckMergeable(), SPEC_MISMATCH also where the name or the number of tensors differs,
+  // and those of Admission::Reserve(). Changes nothing.
+  absl::StatusOr<Reservation> ReserveMerge(std::span<const Partial> partials) const;
+  // Adds what the partial aggregates hold. After an error the reducers are unusable. REQUIRES:
+  // ReserveMerge() accepted them, and nothing was folded since.
+  absl::Status Merge(std::span<const Partial> partials);
+
   // Returns INTERNAL (NOT_EXACT) unless exactly `updates` updates were folded, with entries[i]
   // entries in tensor i.
   absl::Status CheckFolded(uint64_t updates, std::span<const uint64_t> entries) const;
@@ -93,6 +110,8 @@ class TensorReducers {
         aggregation_(aggregation),
         result_nnz_max_(result_nnz_max) {}
   absl::Status CheckResultNnz(const Reducer& reducer, uint64_t nnz) const;
+  // Makes the reservation what the reducers hold.
+  void AccountForMemory();
 
   RoundSpec spec_;
   std::string backend_;

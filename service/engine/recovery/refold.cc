@@ -39,8 +39,9 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> MakeReducers(const RoundSpec& sp
                                                              const Limits& limits, Backend& backend,
                                                              Admission& aggregation) {
   const auto make = [&](const RoundSpec& as) {
-    return TensorReducers::Make(as, backend, aggregation, limits.result_nnz_max,
-                                TensorReducers::Budget::kRecordOnly);
+    return TensorReducers::Make(
+        as, backend, aggregation,
+        {.result_nnz_max = limits.result_nnz_max, .budget = TensorReducers::Budget::kRecordOnly});
   };
   auto reducers = make(spec);
   const std::string reason = ErrorReason(reducers.status());

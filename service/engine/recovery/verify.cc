@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/ingest/tensor_reducers.h"
+#include "service/engine/observer.h"
 #include "service/engine/recovery/refold.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/result/manifest.h"
@@ -122,8 +123,9 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                              aggregation.Reserve(LargestOf(groups), "the round"));
   // This decodes updates; an unused aggregator of the reference back end has only an empty table.
   SPARSEAGG_ASSIGN_OR_RETURN(const auto reference, MakeReferenceBackend({}));
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto decoder,
-                             TensorReducers::Make(spec, *reference, aggregation, kUnlimited));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      const auto decoder,
+      TensorReducers::Make(spec, *reference, aggregation, {.result_nnz_max = kUnlimited}));
   const Limits limits = WithoutLimits();
   Verification read;
   std::vector<UpdateRecord> updates;

@@ -9,8 +9,10 @@
 #include "service/engine/names.h"
 #include "service/engine/result/held_result.h"
 #include "service/engine/result/manifest.h"
+#include "service/engine/round/round_spec.h"
 #include "service/engine/upload/upload.h"
 #include "sparse/validate.h"
+#include "sparse/wide_integer.h"
 
 namespace sparseagg {
 namespace {
@@ -26,15 +28,15 @@ absl::Status CheckHeader(const UpdateHeader& header) {
 // Shared with the uploads, which may outlive the reduction.
 class ReductionState {
  public:
-  ReductionState(std::unique_ptr<TensorReducers> reducers, const EngineOptions& options,
-                 Admission& admission, std::shared_ptr<const void> budgets)
-      : options_(options),
-        admission_(admission),
-        budgets_(std::move(budgets)),
+  ReductionState(std::unique_ptr<TensorReducers> reducers, const ReductionServices& services)
+      : options_(services.options),
+        staging_(services.staging),
+        budgets_(services.budgets),
+        has_digests_(services.has_digests),
         reducers_(std::move(reducers)) {}
 
   const EngineOptions& options() const { return options_; }
-  Admission& admission() const { return admission_; }
+  Admission& staging() const { return staging_; }
   const RoundSpec& spec() const { return reducers_->spec(); }
 
   std::shared_ptr<const TensorReducers> reducers() const { return reducers_; }
@@ -48,21 +50,18 @@ class ReductionState {
     if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
     SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveGrowth(headers, layout));
     if (staging.bytes() < layout.staged_bytes) {
-      SPARSEAGG_ASSIGN_OR_RETURN(staging, admission_.Reserve(layout.staged_bytes));
+      SPARSEAGG_ASSIGN_OR_RETURN(staging, staging_.Reserve(layout.staged_bytes));
     }
     StagedTensors staged;
-    std::string digest;
     if (body.arrived != nullptr) {
       SPARSEAGG_ASSIGN_OR_RETURN(staged, body.arrived->Take());
-      digest = QuickUpdateDigest(header.weight, body.tensors, body.arrived->sums(), layout.order);
     } else {
       SPARSEAGG_ASSIGN_OR_RETURN(staged, reducers_->Stage(body.tensors, layout, header.weight));
-      digest = QuickUpdateDigest(header.weight, body.tensors, SumsOf(body.tensors), layout.order);
     }
     UpdateRecord record{.contributor = header.contributor,
                         .update_id = header.update_id,
                         .weight = header.weight,
-                        .digest = std::move(digest)};
+                        .digest = DigestOf(header, body, layout)};
 
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(ended_);
@@ -72,12 +71,35 @@ class ReductionState {
       return folded;
     }
     const Reservation released = std::move(staging);
-    record.sequence = records_.size() + 1;
-    records_.push_back(record);
+    total_weight_.Add(double{header.weight});
+    record.sequence = ++contributors_;
+    if (has_digests_) records_.push_back(record);
     return Receipt{.contributor = record.contributor,
                    .update_id = record.update_id,
                    .sequence = record.sequence,
                    .digest = record.digest};
+  }
+
+  absl::StatusOr<std::vector<Partial>> Snapshot() {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(ended_);
+    return reducers_->Snapshot();
+  }
+
+  absl::Status Merge(const std::vector<Partial>& partials) {
+    std::lock_guard lock(mutex_);
+    SPARSEAGG_RETURN_IF_ERROR(ended_);
+    SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveMerge(partials));
+    const absl::Status merged = reducers_->Merge(partials);
+    if (!merged.ok()) {
+      ended_ = merged;  // some tensors may have it, so there is no valid result
+      return merged;
+    }
+    // Each tensor has counted the same updates.
+    contributors_ += partials.front().contributors;
+    total_weight_.Add(partials.front().total_weight);
+    has_merged_ = true;
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() {
@@ -97,7 +119,12 @@ class ReductionState {
                                       .seconds = plan.seconds,
                                       .predicted_seconds = plan.predicted_seconds});
     }
-    Manifest manifest = DescribeResult(std::exchange(records_, {}), *result);
+    Manifest manifest;
+    if (has_digests_ && !has_merged_) {
+      manifest = DescribeResult(std::exchange(records_, {}), *result);
+    }
+    manifest.contributors = contributors_;
+    manifest.total_weight = total_weight_.ToDouble();
     manifest.infinite_values = result->manifest.infinite_values;
     manifest.publish_time = options_.now();
     result->manifest = std::move(manifest);
@@ -105,13 +132,27 @@ class ReductionState {
   }
 
  private:
+  // Empty where no digests are computed: they take as long as a third of a reduction.
+  std::string DigestOf(const UpdateHeader& header, const UpdateBody& body,
+                       const UpdateLayout& layout) const {
+    if (!has_digests_) return {};
+    if (body.arrived != nullptr) {
+      return QuickUpdateDigest(header.weight, body.tensors, body.arrived->sums(), layout.order);
+    }
+    return QuickUpdateDigest(header.weight, body.tensors, SumsOf(body.tensors), layout.order);
+  }
+
   const EngineOptions& options_;
-  Admission& admission_;
+  Admission& staging_;
   const std::shared_ptr<const void> budgets_;
+  const bool has_digests_;
   const std::shared_ptr<TensorReducers> reducers_;
   std::mutex mutex_;
-  std::vector<UpdateRecord> records_;
-  absl::Status ended_;  // OK: takes updates
+  uint64_t contributors_ = 0;
+  WideInteger total_weight_;
+  bool has_merged_ = false;
+  std::vector<UpdateRecord> records_;  // for the digests
+  absl::Status ended_;                 // OK: takes updates
 };
 
 class ReductionImpl : public StatelessReduction {
@@ -140,9 +181,14 @@ class ReductionImpl : public StatelessReduction {
     args.commit = [state = state_](const UpdateHeader& h, const UpdateBody& body,
                                    Reservation& staging) { return state->Add(h, body, staging); };
     args.now = state_->options().steady_now;
-    SPARSEAGG_RETURN_IF_ERROR(AnnounceUpload(state_->admission(), args));
+    SPARSEAGG_RETURN_IF_ERROR(AnnounceUpload(state_->staging(), args));
     SPARSEAGG_ASSIGN_OR_RETURN(const auto upload, ChunkedUpload::Make(std::move(args)));
     return upload->NewWriter();
+  }
+
+  absl::StatusOr<std::vector<Partial>> Snapshot() override { return state_->Snapshot(); }
+  absl::Status Merge(const std::vector<Partial>& partials) override {
+    return state_->Merge(partials);
   }
 
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() override {
@@ -155,12 +201,18 @@ class ReductionImpl : public StatelessReduction {
 
 }  // namespace
 
-std::unique_ptr<StatelessReduction> MakeReduction(std::unique_ptr<TensorReducers> reducers,
-                                                  const EngineOptions& options,
-                                                  Admission& admission,
-                                                  std::shared_ptr<const void> budgets) {
-  return std::make_unique<ReductionImpl>(std::make_shared<ReductionState>(
-      std::move(reducers), options, admission, std::move(budgets)));
+absl::StatusOr<std::unique_ptr<StatelessReduction>> MakeReduction(
+    const RoundSpec& spec, const ReductionServices& services) {
+  RoundSpec stateless = spec;
+  stateless.durability = Durability{};  // nothing is stored
+  SPARSEAGG_ASSIGN_OR_RETURN(stateless,
+                             NormaliseRoundSpec(stateless, services.options, services.store));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      auto reducers, TensorReducers::Make(stateless, services.backend, services.aggregation,
+                                          {.result_nnz_max = services.options.limits.result_nnz_max,
+                                           .folding = services.folding}));
+  return std::make_unique<ReductionImpl>(
+      std::make_shared<ReductionState>(std::move(reducers), services));
 }
 
 }  // namespace sparseagg

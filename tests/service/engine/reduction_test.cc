@@ -95,6 +95,64 @@ TEST_F(ReductionTest, ItsResultHoldsItsMemoryUntilNobodyReadsIt) {
   EXPECT_EQ(engine_->Stats().aggregation_bytes, 0u);
 }
 
+// The bits of both results are those of one reduction of all updates.
+TEST_F(ReductionTest, MergesWhatAnotherHadWhenItsSnapshotWasTaken) {
+  auto other = *engine_->NewReduction({.tensors = {spec_}});
+  TestUpdate first = Update({0, 5}, {1e30f, 1}, 2.0f);
+  TestUpdate second = Update({5, 9}, {-1e-30f, 1});
+  ASSERT_TRUE(other->Add(first.header, first.tensors()).ok());
+  const auto partials = other->Snapshot();
+  ASSERT_TRUE(partials.ok()) << partials.status();
+  ASSERT_TRUE(other->Add(second.header, second.tensors()).ok()) << "the reduction goes on";
+  ASSERT_TRUE(Add(Update({0, 7}, {-1e30f, 3}, 0.5f)).ok());
+  ASSERT_TRUE(reduction_->Merge(*partials).ok());
+  ASSERT_TRUE(Add(Update({7}, {4})).ok());
+
+  const auto merged = reduction_->Report();
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  EXPECT_THAT((*merged)->tensors[0].indices, ElementsAre(0, 5, 7));
+  EXPECT_THAT(Values<float>((*merged)->tensors[0]), ElementsAre(1.5f * 1e30f, 2, 5.5f));
+  EXPECT_EQ((*merged)->manifest.contributors, 3u);
+  EXPECT_EQ((*merged)->manifest.total_weight, 3.5);
+  EXPECT_EQ((*merged)->manifest.updates_digest, "") << "the updates of a partial are not known";
+  EXPECT_EQ((*merged)->manifest.result_digest, "");
+  EXPECT_THAT(Values<float>(other->Report().value()->tensors[0]), ElementsAre(2 * 1e30f, 2, 1));
+}
+
+TEST_F(ReductionTest, RefusesPartialsOfOtherTensorsAndGoesOn) {
+  const auto refused = FailsWith(absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH");
+  const auto partials_of = [&](std::vector<TensorSpec> specs) {
+    auto other = *engine_->NewReduction({.tensors = std::move(specs)});
+    return *other->Snapshot();
+  };
+  ASSERT_TRUE(Add(Update({1}, {1})).ok());
+  EXPECT_THAT(reduction_->Merge(partials_of({Sparse("emb", 11)})), refused);
+  EXPECT_THAT(reduction_->Merge(partials_of({Sparse("emb", 10, "max")})), refused);
+  EXPECT_THAT(reduction_->Merge(partials_of({Sparse("other", 10)})), refused);
+  EXPECT_THAT(reduction_->Merge(partials_of({spec_, Sparse("b", 10)})), refused);
+  EXPECT_THAT(reduction_->Merge({}), refused);
+  const auto result = reduction_->Report();
+  EXPECT_THAT(Values<float>((*result)->tensors[0]), ElementsAre(1));
+  EXPECT_EQ((*result)->manifest.contributors, 1u);
+  EXPECT_THAT(reduction_->Merge(partials_of({spec_})),
+              FailsWith(absl::StatusCode::kFailedPrecondition, "REDUCTION_ENDED"));
+  EXPECT_THAT(reduction_->Snapshot().status(),
+              FailsWith(absl::StatusCode::kFailedPrecondition, "REDUCTION_ENDED"));
+}
+
+TEST_F(ReductionTest, ReservesTheMemoryOfMergedRows) {
+  ASSERT_TRUE(Add(Update({1}, {1})).ok());
+  const uint64_t before = engine_->Stats().aggregation_bytes;
+  auto other = *engine_->NewReduction({.tensors = {spec_}});
+  TestUpdate update = Update({0, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 1, 1, 1, 1, 1, 1, 1, 1});
+  ASSERT_TRUE(other->Add(update.header, update.tensors()).ok());
+  const std::vector<Partial> partials = *other->Snapshot();
+  other.reset();
+  ASSERT_EQ(engine_->Stats().aggregation_bytes, before) << "partials are the caller's";
+  ASSERT_TRUE(reduction_->Merge(partials).ok());
+  EXPECT_GT(engine_->Stats().aggregation_bytes, before);
+}
+
 TEST_F(ReductionTest, RefusesABadSpecification) {
   EXPECT_THAT(engine_->NewReduction({}).status(),
               FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_SPEC"));

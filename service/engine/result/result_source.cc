@@ -1,4 +1,4 @@
-#include "service/rpc/result/result_source.h"
+#include "service/engine/result/result_source.h"
 
 #include <algorithm>
 #include <array>

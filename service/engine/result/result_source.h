@@ -1,7 +1,7 @@
 // The byte arrays of an answer, produced piece by piece from the published tensors, so that a dense
 // answer of terabytes, or the indices of a sparse one, never exist as a whole.
-#ifndef SPARSEAGG_SERVICE_RPC_RESULT_RESULT_SOURCE_H_
-#define SPARSEAGG_SERVICE_RPC_RESULT_RESULT_SOURCE_H_
+#ifndef SPARSEAGG_SERVICE_ENGINE_RESULT_RESULT_SOURCE_H_
+#define SPARSEAGG_SERVICE_ENGINE_RESULT_RESULT_SOURCE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -53,4 +53,4 @@ std::unique_ptr<ByteSource> MakeDenseValues(const SparseTensor& tensor);
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_RESULT_RESULT_SOURCE_H_
+#endif  // SPARSEAGG_SERVICE_ENGINE_RESULT_RESULT_SOURCE_H_

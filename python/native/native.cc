@@ -1,0 +1,219 @@
+#include "python/native/native.h"
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "cpu/cpu_backend.h"
+#include "service/engine/result/result_source.h"
+#include "service/engine/round/local_reductions.h"
+#include "sparse/validate.h"
+
+namespace sparseagg::native {
+
+struct Core {
+  explicit Core(std::unique_ptr<Backend> its_backend)
+      : backend(std::move(its_backend)), reductions(*backend) {}
+  const std::unique_ptr<Backend> backend;
+  LocalReductions reductions;
+};
+
+struct Reduction {
+  std::unique_ptr<StatelessReduction> reduction;
+};
+
+struct Snapshot {
+  std::vector<Partial> partials;
+};
+
+struct Result {
+  std::shared_ptr<const PublishedResult> result;
+};
+
+namespace {
+
+// An error with the strings that it points to.
+struct OwnedError : Error {
+  std::string reason_text;
+  std::string message_text;
+  std::string metadata_text;
+};
+
+std::string ToString(Bytes bytes) {
+  return bytes.size == 0 ? "" : std::string(bytes.data, bytes.size);
+}
+
+Bytes ToBytes(const std::string& text) { return {text.data(), text.size()}; }
+
+Error* MakeError(const absl::Status& status) {
+  if (status.ok()) return nullptr;
+  auto error = std::make_unique<OwnedError>();
+  error->code = static_cast<int32_t>(status.code());
+  error->retry_after_ms = RetryAfterMs(status);
+  error->reason_text = ErrorReason(status);
+  error->message_text = std::string(status.message());
+  for (const auto& [key, value] : ErrorMetadata(status)) {
+    error->metadata_text.append(key).append(1, '\0').append(value).append(1, '\0');
+  }
+  error->reason = ToBytes(error->reason_text);
+  error->message = ToBytes(error->message_text);
+  error->metadata = ToBytes(error->metadata_text);
+  return error.release();
+}
+
+// Runs f(), which returns a status. No exception leaves the library.
+template <class F>
+Error* Guarded(const F& f) {
+  try {
+    return MakeError(f());
+  } catch (const std::bad_alloc&) {
+    return MakeError(sparseagg::MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                                          "no memory for the reduction"));
+  }
+}
+
+TensorSpec ToSpec(const Spec& spec) {
+  return {.name = ToString(spec.name),
+          .value_type = static_cast<ValueType>(spec.value_type),
+          .dense_shape = {spec.dense_shape, spec.dense_shape + spec.rank},
+          .sparse_dim = spec.sparse_dim,
+          .op = ToString(spec.op),
+          .integer_overflow =
+              spec.is_modular != 0 ? IntegerOverflow::kModular : IntegerOverflow::kChecked,
+          .plan = ToString(spec.plan)};
+}
+
+EncodedHeader ToHeader(const Tensor& tensor) {
+  return {.name = ToString(tensor.name),
+          .encoding = ToString(tensor.encoding),
+          .values_encoding = ToString(tensor.values_encoding),
+          .value_type = static_cast<ValueType>(tensor.value_type),
+          .dense_shape = {tensor.dense_shape, tensor.dense_shape + tensor.rank},
+          .sparse_dim = tensor.sparse_dim,
+          .index_type = tensor.has_i32_indices != 0 ? IndexType::kI32 : IndexType::kI64,
+          .nnz = tensor.nnz,
+          .indices_bytes = tensor.indices.size,
+          .values_bytes = tensor.values.size};
+}
+
+absl::Status Add(StatelessReduction& reduction, Bytes id, float weight, const Tensor* tensors,
+                 uint64_t count) {
+  std::vector<std::string_view> arrays;  // two for each tensor, to which the chains point
+  arrays.reserve(2 * count);
+  std::vector<EncodedTensor> encoded;
+  encoded.reserve(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string_view* const own = arrays.data() + arrays.size();
+    arrays.emplace_back(tensors[i].indices.data, tensors[i].indices.size);
+    arrays.emplace_back(tensors[i].values.data, tensors[i].values.size);
+    encoded.push_back({ToHeader(tensors[i]), ByteChain(own, 1), ByteChain(own + 1, 1)});
+  }
+  const std::string update_id = ToString(id);
+  // -0 becomes 0, as on the wire.
+  const UpdateHeader header{.update_id = update_id, .weight = weight + 0.0f};
+  return AttributeToUpdate(reduction.Add(header, encoded), update_id);
+}
+
+void ReadAll(const ByteSource& source, void* out) {
+  source.Read(0, source.bytes(), static_cast<char*>(out));
+}
+
+}  // namespace
+
+const char* sparseagg_native_version() { return SPARSEAGG_VERSION; }
+
+void sparseagg_native_error_free(Error* error) { delete static_cast<OwnedError*>(error); }
+
+Error* sparseagg_native_core_new(uint32_t threads, Core** core) {
+  return Guarded([&]() -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto backend, MakeCpuBackend({.threads = threads}));
+    *core = new Core(std::move(backend));
+    return absl::OkStatus();
+  });
+}
+
+Error* sparseagg_native_reduction_new(Core* core, const Spec* tensors, uint64_t count,
+                                      uint32_t at_once, Reduction** reduction) {
+  return Guarded([&]() -> absl::Status {
+    std::vector<TensorSpec> specs;
+    specs.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) specs.push_back(ToSpec(tensors[i]));
+    const auto folding =
+        at_once != 0 ? TensorReducers::Folding::kAtOnce : TensorReducers::Folding::kInBatches;
+    SPARSEAGG_ASSIGN_OR_RETURN(auto made, core->reductions.New(specs, folding));
+    *reduction = new Reduction{std::move(made)};
+    return absl::OkStatus();
+  });
+}
+
+void sparseagg_native_reduction_free(Reduction* reduction) { delete reduction; }
+
+Error* sparseagg_native_reduction_add(Reduction* reduction, Bytes id, float weight,
+                                      const Tensor* tensors, uint64_t count) {
+  return Guarded([&] { return Add(*reduction->reduction, id, weight, tensors, count); });
+}
+
+Error* sparseagg_native_reduction_snapshot(Reduction* reduction, Snapshot** snapshot) {
+  return Guarded([&]() -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto partials, reduction->reduction->Snapshot());
+    *snapshot = new Snapshot{std::move(partials)};
+    return absl::OkStatus();
+  });
+}
+
+void sparseagg_native_snapshot_free(Snapshot* snapshot) { delete snapshot; }
+
+Error* sparseagg_native_reduction_merge(Reduction* reduction, const Snapshot* snapshot) {
+  return Guarded([&] { return reduction->reduction->Merge(snapshot->partials); });
+}
+
+Error* sparseagg_native_reduction_report(Reduction* reduction, Result** result) {
+  return Guarded([&]() -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto report, reduction->reduction->Report());
+    *result = new Result{std::move(report)};
+    return absl::OkStatus();
+  });
+}
+
+void sparseagg_native_result_manifest(const Result* result, Manifest* manifest) {
+  const sparseagg::Manifest& from = result->result->manifest;
+  const std::chrono::duration<double> since_1970 = from.publish_time.time_since_epoch();
+  *manifest = {from.contributors, from.total_weight, from.infinite_values, since_1970.count()};
+}
+
+void sparseagg_native_result_tensor(const Result* result, uint64_t i, ResultTensor* tensor) {
+  const TensorSpec& spec = result->result->result_specs[i];
+  const SparseTensor& from = result->result->tensors[i];
+  const bool has_indices = spec.sparse_dim == 1 && !from.indices.kept().empty();
+  *tensor = {.dense_shape = spec.dense_shape.data(),
+             .rank = static_cast<uint32_t>(spec.dense_shape.size()),
+             .sparse_dim = spec.sparse_dim,
+             .value_type = static_cast<uint32_t>(from.layout.value_type),
+             .nnz = from.nnz(),
+             .indices = has_indices ? from.indices.kept().data() : nullptr,
+             .values = from.values.data(),
+             .values_bytes = from.values.size()};
+}
+
+void sparseagg_native_result_indices(const Result* result, uint64_t i, int64_t* indices) {
+  const std::vector<int64_t>& shape = result->result->result_specs[i].dense_shape;
+  const uint32_t sparse_dim = result->result->result_specs[i].sparse_dim;
+  ReadAll(*MakeIndices(result->result->tensors[i], {shape.begin(), shape.begin() + sparse_dim}),
+          indices);
+}
+
+void sparseagg_native_result_dense(const Result* result, uint64_t i, void* values) {
+  ReadAll(*MakeDenseValues(result->result->tensors[i]), values);
+}
+
+void sparseagg_native_result_free(Result* result) { delete result; }
+
+}  // namespace sparseagg::native

@@ -1,0 +1,178 @@
+"""Reductions in this process: updates go from the caller's arrays straight to the native library (`_native`)."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+
+from sparseagg import _arguments
+from sparseagg._encode.encodings import (
+    RAW,
+    EncodedTensor,
+    EncodeOptions,
+    encode_tensor,
+    rounding_seed,
+)
+from sparseagg._encode.recoded import Payload, Recoded
+from sparseagg._encode.wire import check_spec
+from sparseagg._requests import ReadUpdate
+from sparseagg.convert import ReadTensors
+from sparseagg.errors import InvalidUpdateError, SparseAggError
+from sparseagg.records import Manifest
+from sparseagg.result import Result, layout_number
+from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
+
+if TYPE_CHECKING:
+    from sparseagg import _native
+    from sparseagg.tensors import Array
+
+# The `target` of sums that are to be made in this process, whatever the environment says.
+IN_PROCESS = "in-process"
+# A list of updates with at most so many bytes is reduced at once, which is fastest; more, or a generator, in batches.
+_AT_ONCE_BYTES_MAX = 512 << 20
+_INDEX_BYTES = 8  # of an entry in the library's memory
+_NO_INDICES: Array = np.empty(0, "<i8")
+
+
+@functools.lru_cache(maxsize=1)
+def _native_module() -> ModuleType | ImportError:
+    try:
+        from sparseagg import _native
+    except ImportError as absent:
+        return absent
+    return _native
+
+
+def is_possible() -> bool:
+    """True where the package has its native library."""
+    return isinstance(_native_module(), ModuleType)
+
+
+def is_wanted(target: str | None) -> bool:
+    """True where nobody names a server, neither the caller nor the environment, and the library is here; and where the
+    caller names this process."""
+    if target is None:
+        return not os.environ.get("SPARSEAGG_SERVER") and is_possible()
+    return target == IN_PROCESS
+
+
+def why_a_server_is_needed(target: str | None) -> str:
+    """What to tell who named no server and wants none, but has no library; otherwise empty."""
+    absent = _native_module()
+    if target is not None or os.environ.get("SPARSEAGG_SERVER") or isinstance(absent, ModuleType):
+        return ""
+    return f"this package has no native library ({absent}), so a sum without a target needs a server at this address"
+
+
+def at_once(updates: Iterable[Any]) -> bool:
+    """True for a list of updates that are read and small enough to be reduced as a whole."""
+    if not isinstance(updates, list):
+        return False
+    staged = 0
+    for update in updates:
+        if not isinstance(update, ReadTensors):
+            return False
+        for tensor in update.values():
+            entries = tensor.nnz if isinstance(tensor, SparseTensor) else 1
+            staged += _INDEX_BYTES * entries + tensor.values.nbytes
+    return staged <= _AT_ONCE_BYTES_MAX
+
+
+class LocalReduction:
+    """A stateless reduction in this process, with the checks and the errors of the server's."""
+
+    def __init__(self, specs: Sequence[TensorSpec], options: EncodeOptions, at_once: bool) -> None:
+        native = _native_module()
+        if not isinstance(native, ModuleType):
+            raise SparseAggError(
+                f"this package has no native library ({native}); install a wheel that has it, or give the target of a server",
+                code=grpc.StatusCode.UNIMPLEMENTED,
+                reason="NO_NATIVE_LIBRARY",
+            )
+        for spec in specs:
+            check_spec(spec)
+        self._native: Any = native
+        self._specs = {spec.name: spec for spec in specs}
+        self._options = options
+        self._reduction: _native.Reduction = native.Reduction(specs, at_once=at_once)
+
+    def add(self, update: ReadUpdate) -> None:
+        """Adds it; its arrays are not needed afterwards."""
+        name = update.update_id
+        with _arguments.refusing(f"update {name}", InvalidUpdateError):
+            weight = 1.0 if update.weight is None else _arguments.weight(update.weight)
+            parts = [self._part(name, *item) for item in update.tensors.items()]
+        self._reduction.add(name, weight, parts)
+
+    def snapshot(self) -> _native.Snapshot:
+        """The state so far."""
+        return self._reduction.snapshot()
+
+    def merge(self, snapshot: _native.Snapshot) -> None:
+        """Adds the state of another reduction."""
+        self._reduction.merge(snapshot)
+
+    def result(self, layout: str) -> Result:
+        """The result, which ends the reduction."""
+        layout_number(layout)  # refuses another one
+        result = self._reduction.report()
+        tensors = {
+            name: _result_tensor(result.tensor(number), layout)
+            for number, name in enumerate(self._specs)
+        }
+        return Result(tensors, _manifest(result.manifest()))
+
+    def _part(self, update_id: str, name: str, tensor: AnyTensor) -> _native.Part:
+        encoded = _encoded(name, tensor, self._options, update_id)
+        part: _native.Part = self._native.Part(
+            name,
+            tensor.dense_shape,
+            tensor.sparse_dim if isinstance(tensor, SparseTensor) else 0,
+            tensor.value_type,
+            encoded.encoding,
+            encoded.values_encoding,
+            encoded.nnz,
+            _in_memory(encoded.indices),
+            _in_memory(encoded.values),
+        )
+        return part
+
+
+def _encoded(name: str, tensor: AnyTensor, options: EncodeOptions, update_id: str) -> EncodedTensor:
+    """The arrays as they are, where no other encoding is asked for. One that rounds values gives those that it gives on
+    the wire."""
+    if options.encoding not in ("auto", RAW) or options.values_of(name) not in ("auto", "raw"):
+        return encode_tensor(name, tensor, options, rounding_seed("", update_id, name))
+    if isinstance(tensor, SparseTensor):
+        return EncodedTensor(RAW, "", tensor.nnz, tensor.indices, tensor.values)
+    return EncodedTensor(RAW, "", int(tensor.values.size > 0), _NO_INDICES, tensor.values)
+
+
+def _in_memory(payload: Payload) -> Array:
+    return payload.copy() if isinstance(payload, Recoded) else payload
+
+
+def _result_tensor(tensor: _native.ResultTensor, layout: str) -> ResultTensor:
+    if layout == "dense" or tensor.sparse_dim == 0:
+        return tensor.dense()
+    return SparseTensor(tensor.indices(), tensor.values(), tensor.dense_shape, tensor.value_type)
+
+
+def _manifest(found: _native.Manifest) -> Manifest:
+    return Manifest(
+        contributors=found.contributors,
+        total_weight=found.total_weight,
+        rejected={},
+        duplicates=0,
+        updates_digest=b"",
+        result_digest=b"",
+        infinite_values=found.infinite_values,
+        publish_time=datetime.fromtimestamp(found.publish_time, timezone.utc),
+    )

@@ -1,0 +1,391 @@
+"""The native library: the core and the CPU back end in this process (python/native/native.h), through ctypes, whose calls
+release the GIL.
+
+Importing this module raises ImportError where the package came without the library, as a pure wheel does, or with that of
+another version.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparseagg import __version__
+from sparseagg.errors import SparseAggError, from_error_message
+from sparseagg.tensors import VALUE_DTYPES, TensorSpec
+
+if TYPE_CHECKING:
+    from sparseagg.tensors import Array
+
+LIBRARY = Path(__file__).with_name("_native_core.so")
+
+_NUMBERS = {name: number for number, name in enumerate(VALUE_DTYPES, 1)}  # sparseagg::ValueType
+_NAMES = {number: name for name, number in _NUMBERS.items()}
+_Shape = ctypes.POINTER(ctypes.c_int64)
+
+
+class _Bytes(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
+
+    def text(self) -> str:
+        """As UTF-8; what is none of it is shown as such."""
+        if not self.size:
+            return ""
+        return ctypes.string_at(self.data, self.size).decode(errors="backslashreplace")
+
+
+class _Error(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_int32),
+        ("retry_after_ms", ctypes.c_uint64),
+        ("reason", _Bytes),
+        ("message", _Bytes),
+        ("metadata", _Bytes),
+    )
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", _Bytes),
+        ("op", _Bytes),
+        ("plan", _Bytes),
+        ("dense_shape", _Shape),
+        ("rank", ctypes.c_uint32),
+        ("sparse_dim", ctypes.c_uint32),
+        ("value_type", ctypes.c_uint32),
+        ("is_modular", ctypes.c_uint32),
+    )
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", _Bytes),
+        ("encoding", _Bytes),
+        ("values_encoding", _Bytes),
+        ("indices", _Bytes),
+        ("values", _Bytes),
+        ("dense_shape", _Shape),
+        ("rank", ctypes.c_uint32),
+        ("sparse_dim", ctypes.c_uint32),
+        ("value_type", ctypes.c_uint32),
+        ("has_i32_indices", ctypes.c_uint32),
+        ("nnz", ctypes.c_uint64),
+    )
+
+
+class _ResultTensor(ctypes.Structure):
+    _fields_ = (
+        ("dense_shape", _Shape),
+        ("rank", ctypes.c_uint32),
+        ("sparse_dim", ctypes.c_uint32),
+        ("value_type", ctypes.c_uint32),
+        ("nnz", ctypes.c_uint64),
+        ("indices", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("values_bytes", ctypes.c_uint64),
+    )
+
+
+class Manifest(ctypes.Structure):
+    """What a result was computed from; `publish_time` in seconds since 1970."""
+
+    _fields_ = (
+        ("contributors", ctypes.c_uint64),
+        ("total_weight", ctypes.c_double),
+        ("infinite_values", ctypes.c_uint64),
+        ("publish_time", ctypes.c_double),
+    )
+
+
+_Handle = ctypes.c_void_p
+_ErrorPointer = ctypes.POINTER(_Error)
+_OUT = ctypes.POINTER(_Handle)
+# Name: type of the result, types of the arguments.
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "version": (ctypes.c_char_p,),
+    "error_free": (None, _ErrorPointer),
+    "core_new": (_ErrorPointer, ctypes.c_uint32, _OUT),
+    "reduction_new": (
+        _ErrorPointer,
+        _Handle,
+        ctypes.POINTER(_Spec),
+        ctypes.c_uint64,
+        ctypes.c_uint32,
+        _OUT,
+    ),
+    "reduction_free": (None, _Handle),
+    "reduction_add": (
+        _ErrorPointer,
+        _Handle,
+        _Bytes,
+        ctypes.c_float,
+        ctypes.POINTER(_Tensor),
+        ctypes.c_uint64,
+    ),
+    "reduction_snapshot": (_ErrorPointer, _Handle, _OUT),
+    "snapshot_free": (None, _Handle),
+    "reduction_merge": (_ErrorPointer, _Handle, _Handle),
+    "reduction_report": (_ErrorPointer, _Handle, _OUT),
+    "result_manifest": (None, _Handle, ctypes.POINTER(Manifest)),
+    "result_tensor": (None, _Handle, ctypes.c_uint64, ctypes.POINTER(_ResultTensor)),
+    "result_indices": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
+    "result_dense": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
+    "result_free": (None, _Handle),
+}
+
+
+def _load() -> Any:
+    """The functions by name."""
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as bad:
+        raise ImportError(f"the native library cannot be loaded: {bad}") from None
+    functions = SimpleNamespace()
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        function = getattr(library, f"sparseagg_native_{name}")
+        function.restype, function.argtypes = result, arguments
+        setattr(functions, name, function)
+    version = functions.version().decode()
+    if version != __version__:
+        raise ImportError(f"{LIBRARY} is of version {version}, the package of {__version__}")
+    return functions
+
+
+_library = _load()
+
+
+class _Core:
+    """The back end of this process, made when it is first needed. A forked child makes one of its own, without threads:
+    those of its parent are not there."""
+
+    def __init__(self) -> None:
+        self._forget(threads=0)
+        os.register_at_fork(after_in_child=lambda: self._forget(threads=1))
+
+    def _forget(self, threads: int) -> None:
+        self._threads = threads
+        self._handle = _Handle()
+        self._lock = threading.Lock()
+
+    def handle(self) -> Any:
+        """It lives as long as the process."""
+        with self._lock:
+            if not self._handle:
+                handle = _Handle()
+                _check(_library.core_new(self._threads, ctypes.byref(handle)))
+                self._handle = handle
+            return self._handle
+
+
+_core = _Core()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of an update as it is handed over: two arrays in C order, and how they are to be read."""
+
+    name: str
+    dense_shape: Sequence[int]
+    sparse_dim: int
+    value_type: str
+    encoding: str
+    values_encoding: str
+    nnz: int
+    indices: Array
+    values: Array
+
+
+class _Owned:
+    """An object of the library, freed with this one."""
+
+    def __init__(self, free: Any) -> None:
+        self.handle = _Handle()
+        self._free = free
+
+    def __del__(self) -> None:
+        if self.handle:
+            self._free(self.handle)
+
+
+class Snapshot(_Owned):
+    """The exact state of a reduction at one moment."""
+
+    def __init__(self) -> None:
+        super().__init__(_library.snapshot_free)
+
+
+class Result(_Owned):
+    """What `Reduction.report` gives. Its arrays are views of its memory, which lives as long as one of them."""
+
+    def __init__(self) -> None:
+        super().__init__(_library.result_free)
+
+    def manifest(self) -> Manifest:
+        """What it was computed from."""
+        manifest = Manifest()
+        _library.result_manifest(self.handle, ctypes.byref(manifest))
+        return manifest
+
+    def tensor(self, number: int) -> ResultTensor:
+        """The one at this place of the specification."""
+        found = _ResultTensor()
+        _library.result_tensor(self.handle, number, ctypes.byref(found))
+        return ResultTensor(self, number, found)
+
+
+class ResultTensor:
+    """One tensor of a result."""
+
+    def __init__(self, result: Result, number: int, found: _ResultTensor) -> None:
+        self._result, self._number, self._found = result, number, found
+        self.dense_shape = tuple(found.dense_shape[: found.rank])
+        self.sparse_dim = int(found.sparse_dim)
+        self.value_type = _NAMES[found.value_type]
+        self.nnz = int(found.nnz)
+
+    def indices(self) -> Array:
+        """int64 `[nnz, sparse_dim]`."""
+        shape = (self.nnz, self.sparse_dim)
+        if self._found.indices:
+            return np.asarray(_View(self._result, self._found.indices, shape, "<i8"))
+        indices = np.empty(shape, "<i8")
+        _library.result_indices(self._result.handle, self._number, indices.ctypes.data)
+        return indices
+
+    def values(self) -> Array:
+        """`[nnz, *dense_shape[sparse_dim:]]`."""
+        shape = (self.nnz, *self.dense_shape[self.sparse_dim :])
+        dtype = VALUE_DTYPES[self.value_type]
+        if not self._found.values_bytes:
+            return np.empty(shape, dtype)
+        return np.asarray(_View(self._result, self._found.values, shape, dtype.str))
+
+    def dense(self) -> Array:
+        """`[*dense_shape]`, zeros where the result has no entry."""
+        dtype = VALUE_DTYPES[self.value_type]
+        if self._found.values_bytes == dtype.itemsize * math.prod(self.dense_shape):
+            return self.values().reshape(self.dense_shape)
+        dense = np.empty(self.dense_shape, dtype)
+        _library.result_dense(self._result.handle, self._number, dense.ctypes.data)
+        return dense
+
+
+class Reduction(_Owned):
+    """A stateless reduction. Thread-safe: several threads may add to it at a time."""
+
+    def __init__(self, specs: Sequence[TensorSpec], *, at_once: bool) -> None:
+        super().__init__(_library.reduction_free)
+        core = _core.handle()
+        self._core = core
+        kept: list[Any] = []
+        tensors = (_Spec * len(specs))()
+        for tensor, spec in zip(tensors, specs):
+            tensor.name = _text(spec.name, kept)
+            tensor.op = _text(spec.op, kept)
+            tensor.plan = _text(spec.plan, kept)
+            tensor.dense_shape = _shape(spec.dense_shape)
+            tensor.rank, tensor.sparse_dim = len(spec.dense_shape), spec.sparse_dim
+            tensor.value_type = _NUMBERS[spec.value_type]
+            tensor.is_modular = spec.integer_overflow == "modular"
+        _check(
+            _library.reduction_new(core, tensors, len(specs), at_once, ctypes.byref(self.handle))
+        )
+
+    def add(self, update_id: str, weight: float, parts: Sequence[Part]) -> None:
+        """Adds one update. Its arrays are not needed afterwards."""
+        self._check_process()
+        kept: list[Any] = []
+        tensors = (_Tensor * len(parts))()
+        for tensor, part in zip(tensors, parts):
+            tensor.name = _text(part.name, kept)
+            tensor.encoding = _text(part.encoding, kept)
+            tensor.values_encoding = _text(part.values_encoding, kept)
+            tensor.indices = _array(part.indices)
+            tensor.values = _array(part.values)
+            tensor.dense_shape = _shape(part.dense_shape)
+            tensor.rank, tensor.sparse_dim = len(part.dense_shape), part.sparse_dim
+            tensor.value_type = _NUMBERS[part.value_type]
+            tensor.has_i32_indices = part.indices.itemsize == 4
+            tensor.nnz = part.nnz
+        name = _text(update_id, kept)
+        _check(_library.reduction_add(self.handle, name, weight, tensors, len(parts)))
+
+    def snapshot(self) -> Snapshot:
+        """Its state so far."""
+        self._check_process()
+        snapshot = Snapshot()
+        _check(_library.reduction_snapshot(self.handle, ctypes.byref(snapshot.handle)))
+        return snapshot
+
+    def merge(self, snapshot: Snapshot) -> None:
+        """Adds what another reduction of the same tensors had."""
+        self._check_process()
+        _check(_library.reduction_merge(self.handle, snapshot.handle))
+
+    def report(self) -> Result:
+        """The result, which ends the reduction."""
+        self._check_process()
+        result = Result()
+        _check(_library.reduction_report(self.handle, ctypes.byref(result.handle)))
+        return result
+
+    def _check_process(self) -> None:
+        if _core.handle() is not self._core:
+            raise SparseAggError(
+                "this reduction was begun before the process was forked; begin one in the child",
+                reason="REDUCTION_FORKED",
+            )
+
+
+class _View:
+    """Memory of a result as numpy takes it; the array keeps this object, and so the result."""
+
+    def __init__(self, result: Result, address: int, shape: tuple[int, ...], typestr: str) -> None:
+        self._result = result
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "typestr": typestr,
+            "version": 3,
+        }
+
+
+def _check(error: Any) -> None:
+    """Raises what the library returned, as the client raises it for an update."""
+    if not error:
+        return
+    found = error.contents
+    fields = found.metadata.text().split("\0")
+    described = SimpleNamespace(
+        code=found.code,
+        reason=found.reason.text(),
+        message=found.message.text(),
+        metadata=dict(zip(fields[::2], fields[1::2])),
+        retry_after_ms=found.retry_after_ms,
+    )
+    _library.error_free(error)
+    raise from_error_message(described)
+
+
+def _text(text: str, kept: list[Any]) -> _Bytes:
+    """UTF-8, which lives as long as `kept`."""
+    data = text.encode()
+    kept.append(data)
+    return _Bytes(ctypes.cast(data, ctypes.c_void_p), len(data))
+
+
+def _array(array: Array) -> _Bytes:
+    return _Bytes(array.ctypes.data if array.size else None, array.nbytes)
+
+
+def _shape(dense_shape: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * len(dense_shape))(*dense_shape)

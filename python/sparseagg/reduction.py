@@ -1,0 +1,97 @@
+"""`Reduction`: a sum that is built up step by step in this process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, SupportsFloat
+
+from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._local import LocalReduction
+from sparseagg._requests import read_one_for_reduce
+from sparseagg.convert import specs_of
+from sparseagg.errors import InvalidArgumentError
+from sparseagg.result import Result
+from sparseagg.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from sparseagg import _native
+
+_OPTIONS = EncodeOptions()
+
+
+class Partial:
+    """What `Reduction.snapshot` gives: the exact state of a reduction at one moment. For `Reduction.merge`, in any thread of
+    this process; it cannot be pickled."""
+
+    def __init__(self, snapshot: _native.Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __reduce__(self) -> Any:  # of copies, too
+        raise InvalidArgumentError(
+            "a Partial cannot be copied or pickled: its memory is this process's"
+        )
+
+
+class Reduction:
+    """An exact reduction in this process, without a server. Thread-safe: several threads may add to it at the same time.
+
+    tensors: what is aggregated, and how: TensorSpecs, or an example of the updates (a model, a tensor), which is described
+        by `specs_of` and is not added.
+    op: the operator of an example's tensors, or of each by name; TensorSpecs have theirs.
+
+    The order of updates and of merged partials changes no bit of the result. What `add` and `merge` refuse is not counted.
+
+        reduction = Reduction([TensorSpec("emb", [50_000, 64], op="weighted_mean")])
+        reduction.add({"emb": (rows, values, [50_000, 64])}, weight=128)
+        mean = reduction.result()["emb"]
+    """
+
+    def __init__(self, tensors: Any, op: str | Mapping[str, str] | None = None) -> None:
+        if isinstance(tensors, Iterator):
+            tensors = list(tensors)
+        specs = [tensors] if isinstance(tensors, TensorSpec) else tensors
+        if not _are_specs(specs):
+            specs = specs_of(tensors, "sum" if op is None else op)
+        elif op is not None:
+            raise InvalidArgumentError("op is for an example; TensorSpecs have theirs")
+        self._specs = {spec.name: spec for spec in specs}
+        self._reduction = LocalReduction(specs, _OPTIONS, at_once=False)
+        self._positions = itertools.count()
+
+    def add(self, update: Any, weight: SupportsFloat = 1.0) -> None:
+        """Adds one contributor's update: a mapping from names to tensors, all of them, as in `Client.reduce`. Its arrays
+        are copied, and may be filled again.
+
+        Raises InvalidUpdateError, whose message names the update by the number of calls before; nothing of it is counted.
+        """
+        position = next(self._positions)
+        self._reduction.add(read_one_for_reduce(self._specs, position, update, weight, _OPTIONS))
+
+    def snapshot(self) -> Partial:
+        """The exact state so far, to be merged into another reduction. Takes memory of its own: about 24 bytes for each
+        row with a value of 4 bytes. The reduction goes on."""
+        return Partial(self._reduction.snapshot())
+
+    def merge(self, partial: Partial) -> None:
+        """Adds what another reduction of the same tensors had when `partial` was taken, as if its updates were added here.
+        Raises SparseAggError (SPEC_MISMATCH) for other tensors."""
+        if not isinstance(partial, Partial):
+            raise InvalidArgumentError(f"a {type(partial).__name__} is no Partial")
+        self._reduction.merge(partial._snapshot)
+
+    def result(self, layout: str = "sparse") -> Result:
+        """The aggregate, rounded once; ends the reduction. layout: "sparse" or "dense", as in `Round.result`. The
+        manifest has no digests.
+
+        Raises OutOfRangeError (overflow of a checked integer sum), SparseAggError (REDUCTION_ENDED) at a second call.
+        """
+        return self._reduction.result(layout)
+
+
+def _are_specs(tensors: Any) -> bool:
+    return (
+        isinstance(tensors, (list, tuple))
+        and len(tensors) > 0
+        and all(isinstance(tensor, TensorSpec) for tensor in tensors)
+    )
