@@ -42,7 +42,12 @@ _LINKS = docstrings.Links(
     {name.full: [member.name for member in name.members()] for name in _NAMES},
 )
 # Their objects come from other calls: how they are made says nothing to a user.
-_NOT_MADE_BY_USERS = {"sparseagg.Round", "sparseagg.Result", "sparseagg.aio.Round"}
+_NOT_MADE_BY_USERS = {
+    "sparseagg.Partial",
+    "sparseagg.Result",
+    "sparseagg.Round",
+    "sparseagg.aio.Round",
+}
 _MODULE_OF_TYPE = re.compile(r"(?<![~\w.])(?=(?:[a-z_]\w*\.)+\w)")
 
 
