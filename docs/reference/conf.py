@@ -42,7 +42,12 @@ _LINKS = docstrings.Links(
     {name.full: [member.name for member in name.members()] for name in _NAMES},
 )
 # Their objects come from other calls: how they are made says nothing to a user.
-_NOT_MADE_BY_USERS = {"sparseagg.Round", "sparseagg.Result", "sparseagg.aio.Round"}
+_NOT_MADE_BY_USERS = {
+    "sparseagg.Partial",
+    "sparseagg.Result",
+    "sparseagg.Round",
+    "sparseagg.aio.Round",
+}
 _MODULE_OF_TYPE = re.compile(r"(?<![~\w.])(?=(?:[a-z_]\w*\.)+\w)")
 
 
@@ -71,7 +76,10 @@ def _signature_of(kind: Any, name: str) -> inspect.Signature:
     is_made_by_users = not (issubclass(kind, BaseException) or _is_record(kind))
     if not (is_ours and is_made_by_users) or name in _NOT_MADE_BY_USERS:
         return inspect.Signature()
-    hints = typing.get_type_hints(kind.__init__)
+    try:
+        hints = typing.get_type_hints(kind.__init__)
+    except NameError:  # a type that only type checkers import; its words have to do
+        hints = {}
     _, *parameters = inspect.signature(kind.__init__).parameters.values()
     return inspect.Signature(
         [one.replace(annotation=hints.get(one.name, one.annotation)) for one in parameters]

@@ -20,6 +20,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _CAMEL = re.compile(r"(?<![\w.])[A-Z]\w*[a-z0-9]\w*[A-Z]\w*\b")
 _SPECIAL = re.compile(r"([\\*_|]|:(?=//))")  # the last: addresses are examples, not links
 _PACKAGE = "sparseagg"
+_SHORT_TEXT = 60  # so many characters of "name, other: text" are said of each name again
 
 
 @dataclasses.dataclass
@@ -91,7 +92,8 @@ def _add_text(parts: Parts, text: str, names: frozenset[str], any_name: bool) ->
             parts.items_at = len(parts.prose)
         first, *others = described
         parts.items[first] = words
-        parts.items.update((other, f"see `{first}`.") for other in others)
+        again = words if len(words) <= _SHORT_TEXT else f"see `{first}`."
+        parts.items.update(dict.fromkeys(others, again))
 
 
 def _split_at_names(text: str, names: frozenset[str]) -> list[str]:

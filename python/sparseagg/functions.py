@@ -158,8 +158,11 @@ def reduce(
     encoding: str = "auto",
     values: ValuesChoice = "auto",
 ) -> Result:
-    """`Client.reduce`, in this process or on a server: target, client, as in `sparse_sum`. In this process the manifest has
-    no digests."""
+    """`Client.reduce`, in this process or on a server. In this process the manifest has no digests.
+
+    tensors, updates, weights, layout, encoding, values: as in `Client.reduce`.
+    target, client: as in `sparse_sum`.
+    """
     if client is not None or not _local.is_wanted(target):
         return _reduce_on_server(
             client,

@@ -60,8 +60,11 @@ class Reduction:
         self._positions = itertools.count()
 
     def add(self, update: Any, weight: SupportsFloat = 1.0) -> None:
-        """Adds one contributor's update: a mapping from names to tensors, all of them, as in `Client.reduce`. Its arrays
-        are copied, and may be filled again.
+        """Adds one contributor's update.
+
+        update: a mapping from names to tensors, all of them, as in `Client.reduce`. Its arrays are copied, and may be
+            filled again.
+        weight: finite and not negative.
 
         Raises InvalidUpdateError, whose message names the update by the number of calls before; nothing of it is counted.
         """
@@ -74,15 +77,20 @@ class Reduction:
         return Partial(self._reduction.snapshot())
 
     def merge(self, partial: Partial) -> None:
-        """Adds what another reduction of the same tensors had when `partial` was taken, as if its updates were added here.
-        Raises SparseAggError (SPEC_MISMATCH) for other tensors."""
+        """Adds what another reduction of the same tensors had at one moment, as if its updates were added here.
+
+        partial: the `snapshot` of that moment.
+
+        Raises SparseAggError (SPEC_MISMATCH) for other tensors.
+        """
         if not isinstance(partial, Partial):
             raise InvalidArgumentError(f"a {type(partial).__name__} is no Partial")
         self._reduction.merge(partial._snapshot)
 
     def result(self, layout: str = "sparse") -> Result:
-        """The aggregate, rounded once; ends the reduction. layout: "sparse" or "dense", as in `Round.result`. The
-        manifest has no digests.
+        """The aggregate, rounded once; ends the reduction. The manifest has no digests.
+
+        layout: "sparse" or "dense", as in `Round.result`.
 
         Raises OutOfRangeError (overflow of a checked integer sum), SparseAggError (REDUCTION_ENDED) at a second call.
         """
