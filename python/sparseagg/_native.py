@@ -383,7 +383,7 @@ def _text(text: str, kept: list[Any]) -> _Bytes:
     """UTF-8, which lives as long as `kept`."""
     data = text.encode()
     kept.append(data)
-    return _Bytes(ctypes.cast(data, ctypes.c_void_p), len(data))
+    return _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
 
 
 def _array(array: Array) -> _Bytes:
