@@ -17,12 +17,12 @@ template <class Word, class Byte, class Narrow>
 class BasicRowStorage {
  public:
   BasicRowStorage() = default;
-  BasicRowStorage(Word* wide) : rows_(wide) {}
+  BasicRowStorage(Word* wide) : rows_(wide) {}  // NOLINT(google-explicit-constructor)
   explicit BasicRowStorage(std::span<Byte> packed) : rows_(packed) {}
   explicit BasicRowStorage(Narrow* narrow) : rows_(narrow) {}
   // Rows that may be written can be read.
   template <class W, class B, class N>
-  BasicRowStorage(const BasicRowStorage<W, B, N>& other)
+  BasicRowStorage(const BasicRowStorage<W, B, N>& other)  // NOLINT(google-explicit-constructor)
       : rows_(std::visit([](auto rows) { return BasicRowStorage(rows).rows_; }, other.form())) {}
 
   // The flattened row of each entry: [nnz].
