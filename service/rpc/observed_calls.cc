@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "proto/error_details.h"
 #include "service/rpc/aggregation_service.h"
-#include "service/rpc/service_base.h"
+#include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 namespace {

@@ -1,13 +1,11 @@
 // The same updates through a plan of a back end and through the reference: the same bytes, or the
 // same refusal. The input's last byte says which plan, so that one execution costs one reduction.
+#include "sparse/ops/all.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg::fuzz {
 namespace {
-
-constexpr const char* kOps[] = {"sum",   "weighted_mean", "mean_of_contributors",
-                                "count", "min",           "max"};
 
 std::vector<testing::Update> TakeUpdates(const ReduceSpec& spec, FuzzInput& input) {
   std::vector<testing::Update> updates(1 + input.Below(4));
@@ -43,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::FuzzInput input(data, size);
   TensorSpec tensor;
   tensor.name = "t";
-  tensor.op = fuzz::kOps[input.Below(std::size(fuzz::kOps))];
+  tensor.op = AllOps::kNames[input.Below(AllOps::kNames.size())];
   tensor.value_type = kAllValueTypes[input.Below(std::size(kAllValueTypes))];
   tensor.integer_overflow =
       input.Below(2) == 0 ? IntegerOverflow::kChecked : IntegerOverflow::kModular;

@@ -118,9 +118,7 @@ void AddPullCommand(CLI::App& app, const CliContext& context) {
       command, "--indices", flags->indices,
       "Fetch only these indices: [NAME=]FILE, a .npy array or text with one index per line");
   AddWaitFlags(command, flags->wait);
-  command
-      .add_option("--encoding", flags->encoding,
-                  "Encoding of indices: coo.raw, coo.packed, or auto (the smaller one)")
+  command.add_option("--encoding", flags->encoding, "Encoding of indices; auto chooses by size")
       ->check(IsEncoding())
       ->capture_default_str();
   AddCommonFlags(command, flags->common);

@@ -109,9 +109,7 @@ void AddPushCommand(CLI::App& app, const CliContext& context) {
       .add_option("--dtype", flags->dtype,
                   "Convert the values to this type (default for .mtx: the type of the round)")
       ->check(IsValueType());
-  command
-      .add_option("--encoding", flags->encoding,
-                  "Encoding of tensors: coo.raw, coo.packed, or auto (the smaller one)")
+  command.add_option("--encoding", flags->encoding, "Encoding of tensors; auto chooses by size")
       ->check(IsEncoding())
       ->capture_default_str();
   command

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
@@ -21,6 +22,7 @@
 #include "client/cli/tensor_files.h"
 #include "client/cli/tensor_spec.h"
 #include "client/io/tensor_file.h"
+#include "sparse/ops/all.h"
 #include "sparse/validate.h"
 
 namespace sparseagg::cli {
@@ -218,9 +220,7 @@ void AddReduceCommand(CLI::App& app, const CliContext& context) {
   command.add_option("files", flags->files, "[NAME=]FILE, .npz or .mtx")->required();
   command.add_option("-o,--output", flags->output, "File to write: .npz, or .mtx for one matrix")
       ->required();
-  command
-      .add_option("--op", flags->op, "sum, weighted_mean, mean_of_contributors, count, min or max")
-      ->capture_default_str();
+  command.add_option("--op", flags->op, absl::StrJoin(AllOps::kNames, ", "))->capture_default_str();
   command.add_option("--weights", flags->weights, "One weight for each file: 1,2.5,1 (default: 1)");
   command.add_option("--dtype", flags->dtype, "Convert the values to this type first")
       ->check(IsValueType());

@@ -15,7 +15,7 @@ from typing import Any, Callable, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf import empty_pb2
+from google.protobuf import descriptor_pb2, empty_pb2
 
 from sparseagg._local_server import LocalServer
 from sparseagg._net import forks as _forks
@@ -37,23 +37,28 @@ from sparseagg.security import Access
 
 _T = TypeVar("_T")
 SERVICE = "/sparseagg.v1.AggregationService/"
-# Method -> (its kind in grpc's Python, type of the answer).
-METHODS = {
-    "CreateRound": ("unary_unary", types_pb2.Round),
-    "GetRound": ("unary_unary", types_pb2.Round),
-    "ListRounds": ("unary_unary", aggregation_pb2.ListRoundsResponse),
-    "SealRound": ("unary_unary", types_pb2.Round),
-    "AbortRound": ("unary_unary", types_pb2.Round),
-    "DeleteRound": ("unary_unary", empty_pb2.Empty),
-    "WatchRound": ("unary_stream", types_pb2.Round),
-    "WaitRound": ("unary_unary", types_pb2.Round),
-    "SubmitUpdate": ("unary_unary", types_pb2.Receipt),
-    "StreamUpdates": ("stream_stream", aggregation_pb2.StreamUpdatesResponse),
-    "GetAggregate": ("unary_stream", aggregation_pb2.GetAggregateResponse),
-    "VerifyRound": ("unary_unary", aggregation_pb2.VerifyRoundResponse),
-    "Reduce": ("stream_stream", aggregation_pb2.ReduceResponse),
-    "GetServerInfo": ("unary_unary", aggregation_pb2.ServerInfo),
-}
+_PACKAGE = ".sparseagg.v1"
+
+
+def _methods() -> dict[str, tuple[str, Any]]:
+    """The methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the bytes of the
+    description, which every version of protobuf has in the same way."""
+    description = descriptor_pb2.FileDescriptorProto.FromString(
+        aggregation_pb2.DESCRIPTOR.serialized_pb
+    )
+    (service,) = description.service
+    methods = {}
+    for method in service.method:
+        request = "stream" if method.client_streaming else "unary"
+        response = "stream" if method.server_streaming else "unary"
+        package, _, name = method.output_type.rpartition(".")
+        modules = (aggregation_pb2, types_pb2) if package == _PACKAGE else (empty_pb2,)
+        (answer,) = (getattr(module, name) for module in modules if hasattr(module, name))
+        methods[method.name] = (f"{request}_{response}", answer)
+    return methods
+
+
+METHODS = _methods()
 # The distribution's gRPC (1.51) gets on with connecting while a call waits, and otherwise looks every 5 s: too seldom
 # for attempts that nobody waits in between. It reads this when it starts, with the first channel.
 _POLL_INTERVAL = "GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS"
